@@ -1,0 +1,150 @@
+"""The four codecs of record batches. For tools and lookups: the broker's hot path never unpacks.
+
+    gzip     plain, members may follow one another
+    snappy   written in xerial blocks as Java clients do; raw snappy is read too
+    lz4      the frame format, independent blocks (Java clients refuse linked ones)
+    zstd     plain
+
+Whoever unpacks names a cap. The output grows by steps up to it and never beyond, because a batch
+of 1 MiB may claim 34 GB (zstd), and what it claims is not believed.
+"""
+
+import struct
+from enum import IntEnum
+from typing import Final
+
+import cramjam
+
+from fairlead_wire.errors import RemoteProtocolError
+from fairlead_wire.segments import Buffer
+
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+
+_XERIAL_VERSIONS: Final = struct.Struct(">ii")
+_XERIAL_HEADER_SIZE: Final = 16
+_XERIAL_BLOCK_SIZE: Final = 32 * 1024
+_BLOCK_LENGTH: Final = struct.Struct(">i")
+
+# Magic; version 1 with independent blocks and no checksums; blocks of 64 KiB; header checksum.
+_LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
+_LZ4_BLOCK_SIZE: Final = 64 * 1024
+_LZ4_BLOCK_LENGTH: Final = struct.Struct("<I")
+_LZ4_UNCOMPRESSED: Final = 0x8000_0000
+_LZ4_END: Final = bytes(4)
+
+_OUTPUT_SIZE_MIN: Final = 64 * 1024
+# What the library says when the output buffer is too small; anything else means bad input.
+_OUTPUT_IS_FULL: Final = "whole buffer"
+
+
+class Codec(IntEnum):
+    """Bits 0 to 2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(data: Buffer, codec: Codec) -> bytes:
+    """Packs the records of a batch; with Codec.NONE returns them as they are."""
+    match codec:
+        case Codec.NONE:
+            return bytes(data)
+        case Codec.GZIP:
+            return bytes(cramjam.gzip.compress(data))
+        case Codec.SNAPPY:
+            return _compress_snappy(data)
+        case Codec.LZ4:
+            return _compress_lz4(data)
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.compress(data))
+
+
+def decompress(data: Buffer, codec: int, *, max_size: int) -> bytes:
+    """Unpacks the records of a batch, `max_size` bytes at most.
+
+    Raises RemoteProtocolError when the data is damaged, when it unpacks to more, and for the
+    codecs 5 to 7, which do not exist.
+    """
+    try:
+        if codec == Codec.NONE:
+            return bytes(data)
+        if codec == Codec.SNAPPY:
+            return _decompress_snappy(data, max_size)
+        unpackers = {
+            Codec.GZIP: cramjam.gzip.decompress_into,
+            Codec.LZ4: cramjam.lz4.decompress_into,
+            Codec.ZSTD: cramjam.zstd.decompress_into,
+        }
+        if codec not in unpackers:
+            raise RemoteProtocolError(f"no codec has the number {codec}")
+        output_size = min(max_size, max(_OUTPUT_SIZE_MIN, 8 * len(data)))
+        while True:
+            output = bytearray(output_size)
+            try:
+                size = unpackers[Codec(codec)](data, output)
+                return bytes(memoryview(output)[:size])
+            except cramjam.DecompressionError as error:
+                if _OUTPUT_IS_FULL not in str(error):
+                    raise
+            if output_size == max_size:
+                raise _above_cap(codec, max_size)
+            output_size = min(max_size, output_size * 4)
+    except cramjam.DecompressionError as error:
+        raise RemoteProtocolError(f"damaged {Codec(codec).name} data: {error}") from error
+
+
+def _above_cap(codec: int, max_size: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{Codec(codec).name} data unpacks to more than {max_size} bytes")
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    parts = [XERIAL_MAGIC, _XERIAL_VERSIONS.pack(1, 1)]
+    view = memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_SIZE]))
+        parts += (_BLOCK_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: Buffer, max_size: int) -> bytes:
+    view = memoryview(data)
+    if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        return _decompress_snappy_block(view, max_size, max_size)
+    parts = []
+    position, left = _XERIAL_HEADER_SIZE, max_size
+    while position < len(view):
+        if len(view) - position < _BLOCK_LENGTH.size:
+            raise RemoteProtocolError("damaged SNAPPY data: a block length is cut off")
+        (size,) = _BLOCK_LENGTH.unpack_from(view, position)
+        position += _BLOCK_LENGTH.size
+        if not 0 <= size <= len(view) - position:
+            raise RemoteProtocolError(f"damaged SNAPPY data: a block claims {size} bytes")
+        block = _decompress_snappy_block(view[position : position + size], left, max_size)
+        parts.append(block)
+        left -= len(block)
+        position += size
+    return b"".join(parts)
+
+
+def _decompress_snappy_block(block: memoryview, left: int, max_size: int) -> bytes:
+    # Safe before allocating: snappy writes down its unpacked size, and the library holds it to it.
+    if cramjam.snappy.decompress_raw_len(block) > left:
+        raise _above_cap(Codec.SNAPPY, max_size)
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _compress_lz4(data: Buffer) -> bytes:
+    parts = [_LZ4_HEADER]
+    view = memoryview(data)
+    for start in range(0, len(view), _LZ4_BLOCK_SIZE):
+        block = view[start : start + _LZ4_BLOCK_SIZE]
+        packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
+        if len(packed) < len(block):
+            parts += (_LZ4_BLOCK_LENGTH.pack(len(packed)), packed)
+        else:
+            parts += (_LZ4_BLOCK_LENGTH.pack(len(block) | _LZ4_UNCOMPRESSED), bytes(block))
+    parts.append(_LZ4_END)
+    return b"".join(parts)

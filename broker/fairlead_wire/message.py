@@ -1,0 +1,89 @@
+"""What all generated messages share, and the table that imports them when they are needed."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any, ClassVar, Self
+
+from fairlead_wire.segments import Segment
+
+
+class WireStruct:
+    """A message or a part of one. Compares by fields; unhashable, because fields may change.
+
+    The comparison and the text form are written once here, because generating them for each of
+    some 400 dataclasses would cost every process that imports them.
+    """
+
+    __slots__: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={_short(getattr(self, name))}" for name in self.__slots__)
+        return f"{self.__class__.__name__}({fields})"
+
+
+def _short(value: Any) -> str:
+    """Payloads would fill a log line: they are shown by their size."""
+    if isinstance(value, bytes | bytearray | memoryview) and len(value) > 16:
+        return f"<{len(value)} bytes>"
+    return repr(value)
+
+
+class Message(WireStruct):
+    """A whole request or response."""
+
+    __slots__ = ()
+
+    API_KEY: ClassVar[int]
+    VALID_VERSIONS: ClassVar[tuple[int, int]]
+    FLEXIBLE_FROM: ClassVar[int | None]
+
+    @classmethod
+    @abstractmethod
+    def decode(cls, buffer: memoryview, position: int, version: int) -> tuple[Self, int]:
+        """Decodes the message at `position`; returns it and the position behind it.
+
+        `buffer` ends where the frame ends. `bytes` and `records` fields are slices of it, not
+        copies: who keeps one keeps the whole frame. Raises RemoteProtocolError, nothing else,
+        whatever the bytes are.
+        """
+
+    @abstractmethod
+    def encode(self, version: int) -> list[Segment]:
+        """Encodes the message. Large records, and those that lie elsewhere, are passed through.
+
+        Raises LocalProtocolError when the version cannot carry what the message says.
+        """
+
+
+class LazyMessages(Mapping[int, type[Message]]):
+    """API key to message class; a module is imported when it is first asked for."""
+
+    def __init__(self, modules: Mapping[int, tuple[str, str]], suffix: str) -> None:
+        self._modules = modules
+        self._suffix = suffix
+        self._classes: dict[int, type[Message]] = {}
+
+    def __getitem__(self, api_key: int) -> type[Message]:
+        found = self._classes.get(api_key)
+        if found is None:
+            module, name = self._modules[api_key]
+            found = getattr(import_module(f"fairlead_wire.messages.{module}"), name + self._suffix)
+            self._classes[api_key] = found
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __contains__(self, api_key: object) -> bool:
+        return api_key in self._modules
