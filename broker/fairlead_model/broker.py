@@ -1,0 +1,58 @@
+"""What the cluster knows of a broker."""
+
+from dataclasses import dataclass
+
+from fairlead_model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one listener of a broker can be reached (its advertised address)."""
+
+    name: str
+    host: str
+    port: int
+    is_internal: bool = False
+    """True for the listener that only other brokers and the controller use."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """One broker as it last registered. `fenced` and the shutdown flag are the controller's."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+    endpoints: tuple[Endpoint, ...] = ()
+    host_name: str = ""
+    """The machine: the first failure domain of placement."""
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    directory_id: str = ""
+    """Incarnation of the data disk; another one means that the data is gone."""
+    start_id: str = ""
+    """Chosen anew by each process start; a registration repeated with it changes nothing."""
+    boot_id: str = ""
+    pod_uid: str = ""
+    is_clean: bool = False
+    """From a broker: its disk holds the marker of a clean stop. In an image: the controller's
+    verdict that this start came back with everything that the one before had acknowledged."""
+    previous_broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+    """Epoch that the disk remembers: the marker's, else that of the last start that registered."""
+    is_recovered_whole: bool = False
+    """Without a marker: recovery found at most a torn last batch in each log, and `syncfs` on a
+    fresh descriptor reported no write-back error."""
+    min_insync_replicas: int = 1
+    """What its settings say (the static default): the controller keeps each partition's value."""
+
+    @property
+    def may_lead(self) -> bool:
+        """True if leaders may be elected on this broker."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Find the advertised address of a listener."""
+        for endpoint in self.endpoints:
+            if endpoint.name == listener:
+                return endpoint
+        return None

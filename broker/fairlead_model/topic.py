@@ -1,0 +1,76 @@
+"""A topic: its header, and its partitions behind it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from fairlead_model.ids import BrokerId, TopicId, is_internal_topic
+from fairlead_model.partition import PartitionRegistration
+
+
+class TopicState(StrEnum):
+    """What the header of a topic says; brokers hear of `live` and `deleting` only."""
+
+    MAKING = "making"
+    LIVE = "live"
+    DELETING = "deleting"
+
+
+class TopicOrigin(StrEnum):
+    """Who answers for the topic: who made it, or the first resource that took it over."""
+
+    KAFKA = "kafka"
+    RESOURCE = "resource"
+    INTERNAL = "internal"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicHeader:
+    """What holds for all partitions of a topic. Written last when made, first when deleted."""
+
+    name: str
+    topic_id: TopicId
+    partition_count: int
+    state: TopicState = TopicState.LIVE
+    configs: Mapping[str, str] = field(default_factory=dict)
+    """Overrides only: a config that is absent has the brokers' default."""
+    origin: TopicOrigin = TopicOrigin.KAFKA
+    resource: str = ""
+    """Name of the Topic resource that declares it now; empty if none does."""
+    reclaim_policy: str = "Retain"
+    deletion_protection: bool = False
+    unconfirmed_deletions: frozenset[BrokerId] = frozenset()
+    """While `deleting`: brokers that may still hold data of the topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic and its partitions; `partitions[i]` is partition i."""
+
+    header: TopicHeader
+    partitions: tuple[PartitionRegistration, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+        return self.header.name
+
+    @property
+    def topic_id(self) -> TopicId:
+        """The topic's id, which no other topic ever has."""
+        return self.header.topic_id
+
+    @property
+    def configs(self) -> Mapping[str, str]:
+        """The topic's config overrides."""
+        return self.header.configs
+
+    @property
+    def is_internal(self) -> bool:
+        """True for the topics that hold the cluster's own state."""
+        return is_internal_topic(self.header.name)
+
+    @property
+    def replication_factor(self) -> int:
+        """Replicas of the first partition, which is what Kafka's tools show."""
+        return len(self.partitions[0].replicas) if self.partitions else 0
