@@ -1,0 +1,50 @@
+"""Admin requests of clients on their way to the controller.
+
+Every broker takes them and forwards them over its session; the controller's answer comes back
+slot by slot. What fails as a whole (no controller, time-out) is one `KafkaError` for all slots.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fairlead_broker.limits import ADMIN_TIMEOUT_MS_MAX
+from fairlead_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+
+    from fairlead_broker.broker import Broker
+    from fairlead_model.calls import Method
+
+
+async def ask_controller(
+    broker: Broker, method: Method, body: Mapping[str, Any], *, timeout_ms: int
+) -> dict[str, Any]:
+    """Forward one call and wait within the client's time-out; KafkaError if there is no answer."""
+    timeout_ms = min(max(timeout_ms, 1), ADMIN_TIMEOUT_MS_MAX)
+    reply = await broker.controller.call(method, dict(body), timeout_ms=timeout_ms)
+    # The image is here before the reply is; what it asks of this broker shall be done, too.
+    await broker.replicas.settled()
+    return reply
+
+
+def error_code(number: int) -> ErrorCode:
+    """The code that a number of the controller's reply stands for."""
+    return ErrorCode(number)  # type: ignore[call-arg]
+
+
+def slot_error(answer: Mapping[str, Any]) -> tuple[ErrorCode, str | None]:
+    """Code and message of one slot of the controller's reply."""
+    return error_code(answer["error_code"]), answer["error_message"]
+
+
+def repeated(names: Iterable[Hashable]) -> set[Hashable]:
+    """What stands more than once in a request: Kafka refuses each of those."""
+    seen: set[Hashable] = set()
+    return {name for name in names if name in seen or seen.add(name)}  # type: ignore[func-returns-value]
+
+
+def repetition_error(what: str) -> KafkaError:
+    """The refusal for something named twice in one request."""
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"{what} is named more than once in the request")

@@ -1,0 +1,145 @@
+"""CreateTopics (key 19), versions 2-7.
+
+Behaviour: each topic succeeds or fails on its own. The controller decides names, placement,
+replication factor and configs; `validate_only` runs the same checks and changes nothing. -1 asks
+for the defaults of this broker. Once the reply is sent, this broker knows the topic; the others
+follow within a message. Configs in the reply are all those the topic has, as DescribeConfigs
+lists them.
+Versions:  4 -1 for partitions and replication factor · 5 flexible; counts and configs in the
+           reply · 6 THROTTLING_QUOTA_EXCEEDED exists (never sent) · 7 topic_id.
+Missing:   quotas on controller mutations; TopicConfigErrorCode is always 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.controller_calls import ask_controller, repeated, repetition_error, slot_error
+from fairlead_broker.handlers.registry import handles
+from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
+from fairlead_model.calls import CreatableTopic as TopicToCreate
+from fairlead_model.calls import CreatedTopic, CreateTopicsCall, Method
+from fairlead_model.configs import TOPIC_CONFIGS, describe_topic_config
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.handlers.registry import Pending, RequestContext
+
+DEFAULT_COUNT = -1
+FIRST_VERSION_WITH_DEFAULTS = 4
+
+
+@handles(ApiKey.CREATE_TOPICS, versions=(2, 7))
+def create_topics(request: CreateTopicsRequest, context: RequestContext) -> Pending:
+    """Forward what this broker can't refuse itself."""
+    if len(request.topics) > TOPICS_PER_REQUEST_MAX:
+        raise RemoteProtocolError(f"CreateTopics names {len(request.topics)} topics")
+    return context.later(_create(request, context.broker, context.version))
+
+
+async def _create(
+    request: CreateTopicsRequest, broker: Broker, version: int
+) -> CreateTopicsResponse:
+    duplicates = repeated(topic.name for topic in request.topics)
+    results: dict[str, CreatableTopicResult] = {}
+    forwarded: list[TopicToCreate] = []
+    for topic in request.topics:
+        if topic.name in results:
+            continue
+        try:
+            if topic.name in duplicates:
+                raise repetition_error(f"topic {topic.name!r}")
+            forwarded.append(_topic_to_create(topic, version))
+        except KafkaError as error:
+            results[topic.name] = _refused(topic.name, error)
+    if forwarded:
+        for result in await _forward(forwarded, request, broker):
+            results[result.name] = result
+    return CreateTopicsResponse(topics=list(results.values()))
+
+
+async def _forward(
+    topics: list[TopicToCreate], request: CreateTopicsRequest, broker: Broker
+) -> list[CreatableTopicResult]:
+    call = CreateTopicsCall(
+        topics=topics,
+        validate_only=request.validate_only,
+        default_partitions=broker.settings.num_partitions,
+        default_replication_factor=broker.settings.default_replication_factor,
+    )
+    try:
+        reply = await ask_controller(
+            broker, Method.CREATE_TOPICS, call, timeout_ms=request.timeout_ms
+        )
+    except KafkaError as error:
+        return [_refused(topic["name"], error) for topic in topics]
+    return [_result(created, broker) for created in reply["topics"]]
+
+
+def _topic_to_create(topic: CreatableTopic, version: int) -> TopicToCreate:
+    assignments = {
+        assignment.partition_index: list(assignment.broker_ids) for assignment in topic.assignments
+    }
+    counts = (topic.num_partitions, topic.replication_factor)
+    if len(assignments) != len(topic.assignments):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned more than once"
+        )
+    if assignments and counts != (DEFAULT_COUNT, DEFAULT_COUNT):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "give either an assignment or a number of partitions and replicas, not both",
+        )
+    if not assignments and DEFAULT_COUNT in counts and version < FIRST_VERSION_WITH_DEFAULTS:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"defaults can be asked for from version {FIRST_VERSION_WITH_DEFAULTS} on",
+        )
+    return TopicToCreate(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=assignments,
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+def _result(created: CreatedTopic, broker: Broker) -> CreatableTopicResult:
+    code, message = slot_error(created)
+    if code is not ErrorCode.NONE:
+        return _refused(created["name"], KafkaError(code, message))
+    described = (
+        describe_topic_config(name, created["configs"], broker.settings.values)
+        for name in TOPIC_CONFIGS
+    )
+    return CreatableTopicResult(
+        name=created["name"],
+        topic_id=created["topic_id"],
+        num_partitions=created["partitions"],
+        replication_factor=created["replication_factor"],
+        configs=[
+            CreatableTopicConfigs(
+                name=config.key.name,
+                value=config.value,
+                read_only=config.is_read_only,
+                config_source=config.source,
+                is_sensitive=config.key.is_sensitive,
+            )
+            for config in described
+        ],
+    )
+
+
+def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=error.code, error_message=error.message, configs=None
+    )

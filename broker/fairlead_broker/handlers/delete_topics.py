@@ -1,0 +1,112 @@
+"""DeleteTopics (key 20), versions 1-6.
+
+Behaviour: each topic on its own, by name or (6) by id. The reply is sent when the deletion is
+durable and this broker has taken the topic out of service; files go after `file.delete.delay.ms`.
+With `delete.topic.enable=false` every topic answers TOPIC_DELETION_DISABLED.
+Versions:  4 flexible · 5 error_message · 6 by topic id; name and id in the reply.
+Missing:   nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.controller_calls import ask_controller, repeated, repetition_error, slot_error
+from fairlead_broker.handlers.registry import handles
+from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
+from fairlead_model.calls import DeletableTopic, DeleteTopicsCall, Method
+from fairlead_model.ids import ZERO_TOPIC_ID
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.handlers.registry import Pending, RequestContext
+
+FIRST_VERSION_WITH_IDS = 6
+FIRST_VERSION_WITH_DISABLED = 3
+
+
+@handles(ApiKey.DELETE_TOPICS, versions=(1, 6))
+def delete_topics(
+    request: DeleteTopicsRequest, context: RequestContext
+) -> DeleteTopicsResponse | Pending:
+    """Forward to the controller unless deleting is switched off here."""
+    topics = _asked_topics(request, context.version)
+    if len(topics) > TOPICS_PER_REQUEST_MAX:
+        raise RemoteProtocolError(f"DeleteTopics names {len(topics)} topics")
+    if not context.broker.settings.delete_topic_enable:
+        code = ErrorCode.TOPIC_DELETION_DISABLED
+        if context.version < FIRST_VERSION_WITH_DISABLED:
+            code = ErrorCode.INVALID_REQUEST
+        error = KafkaError(code, "delete.topic.enable is false")
+        return DeleteTopicsResponse(responses=[_refused(topic, error) for topic in topics])
+    return context.later(_delete(topics, request.timeout_ms, context.broker, context.version))
+
+
+def _asked_topics(request: DeleteTopicsRequest, version: int) -> list[DeletableTopic]:
+    if version < FIRST_VERSION_WITH_IDS:
+        return [DeletableTopic(name=name, topic_id=ZERO_TOPIC_ID) for name in request.topic_names]
+    return [
+        DeletableTopic(name=topic.name, topic_id=bytes(topic.topic_id)) for topic in request.topics
+    ]
+
+
+async def _delete(
+    topics: list[DeletableTopic], timeout_ms: int, broker: Broker, version: int
+) -> DeleteTopicsResponse:
+    duplicates = repeated(_identity(topic) for topic in topics)
+    responses = []
+    forwarded = []
+    for topic in topics:
+        if _identity(topic) in duplicates:
+            responses.append(_refused(topic, repetition_error("a topic")))
+        elif topic["name"] is not None and topic["topic_id"] != ZERO_TOPIC_ID:
+            error = KafkaError(ErrorCode.INVALID_REQUEST, "give a topic's name or id, not both")
+            responses.append(_refused(topic, error))
+        else:
+            forwarded.append(topic)
+    if forwarded:
+        responses += await _forward(forwarded, timeout_ms, broker, version)
+    return DeleteTopicsResponse(responses=responses)
+
+
+async def _forward(
+    topics: list[DeletableTopic], timeout_ms: int, broker: Broker, version: int
+) -> list[DeletableTopicResult]:
+    try:
+        reply = await ask_controller(
+            broker, Method.DELETE_TOPICS, DeleteTopicsCall(topics=topics), timeout_ms=timeout_ms
+        )
+    except KafkaError as error:
+        return [_refused(topic, error) for topic in topics]
+    responses = []
+    for deleted in reply["topics"]:
+        code, message = slot_error(deleted)
+        name = deleted["name"]
+        if name is None and version < FIRST_VERSION_WITH_IDS:
+            name = ""
+        responses.append(
+            DeletableTopicResult(
+                name=name, topic_id=deleted["topic_id"], error_code=code, error_message=message
+            )
+        )
+    return responses
+
+
+def _identity(topic: DeletableTopic) -> str | bytes:
+    return topic["topic_id"] if topic["name"] is None else topic["name"]
+
+
+def _refused(topic: DeletableTopic, error: KafkaError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=topic["name"],
+        topic_id=topic["topic_id"],
+        error_code=error.code,
+        error_message=error.message,
+    )

@@ -1,0 +1,57 @@
+"""DescribeCluster (key 60), versions 0-1.
+
+Behaviour: the cluster id and the brokers that are alive, with the addresses of the listener the
+request came in on. Asked for controllers (1), it answers MISMATCHED_ENDPOINT_TYPE, as any Kafka
+broker does.
+Versions:  0 flexible from the start · 1 endpoint_type.
+Missing:   authorized operations are always "not asked for": there is no authorizer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.handlers.metadata import live_endpoints, stand_in_controller
+from fairlead_broker.handlers.registry import handles
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from fairlead_broker.handlers.registry import RequestContext
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+@handles(ApiKey.DESCRIBE_CLUSTER, versions=(0, 1))
+def describe_cluster(
+    request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
+    """Answer from the image."""
+    image = context.broker.image
+    if request.endpoint_type != BROKERS:
+        is_known = request.endpoint_type == CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if is_known
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="this listener is a broker's",
+            endpoint_type=request.endpoint_type,
+            cluster_id=image.cluster_id,
+        )
+    endpoints = live_endpoints(image, context.listener)
+    return DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=stand_in_controller(endpoints, context.broker.node_id),
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=broker_id, host=host, port=port, rack=image.brokers[broker_id].rack
+            )
+            for broker_id, (host, port) in sorted(endpoints.items())
+        ],
+    )

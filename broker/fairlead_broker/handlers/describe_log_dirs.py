@@ -1,0 +1,78 @@
+"""DescribeLogDirs (key 35), versions 1-4.
+
+Behaviour: the one log directory of this broker with every replica in it, or with those that were
+asked for (a replica that is not here is left out, as in Kafka). An offline replica is still
+listed with the size it had. A directory that cannot be read answers KAFKA_STORAGE_ERROR.
+Versions:  2 flexible · 3 top-level error · 4 total and usable bytes of the disk.
+Missing:   several log directories; moving replicas between them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from fairlead_broker.handlers.registry import handles
+from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode, RemoteProtocolError
+from fairlead_wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.replication.partition import Partition
+
+
+@handles(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 4))
+def describe_log_dirs(
+    request: DescribeLogDirsRequest, context: RequestContext
+) -> DescribeLogDirsResponse:
+    """Answer from memory and one `statvfs`."""
+    broker = context.broker
+    directory = broker.settings.log_directory
+    try:
+        disk = os.statvfs(directory)
+    except OSError:
+        failed = DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory)
+        return DescribeLogDirsResponse(results=[failed])
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for partition in _asked(request, broker.partitions):
+        topics.setdefault(partition.topic, []).append(
+            DescribeLogDirsPartition(
+                partition_index=partition.index,
+                partition_size=partition.log.size,
+                offset_lag=0,
+            )
+        )
+    return DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResult(
+                log_dir=directory,
+                topics=[
+                    DescribeLogDirsTopic(name=name, partitions=partitions)
+                    for name, partitions in topics.items()
+                ],
+                total_bytes=disk.f_blocks * disk.f_frsize,
+                usable_bytes=disk.f_bavail * disk.f_frsize,
+            )
+        ]
+    )
+
+
+def _asked(
+    request: DescribeLogDirsRequest, partitions: dict[tuple[str, int], Partition]
+) -> Iterable[Partition]:
+    if request.topics is None:
+        return [partition for _, partition in sorted(partitions.items())]
+    if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_PER_REQUEST_MAX:
+        raise RemoteProtocolError("DescribeLogDirs names too many partitions")
+    keys = sorted({(topic.topic, index) for topic in request.topics for index in topic.partitions})
+    return [partitions[key] for key in keys if key in partitions]

@@ -1,0 +1,104 @@
+"""DescribeTopicPartitions (key 75), version 0.
+
+Behaviour: topics in the order of their names (no names: all), partitions in order, at most
+`response_partition_limit` (and `DESCRIBED_PARTITIONS_MAX`) of them; the cursor in the reply says
+where to go on. Like Metadata, with the eligible leader replicas besides.
+Versions:  0 flexible from the start.
+Missing:   authorized operations are always "not asked for": there is no authorizer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.handlers.metadata import leader_error, live_endpoints, offline_replicas
+from fairlead_broker.handlers.registry import handles
+from fairlead_broker.limits import DESCRIBED_PARTITIONS_MAX, TOPICS_PER_REQUEST_MAX
+from fairlead_model.ids import ZERO_TOPIC_ID, is_internal_topic, is_legal_topic_name
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode, RemoteProtocolError
+from fairlead_wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    ResponseCursor,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_model.cluster import ClusterImage, TopicImage
+
+
+@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0))
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    """Answer from the image, one page."""
+    if len(request.topics) > TOPICS_PER_REQUEST_MAX:
+        raise RemoteProtocolError(f"DescribeTopicPartitions names {len(request.topics)} topics")
+    image = context.broker.image
+    live = live_endpoints(image, context.listener)
+    first_name, first_index = "", 0
+    if request.cursor is not None:
+        first_name = request.cursor.topic_name
+        first_index = max(request.cursor.partition_index, 0)
+    names = {topic.name for topic in request.topics} or set(image.names)
+    room = min(max(request.response_partition_limit, 1), DESCRIBED_PARTITIONS_MAX)
+    response = DescribeTopicPartitionsResponse()
+    for name in sorted(name for name in names if name >= first_name):
+        topic = image.topic(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        start = first_index if name == first_name else 0
+        if room == 0:
+            response.next_cursor = ResponseCursor(topic_name=name, partition_index=start)
+            break
+        end = min(start + room, len(topic.partitions))
+        response.topics.append(_describe(topic, range(start, end), image, live))
+        room -= max(end - start, 0)
+        if end < len(topic.partitions):
+            response.next_cursor = ResponseCursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if is_legal_topic_name(name)
+        else ErrorCode.INVALID_TOPIC_EXCEPTION,
+        name=name,
+        topic_id=ZERO_TOPIC_ID,
+        is_internal=is_internal_topic(name),
+    )
+
+
+def _describe(
+    topic: TopicImage, indexes: range, image: ClusterImage, live: Mapping[int, object]
+) -> DescribeTopicPartitionsResponseTopic:
+    partitions = []
+    for index in indexes:
+        partition = topic.partitions[index]
+        partitions.append(
+            DescribeTopicPartitionsResponsePartition(
+                error_code=leader_error(partition, live, image),
+                partition_index=index,
+                leader_id=partition.leader if partition.leader in live else -1,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                eligible_leader_replicas=list(partition.elr),
+                last_known_elr=list(partition.last_known_elr),
+                offline_replicas=offline_replicas(partition, live),
+            )
+        )
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=partitions,
+    )

@@ -1,0 +1,89 @@
+"""ElectLeaders (key 43), versions 0-2.
+
+Behaviour: the controller elects, each partition on its own. Preferred (type 0): the first replica
+of the assignment takes over if it is in service and in sync, else PREFERRED_LEADER_NOT_AVAILABLE;
+ELECTION_NOT_NEEDED where it leads already. Unclean (type 1): a partition without leader gets any
+replica in service, acknowledged records may be lost; ELECTION_NOT_NEEDED where there is a leader,
+ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica is in service. Without partitions named, all are
+meant, and those that need nothing are left out of the reply.
+Versions:  1 election type and an error for the whole request · 2 flexible.
+Missing:   quotas on controller mutations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.controller_calls import ask_controller, slot_error
+from fairlead_broker.handlers.registry import handles
+from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_model.calls import ElectablePartition, ElectLeadersCall, Method
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import KafkaError, RemoteProtocolError
+from fairlead_wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+if TYPE_CHECKING:
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.handlers.registry import Pending, RequestContext
+
+
+@handles(ApiKey.ELECT_LEADERS, versions=(0, 2))
+def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> Pending:
+    """Forward to the controller."""
+    count = sum(len(topic.partitions) for topic in request.topic_partitions or ())
+    if count > PARTITIONS_PER_REQUEST_MAX:
+        raise RemoteProtocolError(f"ElectLeaders names {count} partitions")
+    return context.later(_elect(request, context.broker, context.version))
+
+
+async def _elect(
+    request: ElectLeadersRequest, broker: Broker, version: int
+) -> ElectLeadersResponse:
+    wanted: list[ElectablePartition] | None = None
+    if request.topic_partitions is not None:
+        wanted = [
+            ElectablePartition(topic=topic.topic, index=index)
+            for topic in request.topic_partitions
+            for index in topic.partitions
+        ]
+    call = ElectLeadersCall(partitions=wanted, election_type=request.election_type)
+    try:
+        reply = await ask_controller(
+            broker, Method.ELECT_LEADERS, call, timeout_ms=request.timeout_ms
+        )
+    except KafkaError as error:
+        return _refused(wanted, error, version)
+    results: dict[str, ReplicaElectionResult] = {}
+    for elected in reply["partitions"]:
+        code, message = slot_error(elected)
+        _result_of(results, elected["topic"]).partition_result.append(
+            PartitionResult(partition_id=elected["index"], error_code=code, error_message=message)
+        )
+    return ElectLeadersResponse(replica_election_results=list(results.values()))
+
+
+def _refused(
+    wanted: list[ElectablePartition] | None, error: KafkaError, version: int
+) -> ElectLeadersResponse:
+    """Version 0 has no place for an error of the whole request: every partition carries it."""
+    if version >= 1:
+        return ElectLeadersResponse(error_code=error.code)
+    results: dict[str, ReplicaElectionResult] = {}
+    for partition in wanted or ():
+        _result_of(results, partition["topic"]).partition_result.append(
+            PartitionResult(
+                partition_id=partition["index"],
+                error_code=error.code,
+                error_message=error.message,
+            )
+        )
+    return ElectLeadersResponse(replica_election_results=list(results.values()))
+
+
+def _result_of(results: dict[str, ReplicaElectionResult], topic: str) -> ReplicaElectionResult:
+    return results.setdefault(topic, ReplicaElectionResult(topic=topic))

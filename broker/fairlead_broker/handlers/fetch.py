@@ -1,0 +1,340 @@
+"""Fetch (key 1), versions 4 to 13 for clients, 4 to 17 between brokers.
+
+Behaviour: whole batches from the one that holds the asked offset, sent from the file. The first
+batch of a reply is complete even above `max_bytes` (KIP-74). Waits up to `max_wait_ms` for
+`min_bytes`; an error in any partition, or a diverging epoch, answers at once. Request order of
+partitions is honoured; inside a session who got records goes to the end. Partitions are read up to
+the high watermark. Followers, from version 15 on and in sessions, are `follower_fetch`'s business.
+Versions:  5 log start offset · 7 sessions · 9 current leader epoch · 10 zstd · 12 flexible,
+           diverging epoch · 13 topic ids · 15 replica state. `rack_id` (11) is ignored: this
+           broker answers for partitions that it leads.
+Missing:   preferred read replicas; aborted transactions, of which there are none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from fairlead_broker.handlers.fetch_sessions import (
+    FINAL_EPOCH,
+    NO_SESSION,
+    FetchPlan,
+    PartitionFetch,
+    SessionKey,
+    session_key,
+)
+from fairlead_broker.handlers.follower_fetch import fetch_as_follower
+from fairlead_broker.handlers.old_fetch import check_codec
+from fairlead_broker.handlers.registry import PENDING, Pending, handles
+from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from fairlead_wire.primitives import NULL_UUID
+
+if TYPE_CHECKING:
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.replication.partition import Partition
+
+_SESSIONS_SINCE: Final = 7
+_ZSTD_SINCE: Final = 10
+_TOPIC_IDS_SINCE: Final = 13
+_REPLICA_STATE_SINCE: Final = 15
+_READ_COMMITTED: Final = 1
+_UNKNOWN: Final = -1
+_ERROR_NAMES: Final = {int(code): code.name for code in ErrorCode}
+_NOTHING: Final = b""
+
+
+@handles(ApiKey.FETCH, versions=(4, 13), internal_versions=(4, 17))
+def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Pending:
+    replica_id = _replica_id(request, context.version)
+    if replica_id >= 0 and not context.listener.is_internal:
+        return _refuse(request, context.version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    broker = context.broker
+    state = request.replica_state
+    if state is not None and replica_id >= 0 and request.session_epoch != FINAL_EPOCH:
+        return fetch_as_follower(
+            request, context, replica_id=replica_id, broker_epoch=state.replica_epoch
+        )
+    uses_ids = context.version >= _TOPIC_IDS_SINCE
+    plan = broker.fetch_sessions.begin(
+        request.session_id,
+        request.session_epoch,
+        _wanted(request, broker, uses_ids=uses_ids),
+        _forgotten(request, uses_ids=uses_ids),
+        uses_ids=uses_ids,
+        is_privileged=replica_id >= 0,
+        now_ms=broker.clock.monotonic_ms(),
+    )
+    if isinstance(plan, ErrorCode):
+        return FetchResponse(error_code=plan)
+    reader = _Reader(request, context, plan, replica_id)
+    reader.read()
+    if request.max_wait_ms <= 0 or reader.is_answer():
+        return reader.response()
+    return _park(reader, context, request.max_wait_ms)
+
+
+class _Reader:
+    """Reads what a plan asks for, any number of times, and makes the reply of the last time."""
+
+    __slots__ = (
+        "_broker",
+        "_has_news",
+        "_isolation_level",
+        "_max_bytes",
+        "_min_bytes",
+        "_plan",
+        "_replica_id",
+        "_results",
+        "_size",
+        "_version",
+    )
+
+    def __init__(
+        self, request: FetchRequest, context: RequestContext, plan: FetchPlan, replica_id: int
+    ) -> None:
+        self._broker = context.broker
+        self._version = context.version
+        self._plan = plan
+        self._replica_id = replica_id
+        self._isolation_level = request.isolation_level
+        self._max_bytes = min(request.max_bytes, self._broker.settings.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._results: list[tuple[PartitionFetch, PartitionData]] = []
+        self._size = 0
+        self._has_news = False
+
+    @property
+    def keys(self) -> list[tuple[str, int]]:
+        """What a parked fetch waits for."""
+        return [fetch.key for fetch in self._plan.partitions]
+
+    def is_answer(self) -> bool:
+        """Whether what was read is worth answering before `max_wait_ms` is over."""
+        return self._has_news or self._size >= self._min_bytes or not self._plan.partitions
+
+    def read(self) -> None:
+        """Read all partitions in order, within the byte limit of the reply."""
+        results = []
+        size = 0
+        self._has_news = False
+        for fetch in self._plan.partitions:
+            left = self._max_bytes - size
+            try:
+                data = self._read_partition(fetch, left, is_first=size == 0)
+            except KafkaError as error:
+                data = _failure(fetch.index, error.code)
+                self._has_news = True
+            results.append((fetch, data))
+            if data.records is not None:
+                size += len(data.records)
+        self._results = results
+        self._size = size
+
+    def _read_partition(self, fetch: PartitionFetch, left: int, *, is_first: bool) -> PartitionData:
+        partition = self._find(fetch)
+        if fetch.last_fetched_epoch >= 0:
+            diverging = _diverging_epoch(partition, fetch)
+            if diverging is not None:
+                self._has_news = True
+                return self._answer(fetch, partition, _NOTHING, diverging)
+        result = partition.read(
+            fetch.fetch_offset,
+            min(fetch.max_bytes, left),
+            isolation_level=self._isolation_level,
+            replica_id=self._replica_id,
+            minimum_one_batch=is_first,
+        )
+        records = result.records
+        if records is None:
+            return self._answer(fetch, partition, _NOTHING, None)
+        if self._version < _ZSTD_SINCE:
+            records = check_codec(records)
+        return self._answer(fetch, partition, records, None)
+
+    def _find(self, fetch: PartitionFetch) -> Partition:
+        """The partition, as its leader and in the epoch that the client means."""
+        broker = self._broker
+        if fetch.topic is None:
+            name = broker.topic_name(fetch.topic_id)
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            fetch.topic = name
+            fetch.key = (name, fetch.index)
+        partition = broker.partitions.get(fetch.key)
+        if partition is None or not partition.is_leader:
+            code = broker.partition_error(fetch.topic, fetch.index)
+            raise KafkaError(code or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if fetch.topic_id not in (NULL_UUID, partition.topic_id):
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        code = partition.check_leader_epoch(fetch.current_leader_epoch)
+        if code:
+            raise KafkaError(code)
+        return partition
+
+    def _answer(
+        self,
+        fetch: PartitionFetch,
+        partition: Partition,
+        records: object,
+        diverging: EpochEndOffset | None,
+    ) -> PartitionData:
+        return PartitionData(
+            partition_index=fetch.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log_start_offset,
+            diverging_epoch=diverging,
+            aborted_transactions=[] if self._isolation_level == _READ_COMMITTED else None,
+            records=records,  # type: ignore[arg-type]
+        )
+
+    def response(self) -> FetchResponse:
+        """The reply; in an incremental session only what the client doesn't know yet."""
+        plan = self._plan
+        session = plan.session
+        topics: list[FetchableTopicResponse] = []
+        served: list[SessionKey] = []
+        uses_ids = self._version >= _TOPIC_IDS_SINCE
+        metrics = self._broker.metrics
+        for fetch, data in self._results:
+            has_records = bool(data.records)
+            traffic = metrics.traffic.find(fetch.topic)
+            traffic.fetches += 1
+            if has_records:
+                traffic.bytes_out += len(data.records)  # type: ignore[arg-type]
+            if session is not None:
+                is_news = fetch.note_told(
+                    high_watermark=data.high_watermark,
+                    log_start_offset=data.log_start_offset,
+                    is_error=bool(data.error_code) or data.diverging_epoch is not None,
+                )
+                if plan.is_incremental and not (is_news or has_records):
+                    continue
+                if has_records:
+                    served.append(session_key(fetch, uses_ids=uses_ids))
+            if data.error_code:
+                metrics.errors[_ERROR_NAMES[data.error_code]] += 1
+                traffic.failed_fetches += 1
+            last = topics[-1] if topics else None
+            name = fetch.topic or ""
+            if last is None or last.topic != name or last.topic_id != fetch.topic_id:
+                last = FetchableTopicResponse(name, fetch.topic_id)
+                topics.append(last)
+            last.partitions.append(data)
+        if session is not None:
+            session.move_to_end(served)
+        return FetchResponse(session_id=plan.session_id, responses=topics)
+
+
+class _ParkedFetch:
+    """A fetch that waits for more bytes."""
+
+    __slots__ = ("context", "reader")
+
+    def __init__(self, reader: _Reader, context: RequestContext) -> None:
+        self.reader = reader
+        self.context = context
+
+    def try_complete(self) -> bool:
+        self.reader.read()
+        if not self.reader.is_answer():
+            return False
+        self.context.respond(self.reader.response())
+        return True
+
+    def on_expire(self) -> None:
+        self.reader.read()
+        self.context.respond(self.reader.response())
+
+
+def _park(reader: _Reader, context: RequestContext, max_wait_ms: int) -> FetchResponse | Pending:
+    broker = context.broker
+    deadline_ms = broker.clock.monotonic_ms() + max_wait_ms
+    parked = broker.fetch_purgatory.park(_ParkedFetch(reader, context), reader.keys, deadline_ms)
+    if parked is None:
+        # No room to wait: an early, empty reply is allowed, and the client asks again.
+        return reader.response()
+    context.parked = parked
+    return PENDING
+
+
+def _replica_id(request: FetchRequest, version: int) -> int:
+    if version < _REPLICA_STATE_SINCE:
+        return request.replica_id
+    state = request.replica_state
+    return _UNKNOWN if state is None else state.replica_id
+
+
+def _wanted(request: FetchRequest, broker: Broker, *, uses_ids: bool) -> list[PartitionFetch]:
+    """What the request names, as objects that a session can keep."""
+    wanted: list[PartitionFetch] = []
+    for topic in request.topics:
+        name = broker.topic_name(topic.topic_id) if uses_ids else topic.topic
+        if len(wanted) + len(topic.partitions) > PARTITIONS_PER_REQUEST_MAX:
+            raise RemoteProtocolError("a fetch of too many partitions")
+        for partition in topic.partitions:
+            wanted.append(
+                PartitionFetch(
+                    name,
+                    topic.topic_id,
+                    partition.partition,
+                    fetch_offset=partition.fetch_offset,
+                    max_bytes=partition.partition_max_bytes,
+                    current_leader_epoch=partition.current_leader_epoch,
+                    last_fetched_epoch=partition.last_fetched_epoch,
+                )
+            )
+    return wanted
+
+
+def _forgotten(request: FetchRequest, *, uses_ids: bool) -> list[SessionKey]:
+    return [
+        (topic.topic_id if uses_ids else topic.topic, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+
+
+def _diverging_epoch(partition: Partition, fetch: PartitionFetch) -> EpochEndOffset | None:
+    """Where the log of a follower parts from ours; None where it doesn't (R1)."""
+    end = partition.log.end_offset_for_epoch(fetch.last_fetched_epoch)
+    if end.end_offset < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if end.leader_epoch < fetch.last_fetched_epoch or end.end_offset < fetch.fetch_offset:
+        return EpochEndOffset(end.leader_epoch, end.end_offset)
+    return None
+
+
+def _failure(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=_UNKNOWN,
+        aborted_transactions=None,
+        records=_NOTHING,
+    )
+
+
+def _refuse(request: FetchRequest, version: int, code: ErrorCode) -> FetchResponse:
+    """An error for the whole request; before version 7 there is a place only in each partition."""
+    if version >= _SESSIONS_SINCE:
+        return FetchResponse(error_code=code, session_id=NO_SESSION)
+    topics = [
+        FetchableTopicResponse(
+            topic.topic,
+            topic.topic_id,
+            [_failure(partition.partition, code) for partition in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    return FetchResponse(responses=topics)

@@ -1,0 +1,96 @@
+"""FindCoordinator (key 10), versions 0-4.
+
+Behaviour: the coordinator of a group is the leader of its partition of `__consumer_offsets`. The
+first request has the topic made; until it is there, and while its partition has no leader, the
+answer is COORDINATOR_NOT_AVAILABLE, which clients retry. Coordinators of transactions (key type 1)
+are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED and a message: the one code on which every
+client gives up at once (librdkafka asks on after UNSUPPORTED_VERSION).
+Versions:  1 key type and error message · 3 flexible · 4 many keys at once.
+Missing:   transactions; share groups (key type 2, from version 6).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.group.coordinator_partition import coordinator_partition
+from fairlead_broker.handlers.registry import handles
+from fairlead_broker.limits import COORDINATOR_KEYS_MAX
+from fairlead_model.ids import CONSUMER_OFFSETS
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode, RemoteProtocolError
+from fairlead_wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.listener import Listener
+
+GROUP = 0
+TRANSACTION = 1
+FIRST_VERSION_WITH_MANY_KEYS = 4
+
+
+@handles(ApiKey.FIND_COORDINATOR, versions=(0, 4))
+def find_coordinator(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
+    """Answer from the image; making the internal topic goes on in the background."""
+    many = context.version >= FIRST_VERSION_WITH_MANY_KEYS
+    keys = request.coordinator_keys if many else [request.key]
+    if len(keys) > COORDINATOR_KEYS_MAX:
+        raise RemoteProtocolError(f"FindCoordinator names {len(keys)} keys")
+    found = [
+        _find(key, request.key_type, context.broker, context.listener)
+        for key in dict.fromkeys(keys)
+    ]
+    if many:
+        return FindCoordinatorResponse(coordinators=found)
+    (one,) = found
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _find(key: str, key_type: int, broker: Broker, listener: Listener) -> Coordinator:
+    if key_type == TRANSACTION:
+        return _nobody(
+            key,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "transactions are not available; use an idempotent producer without transactional.id",
+        )
+    if key_type != GROUP:
+        return _nobody(key, ErrorCode.INVALID_REQUEST, f"there is no key type {key_type}")
+    topic = broker.image.topic(CONSUMER_OFFSETS)
+    if topic is None or not topic.partitions:
+        broker.topic_creator.begin(CONSUMER_OFFSETS)
+        return _nobody(
+            key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} is being created"
+        )
+    index = coordinator_partition(key, len(topic.partitions))
+    leader = topic.partitions[index].leader
+    registration = broker.image.brokers.get(leader)
+    endpoint = None if registration is None else registration.endpoint(listener.name)
+    if registration is None or registration.fenced or endpoint is None:
+        return _nobody(
+            key,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"{CONSUMER_OFFSETS}-{index} has no leader at the moment",
+        )
+    return Coordinator(
+        key=key, node_id=leader, host=endpoint.host, port=endpoint.port, error_message=None
+    )
+
+
+def _nobody(key: str, code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message
+    )

@@ -1,0 +1,125 @@
+"""ListOffsets (key 2), versions 1-7.
+
+Behaviour: earliest (-2) is the log's start, latest (-1) the high watermark, or with read_committed
+the last stable offset; a timestamp finds the first record at or after it, -1 as offset if there is
+none; -3 finds the record with the largest timestamp. Answers at once. After an election, until
+the high watermark is known, everything but earliest answers OFFSET_NOT_AVAILABLE, never a
+made-up number.
+Versions:  2 isolation level · 4 leader epochs · 5 OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE
+           before) · 6 flexible · 7 timestamp -3.
+Missing:   -4, -5 and below (tiered storage): UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.controller_calls import repeated
+from fairlead_broker.handlers.registry import handles
+from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.replication.partition import Partition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+NO_OFFSET = -1
+NO_TIMESTAMP = -1
+NO_EPOCH = -1
+FIRST_VERSION_WITH_MAX_TIMESTAMP = 7
+FIRST_VERSION_WITH_EPOCHS = 4
+FIRST_VERSION_WITH_NOT_AVAILABLE = 5
+
+
+@handles(ApiKey.LIST_OFFSETS, versions=(1, 7))
+def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    """Answer every partition on its own."""
+    count = sum(len(topic.partitions) for topic in request.topics)
+    if count > PARTITIONS_PER_REQUEST_MAX:
+        raise RemoteProtocolError(f"ListOffsets names {count} partitions")
+    duplicates = repeated(
+        (topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    )
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            try:
+                if (topic.name, asked.partition_index) in duplicates:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
+                answers.append(_answer(request, topic.name, asked, context))
+            except KafkaError as error:
+                answers.append(
+                    ListOffsetsPartitionResponse(
+                        partition_index=asked.partition_index, error_code=error.code
+                    )
+                )
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _answer(
+    request: ListOffsetsRequest,
+    topic: str,
+    asked: ListOffsetsPartition,
+    context: RequestContext,
+) -> ListOffsetsPartitionResponse:
+    if request.replica_id >= 0 and not context.listener.is_internal:
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    partition = context.broker.leading(topic, asked.partition_index)
+    code = partition.check_leader_epoch(asked.current_leader_epoch)
+    if code is not ErrorCode.NONE:
+        raise KafkaError(code)
+    timestamp, offset, epoch = _look_up(partition, request, asked.timestamp, context.version)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=epoch if context.version >= FIRST_VERSION_WITH_EPOCHS else NO_EPOCH,
+    )
+
+
+def _look_up(
+    partition: Partition, request: ListOffsetsRequest, timestamp: int, version: int
+) -> tuple[int, int, int]:
+    """Timestamp, offset and the epoch it was written in; all -1 where no record fits."""
+    if timestamp == EARLIEST:
+        start = partition.log_start_offset
+        return NO_TIMESTAMP, start, partition.log.epochs.epoch_of(start)
+    if timestamp < MAX_TIMESTAMP or (
+        timestamp == MAX_TIMESTAMP and version < FIRST_VERSION_WITH_MAX_TIMESTAMP
+    ):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if request.replica_id < 0 and not partition.is_high_watermark_valid:
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE
+            if version >= FIRST_VERSION_WITH_NOT_AVAILABLE
+            else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+    end_offset = partition.end_offset_for_reader(
+        isolation_level=request.isolation_level, replica_id=request.replica_id
+    )
+    if timestamp == LATEST:
+        return NO_TIMESTAMP, end_offset, partition.leader_epoch
+    if timestamp == MAX_TIMESTAMP:
+        found = partition.log.offset_of_max_timestamp()
+        if found is not None and found.offset >= end_offset:
+            found = None
+    else:
+        found = partition.log.offset_for_timestamp(timestamp, end_offset=end_offset)
+    if found is None:
+        return NO_TIMESTAMP, NO_OFFSET, NO_EPOCH
+    return found.timestamp_ms, found.offset, found.leader_epoch

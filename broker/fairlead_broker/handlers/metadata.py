@@ -1,0 +1,283 @@
+"""Metadata (key 3), versions 0-12.
+
+Behaviour: topics by name, by id, or all; the brokers that are alive, or were so a moment ago, with
+the address that belongs to the listener the request came in on; `controller_id` names this broker
+while it is registered, because every broker forwards admin requests. While a leader has just hung
+up, replies wait for the controller's word, 300 ms at most. A partition without leader answers
+LEADER_NOT_AVAILABLE, an unknown topic UNKNOWN_TOPIC_OR_PARTITION (UNKNOWN_TOPIC_ID by id), an
+illegal name INVALID_TOPIC_EXCEPTION. With `auto.create.topics.enable` a missing topic is created
+before the reply. Replies are kept encoded until the cluster's image changes.
+Versions:  0 no topics means all · 1 null means all, none means none; rack, controller_id,
+           is_internal · 2 cluster_id · 4 allow_auto_topic_creation · 5 offline_replicas ·
+           7 leader_epoch · 8 authorized operations · 9 flexible · 10 topic_id · 12 by id.
+Missing:   authorized operations are always "not asked for": there is no authorizer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from fairlead_broker.handlers.registry import handles
+from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
+from fairlead_model.ids import ZERO_TOPIC_ID, is_internal_topic, is_legal_topic_name
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.handlers.registry import Pending, RequestContext
+    from fairlead_broker.listener import Listener
+    from fairlead_model.cluster import ClusterImage, TopicImage
+    from fairlead_model.partition import PartitionRegistration
+
+FIRST_VERSION_WITH_NULL_TOPICS = 1
+FIRST_VERSION_WITH_CREATION_FLAG = 4
+
+
+@handles(ApiKey.METADATA, versions=(0, 12))
+def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Pending:
+    """Answer from the image; only auto-creation waits, and everybody while a leader may be dead."""
+    broker = context.broker
+    asked = _asked_topics(request, context.version)
+    if broker.on_leaders_asked is not None:
+        broker.on_leaders_asked()
+    if broker.leader_doubts and _doubted_ms(broker):
+        return context.later(_reply_when_sure(broker, request, context, asked))
+    question = _question(broker, context, asked)
+    reply = broker.metadata_cache.find(broker.image, question)
+    if reply is not None:
+        return reply
+    missing = _topics_to_create(broker, request, asked, context.version)
+    if missing:
+        return context.later(_create_and_reply(broker, context, asked, missing))
+    reply = _encode_reply(broker, context, asked, {})
+    broker.metadata_cache.keep(broker.image, question, reply)
+    return reply
+
+
+def _question(
+    broker: Broker, context: RequestContext, asked: tuple[str | bytes, ...] | None
+) -> tuple[object, ...]:
+    """All that a reply depends on besides the image."""
+    departed = broker.departed_brokers.listed(broker.clock.monotonic_ms())
+    return context.version, context.listener.name, asked, departed
+
+
+def _doubted_ms(broker: Broker) -> int:
+    return broker.leader_doubts.remaining_ms(broker.image, broker.clock.monotonic_ms())
+
+
+async def _reply_when_sure(
+    broker: Broker,
+    request: MetadataRequest,
+    context: RequestContext,
+    asked: tuple[str | bytes, ...] | None,
+) -> bytes:
+    """Wait until the controller has spoken of whoever hung up, or has let the time pass."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_doubted_ms(broker) / 1000):
+            while _doubted_ms(broker):
+                await broker.image_changed()
+    missing = _topics_to_create(broker, request, asked, context.version)
+    if missing:
+        return await _create_and_reply(broker, context, asked, missing)
+    return _encode_reply(broker, context, asked, {})
+
+
+async def _create_and_reply(
+    broker: Broker,
+    context: RequestContext,
+    asked: tuple[str | bytes, ...] | None,
+    missing: list[str],
+) -> bytes:
+    failures = await broker.topic_creator.ensure(missing)
+    return _encode_reply(broker, context, asked, failures)
+
+
+def _encode_reply(
+    broker: Broker,
+    context: RequestContext,
+    asked: tuple[str | bytes, ...] | None,
+    failures: Mapping[str, KafkaError],
+) -> bytes:
+    response = build_response(
+        broker.image,
+        listener=context.listener,
+        node_id=broker.node_id,
+        asked=asked,
+        failures=failures,
+        departed=broker.departed_brokers.listed(broker.clock.monotonic_ms()),
+    )
+    return b"".join(response.encode(context.version))  # type: ignore[arg-type]
+
+
+def _asked_topics(request: MetadataRequest, version: int) -> tuple[str | bytes, ...] | None:
+    """Names and 16-byte ids without repetition, in the order of the request; None for all."""
+    topics = request.topics
+    if topics is None or (not topics and version < FIRST_VERSION_WITH_NULL_TOPICS):
+        return None
+    if len(topics) > TOPICS_PER_REQUEST_MAX:
+        raise RemoteProtocolError(f"Metadata asks for {len(topics)} topics")
+    asked = (topic.topic_id if topic.name is None else topic.name for topic in topics)
+    return tuple(dict.fromkeys(asked))
+
+
+def _topics_to_create(
+    broker: Broker,
+    request: MetadataRequest,
+    asked: tuple[str | bytes, ...] | None,
+    version: int,
+) -> list[str]:
+    is_allowed = version < FIRST_VERSION_WITH_CREATION_FLAG or request.allow_auto_topic_creation
+    if asked is None or not is_allowed or not broker.settings.auto_create_topics_enable:
+        return []
+    return [
+        name
+        for name in asked
+        if isinstance(name, str) and broker.image.topic(name) is None and is_legal_topic_name(name)
+    ]
+
+
+def build_response(
+    image: ClusterImage,
+    *,
+    listener: Listener,
+    node_id: int,
+    asked: tuple[str | bytes, ...] | None,
+    failures: Mapping[str, KafkaError],
+    departed: frozenset[int] = frozenset(),
+) -> MetadataResponse:
+    """The reply to a question; `failures` are topics that could not be created, `departed` brokers
+    that are named though they are out of service."""
+    endpoints = live_endpoints(image, listener)
+    if asked is None:
+        topics = [
+            _describe_topic(topic, image, endpoints)
+            for topic in sorted(image.topics(), key=lambda topic: topic.name)
+        ]
+    else:
+        topics = [_answer_for(item, image, endpoints, failures) for item in asked]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=broker_id, host=host, port=port, rack=image.brokers[broker_id].rack
+            )
+            for broker_id, (host, port) in sorted(
+                (endpoints | departed_endpoints(image, listener, departed)).items()
+            )
+        ],
+        cluster_id=image.cluster_id or None,
+        controller_id=stand_in_controller(endpoints, node_id),
+        topics=topics,
+    )
+
+
+def live_endpoints(image: ClusterImage, listener: Listener) -> dict[int, tuple[str, int]]:
+    """Brokers that can be reached through listeners of this name, and at which address."""
+    reachable = {}
+    for broker_id, registration in image.brokers.items():
+        endpoint = registration.endpoint(listener.name)
+        if endpoint is not None and not registration.fenced:
+            reachable[broker_id] = (endpoint.host, endpoint.port)
+    return reachable
+
+
+def departed_endpoints(
+    image: ClusterImage, listener: Listener, departed: frozenset[int]
+) -> dict[int, tuple[str, int]]:
+    """Where brokers could be reached that are out of service now."""
+    endpoints = {}
+    for broker_id in departed:
+        registration = image.brokers.get(broker_id)
+        endpoint = registration.endpoint(listener.name) if registration is not None else None
+        if endpoint is not None:
+            endpoints[broker_id] = (endpoint.host, endpoint.port)
+    return endpoints
+
+
+def stand_in_controller(live: Mapping[int, object], node_id: int) -> int:
+    """Who clients take for the controller: this broker, else the lowest that lives, else none."""
+    if node_id in live or not live:
+        return node_id if live else -1
+    return min(live)
+
+
+def _answer_for(
+    item: str | bytes,
+    image: ClusterImage,
+    live: Mapping[int, object],
+    failures: Mapping[str, KafkaError],
+) -> MetadataResponseTopic:
+    if isinstance(item, bytes):
+        topic = image.topic_by_id(item)
+        if topic is None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=item
+            )
+        return _describe_topic(topic, image, live)
+    topic = image.topic(item)
+    if topic is not None:
+        return _describe_topic(topic, image, live)
+    if item in failures:
+        code = failures[item].code
+        # While there is no controller the client shall ask again, not give the topic up.
+        if code is ErrorCode.REQUEST_TIMED_OUT:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+    elif is_legal_topic_name(item):
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponseTopic(
+        error_code=code, name=item, topic_id=ZERO_TOPIC_ID, is_internal=is_internal_topic(item)
+    )
+
+
+def _describe_topic(
+    topic: TopicImage, image: ClusterImage, live: Mapping[int, object]
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE if topic.partitions else ErrorCode.LEADER_NOT_AVAILABLE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=leader_error(partition, live, image),
+                partition_index=index,
+                leader_id=partition.leader if partition.leader in live else -1,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=offline_replicas(partition, live),
+            )
+            for index, partition in enumerate(topic.partitions)
+        ],
+    )
+
+
+def leader_error(
+    partition: PartitionRegistration, live: Mapping[int, object], image: ClusterImage
+) -> ErrorCode:
+    """Why a partition cannot be used through this listener, if it cannot."""
+    if partition.leader in live:
+        return ErrorCode.NONE
+    registration = image.brokers.get(partition.leader)
+    if registration is not None and not registration.fenced:
+        return ErrorCode.LISTENER_NOT_FOUND
+    return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def offline_replicas(partition: PartitionRegistration, live: Mapping[int, object]) -> list[int]:
+    """Replicas on brokers that don't answer."""
+    return [replica for replica in partition.replicas if replica not in live]

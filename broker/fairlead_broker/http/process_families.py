@@ -1,0 +1,183 @@
+"""What Prometheus is told of the broker process itself: its loop, disk, connections, controller."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+from fairlead_broker.exposition import label_set
+from fairlead_broker.http.readiness import Phase
+
+if TYPE_CHECKING:
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.exposition import Exposition
+    from fairlead_broker.http.readiness import Readiness
+    from fairlead_broker.metrics import BrokerMetrics
+
+    class Session(Protocol):
+        """What is told of the session with the controller."""
+
+        broker_epoch: int
+        controller_epoch: int
+
+        @property
+        def is_connected(self) -> bool: ...
+        @property
+        def silence_s(self) -> float: ...
+
+
+_PAGE_SIZE: Final = os.sysconf("SC_PAGE_SIZE")
+_RESIDENT_PAGES_FIELD: Final = 1
+_BROKER_STATES: Final = {
+    Phase.LOADING: 2,
+    Phase.REGISTERING: 1,
+    Phase.SERVING: 3,
+    Phase.STOPPING: 6,
+}
+"""As Kafka numbers them: starting, recovery, running, pending controlled shutdown."""
+
+
+def expose_process(out: Exposition, readiness: Readiness) -> None:
+    """Add what is known before there is a broker."""
+    out.one("fairlead_ready", "gauge", "1 while serving.", int(readiness.is_ready))
+    out.one(
+        "kafka_server_kafkaserver_brokerstate",
+        "gauge",
+        "1 starting, 2 recovering logs, 3 running, 6 stopping.",
+        _BROKER_STATES[readiness.phase],
+    )
+    out.one(
+        "process_resident_memory_bytes",
+        "gauge",
+        "Resident memory.",
+        _resident_pages() * _PAGE_SIZE,
+    )
+    out.one(
+        "process_cpu_seconds_total", "counter", "User and system CPU time.", time.process_time()
+    )
+
+
+def expose_counters(out: Exposition, metrics: BrokerMetrics) -> None:
+    """Add connections, the event loop, the disk and failures."""
+    for name, meaning, value in (
+        ("connections", "Open connections.", metrics.connections_open),
+        (
+            "loop_lag_seconds",
+            "Lateness of the last event loop tick.",
+            metrics.loop_lag_ms / 1000,
+        ),
+        (
+            "loop_lag_seconds_max",
+            "Worst lateness of an event loop tick in the last minute.",
+            metrics.loop_lag_max_ms / 1000,
+        ),
+    ):
+        out.one(f"fairlead_{name}", "gauge", meaning, value)
+    for name, meaning, value in (
+        ("connections", "Connections accepted.", metrics.connections_opened),
+        ("connections_refused", "Connections refused by a limit.", metrics.connections_refused),
+        ("protocol_errors", "Connections closed for bad bytes.", metrics.protocol_errors),
+        ("cold_reads", "Reads that were not in the page cache.", metrics.cold_reads),
+        ("cold_read_bytes", "Bytes that they brought into it.", metrics.cold_read_bytes),
+        ("segments_deleted", "Segments removed by retention.", metrics.segments_deleted),
+        ("flushes", "Logs flushed to the disk.", metrics.flushes),
+        ("flush_failures", "Flushes that failed; the log is offline.", metrics.flush_failures),
+        ("task_failures", "Background rounds that raised.", metrics.task_failures),
+    ):
+        out.one(f"fairlead_{name}_total", "counter", meaning, value)
+    out.family(
+        "kafka_server_socket_server_metrics_connection_count",
+        "gauge",
+        "Open connections of a listener.",
+        [
+            (label_set(listener=listener), count)
+            for listener, count in sorted(metrics.connections_by_listener.items())
+        ],
+    )
+
+
+def expose_waiting(out: Exposition, broker: Broker) -> None:
+    """Add the purgatories and fetch sessions: what clients left here to wait."""
+    fetches, produces = len(broker.fetch_purgatory), len(broker.produce_purgatory)
+    out.one("fairlead_parked_fetches", "gauge", "Fetches that wait for records.", fetches)
+    out.one(
+        "fairlead_parked_produces",
+        "gauge",
+        "Produces that wait for replicas or the disk.",
+        produces,
+    )
+    out.family(
+        "kafka_server_delayedoperationpurgatory_purgatorysize",
+        "gauge",
+        "Requests that wait for records, replicas or the disk.",
+        [
+            (label_set(delayedOperation="Fetch"), fetches),
+            (label_set(delayedOperation="Produce"), produces),
+        ],
+    )
+    out.one(
+        "kafka_server_fetchsessioncache_numincrementalfetchsessions",
+        "gauge",
+        "Fetch sessions of consumers.",
+        len(broker.fetch_sessions),
+    )
+    out.one(
+        "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
+        "gauge",
+        "Partitions that fetch sessions remember.",
+        broker.fetch_sessions.partitions_count,
+    )
+
+
+def expose_session(out: Exposition, session: Session | None) -> None:
+    """Add what this broker knows of the controller."""
+    is_up = session is not None and session.is_connected
+    out.one(
+        "fairlead_controller_session_up",
+        "gauge",
+        "1 while an active controller has this broker registered.",
+        int(is_up),
+    )
+    out.family(
+        "fairlead_controller_silence_seconds",
+        "gauge",
+        "Time since anything came from a controller.",
+        [] if session is None else [("", max(session.silence_s, 0.0))],
+    )
+    out.family(
+        "fairlead_session_controller_epoch",
+        "gauge",
+        "Epoch of the controller that this broker has registered with last.",
+        [] if session is None else [("", session.controller_epoch)],
+    )
+    out.family(
+        "fairlead_broker_epoch",
+        "gauge",
+        "Epoch that the controller gave to this start of the broker.",
+        [] if session is None else [("", session.broker_epoch)],
+    )
+
+
+def expose_disk(out: Exposition, capacity: tuple[int, int] | None) -> None:
+    """Add size and free bytes of the file system with the logs; nothing while it is not known."""
+    for name, meaning, position in (
+        ("fairlead_disk_size_bytes", "Size of the file system with the logs.", 0),
+        ("fairlead_disk_available_bytes", "Bytes of it that may still be written.", 1),
+    ):
+        samples = [] if capacity is None else [("", capacity[position])]
+        out.family(name, "gauge", meaning, samples)
+
+
+def measure_disk(path: str) -> tuple[int, int]:
+    """Size and available bytes; for a thread, because a bad disk may keep it waiting."""
+    found = os.statvfs(path)
+    return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
+
+
+def _resident_pages() -> int:
+    descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(descriptor, 256).split()[_RESIDENT_PAGES_FIELD])
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,253 @@
+"""What Prometheus is told of the replicas on this broker, and of the traffic of their topics.
+
+One walk over all partitions gives the sums, in slices, so that a scrape of a broker with thousands
+of partitions never holds requests up. Single topics and partitions are told up to a limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from fairlead_broker.exposition import label_set
+from fairlead_broker.limits import (
+    METRIC_BROKERS_MAX,
+    METRIC_PARTITIONS_A_TURN,
+    METRIC_PARTITIONS_MAX,
+    METRIC_TOPICS_MAX,
+)
+
+if TYPE_CHECKING:
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.exposition import Exposition
+    from fairlead_broker.metrics import BrokerMetrics
+    from fairlead_broker.replication.leader_state import LeaderState
+    from fairlead_broker.replication.partition import Partition
+
+_MANAGER: Final = "kafka_server_replicamanager"
+_TRAFFIC: Final = "kafka_server_brokertopicmetrics"
+
+
+@dataclass(slots=True)
+class ReplicaSums:
+    """What one walk over the partitions found."""
+
+    partitions: int = 0
+    leaders: int = 0
+    offline: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    at_min_isr: int = 0
+    producers: int = 0
+    size: int = 0
+    lag_max: int = 0
+    """Records by which this broker's followers are behind their leaders' high watermarks."""
+    follower_lags: dict[int, int] = field(default_factory=dict)
+    """By follower: records by which its worst replica is behind its leader here."""
+    topic_sizes: dict[str, int] = field(default_factory=dict)
+    topic_offsets: dict[str, int] = field(default_factory=dict)
+    logs: list[tuple[str, int, int, int, int]] = field(default_factory=list)
+    """Labels, log start, log end, size, segments of the partitions that are told one by one."""
+
+    def add(self, partition: Partition) -> None:
+        """Count one replica."""
+        log = partition.log
+        size = log.size
+        leader = partition.leader
+        self.partitions += 1
+        self.offline += log.is_offline
+        self.producers += len(log.producers)
+        self.size += size
+        topic = partition.topic
+        self.topic_sizes[topic] = self.topic_sizes.get(topic, 0) + size
+        self.topic_offsets[topic] = (
+            self.topic_offsets.get(topic, 0) + log.log_end_offset - log.log_start_offset
+        )
+        if leader is not None:
+            self._add_led(partition, leader)
+        elif partition.follower is not None:
+            lag = partition.follower.leader_high_watermark - log.log_end_offset
+            self.lag_max = max(self.lag_max, lag)
+
+    def _add_led(self, partition: Partition, leader: LeaderState) -> None:
+        self.leaders += 1
+        in_sync = len(leader.isr_state.isr)
+        self.under_replicated += in_sync < len(leader.replicas)
+        self.under_min_isr += not leader.has_enough_in_sync_replicas
+        self.at_min_isr += in_sync == leader.effective_min_insync_replicas
+        end = partition.log.log_end_offset
+        for follower, progress in leader.followers.items():
+            # One that has not fetched in this epoch yet may have nothing.
+            known = max(progress.end_offset, partition.log.log_start_offset)
+            self.follower_lags[follower] = max(self.follower_lags.get(follower, 0), end - known)
+
+    def tell(self, partition: Partition) -> None:
+        """Keep what is told of a single log."""
+        log = partition.log
+        self.logs.append(
+            (
+                label_set(topic=partition.topic, partition=partition.index),
+                log.log_start_offset,
+                log.log_end_offset,
+                log.size,
+                len(log.segments),
+            )
+        )
+
+
+async def measure_replicas(broker: Broker) -> ReplicaSums:
+    """Walk over all partitions, letting others run in between."""
+    sums = ReplicaSums()
+    keys = sorted(broker.partitions)
+    for number, key in enumerate(keys):
+        if number and number % METRIC_PARTITIONS_A_TURN == 0:
+            await asyncio.sleep(0)
+        partition = broker.partitions.get(key)
+        if partition is None:
+            continue  # Gone since the walk began.
+        sums.add(partition)
+        if number < METRIC_PARTITIONS_MAX:
+            sums.tell(partition)
+    # Replicas that could not even be opened.
+    unopened = sum(key not in broker.partitions for key in broker.replicas.failed)
+    sums.partitions += unopened
+    sums.offline += unopened
+    return sums
+
+
+def expose_replicas(out: Exposition, sums: ReplicaSums, metrics: BrokerMetrics) -> None:
+    """Add the sums: Kafka's `ReplicaManager`, and ours."""
+    for name, meaning, value in (
+        ("partitioncount", "Replicas on this broker.", sums.partitions),
+        ("leadercount", "Partitions led by this broker.", sums.leaders),
+        ("offlinereplicacount", "Replicas here whose disk failed.", sums.offline),
+        (
+            "underreplicatedpartitions",
+            "Partitions led here that miss replicas in sync.",
+            sums.under_replicated,
+        ),
+        (
+            "underminisrpartitioncount",
+            "Partitions led here that refuse acks=all.",
+            sums.under_min_isr,
+        ),
+        (
+            "atminisrpartitioncount",
+            "Partitions led here that may lose no further replica in sync.",
+            sums.at_min_isr,
+        ),
+        ("produceridcount", "Idempotent producers that logs remember.", sums.producers),
+    ):
+        out.one(f"{_MANAGER}_{name}", "gauge", meaning, value)
+    for name, meaning, value in (
+        ("isrshrinks", "Replicas taken out of sync by leaders here.", metrics.isr_shrinks),
+        ("isrexpands", "Replicas back in sync with leaders here.", metrics.isr_expands),
+        (
+            "failedisrupdates",
+            "Proposals of in-sync replicas that the controller did not accept.",
+            metrics.isr_changes_failed,
+        ),
+    ):
+        out.one(f"{_MANAGER}_{name}_total", "counter", meaning, value)
+    out.family(
+        "kafka_server_replicafetchermanager_maxlag",
+        "gauge",
+        "Records by which the worst follower here is behind its leader's high watermark.",
+        [(label_set(clientId="Replica"), sums.lag_max)],
+    )
+    out.family(
+        "fairlead_follower_lag_records",
+        "gauge",
+        "Records by which a follower's worst replica is behind its leader here.",
+        [
+            (label_set(follower=follower), lag)
+            for follower, lag in sorted(sums.follower_lags.items())[:METRIC_BROKERS_MAX]
+        ],
+    )
+    out.one("fairlead_partitions", "gauge", "Replicas on this broker.", sums.partitions)
+    out.one("fairlead_partitions_led", "gauge", "Partitions led by this broker.", sums.leaders)
+    out.one("fairlead_partitions_offline", "gauge", "Replicas whose disk failed.", sums.offline)
+    out.one("fairlead_log_bytes", "gauge", "Bytes of all logs.", sums.size)
+
+
+def expose_logs(out: Exposition, sums: ReplicaSums) -> None:
+    """Add Kafka's `Log` for single partitions, and sums for single topics."""
+    for position, name, meaning in (
+        (1, "logstartoffset", "First offset of a log."),
+        (2, "logendoffset", "Offset that the next record of a log will get."),
+        (3, "size", "Bytes of a log."),
+        (4, "numlogsegments", "Segments of a log."),
+    ):
+        out.family(
+            f"kafka_log_log_{name}",
+            "gauge",
+            meaning,
+            [(row[0], row[position]) for row in sums.logs],  # type: ignore[misc]
+        )
+    shown = sorted(sums.topic_sizes)[:METRIC_TOPICS_MAX]
+    out.family(
+        "fairlead_topic_log_bytes",
+        "gauge",
+        "Bytes of a topic's logs on this broker.",
+        [(label_set(topic=topic), sums.topic_sizes[topic]) for topic in shown],
+    )
+    out.family(
+        "fairlead_topic_offsets",
+        "gauge",
+        "Offsets between log start and log end, summed over partitions.",
+        [(label_set(topic=topic), sums.topic_offsets[topic]) for topic in shown],
+    )
+
+
+def expose_traffic(out: Exposition, metrics: BrokerMetrics) -> None:
+    """Add Kafka's `BrokerTopicMetrics`: all topics without a label, single ones with it."""
+    traffic = metrics.traffic
+    shown = sorted(traffic.topics)[:METRIC_TOPICS_MAX]
+    rows = [("", traffic.total())]
+    rows += [(label_set(topic=topic), traffic.topics[topic]) for topic in shown]
+    for name, meaning, samples in (
+        ("bytesin", "Bytes of batches appended.", [(at, t.bytes_in) for at, t in rows]),
+        ("bytesout", "Bytes of records sent to consumers.", [(at, t.bytes_out) for at, t in rows]),
+        ("messagesin", "Records appended.", [(at, t.messages_in) for at, t in rows]),
+        (
+            "totalproducerequests",
+            "Batches that producers sent, refused ones too.",
+            [(at, t.batches_in + t.failed_produces) for at, t in rows],
+        ),
+        (
+            "failedproducerequests",
+            "Batches that were refused.",
+            [(at, t.failed_produces) for at, t in rows],
+        ),
+        (
+            "totalfetchrequests",
+            "Partitions answered in fetches of consumers.",
+            [(at, t.fetches) for at, t in rows],
+        ),
+        (
+            "failedfetchrequests",
+            "Partitions answered with an error in fetches of consumers.",
+            [(at, t.failed_fetches) for at, t in rows],
+        ),
+        (
+            "replicationbytesin",
+            "Bytes of records fetched from leaders.",
+            [("", metrics.replicated_in_bytes)],
+        ),
+        (
+            "replicationbytesout",
+            "Bytes of records sent to followers.",
+            [("", metrics.replicated_out_bytes)],
+        ),
+    ):
+        out.family(f"{_TRAFFIC}_{name}_total", "counter", meaning, samples)
+    total = rows[0][1]
+    for name, meaning, value in (
+        ("produced_bytes", "Bytes of batches appended.", total.bytes_in),
+        ("produced_batches", "Batches appended.", total.batches_in),
+        ("fetched_bytes", "Bytes of records sent to consumers.", total.bytes_out),
+        ("replicated_in_bytes", "Bytes fetched from leaders.", metrics.replicated_in_bytes),
+        ("replicated_out_bytes", "Bytes sent to followers.", metrics.replicated_out_bytes),
+    ):
+        out.one(f"fairlead_{name}_total", "counter", meaning, value)

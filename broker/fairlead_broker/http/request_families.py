@@ -1,0 +1,158 @@
+"""What Prometheus is told of requests: how many, how long, how many refused.
+
+Kafka's `RequestMetrics`, under the names that the usual rules of the JMX exporter give them, and a
+histogram of our own, which unlike quantiles can be added up over brokers.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from fairlead_broker.durations import WINDOW_NS, RecentDurations, RequestTimes
+from fairlead_broker.exposition import label_set
+from fairlead_wire.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fairlead_broker.exposition import Exposition
+    from fairlead_broker.metrics import BrokerMetrics
+
+_PREFIX: Final = "kafka_network_requestmetrics"
+_BY_THEMSELVES: Final = ("Produce", "FetchConsumer", "FetchFollower")
+"""Requests with a histogram of their own; the others share one."""
+FLUSH: Final = "flush"
+
+
+def _request_name(api_key: int) -> str:
+    return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))
+
+
+def _merge(all_times: Iterable[RequestTimes]) -> RequestTimes:
+    merged = RequestTimes()
+    for times in all_times:
+        merged.counts = [a + b for a, b in zip(merged.counts, times.counts, strict=True)]
+        merged.total_ns += times.total_ns
+        merged.local_ns += times.local_ns
+        merged.remote_ns += times.remote_ns
+    return merged
+
+
+def _times_by_request(metrics: BrokerMetrics) -> dict[str, RequestTimes]:
+    """Of every API that was ever asked for, under Kafka's name of the request."""
+    found: dict[str, RequestTimes] = {}
+    for api_key, count in enumerate(metrics.requests):
+        clients, peers = metrics.client_times[api_key], metrics.peer_times[api_key]
+        if api_key == ApiKey.FETCH:
+            found["FetchConsumer"] = clients
+            found["FetchFollower"] = peers
+        elif count or api_key == ApiKey.PRODUCE:
+            found[_request_name(api_key)] = _merge((clients, peers))
+    return found
+
+
+class RequestFamilies:
+    """Lives as long as the process, to know what is recent."""
+
+    def __init__(self) -> None:
+        self._recent = RecentDurations()
+        self._busy_before = (time.perf_counter_ns(), 0)
+        self._busy_after = self._busy_before
+
+    def expose(self, out: Exposition, metrics: BrokerMetrics) -> None:
+        """Add all families of requests and flushes."""
+        now_ns = time.perf_counter_ns()
+        by_request = _times_by_request(metrics)
+        self._recent.turn(
+            now_ns,
+            {name: times.counts for name, times in by_request.items()}
+            | {FLUSH: metrics.flush_times.counts},
+        )
+        self._expose_counts(out, metrics)
+        self._expose_times(out, by_request)
+        out.summary(
+            "kafka_log_logflushstats_logflushrateandtimems",
+            "What fsyncs of a log took, in milliseconds.",
+            [
+                (
+                    "",
+                    metrics.flush_times.count,
+                    metrics.flush_times.total_ns,
+                    self._recent.since(FLUSH, metrics.flush_times.counts),
+                )
+            ],
+        )
+        out.one(
+            "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+            "gauge",
+            "Share of the last minutes that handling requests left to the event loop, 0 to 1.",
+            self._idle_share(now_ns, sum(times.local_ns for times in by_request.values())),
+        )
+
+    def _expose_counts(self, out: Exposition, metrics: BrokerMetrics) -> None:
+        asked = [(key, count) for key, count in enumerate(metrics.requests) if count]
+        out.family(
+            "fairlead_requests_total",
+            "counter",
+            "Requests received, by API.",
+            [(label_set(api=ApiKey(key).name.lower()), count) for key, count in asked],
+        )
+        out.family(
+            "fairlead_errors_total",
+            "counter",
+            "Refusals answered, by error code.",
+            [(label_set(error=name), count) for name, count in sorted(metrics.errors.items())],
+        )
+
+    def _expose_times(self, out: Exposition, by_request: dict[str, RequestTimes]) -> None:
+        labelled = [
+            (label_set(request=name), name, times, times.count)
+            for name, times in sorted(by_request.items())
+        ]
+        out.family(
+            f"{_PREFIX}_requests_total",
+            "counter",
+            "Requests answered, by Kafka's name of the request.",
+            [(labels, count) for labels, _, _, count in labelled],
+        )
+        out.summary(
+            f"{_PREFIX}_totaltimems",
+            "From the last byte of a request to its reply, waiting included, in milliseconds.",
+            [
+                (labels, count, times.total_ns, self._recent.since(name, times.counts))
+                for labels, name, times, count in labelled
+            ],
+        )
+        out.summary(
+            f"{_PREFIX}_localtimems",
+            "What the event loop spent on requests, in milliseconds.",
+            [(labels, count, times.local_ns, ()) for labels, _, times, count in labelled],
+        )
+        out.summary(
+            f"{_PREFIX}_remotetimems",
+            "What requests waited for other brokers, for records or for a flush, in milliseconds.",
+            [(labels, count, times.remote_ns, ()) for labels, _, times, count in labelled],
+        )
+        out.summary(
+            f"{_PREFIX}_requestqueuetimems",
+            "What requests waited behind earlier ones of their connection, in milliseconds.",
+            [
+                (labels, count, max(times.total_ns - times.local_ns - times.remote_ns, 0), ())
+                for labels, _, times, count in labelled
+            ],
+        )
+        others = [times for name, times in by_request.items() if name not in _BY_THEMSELVES]
+        out.histogram(
+            "fairlead_request_seconds",
+            "From the last byte of a request to its reply, waiting included.",
+            [(label_set(request=name), by_request[name]) for name in _BY_THEMSELVES]
+            + [(label_set(request="Other"), _merge(others))],
+        )
+
+    def _idle_share(self, now_ns: int, busy_ns: int) -> float:
+        if now_ns - self._busy_after[0] >= WINDOW_NS:
+            self._busy_before, self._busy_after = self._busy_after, (now_ns, busy_ns)
+        then_ns, then_busy_ns = self._busy_before
+        passed_ns = max(now_ns - then_ns, 1)
+        return min(max(1 - (busy_ns - then_busy_ns) / passed_ns, 0.0), 1.0)

@@ -1,0 +1,68 @@
+"""The broker's HTTP port: /healthz, /livez, /readyz, /metrics.
+
+It answers from the moment the process has read its settings: while logs are recovered, 503 with the
+progress as JSON, so that a broker in recovery is never taken for a dead one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from fairlead_broker.http.metrics_page import MetricsPage
+from fairlead_broker.http.readiness import Phase
+
+if TYPE_CHECKING:
+    from fairlead_broker.http.readiness import Readiness
+    from fairlead_broker.settings import HttpAddress
+
+METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+REQUEST_SIZE_MAX: Final = 64 * 1024
+
+
+class HttpServer:
+    """Serves probes at once and metrics as soon as there is a broker."""
+
+    def __init__(self, readiness: Readiness) -> None:
+        self.metrics = MetricsPage(readiness)
+        self._readiness = readiness
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, address: HttpAddress) -> int:
+        """Listen; the port number, which matters where the address has port 0."""
+        application = web.Application(client_max_size=REQUEST_SIZE_MAX)
+        application.add_routes(
+            [
+                web.get("/healthz", self._healthz),
+                web.get("/livez", self._livez),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics),
+            ]
+        )
+        runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        await runner.setup()
+        await web.TCPSite(runner, address.host, address.port, reuse_address=True).start()
+        self._runner = runner
+        port: int = runner.addresses[0][1]
+        return port
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        is_healthy = self._readiness.phase is not Phase.LOADING
+        return web.json_response(self._readiness.describe(), status=200 if is_healthy else 503)
+
+    async def _livez(self, _: web.Request) -> web.Response:
+        """An answer is the proof: the loop turns, however long recovery takes."""
+        return web.json_response(self._readiness.describe())
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        is_ready = self._readiness.is_ready
+        return web.json_response(self._readiness.describe(), status=200 if is_ready else 503)
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        page = await self.metrics.text()
+        return web.Response(body=page.encode(), headers={"Content-Type": METRICS_CONTENT_TYPE})

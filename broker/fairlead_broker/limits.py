@@ -1,0 +1,156 @@
+"""Every bound on what a peer, a client or a backlog can make this broker hold.
+
+One place, so that "what limits this?" has one answer. Sizes are bytes. A limit that a setting can
+change is the default of that setting; the others are fixed.
+"""
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# Frames.
+FRAME_SIZE_MIN: Final = 8
+"""The fixed part of a request header: a shorter frame cannot be a request."""
+FRAME_SIZE_MAX: Final = 100 * MIB
+"""Default of `socket.request.max.bytes`."""
+UNPROVED_FRAME_BYTES_MAX: Final = 64 * KIB
+"""What a peer may send to the brokers' listener before it has proved that it is one."""
+FRAME_DEADLINE_S: Final = 30
+"""How long the bytes of one frame may take to arrive, first to last…"""
+FRAME_RATE_MIN_BYTES_PER_S: Final = 256 * KIB
+"""…and a second more for so many bytes that have come."""
+RECEIVE_BUFFER_BYTES: Final = 256 * KIB
+"""The receive buffer that all connections share."""
+CARRY_BYTES_MAX: Final = 4 * KIB
+"""An incomplete frame up to this size waits in place; larger ones get a buffer of their own."""
+FRAME_STEP_BYTES: Final = MIB + 64 * KIB
+"""A frame's own buffer starts no larger than this and grows only as its bytes arrive."""
+FRAME_BUFFERS_KEPT_BYTES: Final = 16 * MIB
+"""Frame buffers that are kept for the next large frames."""
+REQUEST_MEMORY_BYTES: Final = 256 * MIB
+"""Received and not yet handled bytes of all connections; beyond, large frames wait their turn."""
+
+# Connections.
+CONNECTIONS_MAX: Final = 10_000
+"""Default of `max.connections`."""
+CONNECTIONS_PER_IP_MAX: Final = 4_000
+"""Default of `max.connections.per.ip`; proxies and one-machine tests share one address."""
+CONNECTION_CREATIONS_PER_S: Final = 200
+"""Default of `max.connection.creation.rate`: faster peers wait in the listen queue."""
+CONNECTION_CREATIONS_BURST: Final = 2_500
+"""How many connections may come at once, after a quiet time, before the rate holds."""
+LISTEN_BACKLOG: Final = 1_024
+ACCEPTS_PER_TURN: Final = 64
+IDLE_CONNECTION_S: Final = 600
+"""Default of `connections.max.idle.ms`, in seconds."""
+KEEPALIVE_IDLE_S: Final = 60
+KEEPALIVE_INTERVAL_S: Final = 10
+KEEPALIVE_PROBES: Final = 6
+"""A peer that vanished is found after `IDLE + INTERVAL * PROBES` seconds of silence."""
+CLIENT_ID_BYTES_MAX: Final = 1_024
+"""Longer client ids are refused: they end up in log lines and labels."""
+
+# Requests and replies of one connection.
+REQUESTS_IN_FLIGHT_MAX: Final = 16
+"""Parked requests of a connection; beyond, it isn't read."""
+UNSENT_BYTES_MAX: Final = 8 * MIB
+"""Replies that wait for a slow reader; beyond, its next request isn't handled."""
+WRITE_STALL_S: Final = 30
+"""How long a reader may take nothing at all while replies wait for it."""
+BYTES_READ_PER_TURN: Final = 2 * MIB
+BYTES_SENT_PER_TURN: Final = MIB
+"""What a connection may move before the others get their turn."""
+SEGMENTS_PER_SEND: Final = 512
+"""Below the kernel's IOV_MAX (1,024)."""
+COPIED_SLICE_BYTES: Final = 16 * KIB
+"""Slices below are copied beside their header; `sendfile` pays off above."""
+
+# Cold reads.
+READ_AHEAD_THREADS: Final = 4
+READ_AHEAD_BYTES: Final = MIB
+"""What one job of the read-ahead pool brings into the page cache."""
+PROBE_STRIDE_BYTES: Final = 128 * KIB
+"""How far apart the pages are that are asked whether a slice is cached (one read-ahead window)."""
+
+# Requests.
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+PARKED_FETCHES_MAX: Final = 10_000
+PARKED_PRODUCES_MAX: Final = 10_000
+PARKED_KEYS_MAX: Final = 500_000
+"""Partitions that all parked requests of one kind wait for, together."""
+PURGATORY_TIMER_MS: Final = 2
+"""Deadlines of parked requests are kept to within this."""
+FETCH_SESSION_PARTITIONS_MAX: Final = 200_000
+"""Partitions remembered by all fetch sessions together; beyond, sessions are declined."""
+FETCH_SESSION_EVICTION_MS: Final = 120_000
+"""A fetch session unused for this long may be evicted by any other."""
+
+# Log lines that peers cause.
+PEER_LOG_LINES_PER_WINDOW: Final = 20
+PEER_LOG_WINDOW_S: Final = 10
+"""At most so many lines a reason and window; the rest is counted."""
+
+# Storage.
+RECENT_BATCHES_MAX: Final = 256
+"""Newest batches of a log whose positions stay in memory, so that tail readers touch no index."""
+PRODUCERS_PER_LOG_MAX: Final = 10_000
+"""Idempotent producers that a log remembers; the least recently active one goes first."""
+INDEX_PAGES_MAX: Final = 1_024
+"""Pages (4 KiB) of sealed indexes that all logs of a process keep together."""
+SEALED_FILES_OPEN_MAX: Final = 2_048
+"""Read descriptors that all logs keep open for sealed segments."""
+SMALL_FILE_BYTES_MAX: Final = 64 * MIB
+"""No checkpoint, snapshot or metadata file is larger; a larger one is not read."""
+LOOKUP_DECOMPRESSED_MAX: Final = 16 * MIB
+"""What one compressed batch may grow to while a timestamp is looked up inside it."""
+
+# Metadata and admin requests.
+TOPICS_PER_REQUEST_MAX: Final = 10_000
+METADATA_CACHE_BYTES_MAX: Final = 8 * MIB
+"""Encoded Metadata replies kept for repeated questions."""
+TOPIC_CREATIONS_MAX: Final = 100
+"""Topics that are being created because a client asked for them, at one time."""
+DESCRIBED_PARTITIONS_MAX: Final = 2_000
+"""Partitions in one DescribeTopicPartitions reply; a cursor leads on."""
+ADMIN_TIMEOUT_MS_MAX: Final = 300_000
+"""Longest wait for the controller that a client's time-out can ask for."""
+METRIC_TOPICS_MAX: Final = 200
+"""Topics with metrics of their own, the first by name; sums count all."""
+METRIC_PARTITIONS_MAX: Final = 1_000
+"""Partitions with metrics of their own, the first by topic and index; sums count all."""
+METRIC_BROKERS_MAX: Final = 50
+"""Followers whose lag is told one by one."""
+METRIC_PARTITIONS_A_TURN: Final = 200
+"""Partitions that a scrape looks at before others get their turn of the loop."""
+PARTITION_CHANGES_PER_TURN_MS: Final = 20
+"""How long one turn of the loop creates, opens and leads partitions before others run."""
+COORDINATOR_KEYS_MAX: Final = 10_000
+"""Groups in one FindCoordinator request."""
+ADMIN_TIMEOUT_MS: Final = 30_000
+"""Wait for the controller where a request carries no time-out of its own."""
+DEPARTED_BROKER_LISTED_MS: Final = 10_000
+"""How long Metadata goes on naming the address of a broker that has gone out of service."""
+LEADER_DOUBT_MS: Final = 300
+"""How long Metadata waits for the controller's word on a leader that has hung up."""
+
+# Replication.
+FOLLOWER_FETCHES_IN_FLIGHT_MAX: Final = 2
+"""One that waits at the leader, and one that has news about a partition."""
+FOLLOWER_REPLY_BUFFER_BYTES: Final = 64 * KIB
+"""A follower's receive buffer begins with this and grows to the size of what the leader sends."""
+FOLLOWER_SOCKET_BUFFER_BYTES: Final = 2 * MIB
+"""Both ends of a follower's connection: a reply then needs few turns of either loop."""
+ISR_PROPOSALS_PER_CALL_MAX: Final = 1_000
+HELD_PRODUCE_BYTES_MAX: Final = 64 * MIB
+"""Produces that wait until a broker that was stopped knows that it still leads."""
+
+# Background work.
+DISK_THREADS: Final = 4
+"""Threads that fsync, write out and unlink."""
+FLUSHES_AT_ONCE_MAX: Final = 3
+"""Logs being fsynced at one time, so that a thread is left for write-out."""
+HOUSEKEEPING_SLICE_MS: Final = 5
+"""How long retention and expiry hold the loop before others run."""
+KEPT_CONFIGS_MAX: Final = 1_000
+"""Different sets of topic overrides whose log settings are remembered."""

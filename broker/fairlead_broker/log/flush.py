@@ -1,0 +1,157 @@
+"""Fsync and early write-out of a log, split between the loop and a thread.
+
+`begin_flush` runs on the loop and collects what is un-synced; `FlushJob.run` runs in a thread and
+touches only descriptors that it keeps alive itself; `complete_flush` runs on the loop again and
+moves the recovery point. Appends go on meanwhile. A truncation in between makes the job's result
+void.
+
+**An fsync that failed is never retried.** The kernel marks the pages clean after the error, so a
+second fsync would report success for lost data. The log goes offline, and the directory notes that
+durably, so that the next start recovers it from the device.
+
+Early write-out asks the kernel to start writing dirty pages while they are few: else they pile up
+to `vm.dirty_ratio` and the kernel stalls the next `pwrite`, which is the event loop.
+"""
+
+import logging
+from typing import Final
+
+from fairlead_broker.disk import Disk, replace_file
+from fairlead_broker.log.deferred_files import SyncJob
+from fairlead_broker.log.file_names import FAILED_FLUSH
+from fairlead_broker.log.file_slice import OpenFile
+from fairlead_broker.log.segmented_log import SegmentedLog
+from fairlead_model.log_config import NEVER
+
+logger = logging.getLogger(__name__)
+
+WRITE_OUT_BYTES: Final = 4 << 20
+"""Dirty bytes of a segment before early write-out is worth a system call."""
+
+
+class FlushJob:
+    """Descriptors to fsync so that everything below `end_offset` is durable."""
+
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_files",
+        "_recovery_point",
+        "end_offset",
+        "error",
+        "generation",
+    )
+
+    def __init__(self, log: SegmentedLog) -> None:
+        self._disk = log.disk
+        self._directory = log.path
+        # Kept open by this job, whatever becomes of their segments meanwhile.
+        self._files = [file for segment in log.segments for file in segment.writers()]
+        self._recovery_point = log.recovery_point
+        self.end_offset = log.log_end_offset
+        self.generation = log.flush_state.generation
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        """In a thread. An error is kept for `complete_flush`, which must be called either way."""
+        try:
+            for file in self._files:
+                self._disk.fsync(file.fd)
+            # Segments made since the last flush need their names on the device too.
+            self._disk.fsync_directory(self._directory)
+        except OSError as error:
+            self.error = error
+            note_failed_flush(self._disk, self._directory, self._recovery_point)
+
+
+def note_failed_flush(disk: Disk, directory: str, recovery_point: int) -> None:
+    """Before anybody acts on it: the next recovery must read this log from the device.
+
+    The name alone already tells a restarted process, whose page cache lives on; the fsyncs are for
+    a power cut, after which the page cache tells no lies anyway.
+    """
+    path = f"{directory}/{FAILED_FLUSH}"
+    try:
+        replace_file(disk, path, f"{recovery_point}\n".encode(), durable=False)
+        SyncJob(disk, [path], [directory]).run()
+    except OSError as error:
+        logger.error("%s: the failed flush is not durably noted: %s", directory, error)
+
+
+class WriteOutJob:
+    """A range of one segment whose pages the kernel should begin to write."""
+
+    __slots__ = ("_disk", "_file", "position", "size")
+
+    def __init__(self, disk: Disk, file: OpenFile, position: int, size: int) -> None:
+        self._disk = disk
+        self._file = file
+        self.position = position
+        self.size = size
+
+    def run(self) -> None:
+        """In a thread; blocks only if the device's queue is full."""
+        self._disk.start_write_out(self._file.fd, self.position, self.size)
+
+
+def is_due(log: SegmentedLog, now_ms: int) -> bool:
+    """Whether somebody should begin a flush now."""
+    state, config = log.flush_state, log.config
+    if state.is_running or log.is_offline or log.log_end_offset == log.recovery_point:
+        return False
+    if state.is_wanted or log.unflushed_messages >= config.flush_messages:
+        return True
+    return config.flush_ms != NEVER and now_ms - state.last_flush_ms >= config.flush_ms
+
+
+def begin_flush(log: SegmentedLog) -> FlushJob | None:
+    """Collect the writers of all segments above the recovery point.
+
+    None too if the disk refuses the epoch file: the log is offline then.
+    """
+    state = log.flush_state
+    if state.is_running or log.is_offline or log.log_end_offset == log.recovery_point:
+        return None
+    if log.epochs.is_dirty:
+        # Below the recovery point that this flush will move nobody reads records for their epoch
+        # any more. The job makes the name durable; a file without its content is known as damaged.
+        try:
+            log.write_epochs()
+        except OSError as error:
+            log.go_offline(error)
+            return None
+    state.is_running, state.is_wanted = True, False
+    return FlushJob(log)
+
+
+def complete_flush(log: SegmentedLog, job: FlushJob, now_ms: int) -> None:
+    """Take in the result of a job."""
+    state = log.flush_state
+    state.is_running = False
+    if job.error is not None:
+        state.failed_flush = job.error
+        log.go_offline(job.error)
+        return
+    if job.generation != state.generation:
+        return
+    state.last_flush_ms = now_ms
+    log.recovery_point = max(log.recovery_point, min(job.end_offset, log.log_end_offset))
+    for segment, next_base in zip(log.segments, log.bases[1:], strict=False):
+        if next_base <= log.recovery_point and segment.is_sealed and segment.writers():
+            segment.release_writers()
+    log.check_marks()
+
+
+def begin_write_out(log: SegmentedLog) -> WriteOutJob | None:
+    """A job for the bytes that were appended to the active segment since the last one."""
+    state, active = log.flush_state, log.active
+    writers = active.writers()
+    if log.is_offline or not writers:
+        return None
+    if state.write_out_base != active.base_offset:
+        state.write_out_base, state.write_out_position = active.base_offset, 0
+    size = active.size - state.write_out_position
+    if size < WRITE_OUT_BYTES:
+        return None
+    position, state.write_out_position = state.write_out_position, active.size
+    return WriteOutJob(log.disk, writers[0], position, size)

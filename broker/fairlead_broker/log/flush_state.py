@@ -1,0 +1,29 @@
+"""What a log knows of its flushes; see `flush`."""
+
+
+class FlushState:
+    """What a log knows of its flushes; changed on the loop only."""
+
+    __slots__ = (
+        "failed_flush",
+        "generation",
+        "is_running",
+        "is_wanted",
+        "last_flush_ms",
+        "write_out_base",
+        "write_out_position",
+    )
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.is_running = False
+        self.is_wanted = False
+        self.last_flush_ms = 0
+        self.failed_flush: OSError | None = None
+        self.write_out_base = -1
+        self.write_out_position = 0
+
+    def forget_flushes(self) -> None:
+        """After a truncation: running jobs prove nothing about the log any more."""
+        self.generation += 1
+        self.write_out_base = -1

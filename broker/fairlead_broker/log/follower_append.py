@@ -1,0 +1,146 @@
+"""Appending what a leader sent: whole batches, as they are, with as few writes as possible.
+
+A fetch brings a range of adjacent batches. Each is checked on its own (header, CRC, offset, epoch),
+then all that go into one segment are written with one call.
+"""
+
+from typing import Final
+
+from fairlead_broker.invariants import require
+from fairlead_broker.log.index_file import OFFSET_ENTRY, TIME_ENTRY
+from fairlead_broker.log.rolling import should_roll
+from fairlead_broker.log.segmented_log import SegmentedLog
+from fairlead_wire.errors import ErrorCode, KafkaError
+from fairlead_wire.record_batch import (
+    BATCH_HEADER,
+    BATCH_HEADER_SIZE,
+    BatchHeader,
+    check_batch,
+)
+
+_INDEX_ENTRIES_SIZE: Final = OFFSET_ENTRY.size + TIME_ENTRY.size
+
+
+def append_as_follower(
+    log: SegmentedLog, batches: memoryview, *, now_ms: int, leader_epoch: int | None
+) -> None:
+    """Append the whole batches of a range; a cut-off one at its end is ignored.
+
+    What precedes a damaged batch, or one of an epoch above `leader_epoch` (KAFKA-18723), is
+    appended before that is raised: CORRUPT_MESSAGE, UNKNOWN_LEADER_EPOCH. KAFKA_STORAGE_ERROR if
+    the disk fails.
+    """
+    headers: list[BatchHeader] = []
+    refusal: KafkaError | None = None
+    position, end = 0, len(batches)
+    next_offset = log.log_end_offset
+    while end - position >= BATCH_HEADER_SIZE:
+        header = BatchHeader._make(BATCH_HEADER.unpack_from(batches, position))
+        size, remaining = header.size, end - position
+        if header.length > 0 and size > remaining:
+            break
+        try:
+            check_batch(batches, position, header, remaining=remaining)
+        except KafkaError as error:
+            refusal = error
+            break
+        if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
+            refusal = KafkaError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"{log.path}: a batch of epoch {header.partition_leader_epoch} from the leader of"
+                f" epoch {leader_epoch}",
+            )
+            break
+        _check_offset(log, header, next_offset, is_first=not headers)
+        headers.append(header)
+        next_offset = header.next_offset
+        position += size
+    if headers:
+        try:
+            _append(log, batches[:position], headers, now_ms)
+        except OSError as error:
+            raise log.go_offline(error) from error
+    if refusal is not None:
+        raise refusal
+
+
+def _check_offset(
+    log: SegmentedLog, header: BatchHeader, next_offset: int, *, is_first: bool
+) -> None:
+    """Offsets follow one another (I8); only the first batch of an empty log may start below (R17).
+
+    A leader's start can lie inside a batch, which is sent whole.
+    """
+    if header.base_offset == next_offset:
+        return
+    is_empty = next_offset == log.log_start_offset == log.active.base_offset
+    starts_inside = (
+        is_first
+        and is_empty
+        and log.active.size == 0
+        and header.base_offset <= next_offset <= header.last_offset
+    )
+    require(
+        starts_inside,
+        "{}: batch {} to {} at log end {}",
+        log.path,
+        header.base_offset,
+        header.last_offset,
+        next_offset,
+    )
+
+
+def _append(
+    log: SegmentedLog, batches: memoryview, headers: list[BatchHeader], now_ms: int
+) -> None:
+    """All in one write if the active segment takes them all, else one write a batch."""
+    if len(headers) == 1 or _must_split(log, len(batches), headers, now_ms):
+        position = 0
+        for header in headers:
+            _write(log, batches[position : position + header.size], [header], now_ms)
+            position += header.size
+    else:
+        _write(log, batches, headers, now_ms)
+
+
+def _must_split(log: SegmentedLog, size: int, headers: list[BatchHeader], now_ms: int) -> bool:
+    active = log.active
+    index_size = max(active.offset_index.size, active.time_index.size)
+    return index_size + len(headers) * _INDEX_ENTRIES_SIZE > active.index_bytes_max or _is_full(
+        log, size, headers, now_ms
+    )
+
+
+def _is_full(log: SegmentedLog, size: int, headers: list[BatchHeader], now_ms: int) -> bool:
+    last_offset = headers[-1].last_offset
+    max_timestamp = max([header.max_timestamp for header in headers])
+    if log.active.size == 0 and size > log.config.segment_bytes:
+        return len(headers) > 1
+    return should_roll(
+        log.active,
+        log.config,
+        size=size,
+        last_offset=last_offset,
+        max_timestamp=max_timestamp,
+        now_ms=now_ms,
+        jitter_ms=log.jitter_ms,
+    )
+
+
+def _write(log: SegmentedLog, batches: memoryview, headers: list[BatchHeader], now_ms: int) -> None:
+    epochs = log.epochs
+    for header in headers:
+        if header.partition_leader_epoch > epochs.last_epoch:
+            epochs.assign(header.partition_leader_epoch, header.base_offset)
+    if _is_full(log, len(batches), headers, now_ms):
+        log.roll(now_ms)
+    elif log.active.is_sealed:
+        log.active.activate()
+    position = log.active.size
+    log.active.append_many(batches, headers)
+    for header in headers:
+        log.note_recent(header.base_offset, position)
+        position += header.size
+        if header.producer_id >= 0:
+            log.producers.replay(header, now_ms)
+    log.log_end_offset = headers[-1].next_offset

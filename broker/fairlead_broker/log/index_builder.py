@@ -1,0 +1,51 @@
+"""The index entries that a sequence of batches gets: the rule of `Segment.append`, for rebuilding.
+
+An offset entry is due when more than `index.interval.bytes` were written since the last one; it
+carries the batch's last offset. The time entry beside it carries the largest timestamp so far.
+"""
+
+from fairlead_wire.record_batch import NO_TIMESTAMP, BatchHeader
+
+
+class IndexBuilder:
+    """Collects both indexes of one segment while its batches go by in order."""
+
+    __slots__ = (
+        "_index_interval_bytes",
+        "base_offset",
+        "indexed_position",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_entries",
+        "time_entries",
+    )
+
+    def __init__(self, base_offset: int, index_interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self._index_interval_bytes = index_interval_bytes
+        self.offset_entries: list[tuple[int, int]] = []
+        self.time_entries: list[tuple[int, int]] = []
+        self.indexed_position = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+
+    def add(self, position: int, header: BatchHeader) -> None:
+        """Count the batch at `position`."""
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = header.last_offset
+        if position - self.indexed_position > self._index_interval_bytes:
+            self.offset_entries.append((header.last_offset - self.base_offset, position))
+            self.indexed_position = position
+            self._add_time_entry()
+
+    def finish(self) -> None:
+        """The last time entry, which makes the largest timestamp readable without a walk."""
+        self._add_time_entry()
+
+    def _add_time_entry(self) -> None:
+        if self.max_timestamp >= 0 and (
+            not self.time_entries or self.max_timestamp > self.time_entries[-1][0]
+        ):
+            entry = (self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            self.time_entries.append(entry)

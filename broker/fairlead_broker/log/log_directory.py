@@ -1,0 +1,388 @@
+"""All logs of a broker on one disk: opened, recovered, checkpointed and closed together.
+
+Life of a directory: `open` (lock, identity) → `load` (clean logs at once, the others recovered) →
+registration with the controller → `confirm_start` (from here on logs take appends) → `close`.
+Everything that blocks on the device is a job for a thread, or says so. Data that nobody knows is
+set aside as `-stray`, never deleted.
+"""
+
+import logging
+import os
+import uuid
+from collections.abc import Callable, ValuesView
+from dataclasses import dataclass, field
+
+from fairlead_broker.disk import Disk, RealDisk, remove_tree, replace_file, unlink_if_present
+from fairlead_broker.invariants import require
+from fairlead_broker.log.checkpoints import CheckpointJob, Checkpoints, TruncatedLog
+from fairlead_broker.log.clean_stop import stop_log
+from fairlead_broker.log.deferred_files import DeferredFiles, SyncJob
+from fairlead_broker.log.directory_identity import (
+    DirectoryIdentity,
+    StartRecord,
+    kernel_boot_id,
+)
+from fairlead_broker.log.directory_lock import DirectoryLock
+from fairlead_broker.log.directory_scan import scan_directory
+from fairlead_broker.log.file_names import (
+    DELETE_DIRECTORY_SUFFIX,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    STRAY_DIRECTORY_SUFFIX,
+    partition_directory,
+)
+from fairlead_broker.log.flush import note_failed_flush
+from fairlead_broker.log.log import Log
+from fairlead_broker.log.log_loader import LogLoader, UncleanLogError
+from fairlead_broker.log.read_cache import ReadCache
+from fairlead_broker.log.recovery import RecoveryReport, bytes_to_scan
+from fairlead_broker.log.recovery_pool import RecoveryOutcome, RecoveryPool, RecoveryProgress
+from fairlead_broker.log.recovery_start import RecoveryOrder
+from fairlead_broker.log.text_files import TopicPartition
+from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
+from fairlead_model.log_config import LogConfig
+
+logger = logging.getLogger(__name__)
+
+AWAITS_START = "append before the start was confirmed"
+FILE_NAME_BYTES_MAX = 255
+PROBE = ".fairlead-probe"
+
+
+@dataclass(slots=True)
+class LoadReport:
+    """What `load` found."""
+
+    loaded: int = 0
+    recovered: dict[TopicPartition, RecoveryReport] = field(default_factory=dict)
+    offline: dict[TopicPartition, str] = field(default_factory=dict)
+    foreign: list[str] = field(default_factory=list)
+    """Directories that are nobody's log; left alone."""
+    write_back_error: OSError | None = None
+    """The kernel lost something that was written to this disk, by this process or one before."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if recovery found at most a cut-off last batch in each log, and the disk is well."""
+        return self.write_back_error is None and not any(
+            report.is_unclean for report in self.recovered.values()
+        )
+
+    @property
+    def unclean(self) -> list[TopicPartition]:
+        """Replicas that may have lost acknowledged records, however the last process ended."""
+        damaged = [key for key, report in self.recovered.items() if report.is_unclean]
+        return sorted({*self.offline, *damaged})
+
+
+class RemovalJob:
+    """Removes directories of deleted logs, in a thread."""
+
+    def __init__(self, disk: Disk, paths: list[str]) -> None:
+        self._disk = disk
+        self.paths = paths
+
+    def run(self) -> None:
+        for path in self.paths:
+            if self._disk.exists(path):
+                remove_tree(self._disk, path)
+
+
+class LogDirectory:
+    """`offline` names the logs that could not be opened at start, and why."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        node_id: int,
+        cluster_id: str | None = None,
+        disk: Disk | None = None,
+        boot_id: str | None = None,
+        lock: DirectoryLock | None = None,
+    ) -> None:
+        """Takes over a directory that is locked already; `open` is the usual way in."""
+        self.path = path
+        self.disk: Disk = RealDisk() if disk is None else disk
+        self.disk.make_directory(path)
+        self.node_id = node_id
+        self.boot_id = kernel_boot_id() if boot_id is None else boot_id
+        self._logs: dict[TopicPartition, Log] = {}
+        self.offline: dict[TopicPartition, str] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self._lock = lock
+        self._identity = DirectoryIdentity(self.disk, path)
+        self._cache = ReadCache(self.disk)
+        self.deferred = DeferredFiles(self.disk)
+        self._loader = LogLoader(self.disk, self._cache, self.deferred)
+        self._checkpoints = Checkpoints(self.disk, path)
+        self._is_confirmed = False
+        self._removals: list[tuple[int, str]] = []
+        # Marks of logs that could not be opened: kept, so that a repaired disk gets them back.
+        self._offline_points: dict[TopicPartition, int] = {}
+        self._offline_starts: dict[TopicPartition, int] = {}
+        properties = self._identity.claim(cluster_id=cluster_id, node_id=node_id)
+        self.directory_id = properties["directory.id"]
+        self.cluster_id = properties["cluster.id"]
+        self.start: StartRecord = self._identity.begin_start(self.directory_id, self.boot_id)
+
+    @classmethod
+    def open(cls, path: str, *, node_id: int, cluster_id: str | None = None) -> "LogDirectory":
+        """Lock and claim. DirectoryInUseError, ForeignDirectoryError or OSError if impossible."""
+        lock = DirectoryLock(path, f"node.id={node_id} pid={os.getpid()}")
+        try:
+            return cls(path, node_id=node_id, cluster_id=cluster_id, lock=lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def logs(self) -> ValuesView[Log]:
+        """The usable logs."""
+        return self._logs.values()
+
+    def log(self, topic: str, partition: int) -> Log | None:
+        """One of them."""
+        return self._logs.get((topic, partition))
+
+    def assign_cluster_id(self, cluster_id: str) -> None:
+        """Learned from the controller. ForeignDirectoryError if the data is another cluster's."""
+        self._identity.claim(cluster_id=cluster_id, node_id=self.node_id)
+        self.cluster_id = cluster_id
+
+    # Start.
+
+    def load(
+        self,
+        now_ms: int,
+        *,
+        config_for: Callable[[str, int], LogConfig],
+        recovery_workers: int = 2,
+        on_progress: Callable[[RecoveryProgress], None] = lambda _: None,
+    ) -> LoadReport:
+        """Open every log; those that may be damaged are recovered first. Blocks: in a thread."""
+        scan = scan_directory(self.disk, self.path)
+        report = LoadReport(foreign=scan.foreign)
+        for name in scan.foreign:
+            logger.warning("%s/%s is no log of this broker and is left alone", self.path, name)
+        self._removals += [(now_ms, f"{self.path}/{name}") for name in scan.deleted]
+        self.high_watermarks = self._checkpoints.read(HIGH_WATERMARK_CHECKPOINT)
+        start_offsets = self._checkpoints.read(LOG_START_OFFSET_CHECKPOINT)
+        recovery_points = self._checkpoints.read(RECOVERY_POINT_CHECKPOINT)
+        configs = {key: config_for(*key) for key in scan.partitions}
+        unclean = set(scan.partitions)
+        if self.start.was_clean:
+            unclean.clear()
+            for key in scan.partitions:
+                try:
+                    self._load_log(key, configs[key], start_offsets.get(key, 0), now_ms)
+                except UncleanLogError as error:
+                    logger.warning("recovering in spite of a clean stop: %s", error)
+                    unclean.add(key)
+                except OSError as error:
+                    report.offline[key] = str(error)
+        orders = [
+            RecoveryOrder(
+                directory=f"{self.path}/{scan.partitions[key]}",
+                recovery_point=recovery_points.get(key, 0),
+                log_start_offset=start_offsets.get(key, 0),
+                index_interval_bytes=configs[key].index_interval_bytes,
+                has_holes="compact" in configs[key].cleanup_policy,
+                has_page_cache=self.start.is_same_boot,
+            )
+            for key in sorted(unclean)
+        ]
+
+        def recover() -> RecoveryOutcome:
+            return RecoveryPool(
+                self.disk,
+                orders,
+                bytes_total=sum(bytes_to_scan(self.disk, order) for order in orders),
+                workers_max=recovery_workers,
+                on_progress=on_progress,
+            ).run(now_ms)
+
+        outcome, report.write_back_error = self._recover_and_sync(orders, recover)
+        for key in unclean:
+            directory = f"{self.path}/{scan.partitions[key]}"
+            if directory in outcome.errors:
+                report.offline[key] = outcome.errors[directory]
+            else:
+                report.recovered[key] = outcome.reports[directory]
+        for key in sorted(unclean - report.offline.keys()):
+            try:
+                self._load_log(key, configs[key], start_offsets.get(key, 0), now_ms)
+            except (UncleanLogError, OSError) as error:
+                report.offline[key] = str(error)
+        self.offline = dict(report.offline)
+        self._offline_points = {key: recovery_points.get(key, 0) for key in self.offline}
+        self._offline_starts = {key: start_offsets.get(key, 0) for key in self.offline}
+        report.loaded = len(self._logs)
+        if report.recovered:
+            # A second crash then starts from here instead of scanning all of it again.
+            self.write_checkpoints()
+        return report
+
+    def _recover_and_sync(
+        self, orders: list[RecoveryOrder], recover: Callable[[], RecoveryOutcome]
+    ) -> tuple[RecoveryOutcome, OSError | None]:
+        """Recover, and make all of it durable at once; also says what the disk lost meanwhile.
+
+        Then nobody knows which log was hit, and the page cache may tell lies about each of them:
+        all are recovered once more, from the device and with an fsync for every file.
+        """
+        outcome = recover()
+        if self.start.was_clean and not orders:
+            return outcome, None
+        try:
+            self.disk.sync_file_system(self.path)
+        except OSError as error:
+            logger.error("%s may have lost what was written: %s", self.path, error)
+            for order in orders:
+                note_failed_flush(self.disk, order.directory, order.recovery_point)
+            return recover(), error
+        return outcome, None
+
+    def _load_log(
+        self, key: TopicPartition, config: LogConfig, log_start_offset: int, now_ms: int
+    ) -> None:
+        log = self._loader.load(
+            f"{self.path}/{partition_directory(*key)}",
+            topic=key[0],
+            partition=key[1],
+            config=config,
+            log_start_offset=log_start_offset,
+            now_ms=now_ms,
+        )
+        log.refusal = AWAITS_START
+        self._logs[key] = log
+
+    def confirm_start(self, broker_epoch: int) -> None:
+        """The controller knows this start: logs take appends. A few fsyncs, once per start."""
+        self._identity.confirm_start(broker_epoch=broker_epoch, boot_id=self.boot_id)
+        self._is_confirmed = True
+        for log in self._logs.values():
+            if log.refusal == AWAITS_START:
+                log.refusal = None
+
+    # Logs that come and go.
+
+    def create_log(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
+    ) -> Log:
+        """A new, empty log; its names are made durable with the next `begin_sync`."""
+        key = (topic, partition)
+        require(key not in self._logs, "{} has a log already", key)
+        log = self._loader.create(
+            f"{self.path}/{partition_directory(topic, partition)}",
+            topic=topic,
+            partition=partition,
+            topic_id=topic_id,
+            config=config,
+            now_ms=now_ms,
+        )
+        if not self._is_confirmed:
+            log.refusal = AWAITS_START
+        self._logs[key] = log
+        return log
+
+    def delete_log(self, log: Log, now_ms: int) -> None:
+        """Rename the directory so that it is no log any more; removed after the grace."""
+        target = self._take_out(log, DELETE_DIRECTORY_SUFFIX)
+        self._removals.append((now_ms + log.config.file_delete_delay_ms, target))
+
+    def set_aside(self, log: Log) -> str:
+        """Take a log out of service that nobody knows; its data stays, under the answered path."""
+        return self._take_out(log, STRAY_DIRECTORY_SUFFIX)
+
+    def _take_out(self, log: Log, suffix: str) -> str:
+        key = (log.topic, log.partition)
+        require(self._logs.get(key) is log, "{} is not a log of {}", log.path, self.path)
+        del self._logs[key]
+        self.high_watermarks.pop(key, None)
+        log.close()
+        ending = f".{uuid.uuid4().hex}{suffix}"
+        name = partition_directory(*key)[: FILE_NAME_BYTES_MAX - len(ending)]
+        target = f"{self.path}/{name}{ending}"
+        self.disk.rename(log.path, target)
+        self.deferred.note_directory(self.path)
+        return target
+
+    # Jobs for a thread.
+
+    def begin_sync(self) -> SyncJob | None:
+        """Fsyncs of small files and of names, collected since the last one."""
+        return self.deferred.begin_sync()
+
+    def begin_removals(self, now_ms: int) -> RemovalJob | None:
+        """Directories of deleted logs whose grace is over."""
+        due = [path for due_ms, path in self._removals if due_ms <= now_ms]
+        if not due:
+            return None
+        self._removals = [removal for removal in self._removals if removal[0] > now_ms]
+        return RemovalJob(self.disk, due)
+
+    def begin_checkpoint(
+        self, high_watermarks: dict[TopicPartition, int] | None = None
+    ) -> CheckpointJob | None:
+        """Marks of all logs, to be written; None while another such job runs."""
+        if high_watermarks is not None:
+            self.high_watermarks = dict(high_watermarks)
+        return self._checkpoints.begin(
+            recovery_points=self._offline_points
+            | {key: log.recovery_point for key, log in self._logs.items()},
+            log_start_offsets=self._offline_starts
+            | {key: log.log_start_offset for key, log in self._logs.items()},
+            high_watermarks=self.high_watermarks,
+            truncated=[
+                TruncatedLog(log) for log in self._logs.values() if log.refusal == AWAITS_CHECKPOINT
+            ],
+        )
+
+    def complete_checkpoint(self, job: CheckpointJob, now_ms: int = 0) -> None:
+        """Back on the loop: logs whose truncation is durable now take appends again."""
+        self._checkpoints.complete(job, now_ms)
+
+    def write_checkpoints(self, high_watermarks: dict[TopicPartition, int] | None = None) -> None:
+        """All of it at once. Blocks."""
+        job = self.begin_checkpoint(high_watermarks)
+        if job is not None:
+            job.run()
+            self.complete_checkpoint(job)
+
+    def probe(self) -> OSError | None:
+        """Whether the disk takes a write and an fsync at all. Blocks: in a thread.
+
+        Asked when one log failed: if this fails too, all logs of the disk are lost to us.
+        """
+        try:
+            replace_file(self.disk, f"{self.path}/{PROBE}", b"probe\n", durable=True)
+            unlink_if_present(self.disk, f"{self.path}/{PROBE}")
+        except OSError as error:
+            return error
+        return None
+
+    # End.
+
+    def close(self, *, clean: bool, broker_epoch: int = -1, now_ms: int = 0) -> bool:
+        """Stop; with `clean`, flush everything and mark the stop as clean. Blocks: in a thread.
+
+        Answers whether the marker was written: not if a log is offline or a flush failed, nor if
+        this start was never confirmed (the marker of the stop before is then still there).
+        """
+        is_clean = clean and self._is_confirmed and not self.offline
+        if clean and self._is_confirmed:
+            for log in self._logs.values():
+                is_clean &= stop_log(log, now_ms)
+            sync = self.begin_sync()
+            if sync is not None:
+                sync.run()
+            self.write_checkpoints()
+            if is_clean:
+                self._identity.mark_clean(broker_epoch)
+        for log in self._logs.values():
+            log.close()
+        if self._lock is not None:
+            self._lock.release()
+        return is_clean

@@ -1,0 +1,173 @@
+"""Finding bytes by offset and offsets by timestamp, through the indexes and batch headers."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fairlead_broker.log.batch_scan import CorruptSegmentError
+from fairlead_broker.log.file_slice import FileSlice
+from fairlead_broker.log.record_walk import walk_records
+from fairlead_broker.log.segment import Segment
+from fairlead_broker.log.segmented_log import SegmentedLog
+from fairlead_wire.errors import KafkaError
+from fairlead_wire.record_batch import NO_TIMESTAMP, BatchHeader
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by its timestamp."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+class ReadResult(NamedTuple):
+    """A slice of whole batches, the first of which holds `offset`; None if there is nothing."""
+
+    records: FileSlice | None
+    offset: int
+    is_hot: bool
+    """True for the active segment: in the page cache unless the machine is starved of it."""
+
+
+def read_indexed(
+    log: SegmentedLog, offset: int, max_bytes: int, end_offset: int, *, minimum_one_batch: bool
+) -> ReadResult:
+    """`Log.read` where the positions of recent batches do not help."""
+    found = find_batch(log, offset)
+    if found is None:
+        return ReadResult(None, offset, True)
+    segment, start, header = found
+    end = _end_position(log, segment, end_offset)
+    if start >= end:
+        return ReadResult(None, offset, segment is log.active)
+    if end - start > max_bytes:
+        if header.size > max_bytes:
+            end = start + header.size if minimum_one_batch else start
+        else:
+            end = min(end, _rebuilt_once(segment, start, start + max_bytes))
+    if end <= start:
+        return ReadResult(None, offset, segment is log.active)
+    return ReadResult(FileSlice(segment.file, start, end - start), offset, segment is log.active)
+
+
+def find_batch(log: SegmentedLog, offset: int) -> tuple[Segment, int, BatchHeader] | None:
+    """Segment, position and header of the first batch that ends at or above `offset`.
+
+    That batch may be in a later segment: compaction leaves holes.
+    """
+    at = max(bisect_right(log.bases, offset) - 1, 0)
+    for segment in log.segments[at:]:
+        try:
+            found = segment.find_batch(offset)
+        except CorruptSegmentError:
+            # Either the index points beside a batch, which a rebuilt one does not, or the batch
+            # itself is damaged, which the second look reports.
+            segment.rebuild_indexes()
+            found = segment.find_batch(offset)
+        if found is not None:
+            return segment, *found
+    return None
+
+
+def _end_position(log: SegmentedLog, segment: Segment, end_offset: int) -> int:
+    """Where the batches of a segment that lie wholly below `end_offset` end."""
+    if end_offset >= log.log_end_offset:
+        return segment.size
+    found = find_batch(log, end_offset)
+    if found is None or found[0] is not segment:
+        return segment.size
+    return found[1]
+
+
+def _rebuilt_once(segment: Segment, start: int, limit: int) -> int:
+    try:
+        return segment.boundary_at_or_below(start, limit)
+    except CorruptSegmentError:
+        segment.rebuild_indexes()
+        return segment.boundary_at_or_below(start, limit)
+
+
+def offset_for_timestamp(
+    log: SegmentedLog, timestamp_ms: int, end_offset: int
+) -> TimestampOffset | None:
+    """The first readable record whose timestamp is not below the target, exact within batches."""
+    for segment in log.segments:
+        if segment.base_offset >= end_offset:
+            return None
+        if segment.largest_timestamp() < timestamp_ms:
+            continue
+        for position, header in _headers_from_timestamp(segment, timestamp_ms):
+            if header.base_offset >= end_offset:
+                return None
+            if header.max_timestamp >= timestamp_ms and header.last_offset >= log.log_start_offset:
+                found = _first_record(log, segment, position, header, timestamp_ms)
+                if found is not None:
+                    return found if found.offset < end_offset else None
+    return None
+
+
+def offset_of_max_timestamp(log: SegmentedLog) -> TimestampOffset | None:
+    """The first record that carries the log's largest timestamp."""
+    largest, owner = NO_TIMESTAMP, None
+    for segment in log.segments:
+        timestamp = segment.largest_timestamp()
+        if timestamp > largest:
+            largest, owner = timestamp, segment
+    if owner is None:
+        return None
+    return offset_for_timestamp_in(log, owner, largest)
+
+
+def offset_for_timestamp_in(
+    log: SegmentedLog, segment: Segment, timestamp_ms: int
+) -> TimestampOffset | None:
+    """As `offset_for_timestamp`, in one segment."""
+    for position, header in _headers_from_timestamp(segment, timestamp_ms):
+        if header.max_timestamp >= timestamp_ms and header.last_offset >= log.log_start_offset:
+            found = _first_record(log, segment, position, header, timestamp_ms)
+            if found is not None:
+                return found
+    return None
+
+
+def _headers_from_timestamp(
+    segment: Segment, timestamp_ms: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Batches from a boundary on, before which every timestamp is below the target.
+
+    A time entry (T, offset) says that no batch up to that offset exceeds T; so everything up to
+    the last entry with T below the target can be skipped.
+    """
+    segment.ensure_index_is_sane()
+    at = bisect_left(segment.time_index.keys, timestamp_ms)
+    if at == 0:
+        return segment.headers()
+    relative = segment.time_index.values[at - 1]
+    before = bisect_right(segment.offset_index.keys, relative)
+    return segment.headers(segment.offset_index.values[before - 1] if before else 0)
+
+
+def _first_record(
+    log: SegmentedLog, segment: Segment, position: int, header: BatchHeader, timestamp_ms: int
+) -> TimestampOffset | None:
+    """The first matching record inside a batch; the batch's start if its body is unreadable.
+
+    A body may be unreadable because it grows beyond the cap when expanded. A consumer that then
+    starts at the batch's first record reads too early, never too late.
+    """
+    epoch = header.partition_leader_epoch
+    if header.timestamp_type:
+        return TimestampOffset(
+            header.max_timestamp, max(header.base_offset, log.log_start_offset), epoch
+        )
+    batch = log.disk.pread(segment.file.read_fd, header.size, position)
+    try:
+        for record in walk_records(header, batch):
+            if record.timestamp >= timestamp_ms and record.offset >= log.log_start_offset:
+                return TimestampOffset(record.timestamp, record.offset, epoch)
+    except KafkaError:
+        return TimestampOffset(
+            header.max_timestamp, max(header.base_offset, log.log_start_offset), epoch
+        )
+    return None

@@ -1,0 +1,194 @@
+"""Recovery of many logs at start-up, spread over a bounded number of child processes.
+
+Blocking: the broker calls it in a thread before it serves anything, and tells the progress over
+HTTP meanwhile. Little work is done at once instead, because starting an interpreter takes longer
+than scanning a few megabytes.
+"""
+
+import json
+import logging
+import os
+import selectors
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import IO, Final
+
+from fairlead_broker.disk import Disk, RealDisk
+from fairlead_broker.log.recovery import RecoveryReport, recover_log
+from fairlead_broker.log.recovery_start import RecoveryOrder
+
+logger = logging.getLogger(__name__)
+
+IN_PROCESS_BYTES: Final = 8 << 20
+"""Up to this many bytes to scan, no child is started."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryProgress:
+    """How far a recovery has come, for people who wait for it."""
+
+    logs_total: int
+    logs_done: int
+    bytes_total: int
+    bytes_done: int
+
+
+@dataclass(slots=True)
+class RecoveryOutcome:
+    """Reports by directory, and the logs whose disk failed meanwhile."""
+
+    reports: dict[str, RecoveryReport] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+class RecoveryPool:
+    """Recovers all orders; `bytes_total` is what they are expected to scan."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        orders: Sequence[RecoveryOrder],
+        *,
+        bytes_total: int,
+        workers_max: int,
+        on_progress: Callable[[RecoveryProgress], None],
+    ) -> None:
+        self._disk = disk
+        self._orders = deque(orders)
+        self._workers_max = workers_max
+        self._on_progress = on_progress
+        self._progress = RecoveryProgress(len(orders), 0, bytes_total, 0)
+        self._outcome = RecoveryOutcome()
+
+    def run(self, now_ms: int) -> RecoveryOutcome:
+        """Recover everything; answers when the last log is done."""
+        if not self._orders:
+            return self._outcome
+        self._on_progress(self._progress)
+        is_small = self._progress.bytes_total <= IN_PROCESS_BYTES
+        if is_small or self._workers_max < 1 or not isinstance(self._disk, RealDisk):
+            self._run_here(now_ms)
+        else:
+            self._run_in_children()
+        return self._outcome
+
+    def _run_here(self, now_ms: int) -> None:
+        while self._orders:
+            order = self._orders.popleft()
+            try:
+                report = recover_log(
+                    self._disk, order, now_ms=now_ms, on_progress=self._note_scanned
+                )
+            except OSError as error:
+                self._finish(order, {"error": str(error)})
+            else:
+                self._finish(order, {"report": asdict(report)})
+
+    def _run_in_children(self) -> None:
+        count = min(self._workers_max, len(self._orders))
+        workers = [_Worker() for _ in range(count)]
+        try:
+            with selectors.DefaultSelector() as selector:
+                for worker in workers:
+                    worker.give(self._orders.popleft())
+                    selector.register(worker.output, selectors.EVENT_READ, worker)
+                while selector.get_map():
+                    for key, _ in selector.select():
+                        self._serve(key.data, selector)
+            while self._orders:
+                order = self._orders.popleft()
+                self._finish(order, {"error": "no recovery process was left"})
+        finally:
+            for worker in workers:
+                worker.stop()
+
+    def _serve(self, worker: "_Worker", selector: selectors.BaseSelector) -> None:
+        messages = worker.receive()
+        if messages is None:
+            self._finish(worker.order, {"error": "the recovery process ended unexpectedly"})
+            selector.unregister(worker.output)
+            return
+        for message in messages:
+            if "progress" in message:
+                self._note_scanned(int(str(message["progress"])))
+                continue
+            self._finish(worker.order, message)
+            if self._orders:
+                worker.give(self._orders.popleft())
+            else:
+                selector.unregister(worker.output)
+
+    def _finish(self, order: RecoveryOrder, message: dict[str, object]) -> None:
+        report = message.get("report")
+        if isinstance(report, dict):
+            self._outcome.reports[order.directory] = RecoveryReport(**report)
+            if report["reason"]:
+                logger.warning(
+                    "%s was cut at offset %d (%d bytes, %d segments): %s",
+                    order.directory,
+                    report["log_end_offset"],
+                    report["truncated_bytes"],
+                    report["removed_segments"],
+                    report["reason"],
+                )
+        else:
+            self._outcome.errors[order.directory] = str(message["error"])
+            logger.error("recovery of %s failed: %s", order.directory, message["error"])
+        self._progress = replace(self._progress, logs_done=self._progress.logs_done + 1)
+        self._on_progress(self._progress)
+
+    def _note_scanned(self, scanned_bytes: int) -> None:
+        self._progress = replace(
+            self._progress, bytes_done=self._progress.bytes_done + scanned_bytes
+        )
+        self._on_progress(self._progress)
+
+
+class _Worker:
+    """A child process and the order it is at."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "fairlead_broker.log.recovery_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._input = _pipe(self._process.stdin)
+        self.output = _pipe(self._process.stdout)
+        self._rest = b""
+        self.order: RecoveryOrder
+
+    def give(self, order: RecoveryOrder) -> None:
+        self.order = order
+        try:
+            self._input.write(json.dumps(asdict(order)).encode() + b"\n")
+            self._input.flush()
+        except BrokenPipeError:
+            # It died; the end of its output reports that, with this order.
+            logger.warning("a recovery process ended before %s", order.directory)
+
+    def receive(self) -> list[dict[str, object]] | None:
+        """Whole messages that have come; None when the child is gone."""
+        data = os.read(self.output.fileno(), 65_536)
+        if not data:
+            return None
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._input, self.output):
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                continue
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise RuntimeError("a child process without pipes")
+    return pipe

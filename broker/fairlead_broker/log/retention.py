@@ -1,0 +1,120 @@
+"""Deleting old segments: by time, by size, and below the log's start; consumed or not.
+
+Only whole sealed segments go, oldest first, and only those wholly below the high watermark. A
+segment's files are renamed to `.deleted` at once and unlinked after `file.delete.delay.ms`, in a
+thread, because freeing a large file takes long. When even the newest record has expired, the
+active segment is rolled first, so that an idle topic empties as in Kafka.
+"""
+
+from fairlead_broker.invariants import require
+from fairlead_broker.log.file_names import SNAPSHOT_SUFFIX, offset_name
+from fairlead_broker.log.segment import Segment
+from fairlead_broker.log.segmented_log import SegmentedLog
+from fairlead_wire.record_batch import NO_TIMESTAMP
+
+
+def delete_expired_segments(log: SegmentedLog, now_ms: int, high_watermark: int) -> int:
+    """Roll an expired active segment, then delete what retention asks for; the count of it."""
+    config = log.config
+    require(
+        high_watermark <= log.log_end_offset,
+        "{}: high watermark {} above log end {}",
+        log.path,
+        high_watermark,
+        log.log_end_offset,
+    )
+    if log.is_offline:
+        return 0
+    expire_before_ms: int | None = None
+    if config.deletes_by_retention and config.retention_ms >= 0:
+        expire_before_ms = now_ms - config.retention_ms
+        if (
+            log.active.size > 0
+            and high_watermark == log.log_end_offset
+            and all(_newest_ms(segment) < expire_before_ms for segment in reversed(log.segments))
+        ):
+            log.roll(now_ms)
+    count = plan_deletion(log, expire_before_ms, high_watermark)
+    _delete_first(log, count, now_ms)
+    return count
+
+
+def delete_below_start(log: SegmentedLog, now_ms: int, high_watermark: int) -> int:
+    """Delete what lies below the log's start only: the leader decides the rest."""
+    if log.is_offline:
+        return 0
+    count = 0
+    for next_segment in log.segments[1:]:
+        if next_segment.base_offset > min(log.log_start_offset, high_watermark):
+            break
+        count += 1
+    _delete_first(log, count, now_ms)
+    return count
+
+
+def plan_deletion(log: SegmentedLog, expire_before_ms: int | None, high_watermark: int) -> int:
+    """How many of the oldest segments may go now."""
+    config = log.config
+    surplus = None
+    if config.deletes_by_retention and config.retention_bytes >= 0:
+        surplus = log.size - config.retention_bytes
+    count = 0
+    for segment, next_segment in zip(log.segments, log.segments[1:], strict=False):
+        if next_segment.base_offset > high_watermark:
+            break
+        is_below_start = next_segment.base_offset <= log.log_start_offset
+        is_expired = expire_before_ms is not None and _newest_ms(segment) < expire_before_ms
+        is_surplus = surplus is not None and surplus >= segment.size
+        if not (is_below_start or is_expired or is_surplus):
+            break
+        if surplus is not None:
+            surplus -= segment.size
+        count += 1
+    return count
+
+
+def advance_log_start_offset(log: SegmentedLog, offset: int) -> None:
+    """Raise the log's start; segments wholly below it go with the next retention check."""
+    require(
+        offset <= log.log_end_offset,
+        "{}: log start {} above log end {}",
+        log.path,
+        offset,
+        log.log_end_offset,
+    )
+    if offset <= log.log_start_offset:
+        return
+    log.log_start_offset = offset
+    log.epochs.truncate_from_start(offset)
+    if log.epochs.is_dirty:
+        log.write_epochs()
+
+
+def remove_segments(log: SegmentedLog, segments: list[Segment], now_ms: int) -> None:
+    """Take segments out of the log and rename their files; unlinked after the grace."""
+    for segment in segments:
+        paths = segment.mark_deleted()
+        log.deletions.add(paths, now_ms + log.config.file_delete_delay_ms)
+    log.deferred.note_directory(log.path)
+
+
+def _delete_first(log: SegmentedLog, count: int, now_ms: int) -> None:
+    if count == 0:
+        return
+    gone = log.segments[:count]
+    del log.segments[:count], log.bases[:count]
+    # The start moves first: nobody may look for the segments that are renamed next.
+    advance_log_start_offset(log, max(log.log_start_offset, log.segments[0].base_offset))
+    remove_segments(log, gone, now_ms)
+    snapshots = [
+        f"{log.path}/{offset_name(segment.base_offset)}{SNAPSHOT_SUFFIX}" for segment in gone
+    ]
+    log.deletions.add([path for path in snapshots if log.disk.exists(path)], now_ms)
+    log.recovery_point = max(log.recovery_point, log.segments[0].base_offset)
+    log.check_marks()
+
+
+def _newest_ms(segment: Segment) -> int:
+    """The age that retention goes by: largest timestamp, or the file's where records carry none."""
+    timestamp = segment.largest_timestamp()
+    return timestamp if timestamp != NO_TIMESTAMP else segment.modified_ms()

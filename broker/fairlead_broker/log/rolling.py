@@ -1,0 +1,47 @@
+"""When a log starts its next segment. Pure."""
+
+from zlib import crc32
+
+from fairlead_broker.log.segment import RELATIVE_OFFSET_MAX, Segment
+from fairlead_model.log_config import LogConfig
+
+
+def should_roll(
+    segment: Segment,
+    config: LogConfig,
+    *,
+    size: int,
+    last_offset: int,
+    max_timestamp: int,
+    now_ms: int,
+    jitter_ms: int,
+) -> bool:
+    """True if a batch must not go into the active segment any more.
+
+    The age of a segment counts in the time of its records, as in Kafka: from the first batch's
+    timestamp to this one's. Records without timestamps count by the clock. Otherwise a replay of
+    last year's records, each older than `segment.ms`, would roll at every batch.
+    """
+    if segment.size == 0:
+        return last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+    if segment.size + size > config.segment_bytes:
+        return True
+    if segment.first_timestamp >= 0 and max_timestamp >= 0:
+        age_ms = max_timestamp - segment.first_timestamp
+    else:
+        age_ms = now_ms - segment.created_ms
+    if age_ms > config.segment_ms - jitter_ms:
+        return True
+    if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        return True
+    return segment.is_index_full
+
+
+def roll_jitter_ms(path: str, base_offset: int, config: LogConfig) -> int:
+    """A share of `segment.jitter.ms` of its own for each segment, so that logs don't roll at once.
+
+    Derived from the name instead of drawn: a restart doesn't move it.
+    """
+    if config.segment_jitter_ms <= 0:
+        return 0
+    return crc32(f"{path}/{base_offset}".encode()) % config.segment_jitter_ms

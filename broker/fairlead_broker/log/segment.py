@@ -1,0 +1,389 @@
+"""One segment of a log: a `.log` file with its two indexes.
+
+Only the last segment of a log, the active one, is written; the others are sealed. A segment
+tracks its own size and writes at that position with `pwrite` through a descriptor that nothing
+else uses; readers get another one (see `file_slice`). Bytes behind `size` in the file are not part
+of the log: they can only be the rest of a write that failed.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from fairlead_broker.disk import Disk, write_fully
+from fairlead_broker.invariants import require
+from fairlead_broker.log.batch_scan import walk_headers
+from fairlead_broker.log.file_names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    offset_name,
+)
+from fairlead_broker.log.file_slice import OpenFile, SegmentFile
+from fairlead_broker.log.index_builder import IndexBuilder
+from fairlead_broker.log.index_file import OFFSET_ENTRY, TIME_ENTRY, IndexFile, write_index
+from fairlead_broker.log.read_cache import ReadCache
+from fairlead_wire.record_batch import NO_TIMESTAMP, BatchHeader
+from fairlead_wire.segments import Buffer
+
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+
+
+class Segment:
+    """Invariants: index keys and values rise; every indexed position starts a batch below `size`.
+
+    `max_timestamp` and `max_timestamp_offset` (last offset of the first batch that carries it)
+    cover the whole segment. `indexed_position` is the position of the newest offset index entry.
+    """
+
+    __slots__ = (
+        "_cache",
+        "_disk",
+        "_is_checked",
+        "_reader",
+        "_write_fd",
+        "_writer",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "first_timestamp",
+        "index_bytes_max",
+        "index_interval_bytes",
+        "indexed_position",
+        "is_index_full",
+        "is_sealed",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "path",
+        "size",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        cache: ReadCache,
+        directory: str,
+        base_offset: int,
+        *,
+        size: int = 0,
+        index_size: int = 0,
+        time_index_size: int = 0,
+        index_interval_bytes: int,
+        index_bytes_max: int,
+        created_ms: int = 0,
+    ) -> None:
+        """A sealed segment of known file sizes; `activate` makes it the one that is written."""
+        stem = f"{directory}/{offset_name(base_offset)}"
+        self._disk = disk
+        self._cache = cache
+        self._writer: OpenFile | None = None
+        self._write_fd = -1
+        self._reader: SegmentFile | None = None
+        self._is_checked = False
+        self.directory = directory
+        self.base_offset = base_offset
+        self.path = stem + LOG_SUFFIX
+        self.size = size
+        self.offset_index = IndexFile(disk, cache, stem + INDEX_SUFFIX, OFFSET_ENTRY, index_size)
+        self.time_index = IndexFile(
+            disk, cache, stem + TIME_INDEX_SUFFIX, TIME_ENTRY, time_index_size
+        )
+        self.index_interval_bytes = index_interval_bytes
+        self.index_bytes_max = index_bytes_max
+        self.is_index_full = False
+        self.created_ms = created_ms
+        self.first_timestamp = NO_TIMESTAMP
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.indexed_position = 0
+        self.is_sealed = True
+
+    @classmethod
+    def create(
+        cls,
+        disk: Disk,
+        cache: ReadCache,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        index_bytes_max: int,
+        created_ms: int,
+    ) -> "Segment":
+        """A new, empty, active segment; its three files exist from now on."""
+        segment = cls(
+            disk,
+            cache,
+            directory,
+            base_offset,
+            index_interval_bytes=index_interval_bytes,
+            index_bytes_max=index_bytes_max,
+            created_ms=created_ms,
+        )
+        segment._is_checked = True
+        segment.is_sealed = False
+        segment.open_writer()
+        for index in (segment.offset_index, segment.time_index):
+            write_index(disk, index.path, OFFSET_ENTRY, ())
+            index.activate()
+        return segment
+
+    # Writing.
+
+    def append(self, data: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch of `size` bytes behind the others. OSError if the disk refuses."""
+        position = self.size
+        written = self._disk.pwrite(self._write_fd, data, position)
+        if written != size:
+            write_fully(self._disk, self._write_fd, memoryview(data)[written:], position + written)
+        self.note_batch(position, size, last_offset, max_timestamp)
+
+    def append_many(self, data: Buffer, headers: list[BatchHeader]) -> None:
+        """Write several adjacent batches with one call."""
+        position = self.size
+        write_fully(self._disk, self._write_fd, data, position)
+        for header in headers:
+            self.note_batch(position, header.size, header.last_offset, header.max_timestamp)
+            position += header.size
+
+    def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Count a batch that was written at `position`, and index it if one is due."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+            if self.first_timestamp == NO_TIMESTAMP:
+                self.first_timestamp = max_timestamp
+        if position - self.indexed_position > self.index_interval_bytes:
+            self.offset_index.append(last_offset - self.base_offset, position)
+            self.indexed_position = position
+            self.append_time_entry()
+            self._note_index_size()
+        self.size = position + size
+
+    def _note_index_size(self) -> None:
+        """The time index keeps room for the entry that sealing adds."""
+        index_bytes_max = self.index_bytes_max
+        self.is_index_full = (
+            self.offset_index.size + OFFSET_ENTRY.size > index_bytes_max
+            or self.time_index.size + 2 * TIME_ENTRY.size > index_bytes_max
+        )
+
+    def append_time_entry(self) -> None:
+        """Note the largest timestamp so far, if it is larger than the last one noted."""
+        timestamps = self.time_index.keys
+        if self.max_timestamp >= 0 and (
+            not len(timestamps) or self.max_timestamp > timestamps[len(timestamps) - 1]
+        ):
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+
+    def open_writer(self) -> None:
+        """Open the writing descriptor; it stays with this segment until it is sealed and synced."""
+        if self._writer is None:
+            self._writer = OpenFile(self._disk, self._disk.open_write(self.path))
+            self._write_fd = self._writer.fd
+
+    def activate(self) -> None:
+        """Make a loaded segment writable: indexes into memory, writer open."""
+        self.ensure_index_is_sane()
+        self.offset_index.activate()
+        self.time_index.activate()
+        count = len(self.offset_index)
+        self.indexed_position = self.offset_index.values[count - 1] if count else 0
+        self.restore_timestamps()
+        self._cache.forget_file(self.path)
+        self.open_writer()
+        self.is_sealed = False
+        self._note_index_size()
+        if not len(self.offset_index):
+            self.is_index_full = False
+
+    def seal(self) -> None:
+        """Close both indexes with a last time entry. The writer stays open for the flush."""
+        self.append_time_entry()
+        self.is_sealed = True
+        # From now on the read descriptor is one of the bounded number that the cache keeps.
+        self._reader = None
+
+    def writers(self) -> list[OpenFile]:
+        """Descriptors that written bytes went through, for a flush."""
+        files = (self._writer, self.offset_index.writer(), self.time_index.writer())
+        return [file for file in files if file is not None]
+
+    def release_writers(self) -> None:
+        """After a flush of a sealed segment: nothing will be written through them again."""
+        require(self.is_sealed, "released the writers of active segment {}", self.path)
+        self._writer, self._write_fd = None, -1
+        self.offset_index.seal()
+        self.time_index.seal()
+
+    def truncate(self, position: int) -> None:
+        """Cut the file at a batch boundary, indexes with it; the segment must be active."""
+        self._disk.truncate(self._write_fd, position)
+        self.size = position
+        count = bisect_left(self.offset_index.values, position)
+        self.offset_index.truncate(count)
+        self.indexed_position = self.offset_index.values[count - 1] if count else 0
+        next_relative = self.next_offset_after(self.indexed_position) - self.base_offset
+        self.time_index.truncate(bisect_left(self.time_index.values, next_relative))
+        self.restore_timestamps()
+
+    # Reading.
+
+    @property
+    def file(self) -> SegmentFile:
+        """The read-only descriptor, for slices and for our own reads."""
+        if self._reader is None:
+            if self.is_sealed:
+                return self._cache.segment_file(self.path)
+            self._reader = SegmentFile(self._disk, self.path)
+        return self._reader
+
+    def find_batch(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """Position and header of the first batch that ends at or above `offset`."""
+        self.ensure_index_is_sane()
+        keys, values = self.offset_index.keys, self.offset_index.values
+        at = bisect_right(keys, offset - self.base_offset)
+        start = values[at - 1] if at else 0
+        if at < len(keys):
+            # Sequential readers ask for the first offset of an indexed batch, whose entry carries
+            # its last one; one look at that batch saves the walk from the entry before.
+            for position, header in self.headers(values[at]):
+                if header.base_offset <= offset:
+                    return position, header
+                break
+        for position, header in self.headers(start):
+            if header.base_offset + header.last_offset_delta >= offset:
+                return position, header
+        return None
+
+    def headers(
+        self, position: int = 0, end: int | None = None
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """Each batch from a batch boundary on."""
+        return walk_headers(
+            self._disk, self.file.read_fd, position, self.size if end is None else end
+        )
+
+    def boundary_at_or_below(self, start: int, limit: int) -> int:
+        """The last batch boundary known to be in [start, limit], by the index or a short walk.
+
+        `start` must be a boundary. By the index alone the answer may fall an index interval short
+        of the best one, which is cheaper than to look for it.
+        """
+        self.ensure_index_is_sane()
+        values = self.offset_index.values
+        at = bisect_right(values, limit)
+        if at and values[at - 1] > start:
+            return values[at - 1]
+        boundary = start
+        for position, header in self.headers(start):
+            if position + header.size > limit:
+                break
+            boundary = position + header.size
+        return boundary
+
+    def next_offset_after(self, position: int) -> int:
+        """The offset behind the last batch, walking from a boundary; the base if there is none."""
+        next_offset = self.base_offset
+        for _, header in self.headers(position):
+            next_offset = header.next_offset
+        return next_offset
+
+    def end_offset(self) -> int:
+        """The offset behind the last batch, by the last index entry and the headers after it."""
+        self.ensure_index_is_sane()
+        count = len(self.offset_index)
+        return self.next_offset_after(self.offset_index.values[count - 1] if count else 0)
+
+    def restore_timestamps(self) -> None:
+        """Find the largest timestamp again: last time index entry, then the unindexed tail."""
+        count = len(self.time_index)
+        self.max_timestamp, relative = (
+            self.time_index.entry(count - 1) if count else (NO_TIMESTAMP, 0)
+        )
+        self.max_timestamp_offset = self.base_offset + relative
+        for _, header in self.headers(self.indexed_position):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = header.last_offset
+        self.first_timestamp = NO_TIMESTAMP
+        for _, header in self.headers(0):
+            self.first_timestamp = header.max_timestamp
+            break
+
+    def largest_timestamp(self) -> int:
+        """Largest timestamp of the segment, -1 if none; of a sealed one by its last time entry."""
+        if self.is_sealed and self.max_timestamp == NO_TIMESTAMP and len(self.time_index):
+            self.ensure_index_is_sane()
+            self.max_timestamp, relative = self.time_index.entry(len(self.time_index) - 1)
+            self.max_timestamp_offset = self.base_offset + relative
+        return self.max_timestamp
+
+    def modified_ms(self) -> int:
+        """When the file last changed: its age where records carry no timestamps."""
+        return self._disk.modified_ms(self.path)
+
+    # Indexes that cannot be trusted.
+
+    def ensure_index_is_sane(self) -> None:
+        """Before the first lookup: rebuild indexes whose last entry points outside the segment."""
+        if self._is_checked:
+            return
+        self._is_checked = True
+        positions, offsets = self.offset_index.values, self.time_index.values
+        is_sane = not len(positions) or positions[len(positions) - 1] < self.size
+        if is_sane and len(offsets):
+            is_sane = offsets[len(offsets) - 1] <= RELATIVE_OFFSET_MAX and self.size > 0
+        if not is_sane:
+            self.rebuild_indexes()
+
+    def has_ragged_index(self, index_size: int, time_index_size: int) -> bool:
+        """True if an index file is no whole number of entries."""
+        return index_size % OFFSET_ENTRY.size != 0 or time_index_size % TIME_ENTRY.size != 0
+
+    def rebuild_indexes(self) -> None:
+        """Write both indexes anew from the batch headers."""
+        builder = IndexBuilder(self.base_offset, self.index_interval_bytes)
+        for position, header in self.headers():
+            builder.add(position, header)
+        builder.finish()
+        for index, entry, entries in (
+            (self.offset_index, OFFSET_ENTRY, builder.offset_entries),
+            (self.time_index, TIME_ENTRY, builder.time_entries),
+        ):
+            write_index(self._disk, index.path, entry, entries)
+            index.reload(len(entries))
+        self.indexed_position = builder.indexed_position
+
+    # The end.
+
+    def mark_deleted(self) -> list[str]:
+        """Rename all files to `.deleted` and let go of them; answers the paths to unlink later.
+
+        The names go first: a crash in between leaves files that the next start removes. Slices
+        that are being sent keep their descriptor.
+        """
+        self._writer, self._write_fd, self._reader = None, -1, None
+        self.is_sealed = True
+        self._cache.forget_file(self.path)
+        self.offset_index.forget()
+        self.time_index.forget()
+        stem = self.path.removesuffix(LOG_SUFFIX)
+        deleted = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = stem + suffix
+            if suffix == LOG_SUFFIX or self._disk.exists(path):
+                self._disk.rename(path, path + DELETED_SUFFIX)
+                deleted.append(path + DELETED_SUFFIX)
+        return deleted
+
+    def close(self) -> None:
+        """Let go of every descriptor; the files stay as they are."""
+        self._writer, self._write_fd, self._reader = None, -1, None
+        self._cache.forget_file(self.path)
+        self.offset_index.forget()
+        self.time_index.forget()

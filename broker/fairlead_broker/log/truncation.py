@@ -1,0 +1,114 @@
+"""Cutting the end off a log: a follower whose log parted from its leader's.
+
+Only to offsets that leader epochs gave (R1); never to a high watermark.
+
+A truncation must be durable before anything is appended behind it. Else a power cut could leave
+some pages of the old end between pages of the new one, all with valid checksums; or the new end
+could lie below the old, higher recovery point, where recovery does not look. So the log refuses
+appends until the directory's next checkpoint job has fsynced the cut and the lower recovery point,
+many logs at once, in a thread.
+"""
+
+from bisect import bisect_left
+from typing import Final
+
+from fairlead_broker.invariants import require
+from fairlead_broker.log.file_names import SNAPSHOT_SUFFIX, parse_offset_name
+from fairlead_broker.log.producer_loading import load_producers
+from fairlead_broker.log.retention import remove_segments
+from fairlead_broker.log.segment import Segment
+from fairlead_broker.log.segmented_log import SegmentedLog
+
+AWAITS_CHECKPOINT: Final = "truncated, and that is not durable yet"
+
+
+def truncate_to(log: SegmentedLog, offset: int) -> None:
+    """Drop every batch that holds or follows `offset`; above the log's end only empty epochs.
+
+    If `offset` lies inside a batch, the log ends before that batch; but never below its start.
+    """
+    if offset >= log.log_end_offset:
+        _forget_empty_epochs(log)
+        return
+    require(
+        offset >= log.log_start_offset,
+        "{}: truncation to {} below log start {}",
+        log.path,
+        offset,
+        log.log_start_offset,
+    )
+    keep = max(bisect_left(log.bases, offset + 1), 1)
+    gone = log.segments[keep:]
+    del log.segments[keep:], log.bases[keep:]
+    last = log.segments[-1]
+    try:
+        if gone:
+            remove_segments(log, gone, 0)
+        if last.is_sealed:
+            last.activate()
+        found = last.find_batch(offset)
+        end_offset = offset
+        if found is not None:
+            position, header = found
+            end_offset = min(offset, header.base_offset)
+            last.truncate(position)
+        if end_offset < log.log_start_offset:
+            # The batch that went also held the log's start: nothing is left above it.
+            restart_at(log, log.log_start_offset)
+            return
+        _end_at(log, end_offset)
+    except OSError as error:
+        raise log.go_offline(error) from error
+
+
+def _forget_empty_epochs(log: SegmentedLog) -> None:
+    """A replica that led and appended nothing entered an epoch that its new leader contradicts."""
+    log.epochs.truncate_from_end(log.log_end_offset)
+    if log.epochs.is_dirty:
+        try:
+            log.write_epochs()
+        except OSError as error:
+            raise log.go_offline(error) from error
+
+
+def restart_at(log: SegmentedLog, offset: int) -> None:
+    """Drop everything; the log is empty and starts at `offset`."""
+    try:
+        gone = list(log.segments)
+        log.segments.clear()
+        log.bases.clear()
+        remove_segments(log, gone, 0)
+        log.log_start_offset = offset
+        log.add_segment(
+            Segment.create(
+                log.disk,
+                log.cache,
+                log.path,
+                offset,
+                index_interval_bytes=log.config.index_interval_bytes,
+                index_bytes_max=log.config.segment_index_bytes,
+                created_ms=0,
+            )
+        )
+        _end_at(log, offset)
+    except OSError as error:
+        raise log.go_offline(error) from error
+
+
+def _end_at(log: SegmentedLog, end_offset: int) -> None:
+    log.set_active()
+    log.log_end_offset = end_offset
+    log.flush_state.forget_flushes()
+    log.recovery_point = min(log.recovery_point, end_offset)
+    if log.refusal is None:
+        log.refusal = AWAITS_CHECKPOINT
+    log.epochs.truncate_from_end(end_offset)
+    if log.epochs.is_dirty:
+        log.write_epochs()
+    for entry in log.disk.list_directory(log.path):
+        snapshot = parse_offset_name(entry.name, SNAPSHOT_SUFFIX)
+        if snapshot is not None and snapshot > end_offset:
+            log.disk.unlink(f"{log.path}/{entry.name}")
+    load_producers(log.disk, log.path, log.producers, log.segments, end_offset, now_ms=0)
+    log.deferred.note_directory(log.path)
+    log.check_marks()

@@ -1,0 +1,72 @@
+"""What a broker counts about itself, apart from what can be asked for when somebody scrapes.
+
+The hot path adds to plain integers: those of `BrokerMetrics`, of a topic's `TopicTraffic` and of an
+API's `RequestTimes`. `http.metrics_page` makes Prometheus' text of them. Labels are bounded: names
+of APIs and errors, and the `METRIC_…` limits for topics, partitions and brokers; never a client's
+or a group's id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from fairlead_broker.durations import Durations, RequestTimes
+from fairlead_broker.traffic import Traffic
+
+API_KEYS: Final = 128
+
+
+def _all_request_times() -> list[RequestTimes]:
+    return [RequestTimes() for _ in range(API_KEYS)]
+
+
+@dataclass(slots=True)
+class BrokerMetrics:
+    """Counters since the process started; gauges say so."""
+
+    requests: list[int] = field(default_factory=lambda: [0] * API_KEYS)
+    """By API key; keys that this broker doesn't serve are never counted."""
+    client_times: list[RequestTimes] = field(default_factory=_all_request_times)
+    """By API key: requests that were answered on listeners for clients."""
+    peer_times: list[RequestTimes] = field(default_factory=_all_request_times)
+    """The same on the brokers' listener, where every fetch is a follower's."""
+    errors: Counter[str] = field(default_factory=Counter)
+    """Refusals by the name of their error code."""
+    traffic: Traffic = field(default_factory=Traffic)
+    replicated_out_bytes: int = 0
+    """Bytes of records sent to followers."""
+    replicated_in_bytes: int = 0
+    """Bytes of records fetched from leaders."""
+    isr_shrinks: int = 0
+    """Proposals of this broker that the controller has accepted, as the next one."""
+    isr_expands: int = 0
+    isr_changes_failed: int = 0
+    """Proposals that were refused or not answered; some of them are sent again."""
+    connections_open: int = 0
+    """A gauge: client connections at this moment."""
+    connections_by_listener: Counter[str] = field(default_factory=Counter)
+    """Gauges: the same by the name of the listener."""
+    connections_opened: int = 0
+    connections_refused: int = 0
+    protocol_errors: int = 0
+    """Connections closed because the peer broke the protocol."""
+    loop_lag_ms: int = 0
+    """A gauge: how late the last tick of the event loop was."""
+    loop_lag_max_ms: int = 0
+    """A gauge: the worst tick of the last minute."""
+    cold_reads: int = 0
+    """Slices that were not in the page cache when they were to be sent; up to a second old."""
+    cold_read_bytes: int = 0
+    segments_deleted: int = 0
+    flushes: int = 0
+    flush_failures: int = 0
+    flush_times: Durations = field(default_factory=Durations)
+    """What fsyncs of a log took, failed ones too."""
+    task_failures: int = 0
+    """Rounds of a background task that ended in an exception; each is in the log."""
+
+    def times_on(self, *, is_internal: bool) -> list[RequestTimes]:
+        """Where connections of a listener note how long their requests took."""
+        return self.peer_times if is_internal else self.client_times

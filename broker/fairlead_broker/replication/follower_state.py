@@ -1,0 +1,156 @@
+"""What a follower asks its leader, and what it makes of the answer.
+
+Pure: it looks at the log's offsets and epochs, is told what the leader said, and answers with an
+action value that `Partition` carries out. One state lives as long as the leader epoch it is for.
+
+A follower asks from its log's end and names the epoch that its log ends with (R3). The leader
+then knows where the two logs part, and says so instead of sending records; the follower truncates
+to that point and asks again. It never truncates to a high watermark (R1).
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from fairlead_wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fairlead_broker.replication.replica_log import EpochHistory
+
+RETRY_DELAY_MIN_MS: Final = 20
+RETRY_DELAY_MAX_MS: Final = 1_000
+
+
+class FetchPosition(NamedTuple):
+    """What a fetch of one partition says (R3)."""
+
+    fetch_offset: int
+    last_fetched_epoch: int
+    """Epoch that the follower's log ends with, -1 if it holds none."""
+    current_leader_epoch: int
+    """Epoch that the follower believes in (R5)."""
+
+
+class FetchedPartition(NamedTuple):
+    """A leader's answer about one partition, with what was asked. -1 where it says nothing."""
+
+    position: FetchPosition
+    error_code: int = 0
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    diverging_epoch: int = -1
+    diverging_end_offset: int = -1
+    records: memoryview | bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append `records` (there may be none) and take over the leader's marks."""
+
+    records: memoryview | bytes
+    leader_high_watermark: int
+    leader_log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTo:
+    """The logs part at `offset`: drop what lies behind, then ask again."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartAt:
+    """The leader has nothing that would connect to this log: drop all and go on at `offset`."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The leader can't answer now: ask again after `after_ms`."""
+
+    after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The answer is about a position that this follower has left: as if it had never come."""
+
+
+Action: TypeAlias = Append | TruncateTo | RestartAt | Retry | Nothing
+
+_NOTHING: Final = Nothing()
+
+
+class FollowerState:
+    """One follower of one leader in one leader epoch.
+
+    `failures` counts answers in a row that were of no use; each doubles the delay before the next
+    question. `leader_high_watermark` is what the leader said last, for metrics; -1 before.
+    """
+
+    __slots__ = ("failures", "leader_epoch", "leader_high_watermark")
+
+    def __init__(self, leader_epoch: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.failures = 0
+        self.leader_high_watermark = -1
+
+    def next_fetch(self, log: "EpochHistory") -> FetchPosition:
+        """What to ask for now."""
+        return FetchPosition(log.log_end_offset, log.last_leader_epoch, self.leader_epoch)
+
+    def on_fetched(self, log: "EpochHistory", reply: FetchedPartition) -> Action:
+        """What to do about an answer.
+
+        One to a question of another epoch, or from another position, is discarded: the log or
+        the leader has changed since (R5).
+        """
+        asked = reply.position
+        if (
+            asked.current_leader_epoch != self.leader_epoch
+            or asked.fetch_offset != log.log_end_offset
+        ):
+            return _NOTHING
+        if reply.error_code:
+            return self._on_error(log, reply)
+        if reply.diverging_epoch >= 0 or reply.diverging_end_offset >= 0:
+            return self._on_divergence(log, reply)
+        self.failures = 0
+        return Append(reply.records, reply.high_watermark, reply.log_start_offset)
+
+    def retry(self) -> Retry:
+        """Ask again later: the answer could not be used."""
+        after_ms = min(RETRY_DELAY_MIN_MS << min(self.failures, 10), RETRY_DELAY_MAX_MS)
+        self.failures += 1
+        return Retry(after_ms)
+
+    def _on_error(self, log: "EpochHistory", reply: FetchedPartition) -> Action:
+        leader_start = reply.log_start_offset
+        if reply.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and leader_start >= 0:
+            is_behind = log.log_end_offset <= leader_start
+            is_blank = log.last_leader_epoch < 0 and log.log_end_offset != leader_start
+            if is_behind or is_blank:
+                return RestartAt(leader_start)
+        return self.retry()
+
+    def _on_divergence(self, log: "EpochHistory", reply: FetchedPartition) -> Action:
+        """Where to cut (R2).
+
+        own (3, 0) (4, 50), end 80; the leader's epoch 4 ends at 60   -> 60
+        own (3, 0) (5, 50), end 80; the leader's epoch 4 ends at 70   -> 50, own end of epoch 3;
+                                    asked again, the leader says where its epoch 3 ends
+        """
+        own = log.end_offset_for_epoch(reply.diverging_epoch)
+        if own.end_offset < 0:
+            offset = min(reply.diverging_end_offset, log.log_end_offset)
+        elif own.leader_epoch != reply.diverging_epoch:
+            offset = min(own.end_offset, log.log_end_offset)
+        else:
+            offset = min(own.end_offset, reply.diverging_end_offset, log.log_end_offset)
+        if offset < log.log_start_offset:
+            return RestartAt(max(offset, reply.log_start_offset, 0))
+        if offset == log.log_end_offset and log.last_leader_epoch <= reply.diverging_epoch:
+            # Nothing to cut and no epoch to forget: asking at once would go round in circles.
+            return self.retry()
+        return TruncateTo(offset)

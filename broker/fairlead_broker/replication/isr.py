@@ -1,0 +1,61 @@
+"""The in-sync replicas of a partition as its leader sees them: committed, or with a change pending.
+
+Values only; `LeaderState` moves from one to the next. `maximal_isr` is what the high watermark
+waits for: whoever may be in sync when the controller has answered (R8).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+
+class IsrProposal(NamedTuple):
+    """A set that a leader asks the controller for; it holds for exactly these two epochs (R9)."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    """Broker ids with the broker epochs that the leader knows them by."""
+    is_shrink: bool = False
+    """Whether members leave; otherwise one joins."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedIsr:
+    """The set that the controller has committed; nothing is proposed."""
+
+    isr: frozenset[int]
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        return self.isr
+
+
+@dataclass(frozen=True, slots=True)
+class PendingExpandIsr:
+    """The leader has proposed that `joining` joins.
+
+    The joining replica counts at once: that makes the high watermark stricter, so a proposal
+    that is then refused cannot have advanced it (R8).
+    """
+
+    isr: frozenset[int]
+    joining: int
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        return self.isr | {self.joining}
+
+
+@dataclass(frozen=True, slots=True)
+class PendingShrinkIsr:
+    """The leader has proposed that `leaving` leave; until that is committed they count (R8)."""
+
+    isr: frozenset[int]
+    leaving: frozenset[int]
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        return self.isr
+
+
+IsrState: TypeAlias = CommittedIsr | PendingExpandIsr | PendingShrinkIsr

@@ -1,0 +1,392 @@
+"""What the leader of a partition knows of its replicas, and the high watermark that follows.
+
+Pure: it is told offsets, epochs and the time, and answers what moved and what to propose.
+`Partition` owns one while this broker leads; a new leader epoch gets a new one, so nothing that a
+follower said to an older leader can count (R12).
+
+Times are milliseconds of a clock that never steps back; any one will do if it is always the same.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from fairlead_broker.replication.isr import (
+    CommittedIsr,
+    IsrProposal,
+    IsrState,
+    PendingExpandIsr,
+    PendingShrinkIsr,
+)
+from fairlead_wire.errors import ErrorCode
+
+__all__ = [
+    "CommittedIsr",
+    "IsrProposal",
+    "IsrState",
+    "LeaderState",
+    "PendingExpandIsr",
+    "PendingShrinkIsr",
+]
+
+UNKNOWN_END_OFFSET: Final = -1
+"""A replica that has not fetched in this leader epoch yet: it holds the high watermark back."""
+UNKNOWN_BROKER_EPOCH: Final = -1
+
+_REVERTING: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
+_OUTDATED: Final = (
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NEW_LEADER_ELECTED,
+)
+
+
+class BrokerEpochs(Protocol):
+    """What the cluster's image says of brokers: the only thing a leader asks of it."""
+
+    def broker_epoch(self, broker_id: int) -> int:
+        """Epoch of the broker's registration, -1 if it has none."""
+        ...
+
+    def may_join(self, broker_id: int) -> bool:
+        """True while the broker is registered, unfenced and not shutting down (R10)."""
+        ...
+
+
+class AnyBrokers:
+    """For partitions outside a cluster: every broker may join, whatever its epoch."""
+
+    def broker_epoch(self, broker_id: int) -> int:
+        return UNKNOWN_BROKER_EPOCH
+
+    def may_join(self, broker_id: int) -> bool:
+        return True
+
+
+class Progress(NamedTuple):
+    """What a fetch changed: whether the high watermark moved, and what to propose, if anything."""
+
+    high_watermark_moved: bool
+    proposal: IsrProposal | None = None
+
+
+class Refusal(Enum):
+    """What becomes of a proposal that the controller did not accept (R8)."""
+
+    REVERTED = "reverted"
+    """The set is the committed one again; another proposal may follow."""
+    AWAITS_METADATA = "awaits metadata"
+    """The record has moved on: nothing is proposed until the image says how."""
+    RETRIED = "retried"
+    """The outcome is unknown or the controller was busy: send the same proposal again."""
+    OBSOLETE = "obsolete"
+    """This proposal is not pending any more; nothing changed."""
+
+
+_NOTHING_MOVED: Final = Progress(False)
+_MOVED: Final = Progress(True)
+
+
+@dataclass(slots=True)
+class FollowerProgress:
+    """What one follower has shown in this leader epoch. `record_fetch` moves everything."""
+
+    end_offset: int = UNKNOWN_END_OFFSET
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    last_caught_up_ms: int = 0
+    last_fetch_ms: int = 0
+    last_fetch_log_end: int = UNKNOWN_END_OFFSET
+    """The leader's log end when the follower fetched last."""
+    is_close: bool = False
+    """Its last fetch asked for everything that was there at the fetch before."""
+
+
+@dataclass(slots=True)
+class LeaderState:
+    """One reign over one partition.
+
+    Invariant: `high_watermark` never falls and never passes `log_end_offset` (I1, I2).
+    `isr_state` is moved by proposals and by `isr_committed`; `followers` by `record_fetch`;
+    `log_end_offset` and `high_watermark` by `record_append` and everything that may move them.
+    """
+
+    broker_id: int
+    replicas: tuple[int, ...]
+    leader_epoch: int
+    epoch_start_offset: int
+    isr_state: IsrState
+    min_insync_replicas: int
+    log_end_offset: int
+    high_watermark: int
+    partition_epoch: int = 0
+    brokers: BrokerEpochs = field(default_factory=AnyBrokers)
+    began_ms: int = 0
+    """When the reign began: members of the ISR count as caught up then."""
+    proposal: IsrProposal | None = field(default=None, init=False)
+    """The one proposal that awaits its answer."""
+    awaits_metadata: bool = field(default=False, init=False)
+    followers: dict[int, FollowerProgress] = field(init=False)
+    _counted: tuple[FollowerProgress, ...] = field(default=(), init=False)
+    _is_below_minimum: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        isr = self.isr_state.isr
+        self.followers = {
+            replica: FollowerProgress(
+                last_caught_up_ms=self.began_ms if replica in isr else 0,
+                last_fetch_ms=self.began_ms if replica in isr else 0,
+            )
+            for replica in self.replicas
+            if replica != self.broker_id
+        }
+        self._note_isr()
+
+    @property
+    def effective_min_insync_replicas(self) -> int:
+        """The smallest ISR that may commit: never more than there are replicas, as in Kafka."""
+        return min(self.min_insync_replicas, max(len(self.replicas), 1))
+
+    @property
+    def has_enough_in_sync_replicas(self) -> bool:
+        """True where acks=all may be accepted: the committed ISR is large enough (R13)."""
+        return not self._is_below_minimum
+
+    @property
+    def is_high_watermark_valid(self) -> bool:
+        """True once all that earlier leaders committed is known to be committed (R7)."""
+        return self.high_watermark >= self.epoch_start_offset
+
+    # What moves the high watermark.
+
+    def record_append(self, log_end_offset: int) -> bool:
+        """The leader's own log grew (or what of it counts); did the high watermark move?"""
+        self.log_end_offset = log_end_offset
+        return self.maybe_advance_high_watermark()
+
+    def is_stale(self, replica_id: int, broker_epoch: int) -> bool:
+        """True if a fetch comes from an older process start of its broker than one known (R11)."""
+        follower = self.followers.get(replica_id)
+        known = UNKNOWN_BROKER_EPOCH if follower is None else follower.broker_epoch
+        return broker_epoch < known or broker_epoch < self.brokers.broker_epoch(replica_id)
+
+    def record_fetch(
+        self, replica_id: int, broker_epoch: int, fetch_offset: int, now_ms: int
+    ) -> Progress:
+        """A follower has everything below `fetch_offset`, in a log that does not part from ours.
+
+        Fetches of strangers and of earlier starts of the broker (R11) change nothing.
+        """
+        follower = self.followers.get(replica_id)
+        if follower is None or self.is_stale(replica_id, broker_epoch):
+            return _NOTHING_MOVED
+        log_end_offset = self.log_end_offset
+        is_close = True
+        if fetch_offset >= log_end_offset:
+            follower.last_caught_up_ms = now_ms
+        elif fetch_offset >= follower.last_fetch_log_end > UNKNOWN_END_OFFSET:
+            # It had caught up with the end of that time when it asked for what came next (R12).
+            follower.last_caught_up_ms = max(follower.last_caught_up_ms, follower.last_fetch_ms)
+        else:
+            is_close = False
+        follower.last_fetch_ms = now_ms
+        follower.last_fetch_log_end = log_end_offset
+        follower.end_offset = fetch_offset
+        follower.broker_epoch = broker_epoch
+        if replica_id in self.isr_state.isr:
+            return _MOVED if self.maybe_advance_high_watermark() else _NOTHING_MOVED
+        if is_close != follower.is_close:
+            follower.is_close = is_close
+            self._note_isr()
+        moved = self.maybe_advance_high_watermark()
+        return Progress(moved, self._propose_joining(replica_id))
+
+    def record_alive(self, replica_id: int, at_ms: int) -> None:
+        """A follower asked again at `at_ms` from where it is, in a session that leaves that out."""
+        follower = self.followers.get(replica_id)
+        if follower is None or follower.end_offset == UNKNOWN_END_OFFSET:
+            return
+        if follower.end_offset >= self.log_end_offset:
+            follower.last_caught_up_ms = max(follower.last_caught_up_ms, at_ms)
+        follower.last_fetch_ms = max(follower.last_fetch_ms, at_ms)
+
+    def maybe_advance_high_watermark(self) -> bool:
+        """High watermark = lowest log end offset of the maximal ISR (R6).
+
+        A replica that is about to join counts too, so that it can meet the high watermark at all
+        while producers keep the log moving.
+        """
+        if self._is_below_minimum:
+            return False
+        candidate = self.log_end_offset
+        for follower in self._counted:
+            candidate = min(candidate, follower.end_offset)
+        if candidate <= self.high_watermark:
+            return False
+        self.high_watermark = candidate
+        return True
+
+    # The ISR.
+
+    def tick(self, now_ms: int, max_lag_ms: int) -> IsrProposal | None:
+        """Time has passed: propose to let lagging replicas go, or fit ones in (R12)."""
+        is_changed = False
+        for replica, follower in self.followers.items():
+            if follower.is_close and now_ms - follower.last_fetch_ms > max_lag_ms:
+                follower.is_close = False
+                is_changed |= replica not in self.isr_state.isr
+        if is_changed:
+            self._note_isr()
+            self.maybe_advance_high_watermark()
+        if not self._may_propose:
+            return None
+        leaving = frozenset(
+            replica
+            for replica in self.isr_state.isr
+            if replica in self.followers
+            and now_ms - self.followers[replica].last_caught_up_ms > max_lag_ms
+        )
+        if leaving:
+            isr = self.isr_state.isr
+            self.isr_state = PendingShrinkIsr(isr, leaving)
+            self._note_isr()
+            return self._propose(isr - leaving)
+        return self.propose_joining()
+
+    def propose_joining(self) -> IsrProposal | None:
+        """The first replica in assignment order that is fit to join, if there is one (R10).
+
+        To be asked when the image says something new of brokers or of this partition; a fetch
+        asks for its own replica.
+        """
+        for replica in self.followers:
+            proposal = self._propose_joining(replica)
+            if proposal is not None:
+                return proposal
+        return None
+
+    def brokers_changed(self) -> bool:
+        """The image says something new of brokers; says whether the high watermark moved.
+
+        A fenced broker doesn't hold the high watermark back any more unless it is in the ISR.
+        """
+        self._note_isr()
+        return self.maybe_advance_high_watermark()
+
+    def isr_committed(
+        self, isr: frozenset[int], *, partition_epoch: int, min_insync_replicas: int
+    ) -> bool:
+        """The controller has written the record anew; says whether the high watermark moved.
+
+        Whatever was pending is settled: a proposal for the older record cannot be accepted any
+        more, because its partition epoch is checked (R9).
+        """
+        if partition_epoch < self.partition_epoch:
+            return False
+        if partition_epoch > self.partition_epoch or isr != self.isr_state.isr:
+            self.proposal = None
+            self.awaits_metadata = False
+            self.isr_state = CommittedIsr(isr)
+        self.partition_epoch = partition_epoch
+        self.min_insync_replicas = min_insync_replicas
+        self._note_isr()
+        return self.maybe_advance_high_watermark()
+
+    def proposal_accepted(
+        self, proposal: IsrProposal, isr: frozenset[int], *, leader_epoch: int, partition_epoch: int
+    ) -> bool:
+        """The controller's answer to `proposal`; adopted only within this reign and forwards (R8).
+
+        Mostly the image has told it already. Says whether the high watermark moved.
+        """
+        if proposal is not self.proposal or leader_epoch != self.leader_epoch:
+            return False
+        if partition_epoch < self.partition_epoch:
+            return False
+        self.proposal = None
+        self.awaits_metadata = False
+        self.isr_state = CommittedIsr(isr)
+        self.partition_epoch = partition_epoch
+        self._note_isr()
+        return self.maybe_advance_high_watermark()
+
+    def proposal_refused(self, proposal: IsrProposal, code: ErrorCode) -> Refusal:
+        """The controller did not accept `proposal`, or did not answer (R8)."""
+        if proposal is not self.proposal:
+            return Refusal.OBSOLETE
+        if code in _REVERTING:
+            self.proposal = None
+            self.isr_state = CommittedIsr(self.isr_state.isr)
+            self._note_isr()
+            return Refusal.REVERTED
+        if code in _OUTDATED:
+            # The record is another one; what is pending stays counted until the image tells it.
+            self.awaits_metadata = True
+            return Refusal.AWAITS_METADATA
+        return Refusal.RETRIED
+
+    def take_over(self, before: "LeaderState") -> None:
+        """Go on with what an earlier state of the same leader epoch knew of the same followers."""
+        for replica, progress in before.followers.items():
+            if replica in self.followers:
+                self.followers[replica] = progress
+        self._note_isr()
+
+    @property
+    def _may_propose(self) -> bool:
+        """One proposal at a time (R8)."""
+        return self.proposal is None and isinstance(self.isr_state, CommittedIsr)
+
+    def _propose_joining(self, replica: int) -> IsrProposal | None:
+        if not self._may_propose or not self._is_fit(replica):
+            return None
+        isr = self.isr_state.isr
+        self.isr_state = PendingExpandIsr(isr, replica)
+        self._note_isr()
+        return self._propose(isr | {replica})
+
+    def _is_fit(self, replica: int) -> bool:
+        """R10: it has all that is committed and the start of this epoch, and may be counted on."""
+        follower = self.followers[replica]
+        return (
+            replica not in self.isr_state.isr
+            and follower.end_offset >= self.high_watermark
+            and follower.end_offset >= self.epoch_start_offset
+            and follower.broker_epoch == self.brokers.broker_epoch(replica)
+            and self.brokers.may_join(replica)
+        )
+
+    def _propose(self, isr: frozenset[int]) -> IsrProposal:
+        members = []
+        for replica in self.replicas:
+            if replica in isr:
+                follower = self.followers.get(replica)
+                # Of members the registered epoch: the controller takes an unclean start out of
+                # the ISR itself, and a clean one need not have fetched here yet.
+                epoch = self.brokers.broker_epoch(replica)
+                if epoch == UNKNOWN_BROKER_EPOCH and follower is not None:
+                    epoch = follower.broker_epoch
+                members.append((replica, epoch))
+        self.proposal = IsrProposal(
+            self.leader_epoch,
+            self.partition_epoch,
+            tuple(members),
+            is_shrink=isinstance(self.isr_state, PendingShrinkIsr),
+        )
+        return self.proposal
+
+    def _note_isr(self) -> None:
+        """Work out who counts; asked at every append and fetch, it must cost nothing there."""
+        maximal_isr = self.isr_state.maximal_isr
+        self._is_below_minimum = len(self.isr_state.isr) < self.effective_min_insync_replicas
+        self._counted = tuple(
+            follower
+            for replica, follower in self.followers.items()
+            if replica in maximal_isr
+            or (
+                follower.is_close
+                and follower.broker_epoch == self.brokers.broker_epoch(replica)
+                and self.brokers.may_join(replica)
+            )
+        )

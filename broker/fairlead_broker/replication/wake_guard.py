@@ -1,0 +1,63 @@
+"""A leader that was stopped and woke: does it still lead?
+
+A process that SIGSTOP, a frozen VM or a starved host held up until its session was over may have
+been replaced without knowing. What it acknowledges with acks=all is safe by construction: the
+in-sync replicas follow somebody else now. With acks=0 or 1 it would acknowledge into a log that is
+about to be truncated. So after such a gap these wait until the controller has answered a question
+that was asked after waking, by when all that it decided meanwhile has arrived, or for a bounded
+time: a controller that is away must not stop the brokers.
+
+Pure: whoever has the time hands it in, most often with every produce request and from a timer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PATIENCE_MS: Final = 1_000
+"""How long acknowledgements wait for a controller that may not be there."""
+
+
+class WakeGuard:
+    """Closed from the moment that a gap is noticed until `confirmed` or `PATIENCE_MS` later.
+
+    Two clocks are watched, because a suspended host stops the monotonic one. `question` numbers
+    the gaps: an answer to an older question confirms nothing. A gap counts from the last time that
+    the process was seen running, so `gap_max_ms` is the session's time-out less one heartbeat
+    interval: the controller may have heard nothing for that long when the process was stopped.
+    """
+
+    def __init__(self, *, gap_max_ms: int, monotonic_ms: int, wall_ms: int) -> None:
+        self.gap_max_ms = gap_max_ms
+        self.question = 0
+        self._monotonic_ms = monotonic_ms
+        self._wall_ms = wall_ms
+        self._closed_until_ms: int | None = None
+
+    def note_time(self, *, monotonic_ms: int, wall_ms: int) -> bool:
+        """The process runs at this time; says whether it had been stopped for too long before."""
+        gap_ms = max(monotonic_ms - self._monotonic_ms, wall_ms - self._wall_ms)
+        self._monotonic_ms = monotonic_ms
+        self._wall_ms = wall_ms
+        if gap_ms <= self.gap_max_ms:
+            return False
+        self.question += 1
+        self._closed_until_ms = monotonic_ms + PATIENCE_MS
+        return True
+
+    def is_closed(self, monotonic_ms: int) -> bool:
+        """True while acks=0 and acks=1 must wait."""
+        closed_until_ms = self._closed_until_ms
+        if closed_until_ms is None:
+            return False
+        if monotonic_ms >= closed_until_ms:
+            self._closed_until_ms = None
+            return False
+        return True
+
+    def confirmed(self, question: int) -> bool:
+        """The controller answered what was asked after gap `question`; says whether it opens."""
+        if question != self.question or self._closed_until_ms is None:
+            return False
+        self._closed_until_ms = None
+        return True

@@ -1,0 +1,67 @@
+"""Answers the controller's `fault` messages, then has the fault carried out.
+
+The answer goes first: after a kill there is nobody left to give it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fairlead_broker.session.messages import pack_message
+from fairlead_model.session_protocol import MessageType, SessionProtocolError
+
+if TYPE_CHECKING:
+    from fairlead_broker.session.link import Link
+
+logger = logging.getLogger(__name__)
+
+
+class FaultTarget(Protocol):
+    """Whoever can do faults to this process."""
+
+    def refusal(self, fault: str, duration_ms: int) -> str:
+        """Why the fault cannot be carried out; empty if it can."""
+        ...
+
+    def carry_out(self, fault: str, duration_ms: int) -> None:
+        """Do what was not refused."""
+        ...
+
+
+class FaultAnswers:
+    """One task a fault, because the answer has to be on its way before the fault."""
+
+    def __init__(self, target: FaultTarget | None) -> None:
+        self._target = target
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def receive(self, link: Link, message: dict[str, Any]) -> None:
+        """Take a `fault` message; SessionProtocolError if it is malformed."""
+        number, fault = message.get("id"), message.get("fault")
+        duration_ms = message.get("duration_ms", 0)
+        if not isinstance(number, int) or not isinstance(fault, str):
+            raise SessionProtocolError("bad fault message")
+        if not isinstance(duration_ms, int):
+            raise SessionProtocolError("bad duration in a fault message")
+        task = asyncio.create_task(self._answer(link, number, fault, duration_ms))
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+
+    async def _answer(self, link: Link, number: int, fault: str, duration_ms: int) -> None:
+        target = self._target
+        error = "this broker takes no faults"
+        if target is not None:
+            error = target.refusal(fault, duration_ms)
+        await link.deliver(pack_message(MessageType.FAULT_REPLY, id=number, error=error))
+        if target is None or error:
+            logger.warning("refused the fault %r for a drill: %s", fault[:40], error)
+            return
+        logger.warning("a drill asks for the fault %r (%d ms)", fault, duration_ms)
+        target.carry_out(fault, duration_ms)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a fault was not carried out: %s: %s", type(error).__name__, error)

@@ -1,0 +1,25 @@
+"""Session messages as bytes: msgpack with every length bounded.
+
+What the messages mean is written in `fairlead_model.session_protocol`.
+"""
+
+from typing import Any
+
+import msgpack
+
+from fairlead_model.session_protocol import UNPACK_LIMITS, SessionProtocolError, check_message
+
+
+def pack_message(message_type: str, **fields: Any) -> bytes:
+    """Give the bytes of a message."""
+    packed = msgpack.packb({"type": str(message_type), **fields}, use_bin_type=True)
+    return bytes(packed)
+
+
+def unpack_message(data: bytes) -> dict[str, Any]:
+    """Read a message; SessionProtocolError for anything that is none."""
+    try:
+        value = msgpack.unpackb(data, **UNPACK_LIMITS)
+    except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException) as error:
+        raise SessionProtocolError(f"not a message: {type(error).__name__}") from error
+    return check_message(value)

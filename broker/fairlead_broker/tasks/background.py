@@ -1,0 +1,122 @@
+"""All background work of a broker: started together, stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from fairlead_broker.tasks.checkpoints import CheckpointWriter
+from fairlead_broker.tasks.disk_check import DiskCheck
+from fairlead_broker.tasks.flusher import Flusher
+from fairlead_broker.tasks.housekeeping import (
+    DELETION_INTERVAL_MS,
+    FIRST_RETENTION_DELAY_MS,
+    PRODUCER_EXPIRY_INTERVAL_MS,
+    Housekeeping,
+)
+from fairlead_broker.tasks.isr_proposer import IsrProposer
+from fairlead_broker.tasks.loop_lag import LoopLagMeter
+from fairlead_broker.tasks.periodic import run_periodically
+from fairlead_broker.tasks.replica_fetchers import ReplicaFetchers
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from concurrent.futures import Executor
+
+    from fairlead_broker.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+ISR_TICK_MS_MIN: Final = 50
+ISR_TICK_MS_MAX: Final = 5_000
+
+
+class Background:
+    """Owns the tasks; the executor is the caller's."""
+
+    def __init__(self, broker: Broker, executor: Executor, cluster_secret: bytes) -> None:
+        self._disk_check = DiskCheck(broker, executor)
+        self.flusher = Flusher(broker, executor, on_offline=self._disk_check.on_offline)
+        self._broker = broker
+        self._housekeeping = Housekeeping(broker, executor)
+        self._checkpoints = CheckpointWriter(broker, executor)
+        self._proposer = IsrProposer(broker)
+        self._fetchers = ReplicaFetchers(
+            broker, cluster_secret, on_truncated=self._checkpoints.write_soon
+        )
+        self._loop_lag = LoopLagMeter(broker.metrics)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start_replicating(self) -> None:
+        """Begin what makes this broker a replica: before it serves, once it is registered."""
+        broker = self._broker
+        broker.on_proposal = self._proposer.propose
+        self._tasks.append(asyncio.create_task(self._proposer.run(), name="ISR proposals"))
+        lag_ms = broker.settings.replica_lag_time_max_ms
+        self._every(
+            "ISR ticker",
+            self._proposer.tick,
+            max(min(lag_ms // 2, ISR_TICK_MS_MAX), ISR_TICK_MS_MIN),
+        )
+        self._tasks.append(asyncio.create_task(broker.wake_check.run(), name="wake check"))
+        self._fetchers.start()
+
+    def start(self) -> None:
+        """Begin; what was appended before is looked at too."""
+        settings = self._broker.settings
+        self._broker.on_moved = self.flusher.note
+        self.flusher.note(list(self._broker.partitions.values()))
+        self._tasks.append(asyncio.create_task(self.flusher.run(), name="flusher"))
+        self._every(
+            "retention",
+            self._housekeeping.apply_retention,
+            settings.retention_check_interval_ms,
+            first_delay_ms=FIRST_RETENTION_DELAY_MS,
+        )
+        self._every("deletion", self._housekeeping.unlink_deleted, DELETION_INTERVAL_MS)
+        self._every(
+            "producer expiry", self._housekeeping.expire_producers, PRODUCER_EXPIRY_INTERVAL_MS
+        )
+        self._every(
+            "checkpoints",
+            self._checkpoints.write,
+            min(
+                settings.high_watermark_checkpoint_interval_ms,
+                settings.recovery_point_checkpoint_interval_ms,
+                settings.log_start_checkpoint_interval_ms,
+            ),
+        )
+        self._loop_lag.start()
+
+    async def stop(self) -> None:
+        """Cancel all; flushes that threads have begun are finished by `flusher.flush_all`."""
+        self._loop_lag.stop()
+        await self._fetchers.stop()
+        self._broker.wake_check.stop()
+        self._broker.reporter.stop()
+        self._broker.on_proposal = None
+        self._broker.on_moved = None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        await self._disk_check.finished()
+        await self._checkpoints.finished()
+
+    def _every(
+        self,
+        name: str,
+        round_of_work: Callable[[], Awaitable[None]],
+        interval_ms: int,
+        *,
+        first_delay_ms: int | None = None,
+    ) -> None:
+        coroutine = run_periodically(
+            name,
+            round_of_work,
+            interval_ms=interval_ms,
+            first_delay_ms=first_delay_ms,
+            metrics=self._broker.metrics,
+        )
+        self._tasks.append(asyncio.create_task(coroutine, name=name))

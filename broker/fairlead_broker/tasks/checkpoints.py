@@ -1,0 +1,68 @@
+"""Writes the checkpoint files: high watermarks, log starts and recovery points, together.
+
+The loop collects the values, a thread writes the files that changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from fairlead_broker.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+ROUNDS_AFTER_TRUNCATION_MAX: Final = 100
+RETRY_S: Final = 0.02
+
+
+class CheckpointWriter:
+    """`write` is a round for `run_periodically`."""
+
+    def __init__(self, broker: Broker, executor: Executor) -> None:
+        self._broker = broker
+        self._directory = broker.log_directory
+        self._executor = executor
+        self._task: asyncio.Task[None] | None = None
+
+    def write_soon(self) -> None:
+        """Write at once: a truncated log takes no appends until its lower mark is durable."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._write_guarded())
+
+    async def finished(self) -> None:
+        """Wait for what `write_soon` has begun."""
+        if self._task is not None:
+            await self._task
+
+    async def _write_guarded(self) -> None:
+        try:
+            # More than once where a round was under way when the log was truncated.
+            for _ in range(ROUNDS_AFTER_TRUNCATION_MAX):
+                await self.write()
+                if not any(log.refusal == AWAITS_CHECKPOINT for log in self._directory.logs):
+                    return
+                await asyncio.sleep(RETRY_S)
+        except Exception:
+            # The next round tries again; the log that waits for it goes on waiting.
+            self._broker.metrics.task_failures += 1
+            logger.exception("writing the checkpoint of a truncation failed")
+
+    async def write(self) -> None:
+        """One round; an idle broker writes nothing."""
+        directory = self._directory
+        job = directory.begin_checkpoint(high_watermarks(self._broker))
+        if job is not None:
+            await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
+            directory.complete_checkpoint(job)
+
+
+def high_watermarks(broker: Broker) -> dict[tuple[str, int], int]:
+    """Of every replica here, for the checkpoint."""
+    return {key: partition.high_watermark for key, partition in broker.partitions.items()}

@@ -1,0 +1,56 @@
+"""Asks, when a log fails, whether its disk failed with it.
+
+One log may fail alone (a bad sector, a file in the way). When the disk takes no write at all, the
+other logs on it are lost to us too: better offline at once than one by one as producers find out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+
+class DiskCheck:
+    """`_known` are replicas whose failure has been looked into; one probe at a time."""
+
+    def __init__(self, broker: Broker, executor: Executor) -> None:
+        self._broker = broker
+        self._executor = executor
+        self._known: set[tuple[bytes, int]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def on_offline(self, partition: Partition) -> None:
+        """A replica's log is offline; heard of any number of times."""
+        identity = (partition.topic_id, partition.index)
+        if identity in self._known:
+            return
+        self._known.add(identity)
+        logger.error("replica %s is offline: %s", partition, partition.log.refusal)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._probe())
+
+    async def finished(self) -> None:
+        """Wait for a probe that is under way."""
+        if self._task is not None:
+            await self._task
+
+    async def _probe(self) -> None:
+        directory = self._broker.log_directory
+        error = await asyncio.get_running_loop().run_in_executor(self._executor, directory.probe)
+        if error is None:
+            return
+        logger.critical("the disk of %s takes no writes: %s", directory.path, error)
+        for partition in list(self._broker.partitions.values()):
+            if not partition.log.is_offline:
+                partition.log.go_offline(error)
+                self._known.add((partition.topic_id, partition.index))
+                partition.flushed()

@@ -1,0 +1,349 @@
+"""Follows one leader's broker: fetches every partition that it leads and this broker follows.
+
+One connection, one incremental fetch session. An answer is taken in, and the next fetch, which
+says so, leaves in the same turn of the loop: producers wait for it. A fetch that the leader keeps
+waiting is no obstacle: what becomes new meanwhile (another partition to follow) goes in a second
+fetch, which ends the wait of the first.
+
+What each answer means is decided by `FollowerState` and carried out by the partition; here are the
+connection, the session, and when to ask again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, cast
+
+from fairlead_broker.invariants import InvariantViolation
+from fairlead_broker.limits import FOLLOWER_FETCHES_IN_FLIGHT_MAX, PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.peer_check import PeerProofError
+from fairlead_broker.replication.follower_state import (
+    RETRY_DELAY_MAX_MS,
+    RETRY_DELAY_MIN_MS,
+    Append,
+    FetchedPartition,
+    FetchPosition,
+    Retry,
+)
+from fairlead_broker.tasks.leader_connection import LeaderConnection
+from fairlead_wire.errors import RemoteProtocolError
+from fairlead_wire.header import decode_response
+from fairlead_wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.replication.partition import Partition
+    from fairlead_wire.messages.fetch import FetchResponse, PartitionData
+
+logger = logging.getLogger(__name__)
+
+FETCH_VERSION: Final = 17
+CONNECT_TIMEOUT_S: Final = 2.0
+SILENCE_MAX_S: Final = 10.0
+"""A leader that answers nothing for so long, long polls apart, is connected to anew."""
+_NO_SESSION: Final = 0
+_INITIAL_EPOCH: Final = 0
+_INT32_MAX: Final = 2**31 - 1
+
+_PartitionKey = tuple[bytes, int]
+
+
+class ReplicaFetcher:
+    """`_changed` are partitions that the next fetch has to name: new ones, and those whose last
+    answer was taken in. `_asked` holds what was asked of each that is named, and in which fetch; a
+    partition in neither is put off until its delay is over."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        leader_id: int,
+        secret: bytes,
+        *,
+        on_truncated: Callable[[], None],
+    ) -> None:
+        """`on_truncated`: a log takes appends again only after a checkpoint has been written."""
+        self.leader_id = leader_id
+        self._broker = broker
+        self._secret = secret
+        self._on_truncated = on_truncated
+        self._partitions: dict[_PartitionKey, Partition] = {}
+        self._changed: dict[_PartitionKey, None] = {}
+        self._asked: dict[_PartitionKey, tuple[FetchPosition, int]] = {}
+        self._forgotten: dict[_PartitionKey, None] = {}
+        self._connection: LeaderConnection | None = None
+        self._session_id = _NO_SESSION
+        self._session_epoch = _INITIAL_EPOCH
+        self._in_flight = 0
+        self._sent = 0
+        self._heard_s = 0.0
+        self._failures = 0
+        self._is_send_due = False
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run(), name=f"fetcher of broker {leader_id}")
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch `partition` too, or anew if it is followed already and its epoch is another."""
+        key = (partition.topic_id, partition.index)
+        asked = self._asked.get(key)
+        if (
+            asked is not None
+            and self._partitions.get(key) is partition
+            and asked[0].current_leader_epoch == partition.leader_epoch
+        ):
+            return  # Only its replicas in sync are others: what it waits for is the same.
+        self._partitions[key] = partition
+        self._forgotten.pop(key, None)
+        self._ask_about(key)
+
+    def leave(self, partition: Partition) -> None:
+        """Fetch `partition` no longer."""
+        key = (partition.topic_id, partition.index)
+        if self._partitions.pop(key, None) is not None:
+            self._changed.pop(key, None)
+            if self._asked.pop(key, None) is not None:
+                self._forgotten[key] = None
+
+    async def stop(self) -> None:
+        """Close the connection and end."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    # The connection.
+
+    async def _run(self) -> None:
+        """Keep connected until cancelled."""
+        while True:
+            reason = "the leader closed the connection"
+            try:
+                await self._connect_and_fetch()
+            except TimeoutError as error:
+                reason = str(error) or type(error).__name__
+            except (OSError, PeerProofError, RemoteProtocolError) as error:
+                self._doubt_leader()
+                reason = str(error) or type(error).__name__
+            except Exception:
+                self._broker.metrics.task_failures += 1
+                logger.exception("fetching from broker %d failed", self.leader_id)
+            else:
+                self._doubt_leader()
+            finally:
+                self._disconnect()
+            if self._failures == 0:
+                logger.info("fetching from broker %d is interrupted: %s", self.leader_id, reason)
+            delay_ms = min(RETRY_DELAY_MIN_MS << min(self._failures, 10), RETRY_DELAY_MAX_MS)
+            self._failures += 1
+            await asyncio.sleep(delay_ms / 1000)
+
+    async def _connect_and_fetch(self) -> None:
+        registration = self._broker.image.brokers.get(self.leader_id)
+        endpoint = None
+        if registration is not None:
+            endpoint = next((each for each in registration.endpoints if each.is_internal), None)
+        if endpoint is None:
+            raise ConnectionRefusedError("it has no internal listener")
+        connection = await LeaderConnection.open(
+            endpoint.host,
+            endpoint.port,
+            client_id=f"replica-{self._broker.node_id}",
+            timeout_s=CONNECT_TIMEOUT_S,
+        )
+        try:
+            await connection.prove(self._secret)
+            self._broker.leader_doubts.trust(self.leader_id)
+            self._connection = connection
+            connection.on_reply = self._on_reply
+            self._begin_session()
+            wait_s = SILENCE_MAX_S + self._broker.settings.replica_fetch_wait_max_ms / 1000
+            while not connection.closed.done():
+                await asyncio.wait((connection.closed,), timeout=wait_s / 2)
+                if self._in_flight and self._loop.time() - self._heard_s > wait_s:
+                    raise TimeoutError(f"no answer for {wait_s:.0f} s")
+        finally:
+            connection.close()
+
+    def look(self) -> None:
+        """Notice at once if the leader has hung up: in one turn of the loop a client's question may
+        come before the end of this connection."""
+        if self._connection is not None and self._connection.has_hung_up():
+            self._doubt_leader()
+
+    def _doubt_leader(self) -> None:
+        self._broker.leader_doubts.doubt(self.leader_id, self._broker.clock.monotonic_ms())
+
+    def _disconnect(self) -> None:
+        self._connection = None
+        self._in_flight = 0
+
+    def _begin_session(self) -> None:
+        """The first fetch of a session names every partition."""
+        self._session_id = _NO_SESSION
+        self._session_epoch = _INITIAL_EPOCH
+        self._in_flight = 0
+        self._asked.clear()
+        self._forgotten.clear()
+        self._changed = dict.fromkeys(self._partitions)
+        self._send()
+
+    # Asking.
+
+    def _ask_about(self, key: _PartitionKey) -> None:
+        """Name a partition soon; all that come up in one turn go together."""
+        self._changed[key] = None
+        if not self._is_send_due:
+            self._is_send_due = True
+            self._loop.call_soon(self._send_changed)
+
+    def _send_changed(self) -> None:
+        self._is_send_due = False
+        if self._changed and self._in_flight < FOLLOWER_FETCHES_IN_FLIGHT_MAX:
+            self._send()
+
+    def _send(self) -> None:
+        connection = self._connection
+        if connection is None or connection.closed.done():
+            return
+        if self._in_flight and self._session_id == _NO_SESSION:
+            return  # The session's id is on its way.
+        settings = self._broker.settings
+        request = FetchRequest(
+            replica_state=ReplicaState(self._broker.node_id, self._broker.broker_epoch),
+            max_wait_ms=settings.replica_fetch_wait_max_ms,
+            min_bytes=1,
+            max_bytes=settings.replica_fetch_response_max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=self._name_changed(settings.replica_fetch_max_bytes),
+            forgotten_topics_data=[
+                ForgottenTopic("", topic_id, [index]) for topic_id, index in self._forgotten
+            ],
+        )
+        self._forgotten.clear()
+        self._session_epoch = 1 if self._session_epoch == _INT32_MAX else self._session_epoch + 1
+        if not self._in_flight:
+            self._heard_s = self._loop.time()
+        self._in_flight += 1
+        self._sent += 1
+        connection.send(request, FETCH_VERSION)
+
+    def _name_changed(self, max_bytes: int) -> list[FetchTopic]:
+        topics: dict[bytes, FetchTopic] = {}
+        keys = list(self._changed)
+        if len(keys) > PARTITIONS_PER_REQUEST_MAX:
+            keys = keys[:PARTITIONS_PER_REQUEST_MAX]
+        for key in keys:
+            del self._changed[key]
+            position = self._partitions[key].next_fetch()
+            if position is None:
+                self._put_off(key, RETRY_DELAY_MIN_MS)
+                continue
+            self._asked[key] = position, self._sent + 1
+            topic_id, index = key
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchTopic("", topic_id)
+            topic.partitions.append(
+                FetchPartition(
+                    index,
+                    current_leader_epoch=position.current_leader_epoch,
+                    fetch_offset=position.fetch_offset,
+                    last_fetched_epoch=position.last_fetched_epoch,
+                    partition_max_bytes=max_bytes,
+                )
+            )
+        return list(topics.values())
+
+    def _put_off(self, key: _PartitionKey, delay_ms: int) -> None:
+        """Leave a partition alone for a while. It may be led by somebody else by then."""
+        self._asked.pop(key, None)
+        partition = self._partitions[key]
+        if partition.log.is_offline:
+            return
+
+        def resume() -> None:
+            if self._partitions.get(key) is partition and key not in self._asked:
+                self._ask_about(key)
+
+        self._loop.call_later(delay_ms / 1000, resume)
+
+    # Taking in.
+
+    def _on_reply(self, frame: memoryview) -> None:
+        _, message = decode_response(frame, FetchRequest.API_KEY, FETCH_VERSION)
+        response = cast("FetchResponse", message)
+        self._in_flight -= 1
+        self._heard_s = self._loop.time()
+        self._failures = 0
+        if response.error_code:
+            # The leader has forgotten the session, or never knew this start of ours.
+            self._restart_session(response)
+            return
+        self._session_id = response.session_id
+        now_ms = self._broker.clock.now_ms()
+        for topic in response.responses:
+            for data in topic.partitions:
+                self._take(topic.topic_id, data, now_ms)
+        if self._in_flight == 0 or (
+            self._changed and self._in_flight < FOLLOWER_FETCHES_IN_FLIGHT_MAX
+        ):
+            self._send()
+
+    def _restart_session(self, response: FetchResponse) -> None:
+        logger.info(
+            "the fetch session with broker %d begins anew: error %d",
+            self.leader_id,
+            response.error_code,
+        )
+        if self._connection is not None:
+            self._connection.close()
+
+    def _take(self, topic_id: bytes, data: PartitionData, now_ms: int) -> None:
+        key = (topic_id, data.partition_index)
+        asked, number = self._asked.get(key, (None, 0))
+        if asked is None:
+            return  # Left, or put off, since it was asked about.
+        if number > self._sent - self._in_flight:
+            return  # It answers an earlier fetch; the one that asked last has its own answer (R5).
+        partition = self._partitions[key]
+        records = data.records
+        diverging = data.diverging_epoch
+        reply = FetchedPartition(
+            asked,
+            data.error_code,
+            data.high_watermark,
+            data.log_start_offset,
+            -1 if diverging is None else diverging.epoch,
+            -1 if diverging is None else diverging.end_offset,
+            records if isinstance(records, memoryview) else b"",
+        )
+        try:
+            action = partition.take(reply, now_ms=now_ms)
+        except InvariantViolation:
+            # What the leader sent cannot be: this replica stops, the others go on.
+            logger.exception("%s stops following broker %d", partition, self.leader_id)
+            self._put_off(key, RETRY_DELAY_MAX_MS)
+            return
+        if isinstance(action, Append):
+            if not reply.records:
+                return  # Marks only: the leader goes on with what it was asked.
+            self._broker.metrics.replicated_in_bytes += len(reply.records)
+        elif isinstance(action, Retry):
+            self._put_off(key, action.after_ms)
+            return
+        elif action is None:
+            self._put_off(key, RETRY_DELAY_MAX_MS)
+            return
+        elif partition.log.refusal is not None:
+            self._on_truncated()
+        self._changed[key] = None
