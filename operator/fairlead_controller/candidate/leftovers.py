@@ -1,0 +1,32 @@
+"""Tables whose LogCluster went while no controller was there to delete them.
+
+Before a LogCluster with `reclaimPolicy: Delete` may go, its ClusterState is marked with its uid.
+That object is deleted last, so whatever interrupts the deletion, the next controller finds the
+mark.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fairlead_controller.candidate.session_gate import ClusterKey
+from fairlead_controller.kube.client import KubeClient
+from fairlead_controller.kube.kinds import CLUSTER_STATE
+from fairlead_controller.stores.kubernetes_tables import DELETE_WITH_LABEL
+
+
+async def find_marked_tables(client: KubeClient, namespace: str) -> dict[ClusterKey, str]:
+    """Give the clusters whose tables are marked, with the uid of the LogCluster that they go with.
+
+    `namespace` may be empty for all. ApiError or ApiUnavailableError if it has to be tried again.
+    """
+    listing = await client.list(CLUSTER_STATE, namespace or None, label_selector=DELETE_WITH_LABEL)
+    return read_marks(listing.items)
+
+
+def read_marks(states: Iterable[Mapping[str, Any]]) -> dict[ClusterKey, str]:
+    """Read the marks of ClusterStates."""
+    return {
+        (metadata["namespace"], metadata["name"]): metadata["labels"][DELETE_WITH_LABEL]
+        for metadata in (state["metadata"] for state in states)
+        if (metadata.get("labels") or {}).get(DELETE_WITH_LABEL)
+    }

@@ -1,0 +1,382 @@
+"""The sessions of all brokers: handshake, registration, deltas, calls, and who is dead.
+
+Runs on the controller's loop. A broker's registration, its place in the stream of deltas and its
+image are taken in one step without waiting, so that nothing is missed and nothing comes twice.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final
+
+from aiohttp import WSCloseCode, web
+
+from fairlead_controller.broker_session import CALLS_IN_FLIGHT_MAX, BrokerSession
+from fairlead_controller.call_parsing import parse_call
+from fairlead_controller.controller import Controller
+from fairlead_controller.events import FenceBroker, FenceReason, RegisterBroker, UnfenceBroker
+from fairlead_controller.liveness import RECONNECT_GRACE_MS, Liveness
+from fairlead_controller.port_probe import is_refused
+from fairlead_controller.publication import DeltaLog
+from fairlead_controller.session_handshake import Introduction, authenticate, turn_away
+from fairlead_controller.session_messages import (
+    error_reply,
+    pack_message,
+    read_position,
+    read_replicas,
+    receive,
+    receive_any,
+)
+from fairlead_controller.state import ControllerState
+from fairlead_model.broker import BrokerRegistration
+from fairlead_model.cluster import BrokerChanged, Change
+from fairlead_model.codec import CodecError, decode_registration, flag, text, whole
+from fairlead_model.ids import BrokerEpoch, BrokerId
+from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session_protocol import (
+    HANDSHAKE_TIMEOUT_S,
+    HEARTBEAT_INTERVAL_MS,
+    MESSAGE_SIZE_MAX,
+    SESSION_TIMEOUT_MS,
+    MessageType,
+    SessionProtocolError,
+)
+
+logger = logging.getLogger(__name__)
+
+UNAUTHENTICATED_MAX: Final = 64
+"""Connections in their handshake at once; more are turned away."""
+TICK_S: Final = 0.02
+PROBE_INTERVAL_S: Final = 0.01
+PROBE_INTERVAL_MAX_S: Final = 1.0
+SLEPT_MS: Final = 300
+"""A tick that comes so late means that the controller itself was not running."""
+
+Locate = Callable[[BrokerRegistration], BrokerRegistration]
+
+
+class SessionServer:
+    """Serves brokers for one reign of a controller."""
+
+    def __init__(
+        self, controller: Controller, secret: bytes, *, locate: Locate = lambda asking: asking
+    ) -> None:
+        """`locate` adds to a registration what is known of the broker's machine."""
+        self._controller = controller
+        self._locate = locate
+        self._secret = secret
+        self._sessions: dict[BrokerId, BrokerSession] = {}
+        self._liveness = Liveness(max(SESSION_TIMEOUT_MS, 6 * HEARTBEAT_INTERVAL_MS))
+        self._deltas = DeltaLog(controller.committed.controller_epoch)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._unauthenticated = 0
+        self.refused: dict[BrokerId, str] = {}
+        """Brokers that were turned away when they last asked, and why."""
+        self.fencings: Counter[str] = Counter()
+        """Brokers taken out of service, by the name of the reason."""
+        self.fencing_seconds = 0.0
+        """From the verdicts until the new leaders were durable and told, summed up."""
+        controller.subscribe(self._on_changes)
+        for broker in controller.committed.image.brokers.values():
+            if not broker.fenced:
+                self._liveness.expect(broker.broker_id, broker.broker_epoch, _monotonic_ms())
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """Serve one connection of a broker from its handshake to its end."""
+        if self._unauthenticated >= UNAUTHENTICATED_MAX:
+            raise web.HTTPServiceUnavailable(text="too many handshakes")
+        socket = web.WebSocketResponse(max_msg_size=MESSAGE_SIZE_MAX, compress=False, timeout=1.0)
+        await socket.prepare(request)
+        self._unauthenticated += 1
+        try:
+            session = await self._open(socket, request)
+        except (SessionProtocolError, CodecError, TimeoutError, RefusedError) as error:
+            await turn_away(socket, request.remote, error)
+        else:
+            await self._run(session, socket)
+        return socket
+
+    async def serve_waiting(self, socket: web.WebSocketResponse, request: web.Request) -> None:
+        """Serve a broker that has proved itself to a standby, which has become this controller."""
+        epoch = self._controller.committed.controller_epoch
+        try:
+            await socket.send_bytes(pack_message(MessageType.ACTIVE, controller_epoch=epoch))
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+                asking = await receive(socket, MessageType.REGISTER, size_max=MESSAGE_SIZE_MAX)
+            session = await self._register(socket, request, asking)
+        except (SessionProtocolError, CodecError, TimeoutError, RefusedError) as error:
+            await turn_away(socket, request.remote, error)
+        else:
+            await self._run(session, socket)
+
+    @property
+    def session_count(self) -> int:
+        """How many brokers have a session now."""
+        return len(self._sessions)
+
+    async def inject_fault(self, broker_id: BrokerId, fault: str, duration_ms: int) -> None:
+        """Have a drill's fault done to a broker; RefusedError if it cannot be, or is not allowed.
+
+        A connection that ends before the answer was most likely ended by the fault.
+        """
+        session = self._sessions.get(broker_id)
+        if session is None:
+            raise RefusedError(
+                RefusalCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} has no session"
+            )
+        await session.inject_fault(fault, duration_ms)
+
+    async def watch(self) -> None:
+        """Judge who is dead, for as long as the controller lives."""
+        last_ms = _monotonic_ms()
+        while True:
+            await asyncio.sleep(TICK_S)
+            now_ms = _monotonic_ms()
+            if now_ms - last_ms > SLEPT_MS:
+                logger.warning("the controller did not run for %d ms", now_ms - last_ms)
+                self._liveness.on_slept(now_ms)
+            last_ms = now_ms
+            self._fence_dead(now_ms)
+
+    async def close(self) -> None:
+        """End all sessions; brokers keep their image and look for another controller."""
+        for session in list(self._sessions.values()):
+            session.abort()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Opening a session.
+
+    async def _open(self, socket: web.WebSocketResponse, request: web.Request) -> BrokerSession:
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+                state = self._controller.committed
+                introduction = Introduction(
+                    state.image.cluster_id, state.controller_epoch, is_active=True
+                )
+                await authenticate(socket, self._secret, introduction)
+                message = await receive(socket, MessageType.REGISTER, size_max=MESSAGE_SIZE_MAX)
+        finally:
+            self._unauthenticated -= 1
+        return await self._register(socket, request, message)
+
+    async def _register(
+        self, socket: web.WebSocketResponse, request: web.Request, message: dict[str, Any]
+    ) -> BrokerSession:
+        asking = self._locate(decode_registration(message.get("registration")))
+        event = RegisterBroker(
+            asking,
+            text(message.get("cluster_id")),
+            is_predecessor_alive=self._liveness.is_alive(asking.broker_id),
+            unclean=read_replicas(message.get("unclean")),
+        )
+        position = read_position(message.get("position"))
+        try:
+            answer = await self._controller.submit(event)
+        except RefusedError as refusal:
+            self.refused[asking.broker_id] = refusal.message
+            raise
+        self.refused.pop(asking.broker_id, None)
+        if socket.closed:
+            raise SessionProtocolError("the connection closed during the registration")
+        return self._admit(socket, request, asking.broker_id, answer["broker_epoch"], position)
+
+    def _admit(
+        self,
+        socket: web.WebSocketResponse,
+        request: web.Request,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        position: tuple[int, int] | None,
+    ) -> BrokerSession:
+        """Make the session; without waiting, so that its deltas begin where its image ends."""
+        state = self._controller.committed
+        start = (self._deltas.controller_epoch, self._deltas.sequence)
+        session = BrokerSession(socket, request, broker_id, broker_epoch, start)
+        predecessor = self._sessions.get(broker_id)
+        if predecessor is not None:
+            predecessor.abort()
+        self._sessions[broker_id] = session
+        self._liveness.on_connected(broker_id, broker_epoch, _monotonic_ms())
+        session.send(
+            pack_message(
+                MessageType.REGISTERED,
+                broker_epoch=broker_epoch,
+                controller_epoch=state.controller_epoch,
+                cluster_id=state.image.cluster_id,
+                heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+            )
+        )
+        missed = None if position is None else self._deltas.since(*position)
+        if missed is None:
+            session.send_all(self._deltas.image_messages(state.image))
+        else:
+            session.send_all(iter(missed))
+        return session
+
+    # Running a session.
+
+    async def _run(self, session: BrokerSession, socket: web.WebSocketResponse) -> None:
+        writer = asyncio.create_task(session.write())
+        try:
+            while (message := await receive_any(socket)) is not None:
+                self._liveness.on_heard(session.broker_id, _monotonic_ms())
+                self._on_message(session, message)
+        except (SessionProtocolError, CodecError) as error:
+            logger.warning("ended the session of broker %d: %s", session.broker_id, error)
+            await socket.close(code=WSCloseCode.POLICY_VIOLATION)
+        finally:
+            writer.cancel()
+            with suppress(asyncio.CancelledError, ConnectionError):
+                await writer
+            self._on_closed(session)
+
+    def _on_message(self, session: BrokerSession, message: dict[str, Any]) -> None:
+        match message["type"]:
+            case MessageType.HEARTBEAT:
+                session.send(
+                    pack_message(MessageType.HEARTBEAT_ACK, number=whole(message.get("number")))
+                )
+                self._maybe_unfence(session, message)
+            case MessageType.CALL:
+                self._begin_call(session, message)
+            case MessageType.FAULT_REPLY:
+                session.on_fault_reply(message)
+            case MessageType.GOODBYE:
+                session.has_said_goodbye = True
+                self._begin(self._fence(session.broker_id, session.broker_epoch))
+            case unexpected:
+                raise SessionProtocolError(f"unexpected message {unexpected[:40]!r}")
+
+    def _maybe_unfence(self, session: BrokerSession, message: dict[str, Any]) -> None:
+        """Put a broker into service when it says that it is ready and has caught up."""
+        broker = self._controller.committed.image.brokers.get(session.broker_id)
+        if broker is None or not broker.fenced or broker.broker_epoch != session.broker_epoch:
+            return
+        position = read_position(message.get("position"), minimum=-1)
+        has_caught_up = position is not None and position >= session.start_position
+        is_wanted = flag(message.get("is_ready")) and not session.has_said_goodbye
+        if has_caught_up and is_wanted and not session.is_unfencing:
+            session.is_unfencing = True
+            self._begin(self._unfence(session))
+
+    async def _unfence(self, session: BrokerSession) -> None:
+        try:
+            await self._controller.submit(UnfenceBroker(session.broker_id, session.broker_epoch))
+        except RefusedError as refusal:
+            logger.info("broker %d stays fenced: %s", session.broker_id, refusal.message)
+        finally:
+            session.is_unfencing = False
+
+    async def _fence(
+        self,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        reason: FenceReason = FenceReason.STOPPED,
+    ) -> None:
+        self._liveness.forget(broker_id)
+        started = time.monotonic()
+        with suppress(RefusedError):
+            await self._controller.submit(FenceBroker(broker_id, broker_epoch, reason))
+            self.fencings[reason.name.lower()] += 1
+            self.fencing_seconds += time.monotonic() - started
+
+    def _begin_call(self, session: BrokerSession, message: dict[str, Any]) -> None:
+        number = whole(message.get("id"))
+        if len(session.calls) >= CALLS_IN_FLIGHT_MAX:
+            refusal = RefusedError(RefusalCode.REQUEST_TIMED_OUT, "too many calls at once")
+            session.send(error_reply(number, refusal))
+            return
+        task = asyncio.create_task(self._call(session, number, message))
+        session.calls.add(task)
+        task.add_done_callback(session.calls.discard)
+
+    async def _call(self, session: BrokerSession, number: int, message: dict[str, Any]) -> None:
+        try:
+            event = parse_call(
+                message.get("method"),
+                message.get("body"),
+                broker_id=session.broker_id,
+                broker_epoch=session.broker_epoch,
+            )
+            body = await self._controller.submit(event)
+        except CodecError as error:
+            session.send(error_reply(number, RefusedError(RefusalCode.INVALID_REQUEST, str(error))))
+        except RefusedError as refusal:
+            session.send(error_reply(number, refusal))
+        except Exception:
+            logger.exception("a call of broker %d failed", session.broker_id)
+            failure = RefusedError(RefusalCode.UNKNOWN_SERVER_ERROR, "the controller failed")
+            session.send(error_reply(number, failure))
+        else:
+            session.send(pack_message(MessageType.REPLY, id=number, body=body))
+
+    # What happens meanwhile.
+
+    def _on_changes(self, changes: tuple[Change, ...], state: ControllerState) -> None:
+        messages = self._deltas.append(changes)
+        position = (self._deltas.controller_epoch, self._deltas.sequence)
+        for session in self._sessions.values():
+            for message in messages:
+                session.send(message)
+        for change in changes:
+            if isinstance(change, BrokerChanged) and change.registration.fenced:
+                fenced = self._sessions.get(change.registration.broker_id)
+                if fenced is not None and not state.image.is_live(fenced.broker_id):
+                    # It has to have seen that it was fenced before it serves again.
+                    fenced.start_position = position
+
+    def _on_closed(self, session: BrokerSession) -> None:
+        session.on_closed()
+        if self._sessions.get(session.broker_id) is not session:
+            return  # A newer connection of the broker has taken its place.
+        del self._sessions[session.broker_id]
+        if session.has_said_goodbye:
+            return
+        self._liveness.on_closed(session.broker_id, _monotonic_ms())
+        self._begin(self._probe(session))
+
+    async def _probe(self, session: BrokerSession) -> None:
+        """Ask the port of a broker whose session has closed whether its process is gone.
+
+        Again and again during the grace: a dying process closes its sockets one by one. Ever more
+        seldom after it, while everybody is missing and nobody is judged.
+        """
+        interval_s = PROBE_INTERVAL_S
+        until_s = time.monotonic() + RECONNECT_GRACE_MS / 1000
+        while True:
+            broker = self._controller.committed.image.brokers.get(session.broker_id)
+            is_current = broker is not None and broker.broker_epoch == session.broker_epoch
+            if broker is None or not is_current or session.broker_id in self._sessions:
+                return
+            if not self._liveness.is_suspect(session.broker_id):
+                return
+            if await is_refused(broker.endpoints):
+                now_ms = _monotonic_ms()
+                self._liveness.on_refused(session.broker_id, now_ms)
+                self._fence_dead(now_ms)
+                return
+            await asyncio.sleep(interval_s)
+            if time.monotonic() > until_s:
+                interval_s = min(2 * interval_s, PROBE_INTERVAL_MAX_S)
+
+    def _fence_dead(self, now_ms: int) -> None:
+        for verdict in self._liveness.tick(now_ms):
+            session = self._sessions.get(verdict.broker_id)
+            if session is not None:
+                session.abort()
+            self._begin(self._fence(verdict.broker_id, verdict.broker_epoch, verdict.reason))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

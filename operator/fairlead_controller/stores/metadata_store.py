@@ -1,0 +1,134 @@
+"""Where the controller keeps what must survive it: numbered tables of text lines.
+
+A store knows nothing of brokers and topics. It keeps tables; a table is lines by key, a version
+that moves with every write, the epoch of the controller that wrote it last, and that write's
+number. A write is a compare-and-swap of one table; tables of one call are written independently
+and possibly at once, so whoever needs an order makes several calls.
+
+Fencing: `seal` writes the new controller's epoch into every table. A write of an older controller
+then fails on each of them, because the version has moved (I11).
+
+Unknown outcomes: a write may time out and still land. The writer reads the table back; if its
+write is not there, it writes again with a higher write number on the version that it read. Either
+the newer write lands and the stuck one can no longer, or it conflicts because the stuck one has
+landed, which the next look shows.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from fairlead_model.ids import ControllerEpoch
+
+
+class StoreError(Exception):
+    """The store cannot go on; the process that uses it should end."""
+
+
+class StoreHeldError(StoreError):
+    """Another process has the store open; the text says which."""
+
+
+class StoreCorruptError(StoreError):
+    """What the store holds contradicts itself; the text says where."""
+
+
+class SealedError(StoreError):
+    """Another controller has taken over: a table carries an epoch that is not ours."""
+
+
+class WriteOutcome(Enum):
+    """How the write of one table ended."""
+
+    WRITTEN = "written"
+    CONFLICT = "conflict"
+    """The table's version was not the expected one; nothing was written."""
+    UNKNOWN = "unknown"
+    """It may be written now, later, or never."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """A table as it is in the store."""
+
+    version: str
+    """Opaque; equal versions mean equal content."""
+    controller_epoch: ControllerEpoch
+    write_number: int
+    lines: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TableWrite:
+    """A change of one table: what becomes of its lines (None removes one)."""
+
+    table: str
+    version: str | None
+    """The version that must be there; None: the table must not exist."""
+    controller_epoch: ControllerEpoch
+    lines: Mapping[str, str | None] = field(default_factory=dict)
+    write_number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """The end of one table's write."""
+
+    outcome: WriteOutcome
+    version: str | None = None
+    """The new version, where written."""
+
+
+class MetadataStore(ABC):
+    """The interface; `tests/unit/controller/metadata_store_contract.py` says what it promises."""
+
+    @abstractmethod
+    async def load(self) -> dict[str, StoredTable]:
+        """Read all tables; StoreError if they cannot be read."""
+
+    @abstractmethod
+    async def read(self, table: str) -> StoredTable | None:
+        """Read one table, None if it does not exist."""
+
+    @abstractmethod
+    async def write(self, writes: Sequence[TableWrite]) -> list[WriteResult]:
+        """Write tables, each on its own; results come in the order of the writes.
+
+        A result WRITTEN means durable. StoreError if the store cannot go on.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of the store."""
+
+    async def seal(
+        self,
+        controller_epoch: ControllerEpoch,
+        tables: Mapping[str, StoredTable] | None = None,
+    ) -> dict[str, StoredTable]:
+        """Write an epoch into every table, then load them; from then on older writers fail.
+
+        `tables` are those that were loaded just now, if they were. SealedError if a table carries
+        this epoch or a higher one, or changes meanwhile.
+        """
+        if tables is None:
+            tables = await self.load()
+        writes = []
+        for name, table in sorted(tables.items()):
+            if table.controller_epoch >= controller_epoch:
+                raise SealedError(f"table {name} has epoch {table.controller_epoch} already")
+            writes.append(TableWrite(name, table.version, controller_epoch))
+        results = await self.write(writes)
+        for write, result in zip(writes, results, strict=True):
+            if result.outcome is not WriteOutcome.WRITTEN:
+                raise SealedError(
+                    f"table {write.table} could not be sealed: {result.outcome.value}"
+                )
+        sealed = await self.load()
+        for name, table in sorted(sealed.items()):
+            if table.controller_epoch != controller_epoch:
+                # Sealed by another one since, or made by an older one: with the versions that
+                # were read just now, our writes would get past its seal.
+                raise SealedError(f"table {name} has epoch {table.controller_epoch} by now")
+        return sealed

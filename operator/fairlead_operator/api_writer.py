@@ -1,0 +1,115 @@
+"""Writes to the API server, counted, and remembered until the informers have heard of them."""
+
+from typing import Any, Final
+
+from fairlead_controller.kube.client import KubeClient
+from fairlead_controller.kube.errors import ApiError
+from fairlead_controller.kube.kinds import CLUSTER_STATE, ResourceKind
+from fairlead_controller.stores.kubernetes_tables import DELETE_WITH_LABEL
+from fairlead_operator.cluster_plan import Child
+from fairlead_operator.live_objects import LiveObjects, Manifest
+from fairlead_operator.metrics import OperatorMetrics
+from fairlead_operator.specs.names import FIELD_MANAGER
+
+STATUS: Final = "status"
+
+
+class ApiWriter:
+    """The only way by which reconcilers change something."""
+
+    def __init__(self, client: KubeClient, live: LiveObjects, metrics: OperatorMetrics) -> None:
+        self._client = client
+        self._live = live
+        self._metrics = metrics
+
+    async def apply(self, child: Child) -> None:
+        """Apply a child's manifest on the server."""
+        metadata = child.manifest["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        answer = await self._client.apply(
+            child.kind, namespace, name, child.manifest, field_manager=FIELD_MANAGER
+        )
+        self._note("apply", child.kind, namespace, name, answer)
+
+    async def write_status(
+        self, kind: ResourceKind, live: Manifest, status: dict[str, Any]
+    ) -> bool:
+        """Write the fields of a status that differ; tell whether there were any."""
+        before = live.get("status") or {}
+        patch = {name: value for name, value in status.items() if before.get(name) != value}
+        patch |= {name: None for name in before if name not in status}
+        if not patch:
+            return False
+        metadata = live["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        answer = await self._client.patch(
+            kind, namespace, name, {"status": patch}, subresource=STATUS
+        )
+        self._note("status", kind, namespace, name, answer)
+        return True
+
+    async def patch(
+        self, kind: ResourceKind, namespace: str, name: str, patch: dict[str, Any]
+    ) -> None:
+        """Change an object by a merge patch."""
+        answer = await self._client.patch(kind, namespace, name, patch)
+        self._note("patch", kind, namespace, name, answer)
+
+    async def mark_tables(self, namespace: str, cluster: str, *, uid: str) -> None:
+        """Say on the metadata of a cluster, if it has any, that it goes with this LogCluster."""
+        patch = {"metadata": {"labels": {DELETE_WITH_LABEL: uid}}}
+        try:
+            await self._client.patch(CLUSTER_STATE, namespace, cluster, patch)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            return
+        self._metrics.writes.labels(CLUSTER_STATE.kind, "patch").inc()
+
+    async def exists(self, kind: ResourceKind, manifest: Manifest) -> bool:
+        """Tell whether there is an object of this name, for kinds that are not watched."""
+        metadata = manifest["metadata"]
+        try:
+            await self._client.get(kind, metadata["namespace"], metadata["name"])
+        except ApiError as error:
+            if error.is_not_found:
+                return False
+            raise
+        return True
+
+    async def create(self, kind: ResourceKind, manifest: Manifest) -> bool:
+        """Make an object, unless it exists; tell whether it was made."""
+        try:
+            await self._client.create(kind, manifest["metadata"]["namespace"], manifest)
+        except ApiError as error:
+            if error.is_conflict:
+                return False
+            raise
+        self._metrics.writes.labels(kind.kind, "create").inc()
+        return True
+
+    async def delete(
+        self, kind: ResourceKind, live: Manifest, *, keeps_dependents: bool = False
+    ) -> None:
+        """Delete this very object; nothing happens if it is gone or another."""
+        metadata = live["metadata"]
+        try:
+            await self._client.delete(
+                kind,
+                metadata["namespace"],
+                metadata["name"],
+                uid=metadata["uid"],
+                keeps_dependents=keeps_dependents,
+            )
+        except ApiError as error:
+            if not error.is_not_found and not error.is_conflict:
+                raise
+            return
+        self._metrics.writes.labels(kind.kind, "delete").inc()
+
+    def _note(
+        self, verb: str, kind: ResourceKind, namespace: str, name: str, answer: Manifest
+    ) -> None:
+        self._metrics.writes.labels(kind.kind, verb).inc()
+        answer["metadata"].pop("managedFields", None)
+        self._live.note_written(kind, namespace, name, answer)

@@ -1,0 +1,67 @@
+"""Conditions of a status: a list with one entry a type, as `kubectl wait` understands it.
+
+Pure: lists in, lists out. A time only changes when the claim changes, so that a status that says
+the same as before is the same as before and is not written again.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from fairlead_operator.resources.condition import MESSAGE_LENGTH_MAX
+
+Condition = dict[str, Any]
+_WORDS: Final = {True: "True", False: "False", None: "Unknown"}
+
+
+def set_condition(
+    conditions: Sequence[Mapping[str, Any]],
+    type: str,
+    status: bool | None,
+    reason: str,
+    message: str,
+    *,
+    generation: int,
+    now: datetime,
+) -> list[Condition]:
+    """Give the conditions with this claim in its place, or at the end where it is new.
+
+    `status` is None for what is not known; `generation` is that of the spec it is about.
+    `lastTransitionTime` is `now` only if the status differs from before.
+    """
+    before = find_condition(conditions, type)
+    word = _WORDS[status]
+    is_same = before is not None and before.get("status") == word
+    claim = {
+        "type": type,
+        "status": word,
+        "reason": reason,
+        "message": shortened(message),
+        "lastTransitionTime": before["lastTransitionTime"]
+        if before is not None and is_same
+        else api_time(now),
+        "observedGeneration": generation,
+    }
+    if before is None:
+        return [*map(dict, conditions), claim]
+    return [claim if entry.get("type") == type else dict(entry) for entry in conditions]
+
+
+def find_condition(conditions: Sequence[Mapping[str, Any]], type: str) -> Mapping[str, Any] | None:
+    """Find the claim of a type."""
+    return next((entry for entry in conditions if entry.get("type") == type), None)
+
+
+def without_condition(conditions: Sequence[Mapping[str, Any]], type: str) -> list[Condition]:
+    """Give the conditions without the claim of a type."""
+    return [dict(entry) for entry in conditions if entry.get("type") != type]
+
+
+def shortened(message: str, maximum: int = MESSAGE_LENGTH_MAX) -> str:
+    """Cut a text to what a condition may hold; a cut one ends with an ellipsis."""
+    return message if len(message) <= maximum else f"{message[: maximum - 1]}…"
+
+
+def api_time(moment: datetime) -> str:
+    """Write a time as the API does: UTC, to the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,247 @@
+"""The controller of this pod, asked over its unix socket: HTTP and JSON.
+
+Questions are asked again while the controller restarts, for `retry_s` at most; orders (drain,
+fault, intent) too, because each can be given twice without harm. A controller that is not active
+is no trouble to be waited out: the caller ends what it does and waits for the next reign.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from urllib.parse import quote
+
+import aiohttp
+
+REQUEST_TIMEOUT_S: Final = 10.0
+RETRY_DELAY_S: Final = 0.25
+MESSAGE_LENGTH_MAX: Final = 500
+
+JsonObject = dict[str, Any]
+
+
+class ControllerError(Exception):
+    """The controller did not do what it was asked; the text says why."""
+
+
+class ControllerUnavailableError(ControllerError):
+    """Nobody answers on the socket, or not in time."""
+
+
+class ControllerStandbyError(ControllerError):
+    """This pod's controller does not hold the Lease: whoever acts must stop."""
+
+
+class ControllerRefusedError(ControllerError):
+    """The controller is active and says no; `status` is that of HTTP."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the controller does not know the cluster, broker or topic (yet)."""
+        return self.status == 404
+
+
+@dataclass(frozen=True, slots=True)
+class ReignState:
+    """How the controller stands to one cluster."""
+
+    controller_epoch: int
+    store_available: bool
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateState:
+    """What the controller process is; the keys of `clusters` are NAMESPACE/NAME."""
+
+    role: str
+    identity: str
+    clusters: Mapping[str, ReignState]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it holds the Lease."""
+        return self.role == "active"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChanges:
+    """What has changed among a cluster's topics since a position."""
+
+    position: str
+    is_full: bool
+    topics: Sequence[JsonObject]
+    removed: Sequence[str]
+
+
+class ControllerClient:
+    """Made in a running loop; every method raises a ControllerError on failure."""
+
+    def __init__(self, socket_path: str, *, retry_s: float = 2.0) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(path=socket_path, limit=0),
+            timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S),
+        )
+        self._retry_s = retry_s
+        self.is_reachable = False
+        """Whether the last request got an answer."""
+
+    async def close(self) -> None:
+        """Give up the connections."""
+        await self._session.close()
+
+    async def state(self) -> CandidateState:
+        """Ask whether the controller is active, and how its clusters are; never asked twice."""
+        answer = await self._exchange("GET", "/v1/state", None, None, REQUEST_TIMEOUT_S)
+        clusters = {
+            name: ReignState(
+                controller_epoch=int(reign.get("controllerEpoch") or 0),
+                store_available=bool(reign.get("storeAvailable")),
+                problem=str(reign.get("problem") or ""),
+            )
+            for name, reign in (answer.get("clusters") or {}).items()
+        }
+        return CandidateState(str(answer.get("role")), str(answer.get("identity", "")), clusters)
+
+    async def cluster_status(self, namespace: str, cluster: str) -> JsonObject:
+        """Give brokers, topics and counts of a cluster (`fairlead_controller.status`)."""
+        return await self._ask("GET", _cluster_path(namespace, cluster, "status"))
+
+    async def topics(
+        self, namespace: str, cluster: str, *, since: str = "", wait_ms: int = 0
+    ) -> TopicChanges:
+        """Wait for changes of topics; everything without `since`, or where it is too old."""
+        params = {"wait_ms": str(wait_ms)} | ({"since": since} if since else {})
+        answer = await self._ask(
+            "GET",
+            _cluster_path(namespace, cluster, "topics"),
+            params=params,
+            timeout_s=REQUEST_TIMEOUT_S + wait_ms / 1000,
+        )
+        return TopicChanges(
+            position=str(answer["position"]),
+            is_full=bool(answer["isFull"]),
+            topics=answer["topics"],
+            removed=answer["removed"],
+        )
+
+    async def apply_topics(self, namespace: str, cluster: str, request: JsonObject) -> JsonObject:
+        """Say which topics there shall be; give what became of each resource."""
+        path = _cluster_path(namespace, cluster, "topics")
+        answer = await self._ask("POST", path, body=request, timeout_s=60.0)
+        results: JsonObject = answer["results"]
+        return results
+
+    async def drain(self, namespace: str, cluster: str, broker_id: int, *, on: bool) -> None:
+        """Move the leaders off a broker and keep them off, or let them come back."""
+        path = _cluster_path(namespace, cluster, f"brokers/{broker_id}/drain")
+        await self._ask("POST", path, body={"on": on})
+
+    async def inject_fault(
+        self,
+        namespace: str,
+        cluster: str,
+        broker_id: int,
+        fault: Literal["kill", "pause", "resume"],
+        *,
+        duration_ms: int = 0,
+    ) -> None:
+        """Let a broker's supervisor kill, stop or wake its process."""
+        path = _cluster_path(namespace, cluster, f"brokers/{broker_id}/fault")
+        await self._ask("POST", path, body={"fault": fault, "durationMs": duration_ms})
+
+    async def record_intent(self, namespace: str, cluster: str, action: str, target: str) -> str:
+        """Make durable that something is about to be done which no write fences; give its id."""
+        path = _cluster_path(namespace, cluster, "intents")
+        answer = await self._ask("POST", path, body={"action": action, "object": target})
+        return str(answer.get("id", ""))
+
+    async def clear_intent(self, namespace: str, cluster: str, intent_id: str) -> None:
+        """Forget an intent that was carried out; one that is not there is fine."""
+        path = _cluster_path(namespace, cluster, f"intents/{quote(intent_id, safe='')}")
+        try:
+            await self._ask("DELETE", path)
+        except ControllerRefusedError as error:
+            if not error.is_unknown:
+                raise
+
+    async def explain(self, namespace: str, cluster: str, topic: str, partition: int) -> JsonObject:
+        """Say why a partition has its leader."""
+        path = _cluster_path(namespace, cluster, f"explain/{quote(topic, safe='')}/{partition}")
+        return await self._ask("GET", path)
+
+    async def moves(self, namespace: str, cluster: str, *, since_ms: int) -> JsonObject:
+        """Give the controller's decisions since a moment (Unix time)."""
+        path = _cluster_path(namespace, cluster, "moves")
+        return await self._ask("GET", path, params={"since_ms": str(since_ms)})
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: JsonObject | None = None,
+        params: Mapping[str, str] | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> JsonObject:
+        """Exchange, and again while nobody answers."""
+        deadline = asyncio.get_running_loop().time() + self._retry_s
+        while True:
+            try:
+                return await self._exchange(method, path, body, params, timeout_s)
+            except ControllerUnavailableError:
+                if asyncio.get_running_loop().time() + RETRY_DELAY_S > deadline:
+                    raise
+            await asyncio.sleep(RETRY_DELAY_S)
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        body: JsonObject | None,
+        params: Mapping[str, str] | None,
+        timeout_s: float,
+    ) -> JsonObject:
+        try:
+            async with self._session.request(
+                method,
+                f"http://controller{path}",
+                json=body,
+                params=params,
+                timeout=aiohttp.ClientTimeout(total=timeout_s),
+            ) as response:
+                content = await response.read()
+                status = response.status
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            self.is_reachable = False
+            what = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+            raise ControllerUnavailableError(f"the controller: {what}") from error
+        self.is_reachable = True
+        return _read_answer(status, content)
+
+
+def _read_answer(status: int, content: bytes) -> JsonObject:
+    try:
+        answer = json.loads(content) if content else {}
+    except ValueError:
+        answer = {"message": content.decode(errors="replace")}
+    if not isinstance(answer, dict):
+        raise ControllerUnavailableError("the controller answered with something unexpected")
+    if status < 300:
+        return answer
+    if status == 503 and answer.get("role") == "standby":
+        raise ControllerStandbyError("this pod's controller does not hold the Lease")
+    message = str(answer.get("message") or answer.get("error") or answer.get("reason") or status)
+    message = message[:MESSAGE_LENGTH_MAX]
+    if status >= 500:
+        raise ControllerUnavailableError(f"the controller: {message}")
+    raise ControllerRefusedError(status, message)
+
+
+def _cluster_path(namespace: str, cluster: str, rest: str) -> str:
+    return f"/v1/clusters/{quote(namespace, safe='')}/{quote(cluster, safe='')}/{rest}"

@@ -1,0 +1,138 @@
+"""The pod that holds a drill's load: the same image as everything, and no credentials. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fairlead_controller.kube.kinds import FAILOVER_DRILL
+from fairlead_model.failover_drill import FailoverDrillSpec
+
+AGENT_PORT: Final = 8080
+AGENT_CONTAINER: Final = "drill"
+CLIENT_PORT: Final = 9092
+TOPIC_PREFIX: Final = "fairlead-drill-"
+"""Topics named so never become Topic resources."""
+POD_NAME_MAX: Final = 253
+TOKEN_VARIABLE: Final = "FAIRLEAD_DRILL_TOKEN"  # noqa: S105
+
+
+def agent_pod_name(drill_name: str) -> str:
+    """Name a drill's pod."""
+    return f"drill-{drill_name}"[:POD_NAME_MAX].rstrip("-.")
+
+
+def drill_topic_name(uid: str) -> str:
+    """Name a drill's topic: the same for every attempt to make it."""
+    return f"{TOPIC_PREFIX}{uid[:13]}"
+
+
+def agent_token(drill: Mapping[str, Any]) -> str:
+    """Give what the pod asks for: known to those who may read the drill, not to its neighbours."""
+    return str(drill["metadata"]["uid"])
+
+
+def build_agent_pod(
+    drill: Mapping[str, Any],
+    spec: FailoverDrillSpec,
+    log_cluster: Mapping[str, Any],
+    *,
+    default_image: str,
+) -> dict[str, Any]:
+    """Give the manifest of a drill's pod; it goes with the drill."""
+    metadata = drill["metadata"]
+    cluster_spec = log_cluster.get("spec") or {}
+    pod_spec: dict[str, Any] = {
+        "automountServiceAccountToken": False,
+        "containers": [_build_container(drill, spec, cluster_spec, default_image)],
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 10001,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        # The topic is deleted before it ends.
+        "terminationGracePeriodSeconds": 60,
+    }
+    if cluster_spec.get("imagePullSecrets"):
+        pod_spec["imagePullSecrets"] = cluster_spec["imagePullSecrets"]
+    owner = {
+        "apiVersion": FAILOVER_DRILL.api_version,
+        "kind": FAILOVER_DRILL.kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    # Without the cluster's own label, which makes a pod a broker to the controller's eyes.
+    labels = {
+        "app.kubernetes.io/name": "fairlead",
+        "app.kubernetes.io/instance": spec.cluster_name,
+        "app.kubernetes.io/component": "drill",
+        "app.kubernetes.io/managed-by": "fairlead-operator",
+        "fairlead.io/drill": metadata["name"][:63].rstrip("-."),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": agent_pod_name(metadata["name"]),
+            "namespace": metadata["namespace"],
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
+        "spec": pod_spec,
+    }
+
+
+def _build_container(
+    drill: Mapping[str, Any],
+    spec: FailoverDrillSpec,
+    cluster_spec: Mapping[str, Any],
+    default_image: str,
+) -> dict[str, Any]:
+    metadata, workload = drill["metadata"], spec.workload
+    options = {
+        "bootstrap": f"{spec.cluster_name}-bootstrap.{metadata['namespace']}.svc:{CLIENT_PORT}",
+        "topic": drill_topic_name(metadata["uid"]),
+        "partitions": workload.partitions,
+        "replication-factor": workload.replication_factor,
+        "rate": workload.records_per_second,
+        "record-size": workload.record_size,
+        "http-port": AGENT_PORT,
+    }
+    container: dict[str, Any] = {
+        "name": AGENT_CONTAINER,
+        "image": cluster_spec.get("image") or default_image,
+        "command": [
+            *("python", "-m", "fairlead_cli.drill.agent"),
+            *(f"--{name}={value}" for name, value in options.items()),
+        ],
+        "env": [{"name": TOKEN_VARIABLE, "value": agent_token(drill)}],
+        "ports": [{"name": "http", "containerPort": AGENT_PORT}],
+        "resources": {"requests": {"cpu": "100m", "memory": "96Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+    }
+    if cluster_spec.get("imagePullPolicy"):
+        container["imagePullPolicy"] = cluster_spec["imagePullPolicy"]
+    return container
+
+
+def describe_pod_problem(pod: Mapping[str, Any]) -> str:
+    """Say why a pod does not run, in the words of its status; empty if nothing is said."""
+    status = pod.get("status") or {}
+    for container in status.get("containerStatuses") or ():
+        state = container.get("state") or {}
+        waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+        if ended:
+            code = ended.get("exitCode")
+            return f"exit code {code} {ended.get('message') or ended.get('reason') or ''}".strip()
+        if waiting.get("reason") not in (None, "ContainerCreating"):
+            return f"{waiting['reason']} {waiting.get('message') or ''}".strip()
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"not scheduled: {condition.get('message') or condition.get('reason')}"
+    return str(status.get("message") or status.get("reason") or "")

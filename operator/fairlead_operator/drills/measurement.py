@@ -1,0 +1,167 @@
+"""An agent's and the controller's figures into a drill's status. Pure.
+
+Times are milliseconds since the fault. Recovery is judged by partition: until its first new
+acknowledgement, or after a graceful end its longest time without one (`drill_verdict`).
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fairlead_model.drill_verdict import DrillMeasurement, find_exceeded, measures_gaps
+from fairlead_model.failover_drill import FailoverDrillSpec
+
+TIMELINE_MAX: Final = 200
+PROBLEM_MAX: Final = 1024
+FIRST_BATCH_MS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerTimes:
+    """When the controller noticed and decided; None for what is not known."""
+
+    detection_ms: int | None = None
+    election_ms: int | None = None
+
+
+def read_controller_times(
+    journal: Mapping[str, Any], broker_id: int, fault_at_ms: int
+) -> ControllerTimes:
+    """Find in the decision journal when leaders left a broker, and what was first said of it."""
+    named = re.compile(rf"\bbroker {broker_id}\b")
+    moves = sorted(
+        int(move["atMs"])
+        for move in journal.get("moves") or ()
+        if move["from"] == broker_id and int(move["atMs"]) >= fault_at_ms
+    )
+    said = sorted(
+        int(entry["atMs"])
+        for entry in journal.get("decisions") or ()
+        if int(entry["atMs"]) >= fault_at_ms and named.search(str(entry["what"]))
+    )
+    # A broker that returns gets leaders and may lose them again later: the first batch counts.
+    elected = [at for at in moves if at <= moves[0] + FIRST_BATCH_MS] if moves else []
+    first = min([*moves[:1], *said[:1]], default=None)
+    return ControllerTimes(
+        None if first is None else first - fault_at_ms,
+        None if not elected else elected[-1] - fault_at_ms,
+    )
+
+
+def build_run(
+    spec: FailoverDrillSpec, figures: Mapping[str, Any], times: ControllerTimes, problem: str
+) -> dict[str, Any]:
+    """Give one entry of `status.runs`."""
+    memo = figures["memo"]
+    recoveries = _recoveries(spec, figures)
+    is_whole = bool(recoveries) and None not in recoveries
+    known = [ms for ms in recoveries if ms is not None]
+    run: dict[str, Any] = {
+        "target": memo.get("target", ""),
+        "faultAt": memo.get("faultAt"),
+        "detectionMs": times.detection_ms,
+        # The journal is gone with a controller that was lost; clients were told a little later.
+        "electionMs": figures["electionMs"] if times.election_ms is None else times.election_ms,
+        "recoveryP50Ms": percentile(known, 0.5),
+        "recoveryMaxMs": max(known) if is_whole else None,
+        "longestGapMs": max(figures["gapMs"].values(), default=None),
+        "problem": problem[:PROBLEM_MAX] or None,
+    }
+    return {name: value for name, value in run.items() if value is not None}
+
+
+def _recoveries(spec: FailoverDrillSpec, figures: Mapping[str, Any]) -> list[int | None]:
+    source = figures["gapMs"] if measures_gaps(spec) else figures["firstAcknowledgedMs"]
+    return list(source.values())
+
+
+def build_timeline(
+    spec: FailoverDrillSpec, figures: Mapping[str, Any], run: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Say what happened when in one run."""
+    what = {"Kill": "killed", "Delete": "deleted", "Pause": "paused"}[spec.fault.type]
+    entries: list[tuple[int | None, str]] = [(0, f"{run['target']} {what}")]
+    entries.append((run.get("detectionMs"), "detected by the controller"))
+    entries.append((run.get("electionMs"), _elected_text(spec, figures)))
+    if not measures_gaps(spec):
+        entries += [
+            (run.get("recoveryP50Ms"), "first new acknowledgement, half of the partitions hit"),
+            (run.get("recoveryMaxMs"), "first new acknowledgement, every partition hit"),
+            (figures["clientRecoveryMs"], "the application's own records acknowledged everywhere"),
+        ]
+    if spec.fault.type == "Pause":
+        entries.append((spec.fault.duration_seconds * 1000, f"{run['target']} resumed"))
+    entries.append((figures["wholeMs"], "all replicas in sync again"))
+    entries.append((figures["sinceFaultMs"], "run ended: " + run.get("problem", "all is well")))
+    known = sorted((at, text) for at, text in entries if at is not None)
+    return [{"offsetMs": at, "event": text[:512]} for at, text in known][:TIMELINE_MAX]
+
+
+def _elected_text(spec: FailoverDrillSpec, figures: Mapping[str, Any]) -> str:
+    if spec.target.type == "Controller":
+        return "another controller has taken over"
+    return f"new leaders for {figures['partitionsLed']} partitions"
+
+
+def summarize_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Give the figures of all runs: the slowest, and the median of the medians."""
+    summary = {
+        name: max((run[name] for run in runs if name in run), default=None)
+        for name in ("detectionMs", "electionMs", "recoveryMaxMs")
+    }
+    summary["recoveryP50Ms"] = percentile(
+        [r["recoveryP50Ms"] for r in runs if "recoveryP50Ms" in r]
+    )
+    return {name: value for name, value in summary.items() if value is not None}
+
+
+def summarize_verdict(verdict: Mapping[str, Any]) -> dict[str, int]:
+    """Give the counts of what was read back, as the status names them."""
+    return {
+        "lost": int(verdict["lost"]),
+        "duplicates": int(verdict["duplicated"]),
+        "reordered": int(verdict["reordered"]),
+        "acknowledged": int(verdict["acknowledged"]),
+        "clientErrors": sum(verdict["clientErrors"].values()),
+    }
+
+
+def judge(
+    spec: FailoverDrillSpec,
+    status: Mapping[str, Any],
+    verdict: Mapping[str, Any] | None,
+    problem: str = "",
+) -> list[str]:
+    """Say why a drill has failed; empty if it has passed."""
+    runs = status.get("runs") or ()
+    problems = [f"run {i}: {run['problem']}" for i, run in enumerate(runs, 1) if run.get("problem")]
+    if problem or verdict is None:
+        return [problem or "nothing was read back", *problems]
+    problems += [
+        f"{verdict[name]} records are {what}"
+        for name, what in (
+            ("misplaced", "not where they were acknowledged"),
+            ("foreign", "damaged or were never sent"),
+        )
+        if verdict[name]
+    ]
+    # One run without a measured recovery would else hide behind the others.
+    is_measured = all("recoveryMaxMs" in run for run in runs)
+    measured = DrillMeasurement(
+        recovery_max_ms=status.get("recoveryMaxMs") if is_measured else None,
+        lost=status["lost"],
+        duplicates=status["duplicates"],
+        reordered=status["reordered"],
+        client_errors=status["clientErrors"],
+        problems=problems,
+    )
+    return find_exceeded(spec.limits, measured)
+
+
+def percentile(values: Sequence[int], fraction: float = 0.5) -> int | None:
+    """Give a value that was measured, by nearest rank."""
+    if not values:
+        return None
+    return sorted(values)[max(0, math.ceil(fraction * len(values)) - 1)]

@@ -1,0 +1,117 @@
+"""What can be seen of a drill and its cluster, as values. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+PodState = Literal["Absent", "Starting", "Running", "Ended"]
+NO_LEADER: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRun:
+    """The fault that the drill's pod measures, or the last one that it has measured."""
+
+    number: int
+    is_injected: bool
+    is_ended: bool
+    since_fault_ms: int
+    is_recovered: bool
+    memo: Mapping[str, Any]
+    figures: Mapping[str, Any]
+    """All of it, as the pod gave it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentState:
+    """What the drill's pod says."""
+
+    phase: str
+    since_ms: int
+    is_well: bool
+    problem: str
+    partitions: Mapping[str, Any]
+    run: AgentRun | None = None
+    verdict: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObservation:
+    """The cluster, by its resources and by its controller."""
+
+    is_enabled: bool = True
+    """Whether `LogCluster.spec.drills` allows drills."""
+    is_changing: bool = False
+    """Whether a rolling restart or another change goes on."""
+    brokers_expected: int = 0
+    live: frozenset[int] = frozenset()
+    not_live: Mapping[int, str] = field(default_factory=dict)
+    under_replicated: int = 0
+    offline: int = 0
+    controller_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DrillObservations:
+    """Everything that the next step depends on."""
+
+    cluster: ClusterObservation | None = None
+    """None if there is no such LogCluster, or its controller does not answer."""
+    is_cluster_declared: bool = True
+    other_drill: str = ""
+    """Name of another drill that is going on, or is older and waits too."""
+    pod: PodState = "Absent"
+    pod_age_s: float = 0.0
+    pod_problem: str = ""
+    agent: AgentState | None = None
+    """None if the pod does not answer."""
+    agent_silent_s: float = 0.0
+
+
+def read_agent_state(answer: Mapping[str, Any]) -> AgentState:
+    """Read the answer of a drill's pod; KeyError or TypeError for anything else."""
+    run = answer["run"]
+    return AgentState(
+        phase=str(answer["phase"]),
+        since_ms=int(answer["sinceMs"]),
+        is_well=bool(answer["isWell"]),
+        problem=str(answer["problem"] or ""),
+        partitions=answer["partitions"],
+        run=None
+        if run is None
+        else AgentRun(
+            number=int(run["number"]),
+            is_injected=bool(run["isInjected"]),
+            is_ended=bool(run["isEnded"]),
+            since_fault_ms=int(run["sinceFaultMs"]),
+            is_recovered=bool(run["isRecovered"]),
+            memo=run["memo"],
+            figures=run,
+        ),
+        verdict=answer["verdict"],
+    )
+
+
+def observe_cluster(
+    log_cluster: Mapping[str, Any],
+    pools: Sequence[Mapping[str, Any]],
+    controller_status: Mapping[str, Any],
+) -> ClusterObservation:
+    """Put together what the resources ask for and what the controller sees."""
+    spec = log_cluster.get("spec") or {}
+    conditions = (log_cluster.get("status") or {}).get("conditions") or []
+    states = {int(broker["id"]): str(broker["state"]) for broker in controller_status["brokers"]}
+    counts = controller_status["partitions"]
+    return ClusterObservation(
+        is_enabled=bool((spec.get("drills") or {}).get("enabled", True)),
+        is_changing=any(
+            entry.get("type") == "Progressing" and entry.get("status") == "True"
+            for entry in conditions
+        ),
+        brokers_expected=sum(int(pool["spec"].get("replicas") or 0) for pool in pools),
+        live=frozenset(broker for broker, state in states.items() if state == "live"),
+        not_live={broker: state for broker, state in states.items() if state != "live"},
+        under_replicated=int(counts["underReplicated"]),
+        offline=int(counts["offline"]),
+        controller_epoch=int(controller_status["controller"]["epoch"]),
+    )

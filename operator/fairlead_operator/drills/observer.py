@@ -1,0 +1,170 @@
+"""Looks at all that a drill's next step depends on: resources, the controller, the drill's pod."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fairlead_controller.kube.client import KubeClient
+from fairlead_controller.kube.errors import ApiError
+from fairlead_controller.kube.informer import Informer
+from fairlead_controller.kube.kinds import BROKER_POOL, LOG_CLUSTER, POD
+from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_operator.controller_client import ControllerClient, ControllerError
+from fairlead_operator.drills.agent_client import AgentAddress, AgentClient, AgentError
+from fairlead_operator.drills.agent_pod import agent_pod_name, agent_token, describe_pod_problem
+from fairlead_operator.drills.observations import (
+    AgentState,
+    ClusterObservation,
+    DrillObservations,
+    PodState,
+    observe_cluster,
+)
+from fairlead_operator.drills.steps import ACTIVE, FINAL
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Sight:
+    """What was seen, and the objects behind it for whoever acts on it."""
+
+    seen: DrillObservations
+    log_cluster: Manifest | None
+    pools: Sequence[Manifest]
+    agent_address: AgentAddress | None
+
+
+class Observer:
+    """Keeps nothing but since when a pod has been silent."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        controller: ControllerClient,
+        agents: AgentClient,
+        drills: Informer,
+    ) -> None:
+        self._client = client
+        self._controller = controller
+        self._agents = agents
+        self._drills = drills
+        self._answered_at: dict[str, float] = {}
+
+    async def look(self, drill: Manifest, spec: FailoverDrillSpec) -> Sight:
+        """Look once; ApiError and its like when the API server cannot be asked."""
+        namespace = drill["metadata"]["namespace"]
+        phase = (drill.get("status") or {}).get("phase")
+        log_cluster = await self._find(LOG_CLUSTER, namespace, spec.cluster_name)
+        pod = await self._find_own_pod(drill)
+        pools: list[dict[str, Any]] = []
+        cluster: ClusterObservation | None = None
+        if log_cluster is not None and phase not in FINAL:
+            listed = await self._client.list(BROKER_POOL, namespace)
+            pools = [
+                pool for pool in listed.items if pool["spec"]["clusterName"] == spec.cluster_name
+            ]
+            cluster = await self._observe_cluster(namespace, spec, log_cluster, pools)
+        state = pod_state(pod)
+        address, agent = None, None
+        if pod is not None and state == "Running" and phase in ACTIVE:
+            address = (_url_host(str(pod["status"]["podIP"])), agent_token(drill))
+            agent = await self._ask_agent(drill, address)
+        seen = DrillObservations(
+            cluster=cluster,
+            is_cluster_declared=log_cluster is not None,
+            other_drill=find_other_drill(drill, spec, list(self._drills.objects.values())),
+            pod=state,
+            pod_age_s=_age_s(pod),
+            pod_problem=describe_pod_problem(pod) if pod is not None else "",
+            agent=agent,
+            agent_silent_s=self._silent_s(drill),
+        )
+        return Sight(seen, log_cluster, pools, address)
+
+    def forget(self, drill: Manifest) -> None:
+        """The drill is over."""
+        self._answered_at.pop(drill["metadata"]["uid"], None)
+
+    async def _find(self, kind: Any, namespace: str, name: str) -> dict[str, Any] | None:
+        try:
+            return await self._client.get(kind, namespace, name)
+        except ApiError as error:
+            if error.is_not_found:
+                return None
+            raise
+
+    async def _find_own_pod(self, drill: Manifest) -> dict[str, Any] | None:
+        metadata = drill["metadata"]
+        pod = await self._find(POD, metadata["namespace"], agent_pod_name(metadata["name"]))
+        if pod is None:
+            return None
+        owners = pod["metadata"].get("ownerReferences") or ()
+        return pod if any(owner["uid"] == metadata["uid"] for owner in owners) else None
+
+    async def _observe_cluster(
+        self, namespace: str, spec: FailoverDrillSpec, log_cluster: Manifest, pools: list[Any]
+    ) -> ClusterObservation | None:
+        try:
+            status = await self._controller.cluster_status(namespace, spec.cluster_name)
+        except ControllerError:
+            return None
+        return observe_cluster(log_cluster, pools, status)
+
+    async def _ask_agent(self, drill: Manifest, address: AgentAddress) -> AgentState | None:
+        uid = drill["metadata"]["uid"]
+        self._answered_at.setdefault(uid, time.monotonic())
+        try:
+            state = await self._agents.state(address)
+        except AgentError:
+            return None
+        self._answered_at[uid] = time.monotonic()
+        return state
+
+    def _silent_s(self, drill: Manifest) -> float:
+        answered_at = self._answered_at.get(drill["metadata"]["uid"])
+        return 0.0 if answered_at is None else time.monotonic() - answered_at
+
+
+def find_other_drill(drill: Manifest, spec: FailoverDrillSpec, drills: Sequence[Manifest]) -> str:
+    """Name the drill of the same cluster that comes first: one that goes on, or an older one."""
+
+    def age(manifest: Manifest) -> tuple[str, str]:
+        metadata = manifest["metadata"]
+        return metadata["creationTimestamp"], metadata["name"]
+
+    rivals = []
+    for other in drills:
+        phase = (other.get("status") or {}).get("phase") or "Pending"
+        is_same_cluster = (
+            other["metadata"]["namespace"] == drill["metadata"]["namespace"]
+            and (other.get("spec") or {}).get("clusterName") == spec.cluster_name
+        )
+        if not is_same_cluster or other["metadata"]["name"] == drill["metadata"]["name"]:
+            continue
+        waits = phase == "Pending" and not (other.get("spec") or {}).get("suspend")
+        if phase in ACTIVE or (waits and age(other) < age(drill)):
+            rivals.append((phase not in ACTIVE, age(other), other["metadata"]["name"]))
+    return str(min(rivals)[-1]) if rivals else ""
+
+
+def pod_state(pod: Manifest | None) -> PodState:
+    """Say how a pod is in one word."""
+    if pod is None:
+        return "Absent"
+    status = pod.get("status") or {}
+    if status.get("phase") in {"Failed", "Succeeded"}:
+        return "Ended"
+    return "Running" if status.get("phase") == "Running" and status.get("podIP") else "Starting"
+
+
+def _age_s(pod: Manifest | None) -> float:
+    if pod is None:
+        return 0.0
+    made = datetime.fromisoformat(pod["metadata"]["creationTimestamp"].replace("Z", "+00:00"))
+    return time.time() - made.timestamp()
+
+
+def _url_host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

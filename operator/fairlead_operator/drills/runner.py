@@ -1,0 +1,254 @@
+"""Carries drills through: looks, lets `decide_drill_step` decide, does it, and looks again.
+
+One task for all drills. A status is written only with the version that was looked at, so that an
+operator that has been replaced meanwhile cannot undo what its successor wrote.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from fairlead_controller.kube.client import KubeClient
+from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
+from fairlead_controller.kube.informer import Informer
+from fairlead_controller.kube.kinds import FAILOVER_DRILL, POD
+from fairlead_controller.kube.object_changes import ObjectChange, ObjectKey
+from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_model.resources import ManifestError
+from fairlead_operator.controller_client import (
+    ControllerClient,
+    ControllerError,
+    ControllerRefusedError,
+)
+from fairlead_operator.drills import steps
+from fairlead_operator.drills.agent_client import AgentClient, AgentError
+from fairlead_operator.drills.agent_pod import agent_pod_name, build_agent_pod
+from fairlead_operator.drills.faults import TargetError
+from fairlead_operator.drills.measurement import judge, summarize_runs, summarize_verdict
+from fairlead_operator.drills.metrics import DrillMetrics
+from fairlead_operator.drills.observer import Observer, Sight
+from fairlead_operator.drills.runs import DrillRuns
+from fairlead_operator.drills.status import DrillStatus
+from fairlead_operator.events import EventWriter
+
+_log = logging.getLogger(__name__)
+TICK_S: Final = 0.2
+ERROR_DELAY_S: Final = 1.0
+IDLE_S: Final = 30.0
+"""Between two looks where no drill goes on; changes are looked at once."""
+
+
+class DrillRunner:
+    """Made in a running loop; `run` until cancelled."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        controller: ControllerClient,
+        events: EventWriter,
+        *,
+        metrics: DrillMetrics | None = None,
+        namespace: str | None = None,
+        default_image: str | None = None,
+        agents: AgentClient | None = None,
+    ) -> None:
+        environment = os.environ
+        watched = namespace or environment.get("FAIRLEAD_WATCH_NAMESPACE", "")
+        self._client = client
+        self._events = events
+        self._metrics = metrics or DrillMetrics()
+        self._image = default_image or environment.get("FAIRLEAD_BROKER_IMAGE", "")
+        self._changed = asyncio.Event()
+        self._drills = Informer(
+            client, FAILOVER_DRILL, namespace=watched or None, on_change=self._on_change
+        )
+        self._agents = agents or AgentClient()
+        self._observer = Observer(client, controller, self._agents, self._drills)
+        self._runs = DrillRuns(client, controller, self._agents)
+        self._clean: set[str] = set()
+        """Uids of drills that have left nothing behind."""
+        self._retry_at: dict[ObjectKey, float] = {}
+
+    async def run(self) -> None:
+        """Carry all drills through."""
+        following = asyncio.create_task(self._drills.run())
+        try:
+            await self._drills.synced()
+            while True:
+                self._changed.clear()
+                is_busy = False
+                for key, drill in list(self._drills.objects.items()):
+                    is_busy = await self._attend(key, drill) or is_busy
+                await self._wait(TICK_S if is_busy else IDLE_S)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await self._agents.close()
+
+    def _on_change(self, change: ObjectChange) -> None:
+        if change.new is None and change.old is not None:
+            self._observer.forget(change.old)
+            self._clean.discard(change.old["metadata"]["uid"])
+            self._retry_at.pop(change.key, None)
+        self._changed.set()
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        except TimeoutError:
+            return
+
+    async def _attend(self, key: ObjectKey, drill: dict[str, Any]) -> bool:
+        """Do the next step of a drill; whether to look at it again soon."""
+        metadata = drill["metadata"]
+        if metadata["uid"] in self._clean or metadata.get("deletionTimestamp"):
+            return False
+        if time.monotonic() < self._retry_at.get(key, 0.0):
+            return True
+        try:
+            return await self._step(drill)
+        except (ApiError, ApiUnavailableError, ControllerError, AgentError, TargetError) as error:
+            is_stale = isinstance(error, ApiError) and error.is_conflict
+            if not is_stale:
+                _log.warning("drill %s/%s: trying again: %s", *key, error)
+            self._retry_at[key] = time.monotonic() + ERROR_DELAY_S
+            return True
+
+    async def _step(self, drill: dict[str, Any]) -> bool:
+        status = DrillStatus(drill)
+        try:
+            spec = FailoverDrillSpec.from_manifest(drill)
+        except ManifestError as error:
+            if status.phase not in steps.FINAL:
+                await self._refuse(drill, status, "InvalidSpec", "; ".join(error.problems))
+            self._clean.add(drill["metadata"]["uid"])
+            return False
+        sight = await self._observer.look(drill, spec)
+        step = steps.decide_drill_step(spec, status.values, sight.seen)
+        match step:
+            case steps.Idle():
+                if status.phase in steps.FINAL:
+                    self._observer.forget(drill)
+                    self._clean.add(drill["metadata"]["uid"])
+                    return False
+            case steps.Hold(reason, message):
+                if status.hold(reason, message, _now()):
+                    self._metrics.deferred.labels(reason).inc()
+                    await self._write(drill, status)
+            case steps.Refuse(reason, message):
+                await self._refuse(drill, status, reason, message)
+            case steps.Prepare():
+                await self._prepare(drill, spec, status, sight)
+            case steps.Finish(problem):
+                await self._finish(drill, spec, status, sight, problem)
+            case steps.CleanUp():
+                await self._delete_pod(drill)
+            case _:
+                await self._take(step, drill, spec, status, sight)
+        return True
+
+    async def _take(
+        self,
+        step: steps.Step,
+        drill: dict[str, Any],
+        spec: FailoverDrillSpec,
+        status: DrillStatus,
+        sight: Sight,
+    ) -> None:
+        """Do what concerns a run; what is refused for good ends the drill."""
+        try:
+            if await self._runs.take(step, drill, spec, status, sight):
+                await self._write(drill, status)
+        except ControllerRefusedError as error:
+            await self._finish(drill, spec, status, sight, f"the fault was refused: {error}")
+        except TargetError as error:
+            if sight.seen.agent is None or sight.seen.agent.since_ms < steps.SETTLE_MS_MAX:
+                raise
+            await self._finish(drill, spec, status, sight, str(error))
+
+    async def _refuse(
+        self, drill: dict[str, Any], status: DrillStatus, reason: str, message: str
+    ) -> None:
+        status.refuse(reason, message, _now())
+        await self._write(drill, status)
+        self._metrics.deferred.labels(reason).inc()
+        self._metrics.finished.labels("refused").inc()
+        await self._events.emit(drill, "DrillRefused", message, "Warning", action="Drill")
+
+    async def _prepare(
+        self, drill: dict[str, Any], spec: FailoverDrillSpec, status: DrillStatus, sight: Sight
+    ) -> None:
+        if sight.log_cluster is None:
+            raise TargetError(f"LogCluster {spec.cluster_name} is gone")
+        # The status first: a drill that goes on keeps the others of its cluster waiting.
+        if status.enter("Preparing", "the load is being prepared", _now()):
+            await self._write(drill, status)
+        pod = build_agent_pod(drill, spec, sight.log_cluster, default_image=self._image)
+        try:
+            await self._client.create(POD, drill["metadata"]["namespace"], pod)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    async def _finish(
+        self,
+        drill: dict[str, Any],
+        spec: FailoverDrillSpec,
+        status: DrillStatus,
+        sight: Sight,
+        problem: str,
+    ) -> None:
+        verdict = None if sight.seen.agent is None else sight.seen.agent.verdict
+        status.values |= summarize_runs(status.runs)
+        if verdict is not None:
+            status.values |= summarize_verdict(verdict)
+        failures = judge(spec, status.values, verdict, problem)
+        message = "; ".join(failures) or describe_success(status.values)
+        status.finish(is_passed=not failures, problem=problem, message=message, now=_now())
+        await self._write(drill, status)
+        self._metrics.finished.labels("failed" if failures else "passed").inc()
+        for run in status.runs:
+            if "recoveryMaxMs" in run:
+                histogram = self._metrics.recovery.labels(spec.fault.type, spec.target.type)
+                histogram.observe(run["recoveryMaxMs"] / 1000)
+        reason, kind = ("DrillFailed", "Warning") if failures else ("DrillPassed", "Normal")
+        await self._events.emit(drill, reason, message, kind, action="Drill")  # type: ignore[arg-type]
+
+    async def _write(self, drill: dict[str, Any], status: DrillStatus) -> None:
+        metadata = drill["metadata"]
+        patch = {
+            "metadata": {"resourceVersion": metadata["resourceVersion"]},
+            "status": status.as_patch(),
+        }
+        written = await self._client.patch(
+            FAILOVER_DRILL, metadata["namespace"], metadata["name"], patch, subresource="status"
+        )
+        # The informer hears of it later; until then this is what the next step builds on.
+        metadata["resourceVersion"] = written["metadata"]["resourceVersion"]
+        drill["status"] = written.get("status") or {}
+
+    async def _delete_pod(self, drill: Mapping[str, Any]) -> None:
+        metadata = drill["metadata"]
+        try:
+            await self._client.delete(POD, metadata["namespace"], agent_pod_name(metadata["name"]))
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+        await asyncio.sleep(TICK_S)
+
+
+def describe_success(values: Mapping[str, Any]) -> str:
+    """Say what a drill that has passed came to."""
+    return (
+        f"recovered within {values.get('recoveryMaxMs')} ms; {values['acknowledged']} records "
+        f"acknowledged, {values['lost']} lost, {values['duplicates']} duplicated, "
+        f"{values['reordered']} reordered, {values['clientErrors']} client errors"
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

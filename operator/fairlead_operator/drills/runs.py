@@ -1,0 +1,165 @@
+"""The single faults of a drill: begun, confirmed, forgotten, collected."""
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from fairlead_controller.kube.client import KubeClient
+from fairlead_controller.kube.errors import ApiError
+from fairlead_controller.kube.kinds import LEASE
+from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_operator.controller_client import ControllerClient
+from fairlead_operator.drills import steps
+from fairlead_operator.drills.agent_client import AgentAddress, AgentClient
+from fairlead_operator.drills.faults import ChosenTarget, FaultInjector, TargetError, choose_target
+from fairlead_operator.drills.measurement import (
+    ControllerTimes,
+    build_run,
+    build_timeline,
+    read_controller_times,
+)
+from fairlead_operator.drills.observations import AgentState
+from fairlead_operator.drills.observer import Sight
+from fairlead_operator.drills.status import DrillStatus
+
+_log = logging.getLogger(__name__)
+LEASE_NAME = "fairlead-operator"
+
+
+class DrillRuns:
+    """What is done for the steps of a run; the drill's pod remembers it."""
+
+    def __init__(
+        self, client: KubeClient, controller: ControllerClient, agents: AgentClient
+    ) -> None:
+        self._client = client
+        self._controller = controller
+        self._agents = agents
+        self._injector = FaultInjector(client, controller)
+
+    async def take(
+        self,
+        step: steps.Step,
+        drill: Mapping[str, Any],
+        spec: FailoverDrillSpec,
+        status: DrillStatus,
+        sight: Sight,
+    ) -> bool:
+        """Do a step; whether the status has changed."""
+        address, agent = sight.agent_address, sight.seen.agent
+        if address is None or agent is None:
+            return False
+        namespace = drill["metadata"]["namespace"]
+        now = datetime.now(UTC)
+        match step:
+            case steps.BeginRun(number):
+                message = f"run {number} of {spec.runs}"
+                if status.enter("Running", message, now):
+                    # Written before anything is broken; the fault itself is the next step.
+                    return True
+                await self._begin(number, namespace, spec, sight, address)
+            case steps.ConfirmRun(number):
+                await self._agents.tell(address, number, "injected")
+            case steps.ForgetRun(number):
+                _log.warning("run %d: it is not known whether the fault was injected", number)
+                await self._clear_intent(namespace, spec, agent)
+                await self._agents.tell(address, number, "forget")
+            case steps.CollectRun(number, problem):
+                ended = await self._agents.tell(address, number, "end")
+                await self._collect(ended, namespace, spec, status, problem)
+                return True
+            case steps.Verify():
+                await self._agents.verify(address)
+                return status.enter("Verifying", "everything is being read back", now)
+            case _:
+                return False
+        return False
+
+    async def _begin(
+        self,
+        number: int,
+        namespace: str,
+        spec: FailoverDrillSpec,
+        sight: Sight,
+        address: AgentAddress,
+    ) -> None:
+        if sight.seen.agent is None or sight.seen.cluster is None:
+            raise TargetError("the cluster cannot be seen now")
+        target = await choose_target(
+            spec, namespace, sight.seen.agent, sight.pools, self._controller
+        )
+        break_it = await self._injector.prepare(spec, namespace, target)
+        memo: dict[str, Any] = {
+            "target": target.text,
+            "brokerId": target.broker_id,
+            "controllerEpoch": sight.seen.cluster.controller_epoch,
+        }
+        if spec.fault.type == "Delete":
+            memo["intent"] = await self._controller.record_intent(
+                namespace, spec.cluster_name, "delete-pod", target.pod_name
+            )
+        # Measured from before the pod is told, so that the figures flatter nobody.
+        memo["faultAtMs"] = time.time_ns() // 1_000_000
+        memo["faultAt"] = _iso(memo["faultAtMs"])
+        await self._agents.begin(address, number, _broker_ids(target), memo)
+        await break_it()
+        _log.info("run %d: %s of %s", number, spec.fault.type, target.text)
+        if target.broker_id is not None:
+            # What happens to a controller is proved by its successor's epoch.
+            await self._agents.tell(address, number, "injected")
+
+    async def _collect(
+        self,
+        ended: AgentState,
+        namespace: str,
+        spec: FailoverDrillSpec,
+        status: DrillStatus,
+        problem: str,
+    ) -> None:
+        if ended.run is None:
+            raise TargetError("the drill's pod has forgotten the run")
+        await self._clear_intent(namespace, spec, ended)
+        memo = ended.run.memo
+        if memo.get("brokerId") is None:
+            times = ControllerTimes(election_ms=await self._takeover_ms(memo))
+        else:
+            since_ms = int(memo["faultAtMs"])
+            journal = await self._controller.moves(
+                namespace, spec.cluster_name, since_ms=since_ms - 1
+            )
+            times = read_controller_times(journal, int(memo["brokerId"]), since_ms)
+        run = build_run(spec, ended.run.figures, times, problem or ended.problem)
+        status.add_run(run, build_timeline(spec, ended.run.figures, run))
+
+    async def _takeover_ms(self, memo: Mapping[str, Any]) -> int | None:
+        """From the fault until another process held the Lease, by the Lease itself."""
+        namespace = os.environ.get("POD_NAMESPACE", "")
+        try:
+            lease = await self._client.get(LEASE, namespace, LEASE_NAME)
+        except ApiError:
+            return None
+        acquired = (lease.get("spec") or {}).get("acquireTime")
+        if not acquired:
+            return None
+        moment = datetime.fromisoformat(str(acquired).replace("Z", "+00:00"))
+        took_ms = round(moment.timestamp() * 1000) - int(memo["faultAtMs"])
+        return took_ms if took_ms >= 0 else None
+
+    async def _clear_intent(
+        self, namespace: str, spec: FailoverDrillSpec, agent: AgentState
+    ) -> None:
+        intent = "" if agent.run is None else str(agent.run.memo.get("intent") or "")
+        if intent:
+            await self._controller.clear_intent(namespace, spec.cluster_name, intent)
+
+
+def _broker_ids(target: ChosenTarget) -> list[int]:
+    return [] if target.broker_id is None else [target.broker_id]
+
+
+def _iso(at_ms: int) -> str:
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

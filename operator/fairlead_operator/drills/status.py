@@ -1,0 +1,83 @@
+"""A drill's status while it is changed: conditions and phase go together. Pure."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from datetime import datetime
+from typing import Any
+
+from fairlead_operator.conditions import find_condition, set_condition
+
+
+class DrillStatus:
+    """A copy of what the drill has; `values` is what will be written."""
+
+    def __init__(self, drill: Mapping[str, Any]) -> None:
+        self.values: dict[str, Any] = deepcopy(dict(drill.get("status") or {}))
+        self._generation = int(drill["metadata"].get("generation") or 1)
+
+    @property
+    def phase(self) -> str:
+        """How far it is."""
+        return str(self.values.get("phase") or "Pending")
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        """What was measured so far."""
+        return list(self.values.get("runs") or ())
+
+    def hold(self, reason: str, message: str, now: datetime) -> bool:
+        """Stay pending; whether that says anything new."""
+        return self._enter("Pending", reason, message, now)
+
+    def enter(self, phase: str, message: str, now: datetime) -> bool:
+        """Go on to a phase that is not the last; whether that says anything new."""
+        return self._enter(phase, phase, message, now)
+
+    def refuse(self, reason: str, message: str, now: datetime) -> None:
+        """End before anything has begun."""
+        self._end("Refused", reason, message, now)
+        self._claim("Passed", False, "Refused", message, now)
+
+    def finish(self, *, is_passed: bool, problem: str, message: str, now: datetime) -> None:
+        """End with a verdict; a problem is why it ended early."""
+        reason = "Aborted" if problem else "Finished"
+        self._end("Finished", reason, problem or "all runs were done and everything read", now)
+        self._claim("Passed", is_passed, "WithinLimits" if is_passed else "Failed", message, now)
+
+    def add_run(self, run: dict[str, Any], timeline: list[dict[str, Any]]) -> None:
+        """Keep what a run has come to; the timeline is that of the last one."""
+        self.values["runs"] = [*self.runs, run]
+        self.values["timeline"] = timeline
+
+    def as_patch(self) -> dict[str, Any]:
+        """Give all of it; lists replace those that are there."""
+        return self.values
+
+    def _enter(self, phase: str, reason: str, message: str, now: datetime) -> bool:
+        conditions = self.values.get("conditions") or ()
+        before = find_condition(conditions, "Complete") or {}
+        is_same = (before.get("reason"), before.get("message")) == (reason, message)
+        if is_same and self.values.get("phase") == phase:
+            return False
+        self.values["phase"] = phase
+        self._claim("Complete", False, reason, message, now)
+        self._claim("Passed", None, reason, "not known yet", now)
+        return True
+
+    def _end(self, phase: str, reason: str, message: str, now: datetime) -> None:
+        self.values["phase"] = phase
+        self._claim("Complete", True, reason, message, now)
+
+    def _claim(
+        self, type: str, status: bool | None, reason: str, message: str, now: datetime
+    ) -> None:
+        self.values["observedGeneration"] = self._generation
+        self.values["conditions"] = set_condition(
+            self.values.get("conditions") or (),
+            type,
+            status,
+            reason,
+            message,
+            generation=self._generation,
+            now=now,
+        )

@@ -1,0 +1,237 @@
+"""What a drill does next: a pure function of its status, what can be seen, and nothing else.
+
+| phase | waits for | then |
+|---|---|---|
+| Pending | suspend off, no other drill, the controller | Refuse or Prepare |
+| Preparing | the pod's load, undisturbed for steadySeconds | BeginRun |
+| Running | the fault's end, new acknowledgements, full ISR | CollectRun; next BeginRun, or Verify |
+| Verifying | everything read back | Finish |
+| Finished, Refused | | CleanUp |
+
+Each step can be done twice. Between two steps nothing is remembered: what a run has come to is
+asked of the drill's pod. If it cannot be told whether a fault was really injected, the run is
+forgotten and repeated once all is well; for the controller, a higher controller epoch is the proof.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_operator.drills.health import find_ailment, find_objection
+from fairlead_operator.drills.observations import AgentRun, AgentState, DrillObservations
+
+OBSERVE_MS: Final = 1_000
+"""How long to look on after a fault that does not last: a second effect would show by then."""
+RECOVERY_MS_MAX: Final = 30_000
+HEAL_MS_MAX: Final = 300_000
+"""A deleted pod may have to be scheduled, started and to catch up."""
+SETTLE_MS_MAX: Final = 120_000
+PREPARE_S_MAX: Final = 180.0
+SILENCE_S_MAX: Final = 60.0
+TAKEOVER_MS_MAX: Final = 15_000
+FINAL: Final = frozenset({"Finished", "Refused"})
+ACTIVE: Final = frozenset({"Preparing", "Running", "Verifying"})
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing to do now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Stay pending, and say why."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Never begin."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Make the drill's pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeginRun:
+    """Choose the target, let the pod measure, and break it."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmRun:
+    """The fault is proved: let the pod know."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRun:
+    """Nobody knows whether the fault was injected: measure again."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectRun:
+    """End a run and put its figures into the status."""
+
+    number: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Let the pod read everything back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Judge; a problem is why the drill could not go on."""
+
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUp:
+    """Delete the drill's pod; its topic goes with it."""
+
+
+Step: TypeAlias = (
+    Idle
+    | Hold
+    | Refuse
+    | Prepare
+    | BeginRun
+    | ConfirmRun
+    | ForgetRun
+    | CollectRun
+    | Verify
+    | Finish
+    | CleanUp
+)
+
+
+def decide_drill_step(
+    spec: FailoverDrillSpec, status: Mapping[str, Any], seen: DrillObservations
+) -> Step:
+    """Give the next step."""
+    phase = status.get("phase") or "Pending"
+    if phase in FINAL:
+        return Idle() if seen.pod == "Absent" else CleanUp()
+    if phase == "Pending":
+        return _decide_pending(spec, seen)
+    if phase == "Preparing" and seen.pod == "Absent":
+        return Prepare()
+    failure = _find_failure(phase, seen)
+    if failure:
+        return Finish(failure)
+    if seen.agent is None:
+        return Idle()
+    if phase == "Verifying":
+        return _decide_verifying(seen.agent)
+    return _decide_running(spec, len(status.get("runs") or ()), seen.agent, seen)
+
+
+def _decide_pending(spec: FailoverDrillSpec, seen: DrillObservations) -> Step:
+    if spec.suspend:
+        return Hold("Suspended", "spec.suspend is true: the drill begins once it is false")
+    if seen.other_drill:
+        return Hold("AnotherDrill", f"drill {seen.other_drill} of this cluster comes first")
+    if not seen.is_cluster_declared:
+        return Refuse("ClusterNotFound", f"there is no LogCluster {spec.cluster_name} here")
+    if seen.cluster is None:
+        return Hold("ControllerUnavailable", "the cluster's controller does not answer yet")
+    objection = find_objection(spec, seen.cluster)
+    return Prepare() if objection is None else Refuse(objection.reason, objection.message)
+
+
+def _find_failure(phase: str, seen: DrillObservations) -> str:
+    """Say why a drill cannot go on."""
+    if seen.pod == "Absent":
+        return "the drill's pod is gone, and what it had counted with it"
+    if seen.pod == "Ended":
+        return f"the drill's pod has ended: {seen.pod_problem or 'see its log'}"
+    if seen.agent is not None and seen.agent.phase == "failed":
+        return seen.agent.problem or "the load could not go on"
+    if phase == "Preparing" and seen.pod_age_s > PREPARE_S_MAX and not _is_loaded(seen.agent):
+        why = seen.pod_problem or "it does not say why"
+        return f"the load was not ready within {PREPARE_S_MAX:.0f} s: {why}"
+    if seen.pod == "Running" and seen.agent is None and seen.agent_silent_s > SILENCE_S_MAX:
+        return f"the drill's pod has not answered for {SILENCE_S_MAX:.0f} s"
+    return ""
+
+
+def _is_loaded(agent: AgentState | None) -> bool:
+    return agent is not None and agent.phase not in {"preparing", "settling"}
+
+
+def _decide_running(
+    spec: FailoverDrillSpec, done: int, agent: AgentState, seen: DrillObservations
+) -> Step:
+    run, number = agent.run, done + 1
+    if run is not None and run.number == number:
+        if run.is_ended:
+            return CollectRun(number)
+        return _decide_observing(spec, run, agent, seen)
+    # The pod may have been told already, by an operator that did not get to write it down.
+    if done >= spec.runs and agent.phase in {"steady", "verifying", "verified"}:
+        return Verify()
+    if agent.phase != "steady":
+        return Idle()
+    ailment = None if seen.cluster is None else find_ailment(spec.cluster_name, seen.cluster)
+    if seen.cluster is None or ailment is not None:
+        if agent.since_ms < SETTLE_MS_MAX:
+            return Idle()
+        why = "the controller does not answer" if ailment is None else ailment.message
+        return Finish(f"the cluster is not well before run {number}: {why}")
+    if agent.since_ms < spec.workload.steady_seconds * 1000:
+        return Idle()
+    return BeginRun(number)
+
+
+def _decide_observing(
+    spec: FailoverDrillSpec, run: AgentRun, agent: AgentState, seen: DrillObservations
+) -> Step:
+    if not run.is_injected:
+        return _decide_in_doubt(spec, run, seen)
+    hold_ms = spec.fault.duration_seconds * 1000 if spec.fault.type == "Pause" else OBSERVE_MS
+    over_ms = run.since_fault_ms - hold_ms
+    if over_ms < 0:
+        return Idle()
+    if not run.is_recovered:
+        late = f"no new acknowledgement {RECOVERY_MS_MAX // 1000} s after the fault"
+        return CollectRun(run.number, late) if over_ms > RECOVERY_MS_MAX else Idle()
+    ailment = None if seen.cluster is None else find_ailment(spec.cluster_name, seen.cluster)
+    if agent.is_well and seen.cluster is not None and ailment is None:
+        return CollectRun(run.number)
+    if over_ms > HEAL_MS_MAX:
+        why = "not every replica is in sync again" if ailment is None else ailment.message
+        return CollectRun(run.number, f"{HEAL_MS_MAX // 1000} s after the fault: {why}")
+    return Idle()
+
+
+def _decide_in_doubt(spec: FailoverDrillSpec, run: AgentRun, seen: DrillObservations) -> Step:
+    """An operator has begun the run, and it is not known whether it got to the fault."""
+    if spec.target.type != "Controller":
+        return ForgetRun(run.number)
+    if seen.cluster is None:
+        return Idle()
+    if seen.cluster.controller_epoch > int(run.memo.get("controllerEpoch", 0)):
+        return ConfirmRun(run.number)
+    return Idle() if run.since_fault_ms < TAKEOVER_MS_MAX else ForgetRun(run.number)
+
+
+def _decide_verifying(agent: AgentState) -> Step:
+    if agent.phase == "verified":
+        return Finish()
+    return Idle() if agent.phase == "verifying" else Verify()

@@ -1,0 +1,92 @@
+"""The kopf process' own port: /healthz with checks, /readyz, /metrics.
+
+Healthy while standing by. While active: the informers have proof that they miss nothing, and no
+pass has been going on for minutes.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiohttp import web
+from prometheus_client import generate_latest
+
+from fairlead_operator.live_objects import LiveObjects
+from fairlead_operator.metrics import OperatorMetrics
+
+INFORMER_AGE_S_MAX: Final = 120.0
+PASS_S_MAX: Final = 300.0
+METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def find_problems(*, informer_ages_s: dict[str, float], oldest_pass_s: float) -> list[str]:
+    """Name what is wrong; the ages are by kind."""
+    problems = [
+        f"{kind}: no proof of freshness for {age_s:.0f} s"
+        for kind, age_s in sorted(informer_ages_s.items())
+        if age_s > INFORMER_AGE_S_MAX
+    ]
+    if oldest_pass_s > PASS_S_MAX:
+        problems.append(f"a pass has been going on for {oldest_pass_s:.0f} s")
+    return problems
+
+
+class HealthServer:
+    """Serves from the start of the process."""
+
+    def __init__(self, metrics: OperatorMetrics, refresh: Callable[[], None]) -> None:
+        self._live: LiveObjects | None = None
+        self.port = 0
+        self._metrics = metrics
+        self._refresh = refresh
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, port: int) -> None:
+        """Listen; port 0 takes a free one."""
+        application = web.Application()
+        application.router.add_get("/healthz", self._healthz)
+        application.router.add_get("/readyz", self._readyz)
+        application.router.add_get("/metrics", self._serve_metrics)
+        self._runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, None, port).start()
+        self.port = int(self._runner.addresses[0][1])
+
+    def begin(self, live: LiveObjects) -> None:
+        """From now on this process acts, and its informers count."""
+        self._live = live
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        problems = find_problems(
+            informer_ages_s=self._ages(), oldest_pass_s=self._metrics.oldest_pass_s()
+        )
+        answer: dict[str, Any] = {
+            "status": "failing" if problems else "ok",
+            "role": "standby" if self._live is None else "active",
+            "problems": problems,
+        }
+        return web.json_response(answer, status=503 if problems else 200)
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        """Also as a standby: taking over is the controller's affair, and this process follows."""
+        return web.json_response({"role": "standby" if self._live is None else "active"})
+
+    async def _serve_metrics(self, _: web.Request) -> web.Response:
+        self._refresh()
+        for kind, age_s in self._ages().items():
+            self._metrics.informer_age_s.labels(kind).set(age_s)
+        text = generate_latest(self._metrics.registry)
+        return web.Response(body=text, headers={"Content-Type": METRICS_TYPE})
+
+    def _ages(self) -> dict[str, float]:
+        if self._live is None:
+            return {}
+        return {
+            kind.kind: informer.age_s
+            for kind, informer in self._live.informers.items()
+            if informer.is_synced
+        }

@@ -1,0 +1,28 @@
+"""The resources of `fairlead.io`: one declaration a kind gives schema, reader and reference.
+
+Reconcilers read manifests with `LogClusterSpec.from_manifest(body)` and the like; Topics are read
+by `fairlead_model.resources`, which `fairlead up` shares.
+"""
+
+from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_model.resource_reading import change_problems
+from fairlead_model.resources import ManifestError, TopicSpec, parse_topic_manifest
+from fairlead_operator.resources.broker_pool import BrokerPoolSpec, BrokerPoolStatus
+from fairlead_operator.resources.failover_drill import FailoverDrillStatus
+from fairlead_operator.resources.log_cluster import Listener, LogClusterSpec, LogClusterStatus
+from fairlead_operator.resources.topic import TopicStatus
+
+__all__ = [
+    "BrokerPoolSpec",
+    "BrokerPoolStatus",
+    "FailoverDrillSpec",
+    "FailoverDrillStatus",
+    "Listener",
+    "LogClusterSpec",
+    "LogClusterStatus",
+    "ManifestError",
+    "TopicSpec",
+    "TopicStatus",
+    "change_problems",
+    "parse_topic_manifest",
+]

@@ -1,0 +1,299 @@
+"""BrokerPool: brokers of one size and place, as many as `replicas` says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
+
+from fairlead_model.failover_drill import CLUSTER_NAME
+from fairlead_model.resource_reading import ManifestForm, RootRule, read_manifest
+from fairlead_model.resource_shape import Bound, ConfigMap, Opaque, Quantity, Rule, Text, Whole
+from fairlead_operator.resources.broker_settings import broker_setting_problem
+from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGeneration
+from fairlead_operator.resources.definition import (
+    AGE,
+    READY,
+    Column,
+    ResourceDefinition,
+    ScalePaths,
+)
+from fairlead_operator.resources.quantity import quantity_value
+
+BROKERS_MAX: Final = 1_000
+BROKER_ID_MAX: Final = 999_999
+OWN_ENVIRONMENT: Final = (
+    "FAIRLEAD_ID_BASE",
+    "HOST_IP",
+    "NODE_NAME",
+    "POD_IP",
+    "POD_NAME",
+    "POD_UID",
+)
+"""Variables that the operator sets itself."""
+POOL_NAME_LENGTH_MAX: Final = 51
+"""Of cluster and pool together: a StatefulSet's revision label adds a dash and ten characters."""
+
+_LABEL_VALUE: Final = Text(63)
+_Amounts: TypeAlias = Annotated[
+    Mapping[str, Annotated[str, Quantity()]],
+    "Amounts by name, such as cpu and memory.",
+    Bound(16),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """The volume of each broker."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="quantity(self.size).isGreaterThan(quantity('0'))",
+            message="a volume needs a size above 0",
+            field="size",
+            holds=lambda storage: quantity_value(storage.size) > 0,
+        ),
+        Rule(
+            cel="quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
+            message="volumes can only grow: set at least the present size, or make a new pool and "
+            "move the partitions there",
+            field="size",
+            holds_change=lambda old, new: quantity_value(new.size) >= quantity_value(old.size),
+        ),
+        Rule(
+            cel="has(self.storageClassName) == has(oldSelf.storageClassName) && "
+            "(!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
+            message="the storage class of a pool cannot be changed: make a new pool and move the "
+            "partitions there",
+            field="storageClassName",
+            holds_change=lambda old, new: old.storage_class_name == new.storage_class_name,
+        ),
+    )
+
+    size: Annotated[
+        str,
+        "Size of each broker's volume, such as 100Gi. It may only grow.",
+        Text(
+            maximum=32,
+            minimum=1,
+            pattern=r"[0-9]{1,15}(\.[0-9]{1,9})?(k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?",
+            hint="write a size such as 500Mi or 100Gi",
+        ),
+    ]
+    storage_class_name: Annotated[
+        str | None,
+        "StorageClass of the volumes; it cannot be changed. Default: the default class.",
+        Text(253, 1),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodResources:
+    """What the broker's container asks for and may use."""
+
+    requests: _Amounts = field(default_factory=dict)
+    limits: _Amounts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentVariable:
+    """A variable of the broker's container."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel=f"!(self.name in {list(OWN_ENVIRONMENT)!r})",
+            message="the operator sets this variable itself: leave it out",
+            field="name",
+            holds=lambda variable: variable.name not in OWN_ENVIRONMENT,
+        ),
+        Rule(
+            cel="!has(self.value) || !has(self.valueFrom)",
+            message="a variable has a value or a valueFrom, not both",
+            holds=lambda variable: variable.value is None or variable.value_from is None,
+        ),
+    )
+
+    name: Annotated[
+        str,
+        "Name of the variable.",
+        Text(
+            256,
+            1,
+            "[A-Za-z_][A-Za-z0-9_]*",
+            "a variable's name has letters, digits and '_' and does not begin with a digit",
+        ),
+    ]
+    value: Annotated[str | None, "Its value.", Text(32_768)] = None
+    value_from: Annotated[
+        Mapping[str, Any] | None, "Where its value comes from, as in a Pod.", Opaque(4)
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodTemplate:
+    """What the pods of a pool have beyond what the operator gives them."""
+
+    labels: Annotated[
+        Mapping[str, Annotated[str, _LABEL_VALUE]], "Labels of the pods.", Bound(32)
+    ] = field(default_factory=dict)
+    annotations: Annotated[
+        Mapping[str, Annotated[str, Text(4096)]], "Annotations of the pods.", Bound(32)
+    ] = field(default_factory=dict)
+    node_selector: Annotated[
+        Mapping[str, Annotated[str, _LABEL_VALUE]], "Labels that their nodes must have.", Bound(16)
+    ] = field(default_factory=dict)
+    tolerations: Annotated[
+        tuple[Annotated[Mapping[str, Any], Opaque(8)], ...],
+        "Taints of nodes that they put up with, as in a Pod.",
+        Bound(16),
+    ] = ()
+    affinity: Annotated[
+        Mapping[str, Any] | None, "Where they would rather run, as in a Pod.", Opaque(8)
+    ] = None
+    topology_spread_constraints: Annotated[
+        tuple[Annotated[Mapping[str, Any], Opaque(16)], ...],
+        "How they spread over nodes and zones, as in a Pod. Default: evenly over nodes.",
+        Bound(8),
+    ] = ()
+    priority_class_name: Annotated[str | None, "PriorityClass of the pods.", Text(253, 1)] = None
+    env: Annotated[
+        tuple[EnvironmentVariable, ...],
+        "Further variables of the broker's container.",
+        Bound(64, key="name"),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPoolSpec:
+    """How many brokers, with which ids, volumes and places."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="self.clusterName == oldSelf.clusterName",
+            message="a pool cannot change to another cluster: make a new pool there",
+            field="clusterName",
+            holds_change=lambda old, new: old.cluster_name == new.cluster_name,
+        ),
+        Rule(
+            cel="self.idBase == oldSelf.idBase",
+            message="idBase cannot be changed, because brokers are known by their ids: make a new "
+            "pool with another idBase",
+            field="idBase",
+            holds_change=lambda old, new: old.id_base == new.id_base,
+        ),
+        Rule(
+            cel=f"self.idBase + self.replicas <= {BROKER_ID_MAX + 1}",
+            message=f"broker ids end at {BROKER_ID_MAX}: idBase + replicas must not be above "
+            f"{BROKER_ID_MAX + 1}",
+            field="replicas",
+            holds=lambda spec: spec.id_base + spec.replicas <= BROKER_ID_MAX + 1,
+        ),
+    )
+
+    cluster_name: Annotated[
+        str,
+        "LogCluster of the same namespace that the brokers belong to; it cannot be changed.",
+        CLUSTER_NAME,
+    ]
+    replicas: Annotated[int, "Number of brokers.", Whole(0, BROKERS_MAX)]
+    id_base: Annotated[
+        int,
+        "Id of the pool's first broker; the others count on from there. It cannot be changed, and "
+        "the ids of two pools of a cluster must not meet.",
+        Whole(0, BROKER_ID_MAX),
+    ] = 0
+    storage: Annotated[Storage, "The volume of each broker."]
+    resources: Annotated[
+        PodResources | None,
+        "What the broker's container asks for and may use. A broker is one process on one core; "
+        "leave memory for the page cache.",
+    ] = None
+    rack: Annotated[
+        str | None,
+        "Failure domain of the brokers; replicas are spread over racks. Default: the zone of the "
+        "node that a broker runs on.",
+        Text(63, 1),
+    ] = None
+    config: Annotated[
+        Mapping[str, str | None],
+        "Settings of these brokers, on top of those of the LogCluster; null takes up the "
+        "LogCluster's.",
+        ConfigMap(problem=broker_setting_problem),
+    ] = field(default_factory=dict)
+    template: Annotated[PodTemplate, "What the pods have beyond what the operator gives them."] = (
+        field(default_factory=PodTemplate)
+    )
+
+    @classmethod
+    def from_manifest(cls, manifest: Mapping[str, Any]) -> "BrokerPoolSpec":
+        """Read a BrokerPool; ManifestError lists all that is wrong with it."""
+        return read_manifest(manifest, ManifestForm("BrokerPool", cls, _ROOT_RULES))
+
+
+_ROOT_RULES: Final[tuple[RootRule[BrokerPoolSpec], ...]] = (
+    RootRule(
+        cel="!self.metadata.name.contains('.') && "
+        f"self.metadata.name.size() + self.spec.clusterName.size() <= {POOL_NAME_LENGTH_MAX}",
+        message="metadata.name and clusterName together name the pods: at most "
+        f"{POOL_NAME_LENGTH_MAX} characters, without '.'; make it anew under a shorter name",
+        field="metadata.name",
+        holds=lambda name, spec: (
+            "." not in name and len(name) + len(spec.cluster_name) <= POOL_NAME_LENGTH_MAX
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPoolStatus:
+    """The pool's pods and brokers."""
+
+    conditions: Conditions = ()
+    observed_generation: ObservedGeneration = None
+    replicas: Annotated[int | None, "Pods that exist.", COUNT] = None
+    ready_replicas: Annotated[int | None, "Brokers that are registered and serve.", COUNT] = None
+    updated_replicas: Annotated[int | None, "Pods that run with the present settings.", COUNT] = (
+        None
+    )
+    selector: Annotated[str, "Label selector of the pods, for autoscalers.", Text(512)] = ""
+    broker_ids: Annotated[
+        tuple[Annotated[int, Whole(0, BROKER_ID_MAX)], ...],
+        "Ids of the pool's brokers.",
+        Bound(BROKERS_MAX),
+    ] = ()
+
+
+BROKER_POOL: Final = ResourceDefinition(
+    kind="BrokerPool",
+    plural="brokerpools",
+    short_names=("bp",),
+    description="Brokers of a LogCluster that share size, place and settings: a StatefulSet whose "
+    "rolling restarts wait until every partition can spare the next broker.",
+    spec=BrokerPoolSpec,
+    status=BrokerPoolStatus,
+    root_rules=_ROOT_RULES,
+    scale=ScalePaths(".spec.replicas", ".status.replicas", ".status.selector"),
+    columns=(
+        Column("Cluster", ".spec.clusterName"),
+        Column("Brokers", ".spec.replicas", "integer"),
+        Column("Ready Brokers", ".status.readyReplicas", "integer"),
+        Column("Updated", ".status.updatedReplicas", "integer"),
+        Column("Ready", READY),
+        AGE,
+        Column("Id Base", ".spec.idBase", "integer", is_wide=True),
+        Column("Storage", ".spec.storage.size", is_wide=True),
+        Column("Rack", ".spec.rack", is_wide=True),
+    ),
+    example="""\
+apiVersion: fairlead.io/v1alpha1
+kind: BrokerPool
+metadata:
+  name: brokers
+spec:
+  clusterName: demo
+  replicas: 3
+  storage:
+    size: 10Gi
+  resources:
+    requests: {cpu: "1", memory: 1Gi}
+    limits: {memory: 2Gi}
+""",
+)

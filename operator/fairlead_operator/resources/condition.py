@@ -1,0 +1,38 @@
+"""The `conditions` of every status, as Kubernetes knows them."""
+
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from fairlead_model.resource_shape import Bound, Text, Whole
+
+CONDITIONS_MAX: Final = 8
+REASON_LENGTH_MAX: Final = 128
+MESSAGE_LENGTH_MAX: Final = 1024
+GENERATION: Final = Whole(0, 2**53)
+COUNT: Final = Whole(0, 2**53)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One claim about the resource, when it last changed, and why."""
+
+    type: Annotated[str, "Name of the claim.", Text(64, 1, "[A-Z][A-Za-z0-9]*")]
+    status: Annotated[Literal["True", "False", "Unknown"], "Whether the claim holds."]
+    reason: Annotated[
+        str, "Why, in one word for programs.", Text(REASON_LENGTH_MAX, 1, "[A-Z][A-Za-z0-9]*")
+    ]
+    message: Annotated[str, "Why, in words for people.", Text(MESSAGE_LENGTH_MAX)] = ""
+    last_transition_time: Annotated[str, "When status last changed.", Text(64, format="date-time")]
+    observed_generation: Annotated[
+        int | None, "Generation of the spec that the claim is about.", GENERATION
+    ] = None
+
+
+Conditions = Annotated[
+    tuple[Condition, ...],
+    "Claims about the resource, one a type.",
+    Bound(CONDITIONS_MAX, key="type"),
+]
+ObservedGeneration = Annotated[
+    int | None, "Generation of the spec that this status is about.", GENERATION
+]

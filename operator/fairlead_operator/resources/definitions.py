@@ -1,0 +1,19 @@
+"""All kinds of the group, in the order in which people meet them."""
+
+from typing import Final
+
+from fairlead_operator.resources.broker_pool import BROKER_POOL
+from fairlead_operator.resources.definition import ResourceDefinition
+from fairlead_operator.resources.failover_drill import FAILOVER_DRILL
+from fairlead_operator.resources.log_cluster import LOG_CLUSTER
+from fairlead_operator.resources.tables import CLUSTER_STATE, PARTITION_TABLE
+from fairlead_operator.resources.topic import TOPIC
+
+DEFINITIONS: Final[tuple[ResourceDefinition, ...]] = (
+    LOG_CLUSTER,
+    BROKER_POOL,
+    TOPIC,
+    FAILOVER_DRILL,
+    PARTITION_TABLE,
+    CLUSTER_STATE,
+)

@@ -1,0 +1,117 @@
+"""FailoverDrill: its results and its columns; the spec is `fairlead_model.failover_drill`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, TypeAlias
+
+from fairlead_model.failover_drill import FAILOVER_DRILL_KIND, FailoverDrillSpec
+from fairlead_model.resource_shape import Bound, Text, Whole
+from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGeneration
+from fairlead_operator.resources.definition import AGE, Column, ResourceDefinition
+
+Phase: TypeAlias = Literal["Pending", "Preparing", "Running", "Verifying", "Finished", "Refused"]
+RUNS_MAX: Final = 100
+TIMELINE_MAX: Final = 200
+
+_DETECTION: Final = "From the fault until the controller took the broker for gone, in milliseconds"
+_ELECTION: Final = "From the fault until new leaders were in the store, in milliseconds"
+_RECOVERY_P50: Final = (
+    "From the fault until a partition took records again, in milliseconds: the median partition"
+)
+_RECOVERY_MAX: Final = (
+    "From the fault until a partition took records again, in milliseconds: the slowest partition"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillRun:
+    """One fault and what followed."""
+
+    target: Annotated[str, "What was broken.", Text(253)] = ""
+    fault_at: Annotated[str | None, "When.", Text(64, format="date-time")] = None
+    detection_ms: Annotated[int | None, f"{_DETECTION}.", COUNT] = None
+    election_ms: Annotated[int | None, f"{_ELECTION}.", COUNT] = None
+    recovery_p50_ms: Annotated[int | None, f"{_RECOVERY_P50}.", COUNT] = None
+    recovery_max_ms: Annotated[int | None, f"{_RECOVERY_MAX}.", COUNT] = None
+    longest_gap_ms: Annotated[
+        int | None,
+        "Longest time in which a partition acknowledged nothing, in milliseconds.",
+        COUNT,
+    ] = None
+    problem: Annotated[str, "Why the run did not come to its end.", Text(1024)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineEntry:
+    """Something that happened in the last run."""
+
+    offset_ms: Annotated[
+        int, "Time since the fault, in milliseconds; before it negative.", Whole(-(2**53), 2**53)
+    ]
+    event: Annotated[str, "What happened.", Text(512)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverDrillStatus:
+    """How far the drill is and what it measured."""
+
+    conditions: Conditions = ()
+    observed_generation: ObservedGeneration = None
+    phase: Annotated[
+        Phase | None, "How far the drill is; Refused says why in the condition Complete."
+    ] = None
+    runs: Annotated[tuple[DrillRun, ...], "One entry a run, oldest first.", Bound(RUNS_MAX)] = ()
+    detection_ms: Annotated[int | None, f"{_DETECTION}; the slowest run.", COUNT] = None
+    election_ms: Annotated[int | None, f"{_ELECTION}; the slowest run.", COUNT] = None
+    recovery_p50_ms: Annotated[int | None, f"{_RECOVERY_P50} of all runs.", COUNT] = None
+    recovery_max_ms: Annotated[int | None, f"{_RECOVERY_MAX} of all runs.", COUNT] = None
+    lost: Annotated[int | None, "Acknowledged records that were not read.", COUNT] = None
+    duplicates: Annotated[int | None, "Records that were read twice.", COUNT] = None
+    reordered: Annotated[
+        int | None, "Records that were read before an earlier one of their key.", COUNT
+    ] = None
+    acknowledged: Annotated[int | None, "Records that were acknowledged.", COUNT] = None
+    client_errors: Annotated[
+        int | None, "Produce requests that failed for good, after the client's retries.", COUNT
+    ] = None
+    timeline: Annotated[
+        tuple[TimelineEntry, ...], "What happened when, in the last run.", Bound(TIMELINE_MAX)
+    ] = ()
+
+
+FAILOVER_DRILL: Final = ResourceDefinition(
+    kind=FAILOVER_DRILL_KIND,
+    plural="failoverdrills",
+    short_names=("fd",),
+    description="A fault on purpose, under load: how long detection, election and recovery took, "
+    "and whether a record was lost, doubled or out of order.",
+    spec=FailoverDrillSpec,
+    status=FailoverDrillStatus,
+    columns=(
+        Column("Target", ".spec.target.type"),
+        Column("Fault", ".spec.fault.type"),
+        Column("Phase", ".status.phase"),
+        Column("Detect", ".status.detectionMs", "integer", "Milliseconds"),
+        Column("Elect", ".status.electionMs", "integer", "Milliseconds"),
+        Column("Recover", ".status.recoveryMaxMs", "integer", "Milliseconds, slowest partition"),
+        Column("Lost", ".status.lost", "integer"),
+        Column("Dup", ".status.duplicates", "integer"),
+        Column("Passed", '.status.conditions[?(@.type=="Passed")].status'),
+        AGE,
+        Column("Cluster", ".spec.clusterName", is_wide=True),
+        Column("Recover P50", ".status.recoveryP50Ms", "integer", is_wide=True),
+        Column("Acknowledged", ".status.acknowledged", "integer", is_wide=True),
+        Column("Reordered", ".status.reordered", "integer", is_wide=True),
+    ),
+    example="""\
+apiVersion: fairlead.io/v1alpha1
+kind: FailoverDrill
+metadata:
+  name: kill-a-leader
+spec:
+  clusterName: demo
+  target: {type: Leader}
+  fault: {type: Kill}
+  limits:
+    recoveryMs: 500
+""",
+)

@@ -1,0 +1,95 @@
+"""What people may do: roles that join Kubernetes' view, edit and admin, and a guard of deletions.
+
+Pure builders of manifests for the operator's chart. Nobody is given the right to write
+PartitionTables and ClusterStates: they are the controller's own.
+"""
+
+from typing import Any, Final
+
+from fairlead_operator.resources.definition import GROUP, VERSION
+
+Manifest = dict[str, Any]
+READ: Final = ("get", "list", "watch")
+WRITE: Final = ("create", "delete", "deletecollection", "patch", "update")
+ALL_PLURALS: Final = (
+    "brokerpools",
+    "clusterstates",
+    "failoverdrills",
+    "logclusters",
+    "partitiontables",
+    "topics",
+)
+ADMIN_PLURALS: Final = ("brokerpools", "brokerpools/scale", "failoverdrills", "logclusters")
+"""What decides about brokers; topics are for everybody who may edit."""
+
+_NAMESPACE_CONTROLLER: Final = "system:serviceaccount:kube-system:namespace-controller"
+
+
+def build_user_roles() -> list[Manifest]:
+    """Give the ClusterRoles fairlead-view, fairlead-edit and fairlead-admin.
+
+    Kubernetes adds them to its own roles, and these contain one another: who may edit may view.
+    """
+    return [
+        _role("view", ALL_PLURALS, READ),
+        _role("edit", ("topics",), WRITE),
+        _role("admin", ADMIN_PLURALS, WRITE),
+    ]
+
+
+def _role(name: str, plurals: tuple[str, ...], verbs: tuple[str, ...]) -> Manifest:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": f"fairlead-{name}",
+            "labels": {f"rbac.authorization.k8s.io/aggregate-to-{name}": "true"},
+        },
+        "rules": [{"apiGroups": [GROUP], "resources": list(plurals), "verbs": list(verbs)}],
+    }
+
+
+def build_deletion_protection() -> list[Manifest]:
+    """Give the policy that refuses to delete a Topic with deletionProtection, and its binding.
+
+    A namespace that is being deleted takes its topics along: it takes the volumes too, so that
+    holding the topics back would save nothing and hang the namespace.
+    """
+    name = f"topic-deletion-protection.{GROUP}"
+    rule = {
+        "apiGroups": [GROUP],
+        "apiVersions": [VERSION],
+        "operations": ["DELETE"],
+        "resources": ["topics"],
+    }
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [rule]},
+            "matchConditions": [
+                {
+                    "name": "namespace-stays",
+                    "expression": f"request.userInfo.username != '{_NAMESPACE_CONTROLLER}'",
+                }
+            ],
+            "validations": [
+                {
+                    "expression": "!has(oldObject.spec.deletionProtection) || "
+                    "!oldObject.spec.deletionProtection",
+                    "message": "the topic is protected: set spec.deletionProtection to false "
+                    "before you delete it",
+                    "reason": "Forbidden",
+                }
+            ],
+        },
+    }
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    }
+    return [policy, binding]

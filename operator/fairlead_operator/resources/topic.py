@@ -1,0 +1,157 @@
+"""Topic: the fields that `fairlead_model.resources` reads, as Kubernetes stores them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Final
+
+from fairlead_model.failover_drill import CLUSTER_NAME
+from fairlead_model.ids import INTERNAL_TOPICS, TOPIC_NAME_LENGTH_MAX
+from fairlead_model.resource_reading import RootRule
+from fairlead_model.resource_shape import ConfigMap, Rule, Text, Whole
+from fairlead_model.resources import PARTITIONS_MAX
+from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGeneration
+from fairlead_operator.resources.definition import AGE, READY, Column, ResourceDefinition
+from fairlead_operator.resources.log_cluster import ReclaimPolicy
+
+_NAME: Final = "(has(self.spec.topicName) ? self.spec.topicName : self.metadata.name)"
+_OLD_NAME: Final = "(has(oldSelf.spec.topicName) ? oldSelf.spec.topicName : oldSelf.metadata.name)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFields:
+    """A topic as it should be."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="!has(oldSelf.clusterName) || !has(self.clusterName) || "
+            "self.clusterName == oldSelf.clusterName",
+            message="a topic cannot move to another cluster: make a new Topic there",
+            field="clusterName",
+        ),
+        Rule(
+            cel="!has(oldSelf.partitions) || "
+            "(has(self.partitions) && self.partitions >= oldSelf.partitions)",
+            message="partitions can be added, never removed: set at least the present number, or "
+            "make a new topic and move the records there",
+            field="partitions",
+        ),
+        Rule(
+            cel="!has(self.topicName) || "
+            f"!(self.topicName in {sorted((*INTERNAL_TOPICS, '.', '..'))!r})",
+            message="this name belongs to the cluster itself: choose another topicName",
+            field="topicName",
+        ),
+    )
+
+    cluster_name: Annotated[
+        str | None,
+        "LogCluster of the same namespace that the topic lives in; it cannot be changed. Default: "
+        "the only LogCluster of the namespace, which is then written here.",
+        CLUSTER_NAME,
+    ] = None
+    topic_name: Annotated[
+        str | None,
+        "The topic's name for Kafka clients, where it is not metadata.name: it may have upper case "
+        "letters and '_'. It cannot be changed.",
+        Text(
+            maximum=TOPIC_NAME_LENGTH_MAX,
+            minimum=1,
+            pattern="[a-zA-Z0-9._-]+",
+            hint="a topic's name has letters, digits, '.', '_' and '-' only",
+        ),
+    ] = None
+    partitions: Annotated[
+        int | None,
+        "Number of partitions; it may only grow. Default: defaults.partitions of the LogCluster.",
+        Whole(1, PARTITIONS_MAX),
+    ] = None
+    replication_factor: Annotated[
+        int | None,
+        "Number of copies of each partition. Default: defaults.replicationFactor of the "
+        "LogCluster.",
+        Whole(1, 32_767),
+    ] = None
+    config: Annotated[
+        Mapping[str, str | None],
+        "Settings of the topic, under Kafka's names, such as retention.ms. What is named here "
+        "holds, what is not has its default; null leaves a setting as it is (write it with kubectl "
+        "apply --server-side: plain kubectl apply drops nulls).",
+        ConfigMap(),
+    ] = field(default_factory=dict)
+    reclaim_policy: Annotated[
+        ReclaimPolicy,
+        "What happens to the topic when this resource is deleted. Retain: it stays as it is, and a "
+        "Topic of the same name takes it up again. Delete: it goes with all its records.",
+    ] = "Retain"
+    deletion_protection: Annotated[
+        bool, "Refuse to delete the topic, whoever asks; set it to false first."
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStatus:
+    """The topic as the controller sees it."""
+
+    conditions: Conditions = ()
+    observed_generation: ObservedGeneration = None
+    topic_id: Annotated[str, "Kafka's id of the topic.", Text(22)] = ""
+    topic_name: Annotated[
+        str, "The topic's name for Kafka clients.", Text(TOPIC_NAME_LENGTH_MAX)
+    ] = ""
+    partitions: Annotated[int | None, "Partitions that the topic has.", COUNT] = None
+    replication_factor: Annotated[int | None, "Copies of each partition.", COUNT] = None
+    under_replicated: Annotated[
+        int | None, "Partitions with fewer replicas in sync than they should have.", COUNT
+    ] = None
+    offline: Annotated[int | None, "Partitions without a leader.", COUNT] = None
+    leaders: Annotated[str, "How many partitions each broker leads, as ID:COUNT.", Text(1024)] = ""
+
+
+TOPIC: Final = ResourceDefinition(
+    kind="Topic",
+    plural="topics",
+    short_names=("ft",),
+    description="A topic of a LogCluster: its partitions, copies and settings.",
+    spec=TopicFields,
+    status=TopicStatus,
+    root_rules=(
+        RootRule(
+            cel=f"has(self.spec.topicName) || self.metadata.name.size() <= {TOPIC_NAME_LENGTH_MAX}",
+            message=f"a topic's name has at most {TOPIC_NAME_LENGTH_MAX} characters, and "
+            "metadata.name has more: set spec.topicName",
+            field="spec.topicName",
+        ),
+        RootRule(
+            cel=f"{_NAME} == {_OLD_NAME}",
+            message="a topic cannot be renamed: make a new Topic with the new name",
+            field="spec.topicName",
+        ),
+    ),
+    columns=(
+        Column("Partitions", ".status.partitions", "integer"),
+        Column("RF", ".status.replicationFactor", "integer", "Replication factor"),
+        Column("Under-Replicated", ".status.underReplicated", "integer"),
+        Column("Offline", ".status.offline", "integer"),
+        Column("Ready", READY),
+        AGE,
+        Column("Cluster", ".spec.clusterName", is_wide=True),
+        Column("Topic", ".status.topicName", is_wide=True),
+        Column("Leaders", ".status.leaders", is_wide=True),
+        Column("Topic Id", ".status.topicId", is_wide=True),
+    ),
+    example="""\
+apiVersion: fairlead.io/v1alpha1
+kind: Topic
+metadata:
+  name: orders
+spec:
+  clusterName: demo
+  topicName: shop.Orders # default: metadata.name
+  partitions: 6
+  replicationFactor: 3
+  config:
+    min.insync.replicas: 2
+    retention.ms: 604800000
+    max.message.bytes: null # left as it is
+""",
+)

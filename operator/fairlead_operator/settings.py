@@ -1,0 +1,73 @@
+"""What the operator was told by its environment, read once at the start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+DEFAULT_SOCKET: Final = "/run/fairlead/controller.sock"
+DEFAULT_NAME: Final = "fairlead-operator"
+DEFAULT_HTTP_PORT: Final = 8081
+SESSION_PORT: Final = 9090
+DEFAULT_REPLICAS: Final = 2
+
+
+class SettingsError(ValueError):
+    """The environment lacks something, or says what cannot be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSettings:
+    """Settings of the kopf process; builders use those that end up in manifests."""
+
+    pod_name: str
+    namespace: str
+    """Namespace that the operator itself lives in."""
+    watch_namespace: str = ""
+    """Empty: all namespaces."""
+    broker_image: str = ""
+    """Image of brokers whose LogCluster names none."""
+    name: str = DEFAULT_NAME
+    """Name of the operator's own StatefulSet and of its headless Service."""
+    replicas: int = DEFAULT_REPLICAS
+    """Operator pods, each of which may be the active one: brokers try them all."""
+    controller_socket: str = DEFAULT_SOCKET
+    http_port: int = DEFAULT_HTTP_PORT
+    log_level: str = "INFO"
+
+    def session_urls(self, namespace: str, cluster: str) -> tuple[str, ...]:
+        """Give where a cluster's brokers find the controller, whichever pod it is in."""
+        return tuple(
+            f"ws://{self.name}-{number}.{self.name}.{self.namespace}.svc:{SESSION_PORT}"
+            f"/{namespace}/{cluster}"
+            for number in range(self.replicas)
+        )
+
+
+def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
+    """Read the environment; SettingsError names what is missing or wrong."""
+    problems = [
+        f"{name} is not set" for name in ("POD_NAME", "POD_NAMESPACE") if not environment.get(name)
+    ]
+    replicas = _number(environment, "FAIRLEAD_OPERATOR_REPLICAS", DEFAULT_REPLICAS, problems)
+    http_port = _number(environment, "FAIRLEAD_OPERATOR_HTTP_PORT", DEFAULT_HTTP_PORT, problems)
+    if problems:
+        raise SettingsError("; ".join(problems))
+    return OperatorSettings(
+        pod_name=environment["POD_NAME"],
+        namespace=environment["POD_NAMESPACE"],
+        watch_namespace=environment.get("FAIRLEAD_WATCH_NAMESPACE", ""),
+        broker_image=environment.get("FAIRLEAD_BROKER_IMAGE", ""),
+        name=environment.get("FAIRLEAD_OPERATOR_SERVICE") or DEFAULT_NAME,
+        replicas=replicas,
+        controller_socket=environment.get("FAIRLEAD_CONTROLLER_SOCKET") or DEFAULT_SOCKET,
+        http_port=http_port,
+        log_level=environment.get("FAIRLEAD_OPERATOR_LOG_LEVEL", "INFO").upper(),
+    )
+
+
+def _number(environment: Mapping[str, str], name: str, default: int, problems: list[str]) -> int:
+    text = environment.get(name) or str(default)
+    if not text.isdecimal() or not 1 <= int(text) <= 65_535:
+        problems.append(f"{name}: {text!r} is not a number from 1 to 65535")
+        return default
+    return int(text)

@@ -1,0 +1,95 @@
+"""Which addresses clients outside Kubernetes are told for a broker. Pure.
+
+What is the same for all brokers of a pool, but for its id, stands in the shared server.properties
+with placeholders that the container fills in. What only Kubernetes knows, a node port of its own
+choice or the address of a load balancer, is looked up per broker and stands in a file of its own.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fairlead_operator.resources import Listener
+from fairlead_operator.specs.views import ClusterView, PoolView
+
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+_ESCAPES: Final = {
+    "brokerId": "${BROKER_ID}",
+    "ordinal": "${ORDINAL}",
+    "pod": "${POD_NAME}",
+    "hostIP": "${HOST_IP}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideAddress:
+    """Where clients reach a broker; both parts may hold placeholders of the container."""
+
+    host: str
+    port: str
+
+
+def node_port(listener: Listener, broker_id: int | None) -> int | None:
+    """Give the node port that the spec wants for a broker (None: the bootstrap), if it says so."""
+    if listener.node_port_base is None:
+        return None
+    return listener.node_port_base + (0 if broker_id is None else 1 + broker_id)
+
+
+def needs_lookup(listener: Listener) -> bool:
+    """Tell whether a broker's address can be known only from its live Service."""
+    if listener.type == "LoadBalancer":
+        return listener.advertised_host_template is None
+    if listener.node_port_base is not None:
+        return False
+    template = listener.advertised_port_template
+    return template is None or "{nodePort}" in template
+
+
+def shared_address(listener: Listener, cluster: ClusterView, pool: PoolView) -> OutsideAddress:
+    """Give the address of every broker of the pool, with placeholders of the container."""
+    base = listener.node_port_base
+    port = "" if base is None else f"${{BROKER_ID+{base + 1}}}"
+    host_template = listener.advertised_host_template or "{hostIP}"
+    if listener.type == "LoadBalancer":
+        port_template = listener.advertised_port_template or str(listener.port)
+    else:
+        port_template = listener.advertised_port_template or "{nodePort}"
+    names = _names(cluster, pool) | {"nodePort": port}
+    return OutsideAddress(_fill(host_template, names), _fill(port_template, names))
+
+
+def looked_up_address(
+    listener: Listener, cluster: ClusterView, pool: PoolView, service: Mapping[str, Any] | None
+) -> OutsideAddress | None:
+    """Give the address of the broker behind a live Service; None while it has none."""
+    if service is None:
+        return None
+    ports = (service.get("spec") or {}).get("ports") or [{}]
+    names = _names(cluster, pool) | {"nodePort": str(ports[0].get("nodePort") or "")}
+    if listener.type == "NodePort":
+        if not names["nodePort"]:
+            return None
+        host_template = listener.advertised_host_template or "{hostIP}"
+        port_template = listener.advertised_port_template or "{nodePort}"
+    else:
+        ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+        address = next((entry.get("hostname") or entry.get("ip") for entry in ingress), None)
+        if not address:
+            return None
+        host_template = str(address)
+        port_template = listener.advertised_port_template or str(listener.port)
+    return OutsideAddress(_fill(host_template, names), _fill(port_template, names))
+
+
+def _names(cluster: ClusterView, pool: PoolView) -> dict[str, str]:
+    return _ESCAPES | {
+        "cluster": cluster.name,
+        "namespace": cluster.namespace,
+        "pool": pool.name,
+    }
+
+
+def _fill(template: str, names: Mapping[str, str]) -> str:
+    return _PLACEHOLDER.sub(lambda match: names[match.group(1)], template)

@@ -1,0 +1,93 @@
+"""What the parts of a cluster are called, their labels and ports. Pure."""
+
+from typing import Final
+
+CLIENT_PORT: Final = 9092
+INTERNAL_PORT: Final = 9094
+HTTP_PORT: Final = 8080
+CLIENT_LISTENER: Final = "CLIENT"
+INTERNAL_LISTENER: Final = "INTERNAL"
+
+DATA_FOLDER: Final = "/var/lib/fairlead"
+CONFIG_FOLDER: Final = "/etc/fairlead"
+SECRET_FOLDER: Final = "/etc/fairlead-session"  # noqa: S105 (a path)
+PROPERTIES_KEY: Final = "server.properties"
+SECRET_KEY: Final = "secret"  # noqa: S105 (a key's name)
+DATA_VOLUME: Final = "data"
+
+CLUSTER_LABEL: Final = "fairlead.io/cluster"
+POOL_LABEL: Final = "fairlead.io/pool"
+COMPONENT_LABEL: Final = "app.kubernetes.io/component"
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+FIELD_MANAGER: Final = "fairlead-operator"
+CONFIG_HASH_ANNOTATION: Final = "fairlead.io/config-hash"
+APPLIED_ANNOTATION: Final = "fairlead.io/applied"
+RESTART_ANNOTATION: Final = "fairlead.io/restart"
+MANAGED_ANNOTATION: Final = "fairlead.io/managed"
+MANAGED_SELECTOR: Final = f"{MANAGED_BY_LABEL}={FIELD_MANAGER},{CLUSTER_LABEL}"
+
+
+def stateful_set_name(cluster: str, pool: str) -> str:
+    """Give the name of a pool's StatefulSet; pods add `-ORDINAL`."""
+    return f"{cluster}-{pool}"
+
+
+def config_map_name(cluster: str, pool: str) -> str:
+    """Give the name of the ConfigMap with a pool's server.properties."""
+    return f"{cluster}-{pool}"
+
+
+def headless_service_name(cluster: str) -> str:
+    """Give the name of the Service that gives each broker's pod its own name."""
+    return f"{cluster}-brokers"
+
+
+def bootstrap_service_name(cluster: str) -> str:
+    """Give the name of the Service where clients inside Kubernetes begin."""
+    return f"{cluster}-bootstrap"
+
+
+def listener_service_name(cluster: str, listener: str, broker_id: int | None) -> str:
+    """Give the name of an outside listener's Service: of a broker, or the one to begin with."""
+    return f"{cluster}-{listener}-{'bootstrap' if broker_id is None else broker_id}"
+
+
+def secret_name(cluster: str) -> str:
+    """Give the name of the Secret that brokers and controllers share."""
+    return f"{cluster}-session"
+
+
+def network_policy_name(cluster: str) -> str:
+    """Give the name of the brokers' NetworkPolicy."""
+    return f"{cluster}-brokers"
+
+
+def claim_name(cluster: str, pool: str, ordinal: int) -> str:
+    """Give the name of a broker's volume claim, as StatefulSets choose it."""
+    return f"{DATA_VOLUME}-{stateful_set_name(cluster, pool)}-{ordinal}"
+
+
+def cluster_labels(cluster: str) -> dict[str, str]:
+    """Give the labels of everything that belongs to a cluster."""
+    return {
+        "app.kubernetes.io/name": "fairlead",
+        "app.kubernetes.io/instance": cluster,
+        COMPONENT_LABEL: "broker",
+        MANAGED_BY_LABEL: FIELD_MANAGER,
+        CLUSTER_LABEL: cluster,
+    }
+
+
+def pool_labels(cluster: str, pool: str) -> dict[str, str]:
+    """Give the labels of everything that belongs to a pool."""
+    return cluster_labels(cluster) | {POOL_LABEL: pool}
+
+
+def broker_selector(cluster: str) -> dict[str, str]:
+    """Give the labels that pick the pods of a cluster's brokers."""
+    return {CLUSTER_LABEL: cluster, COMPONENT_LABEL: "broker"}
+
+
+def pool_selector(cluster: str, pool: str) -> dict[str, str]:
+    """Give the labels that pick the pods of a pool; a StatefulSet can never change them."""
+    return broker_selector(cluster) | {POOL_LABEL: pool}

@@ -1,0 +1,222 @@
+"""The StatefulSet of a pool. Pure.
+
+Pods return without the operator's help (Parallel), and change only when the operator deletes them
+one by one (OnDelete). Volumes are never deleted by the StatefulSet.
+"""
+
+from typing import Any, Final
+
+from fairlead_controller.kube.kinds import STATEFUL_SET
+from fairlead_operator.specs.names import (
+    CLIENT_PORT,
+    CONFIG_FOLDER,
+    CONFIG_HASH_ANNOTATION,
+    DATA_FOLDER,
+    DATA_VOLUME,
+    HTTP_PORT,
+    INTERNAL_PORT,
+    PROPERTIES_KEY,
+    RESTART_ANNOTATION,
+    SECRET_FOLDER,
+    broker_selector,
+    config_map_name,
+    headless_service_name,
+    pool_labels,
+    pool_selector,
+    secret_name,
+)
+from fairlead_operator.specs.views import ClusterView, Manifest, PoolView, build_child
+
+USER_ID: Final = 10001
+TERMINATION_GRACE_S: Final = 90
+STARTUP_S_MAX: Final = 6 * 3600
+"""Recovery after a crash may have terabytes to scan."""
+DEFAULT_RESOURCES: Final[dict[str, Any]] = {
+    "requests": {"cpu": "250m", "memory": "512Mi"},
+    "limits": {"memory": "2Gi"},
+}
+CONTAINER: Final = "broker"
+
+
+def build_stateful_set(
+    cluster: ClusterView,
+    pool: PoolView,
+    *,
+    image: str,
+    replicas: int,
+    config_hash: str,
+    storage_size: str,
+) -> Manifest:
+    """Give the StatefulSet; `storage_size` is that of its claims, fixed once it lives."""
+    labels = pool_labels(cluster.name, pool.name)
+    manifest = build_child(STATEFUL_SET, pool, pool.stateful_set, labels)
+    manifest["spec"] = {
+        "replicas": replicas,
+        "serviceName": headless_service_name(cluster.name),
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "OnDelete"},
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+        "selector": {"matchLabels": pool_selector(cluster.name, pool.name)},
+        "template": {
+            "metadata": {
+                "labels": {**pool.spec.template.labels, **labels},
+                "annotations": _annotations(cluster, pool, config_hash),
+            },
+            "spec": _pod_spec(cluster, pool, image),
+        },
+        "volumeClaimTemplates": [_claim_template(cluster, pool, storage_size)],
+    }
+    return manifest
+
+
+def _annotations(cluster: ClusterView, pool: PoolView, config_hash: str) -> dict[str, str]:
+    restart = "/".join(value for value in (cluster.restart, pool.restart) if value)
+    asked = {RESTART_ANNOTATION: restart} if restart else {}
+    return {**pool.spec.template.annotations, CONFIG_HASH_ANNOTATION: config_hash, **asked}
+
+
+def _claim_template(cluster: ClusterView, pool: PoolView, size: str) -> Manifest:
+    spec: Manifest = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": size}},
+    }
+    if pool.spec.storage.storage_class_name is not None:
+        spec["storageClassName"] = pool.spec.storage.storage_class_name
+    return {
+        "metadata": {"name": DATA_VOLUME, "labels": pool_selector(cluster.name, pool.name)},
+        "spec": spec,
+    }
+
+
+def _pod_spec(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
+    template = pool.spec.template
+    spread = [dict(entry) for entry in template.topology_spread_constraints]
+    spec: Manifest = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": TERMINATION_GRACE_S,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": spread or _spread(cluster),
+        "containers": [_container(cluster, pool, image)],
+        "volumes": [
+            {
+                "name": "config",
+                "configMap": {"name": config_map_name(cluster.name, pool.name)},
+            },
+            {
+                "name": "session",
+                "secret": {"secretName": secret_name(cluster.name), "defaultMode": 0o440},
+            },
+            {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+        ],
+    }
+    optional: Manifest = {
+        "nodeSelector": dict(template.node_selector),
+        "tolerations": [dict(entry) for entry in template.tolerations],
+        "affinity": dict(template.affinity or {}),
+        "priorityClassName": template.priority_class_name,
+        "imagePullSecrets": [{"name": name} for name in cluster.spec.image_pull_secrets],
+    }
+    return spec | {name: value for name, value in optional.items() if value}
+
+
+def _spread(cluster: ClusterView) -> list[Manifest]:
+    """Spread the cluster's brokers over hosts first, then over zones, as far as there are some."""
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": broker_selector(cluster.name)},
+        }
+        for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+    ]
+
+
+def _container(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
+    ports = [
+        ("kafka", CLIENT_PORT),
+        ("internal", INTERNAL_PORT),
+        ("http", HTTP_PORT),
+        *((f"out-{listener.port}", listener.port) for listener in cluster.spec.listeners),
+    ]
+    container: Manifest = {
+        "name": CONTAINER,
+        "image": image,
+        "command": [
+            "python",
+            "-m",
+            "fairlead_cli.container.broker",
+            "--config",
+            f"{CONFIG_FOLDER}/{PROPERTIES_KEY}",
+        ],
+        "env": _environment(pool),
+        "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports],
+        "resources": _resources(pool),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        **_probes(),
+        "volumeMounts": [
+            {"name": DATA_VOLUME, "mountPath": DATA_FOLDER},
+            {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
+            {"name": "session", "mountPath": SECRET_FOLDER, "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 (a volume of its own)
+        ],
+    }
+    if cluster.spec.image_pull_policy is not None:
+        container["imagePullPolicy"] = cluster.spec.image_pull_policy
+    return container
+
+
+def _environment(pool: PoolView) -> list[Manifest]:
+    own: list[Manifest] = [{"name": "FAIRLEAD_ID_BASE", "value": str(pool.spec.id_base)}]
+    for name, path in (
+        ("POD_NAME", "metadata.name"),
+        ("POD_UID", "metadata.uid"),
+        ("POD_IP", "status.podIP"),
+        ("HOST_IP", "status.hostIP"),
+        ("NODE_NAME", "spec.nodeName"),
+    ):
+        field = {"apiVersion": "v1", "fieldPath": path}
+        own.append({"name": name, "valueFrom": {"fieldRef": field}})
+    for variable in pool.spec.template.env:
+        if variable.value_from is not None:
+            own.append({"name": variable.name, "valueFrom": dict(variable.value_from)})
+        else:
+            own.append({"name": variable.name, "value": variable.value or ""})
+    return own
+
+
+def _resources(pool: PoolView) -> Manifest:
+    if pool.spec.resources is None:
+        return DEFAULT_RESOURCES
+    wanted = {
+        "requests": dict(pool.spec.resources.requests),
+        "limits": dict(pool.spec.resources.limits),
+    }
+    return {name: amounts for name, amounts in wanted.items() if amounts}
+
+
+def _probes() -> Manifest:
+    """Recovery may take hours; only a loop that answers nothing for two minutes is restarted."""
+
+    def probe(path: str, **limits: int) -> Manifest:
+        return {"httpGet": {"path": path, "port": HTTP_PORT, "scheme": "HTTP"}, **limits}
+
+    return {
+        "startupProbe": probe(
+            "/healthz", periodSeconds=1, timeoutSeconds=2, failureThreshold=STARTUP_S_MAX
+        ),
+        "readinessProbe": probe("/readyz", periodSeconds=2, timeoutSeconds=3, failureThreshold=2),
+        "livenessProbe": probe("/livez", periodSeconds=10, timeoutSeconds=10, failureThreshold=12),
+    }

@@ -1,0 +1,82 @@
+"""Topics made over Kafka's protocol, shown as Topic resources. Pure.
+
+The resource follows the topic, never the other way round: it claims nothing, its spec is written
+from the topic, and it goes with the topic. Its reclaim policy and deletion protection are the
+user's; it is made with Retain. A declared Topic of the same topicName takes the topic over, and the
+showing resource goes.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairlead_model.resources import API_VERSION, TOPIC_KIND
+from fairlead_operator.drills.agent_pod import TOPIC_PREFIX as DRILL_TOPIC_PREFIX
+from fairlead_operator.topics.topic_resource import (
+    CLUSTER_LABEL,
+    FROM_KAFKA,
+    ORIGIN_LABEL,
+    ClusterKey,
+    mirror_name,
+)
+
+
+def is_shown(entry: Mapping[str, Any] | None, *, is_claimed: bool) -> bool:
+    """Tell whether a topic has a resource that shows it: made over Kafka, declared by nobody."""
+    return (
+        entry is not None
+        and not is_claimed
+        and entry["origin"] == FROM_KAFKA
+        and not entry["resource"]
+        and not entry["isInternal"]
+        # A drill's own topic comes and goes with the drill, within a minute.
+        and not entry["name"].startswith(DRILL_TOPIC_PREFIX)
+    )
+
+
+def build_mirror(cluster: ClusterKey, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the resource that shows a topic."""
+    namespace, name = cluster
+    topic_name = entry["name"]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": TOPIC_KIND,
+        "metadata": {
+            "name": mirror_name(name, topic_name),
+            "namespace": namespace,
+            "labels": {
+                ORIGIN_LABEL: FROM_KAFKA,
+                CLUSTER_LABEL: name,
+                "app.kubernetes.io/managed-by": "fairlead-operator",
+            },
+        },
+        "spec": {
+            "clusterName": name,
+            "topicName": topic_name,
+            "reclaimPolicy": "Retain",
+            **_followed(entry),
+        },
+    }
+
+
+def _followed(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "partitions": entry["partitions"],
+        "replicationFactor": entry["replicationFactor"],
+        "config": dict(entry["configs"]),
+    }
+
+
+def build_mirror_patch(manifest: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the merge patch that lets the spec follow its topic; empty if it does."""
+    spec = manifest["spec"]
+    followed = _followed(entry)
+    patch: dict[str, Any] = {
+        name: followed[name]
+        for name in ("partitions", "replicationFactor")
+        if spec.get(name) != followed[name]
+    }
+    config = spec.get("config") or {}
+    if config != followed["config"]:
+        gone = dict.fromkeys(config.keys() - followed["config"].keys())
+        patch["config"] = followed["config"] | gone
+    return {"spec": patch} if patch else {}

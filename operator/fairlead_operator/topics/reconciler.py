@@ -1,0 +1,206 @@
+"""Carries out plans for batches of Topic resources: one call of the controller a cluster."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from fairlead_controller.kube.client import KubeClient
+from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
+from fairlead_controller.kube.kinds import TOPIC
+from fairlead_operator.controller_client import ControllerRefusedError, ControllerUnavailableError
+from fairlead_operator.topics.plan import Plan, plan_topic
+from fairlead_operator.topics.topic_resource import (
+    FINALIZER,
+    ClusterKey,
+    ResourceKey,
+    TopicResource,
+    build_request_manifest,
+)
+from fairlead_operator.topics.topic_scope import TopicScope
+from fairlead_operator.topics.work_queue import WorkQueue
+
+logger = logging.getLogger(__name__)
+
+BATCH_MAX: Final = 100
+GATHER_S: Final = 0.02
+"""How long a batch gathers what comes together."""
+WRITES_IN_FLIGHT_MAX: Final = 16
+ARRIVALS_LOOK_S: Final = 0.5
+"""How often it is asked whether brokers of a starting cluster have come; that takes seconds."""
+
+
+@dataclass(slots=True)
+class _Request:
+    """One call of the controller in the making."""
+
+    apply: list[TopicResource] = field(default_factory=list)
+    forget: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    deleting: list[TopicResource] = field(default_factory=list)
+
+
+class TopicReconciler:
+    """Takes keys from `queue`; what has a new result goes on to `statuses`."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        scope: TopicScope,
+        queue: WorkQueue[ResourceKey],
+        statuses: WorkQueue[ResourceKey],
+    ) -> None:
+        self._client = client
+        self._scope = scope
+        self._queue = queue
+        self._statuses = statuses
+        self._writes = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
+
+    async def run(self) -> None:
+        """Work until cancelled; a ControllerStandbyError ends it."""
+        while True:
+            keys = await self._queue.batch(BATCH_MAX, GATHER_S)
+            try:
+                await self._reconcile(keys)
+            finally:
+                for key in keys:
+                    self._queue.finish(key)
+
+    async def _reconcile(self, keys: list[ResourceKey]) -> None:
+        requests: dict[ClusterKey, _Request] = {}
+        writes: list[tuple[TopicResource, bool]] = []
+        nameless: list[TopicResource] = []
+        for cluster, names in self._scope.gone.items():
+            if self._scope.is_started(cluster):
+                forget = {name: {"resource": name, "deleteTopic": False} for name in names}
+                requests[cluster] = _Request(forget=dict(forget))
+        for key in keys:
+            resource = self._scope.resources.get(key)
+            if resource is not None and self._scope.may_act(resource):
+                if self._plan(resource).names_cluster:
+                    nameless.append(resource)
+                else:
+                    self._add(requests, writes, resource)
+        await asyncio.gather(*(self._name_cluster(resource) for resource in nameless))
+        written = await asyncio.gather(*(self._set_finalizer(*write) for write in writes))
+        held_up = {
+            resource.key
+            for (resource, is_wanted), is_done in zip(writes, written, strict=True)
+            if is_wanted and not is_done
+        }
+        await asyncio.gather(
+            *(self._call(cluster, request, held_up) for cluster, request in requests.items())
+        )
+
+    def _add(
+        self,
+        requests: dict[ClusterKey, _Request],
+        writes: list[tuple[TopicResource, bool]],
+        resource: TopicResource,
+    ) -> None:
+        plan = self._plan(resource)
+        if plan.adds_finalizer:
+            writes.append((resource, True))
+        if plan.drops_finalizer and plan.forget is None:
+            writes.append((resource, False))
+        if plan.forget is not None or plan.is_applied:
+            request = requests.setdefault(resource.cluster_key, _Request())
+            if plan.forget is not None:
+                request.forget[resource.name] = plan.forget
+                request.deleting.append(resource)
+            if plan.forget_holder:
+                forget = {"resource": plan.forget_holder, "deleteTopic": False}
+                request.forget.setdefault(plan.forget_holder, forget)
+            if plan.is_applied:
+                request.apply.append(resource)
+        elif plan.has_status:
+            self._statuses.add(resource.key)
+
+    def _plan(self, resource: TopicResource) -> Plan:
+        return plan_topic(
+            resource,
+            cluster=self._scope.presence(resource.cluster_key),
+            owner=self._scope.owner(resource),
+            holder=self._scope.unentitled_holder(resource),
+            only_cluster=self._scope.only_cluster(resource.namespace),
+        )
+
+    async def _call(
+        self, cluster: ClusterKey, request: _Request, held_up: set[ResourceKey]
+    ) -> None:
+        apply = [resource for resource in request.apply if resource.key not in held_up]
+        body = {
+            "apply": [
+                build_request_manifest(self._scope.manifests[resource.key])
+                for resource in apply
+                if resource.key in self._scope.manifests
+            ],
+            "forget": list(request.forget.values()),
+            "isComplete": False,
+        }
+        if not body["apply"] and not body["forget"]:
+            return
+        try:
+            results = await self._scope.controller.apply_topics(*cluster, body)
+        except (ControllerUnavailableError, ControllerRefusedError) as error:
+            logger.info("Topics of %s/%s: %s; asking again", *cluster, error)
+            for resource in [*apply, *request.deleting]:
+                self._queue.retry(resource.key)
+            self._scope.retry_gone(cluster)
+            return
+        self._scope.gone_told(cluster, request.forget.keys())
+        for resource in apply:
+            self._take_result(resource, results.get(resource.name))
+        dropped = [
+            resource
+            for resource in request.deleting
+            if (results.get(resource.name) or {}).get("state") == "ok"
+        ]
+        await asyncio.gather(*(self._set_finalizer(resource, False) for resource in dropped))
+
+    def _take_result(self, resource: TopicResource, result: Mapping[str, Any] | None) -> None:
+        if result is None:
+            return
+        if result["reason"] == "WaitingForBrokers":
+            self._queue.retry(resource.key, backoff_s_max=ARRIVALS_LOOK_S)
+        elif result["state"] == "waiting":
+            self._queue.retry(resource.key)
+        elif result["reason"] == "Conflict":
+            self._queue.retry(resource.key)  # another declaration that is about to be forgotten
+        else:
+            self._queue.succeeded(resource.key)
+        self._scope.results[resource.key] = (resource.uid, resource.generation, result)
+        self._statuses.add(resource.key)
+
+    async def _name_cluster(self, resource: TopicResource) -> None:
+        """Write the namespace's only cluster into a resource that names none."""
+        patch = {"spec": {"clusterName": self._scope.only_cluster(resource.namespace)}}
+        await self._patch(resource, patch, "its cluster")
+
+    async def _set_finalizer(self, resource: TopicResource, is_wanted: bool) -> bool:
+        """Add or drop our finalizer on the version that was looked at; tell whether it is done."""
+        manifest = self._scope.manifests.get(resource.key)
+        if manifest is None or manifest["metadata"].get("uid") != resource.uid:
+            return True
+        metadata = manifest["metadata"]
+        others = [each for each in metadata.get("finalizers") or () if each != FINALIZER]
+        patch = {
+            "metadata": {
+                "finalizers": [*others, FINALIZER] if is_wanted else others or None,
+                "resourceVersion": metadata["resourceVersion"],
+            }
+        }
+        return await self._patch(resource, patch, "its finalizer")
+
+    async def _patch(self, resource: TopicResource, patch: Mapping[str, Any], what: str) -> bool:
+        try:
+            async with self._writes:
+                await self._client.patch(TOPIC, resource.namespace, resource.name, patch)
+        except (ApiError, ApiUnavailableError) as error:
+            if isinstance(error, ApiError) and error.is_not_found:
+                return True
+            if not (isinstance(error, ApiError) and error.is_conflict):
+                logger.warning("Topic %s/%s: %s: %s", *resource.key, what, error)
+            self._queue.retry(resource.key)
+            return False
+        return True

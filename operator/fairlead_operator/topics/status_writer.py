@@ -1,0 +1,160 @@
+"""Writes the statuses of Topics: only what has changed, and an object at most once a second."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from fairlead_controller.kube.client import KubeClient
+from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
+from fairlead_controller.kube.kinds import TOPIC
+from fairlead_operator.events import EventWriter
+from fairlead_operator.topics.plan import ClusterPresence
+from fairlead_operator.topics.topic_resource import ResourceKey, TopicResource
+from fairlead_operator.topics.topic_scope import TopicScope
+from fairlead_operator.topics.topic_status import (
+    Verdict,
+    build_status_patch,
+    build_topic_status,
+    judge,
+    protection_message,
+    turned_bad,
+)
+from fairlead_operator.topics.work_queue import WorkQueue
+
+logger = logging.getLogger(__name__)
+
+WRITERS: Final = 16
+"""Statuses written at a time."""
+WRITE_INTERVAL_S: Final = 1.0
+PLACING_AFTER_S: Final = 3.0
+"""A new Topic that the controller has said nothing about for so long gets a status all the same."""
+_PLACING: Final[Verdict] = (
+    False,
+    "Placing",
+    "the controller has not answered yet: it may be taking over the cluster, or wait for its store",
+)
+
+
+class TopicStatusWriter:
+    """Takes keys from its queue with a few workers."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        scope: TopicScope,
+        events: EventWriter,
+        queue: WorkQueue[ResourceKey],
+        *,
+        now: Callable[[], float],
+        wall_clock: Callable[[], datetime],
+    ) -> None:
+        self.written = 0
+        """Statuses written, for metrics."""
+        self._client = client
+        self._scope = scope
+        self._events = events
+        self._queue = queue
+        self._now = now
+        self._wall_clock = wall_clock
+        self._written_at: dict[ResourceKey, float] = {}
+        self._silent_since: dict[ResourceKey, float] = {}
+        self._statuses: dict[ResourceKey, tuple[str, Mapping[str, Any]]] = {}
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WRITERS):
+                group.create_task(self._work())
+
+    def seen(self, key: ResourceKey) -> None:
+        """Take note that the API has told of an object: it may hold a status that we wrote."""
+        if key not in self._scope.manifests:
+            self._written_at.pop(key, None)
+            self._silent_since.pop(key, None)
+        self._statuses.pop(key, None)
+
+    async def _work(self) -> None:
+        while True:
+            for key in await self._queue.batch(1):
+                try:
+                    await self._consider(key)
+                except (ApiError, ApiUnavailableError) as error:
+                    if not (isinstance(error, ApiError) and error.is_not_found):
+                        logger.warning("the status of Topic %s/%s: %s", *key, error)
+                        self._queue.retry(key)
+                finally:
+                    self._queue.finish(key)
+
+    async def _consider(self, key: ResourceKey) -> None:
+        resource = self._scope.resources.get(key)
+        if resource is None or not self._is_ours(resource):
+            return
+        manifest = self._scope.manifests[key]
+        verdict, entry = self._judge(resource)
+        if verdict is None and not manifest.get("status"):
+            verdict = self._silence(key)
+        if verdict is None:
+            return
+        uid, known = self._statuses.get(key, ("", {}))
+        before = known if uid == resource.uid else manifest.get("status") or {}
+        after = build_topic_status(resource, before, verdict, entry, self._wall_clock())
+        patch = build_status_patch(before, after)
+        if not patch:
+            self._queue.succeeded(key)
+            return
+        wait_s = self._written_at.get(key, -WRITE_INTERVAL_S) + WRITE_INTERVAL_S - self._now()
+        if wait_s > 0:
+            self._queue.add(key, wait_s)
+            return
+        self._written_at[key] = self._now()
+        body = {"status": patch, "metadata": {"uid": resource.uid}}
+        await self._client.patch(TOPIC, key[0], key[1], body, subresource="status")
+        self.written += 1
+        self._statuses[key] = (resource.uid, after)
+        self._queue.succeeded(key)
+        await self._tell(resource, manifest, before, verdict)
+
+    def _silence(self, key: ResourceKey) -> Verdict | None:
+        """Give what is said of a new Topic that nothing is known of: at first nothing."""
+        since = self._silent_since.setdefault(key, self._now())
+        wait_s = since + PLACING_AFTER_S - self._now()
+        if wait_s > 0:
+            self._queue.add(key, wait_s)
+            return None
+        return _PLACING
+
+    def _is_ours(self, resource: TopicResource) -> bool:
+        if resource.is_deleting:
+            is_here = self._scope.presence(resource.cluster_key) is ClusterPresence.PRESENT
+            return is_here and resource.is_protected and resource.has_finalizer
+        return resource.is_managed
+
+    def _judge(self, resource: TopicResource) -> tuple[Verdict | None, Mapping[str, Any] | None]:
+        uid, generation, result = self._scope.results.get(resource.key, ("", 0, None))
+        if (uid, generation) != (resource.uid, resource.generation):
+            result = None
+        entry = self._scope.entry(resource.cluster_key, resource.topic_name)
+        if entry is not None and (entry["resource"] or "") != resource.name:
+            if not resource.is_mirror:
+                entry = None  # it is not (yet, or any more) this resource's topic
+            elif entry["resource"]:
+                entry = None
+        presence = self._scope.presence(resource.cluster_key)
+        owner = self._scope.owner(resource)
+        verdict = judge(resource, cluster=presence, owner=owner, result=result, entry=entry)
+        return verdict, entry if presence is ClusterPresence.PRESENT else None
+
+    async def _tell(
+        self,
+        resource: TopicResource,
+        manifest: Mapping[str, Any],
+        before: Mapping[str, Any],
+        verdict: Verdict,
+    ) -> None:
+        if resource.is_deleting:
+            message = protection_message(resource)
+            await self._events.emit(manifest, "DeletionProtected", message, "Warning")
+        elif verdict is not _PLACING and turned_bad(before, verdict):
+            await self._events.emit(manifest, verdict[1], verdict[2], "Warning")

@@ -1,0 +1,174 @@
+"""Topics between the API server and the controller: who hears what, and what follows.
+
+No kopf handlers here: kopf writes twice to each object that it handles. An informer tells of
+resources; keys wait in queues; the reconciler calls the controller for many at a time; the
+controller's long poll says how topics are, and that becomes statuses, and resources for topics that
+were made over Kafka. A converged world is left alone: nothing is written.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from fairlead_controller.kube.client import KubeClient
+from fairlead_controller.kube.informer import Informer
+from fairlead_controller.kube.kinds import LOG_CLUSTER, TOPIC
+from fairlead_controller.kube.object_changes import ObjectChange
+from fairlead_operator.events import EventWriter
+from fairlead_operator.topics.cluster_view import ClusterView, TopicController
+from fairlead_operator.topics.mirrors import MirrorWriter, TopicPlace
+from fairlead_operator.topics.reconciler import TopicReconciler
+from fairlead_operator.topics.status_writer import TopicStatusWriter
+from fairlead_operator.topics.topic_resource import (
+    ClusterKey,
+    ResourceKey,
+    differs_for_us,
+    mirror_name,
+)
+from fairlead_operator.topics.topic_scope import TopicScope
+from fairlead_operator.topics.work_queue import WorkQueue
+
+
+def _wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def _ready_brokers(log_cluster: Mapping[str, Any] | None) -> int:
+    status = {} if log_cluster is None else log_cluster.get("status") or {}
+    return int(status.get("brokersReady") or 0)
+
+
+NAMELESS: Final = ""
+"""The cluster of Topics that name none."""
+
+
+class TopicSync:
+    """Made in a running loop; `namespace` is the watch scope, empty for all."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        controller: TopicController,
+        events: EventWriter,
+        *,
+        namespace: str = "",
+        now: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] = _wall_clock,
+    ) -> None:
+        self._queue: WorkQueue[ResourceKey] = WorkQueue(now)
+        self._statuses: WorkQueue[ResourceKey] = WorkQueue(now)
+        self._places: WorkQueue[TopicPlace] = WorkQueue(now)
+        self._scope = TopicScope(controller, self._queue)
+        self._reconciler = TopicReconciler(client, self._scope, self._queue, self._statuses)
+        self.statuses = TopicStatusWriter(
+            client, self._scope, events, self._statuses, now=now, wall_clock=wall_clock
+        )
+        self._mirrors = MirrorWriter(client, self._scope, self._places)
+        self._follows: dict[ClusterKey, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        scope = namespace or None
+        self._clusters = Informer(client, LOG_CLUSTER, namespace=scope, on_change=self._on_cluster)
+        self._topics = Informer(client, TOPIC, namespace=scope, on_change=self._on_topic)
+
+    async def run(self) -> None:
+        """Work until cancelled, or until the controller is no longer active.
+
+        The latter shows as a ControllerStandbyError inside an exception group.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._clusters.run())
+            group.create_task(self._topics.run())
+            await self._clusters.synced()
+            await self._topics.synced()
+            self._group = group
+            for cluster in list(self._scope.clusters):
+                self._follow(cluster)
+            group.create_task(self._reconciler.run())
+            group.create_task(self.statuses.run())
+            group.create_task(self._mirrors.run())
+
+    def _on_topic(self, change: ObjectChange) -> None:
+        is_news = change.old is None or change.new is None or differs_for_us(change.old, change.new)
+        known = self._scope.resources.get(change.key)
+        concerned = self._scope.take(change.key, change.new)
+        self.statuses.seen(change.key)
+        if is_news:
+            self._queue.add(change.key)
+            self._statuses.add(change.key)
+        for key in concerned if is_news else ():
+            self._queue.add(key)
+        for resource in (known, self._scope.resources.get(change.key)):
+            if is_news and resource is not None:
+                self._places.add(resource.claim)
+
+    def _on_cluster(self, change: ObjectChange) -> None:
+        if change.new is None:
+            self._scope.clusters.pop(change.key, None)
+            self._unfollow(change.key)
+        else:
+            self._scope.clusters[change.key] = change.new
+            self._follow(change.key)
+        if _ready_brokers(change.new) > _ready_brokers(change.old):
+            self._add_waiting(change.key)
+        is_deleting = change.new is None or "deletionTimestamp" in change.new["metadata"]
+        if change.old is None or is_deleting:
+            self._add_all(change.key)
+            self._add_all((change.key[0], NAMELESS))
+
+    def _follow(self, cluster: ClusterKey) -> None:
+        """Follow a cluster's topics at the controller, once all resources are known."""
+        if self._group is None or cluster in self._follows:
+            return
+        view = ClusterView(
+            cluster,
+            self._scope.controller,
+            complete_request=self._scope.complete_request,
+            on_start=self._add_all,
+            on_change=self._on_entries,
+        )
+        self._scope.views[cluster] = view
+        self._follows[cluster] = self._group.create_task(view.run())
+
+    def _unfollow(self, cluster: ClusterKey) -> None:
+        task = self._follows.pop(cluster, None)
+        if task is not None:
+            task.cancel()
+        self._scope.views.pop(cluster, None)
+        self._scope.gone.pop(cluster, None)
+
+    def _add_all(self, cluster: ClusterKey) -> None:
+        for resource in self._scope.claims.of_cluster(cluster):
+            self._queue.add(resource.key)
+            if resource.is_mirror:
+                self._places.add(resource.claim)
+
+    def _add_waiting(self, cluster: ClusterKey) -> None:
+        """Let Topics that wait for brokers ask at once, whatever their back-off."""
+        for resource in self._scope.claims.of_cluster(cluster):
+            _, _, result = self._scope.results.get(resource.key, ("", 0, {}))
+            if result.get("state") == "waiting":
+                self._queue.add(resource.key)
+
+    def _on_entries(self, cluster: ClusterKey, names: Iterable[str]) -> None:
+        for name in names:
+            place = (*cluster, name)
+            owner = self._scope.claims.owner(place)
+            self._notice_orphan(cluster, name)
+            if owner is None:
+                self._places.add(place)
+                self._statuses.add((cluster[0], mirror_name(cluster[1], name)))
+                continue
+            self._statuses.add(owner)
+            entry = self._scope.entry(cluster, name)
+            if entry is None or entry["resource"] != owner[1]:
+                self._queue.add(owner)
+
+    def _notice_orphan(self, cluster: ClusterKey, name: str) -> None:
+        """Have a topic released that is declared by a resource that does not exist."""
+        entry = self._scope.entry(cluster, name)
+        holder = "" if entry is None else str(entry["resource"] or "")
+        if holder and (cluster[0], holder) not in self._scope.resources:
+            self._scope.note_gone(cluster, holder)
+            self._queue.add((cluster[0], holder))

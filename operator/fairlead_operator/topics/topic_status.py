@@ -1,0 +1,157 @@
+"""The status of a Topic: what the controller shows and what became of the spec. Pure."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from fairlead_operator.conditions import find_condition, set_condition, without_condition
+from fairlead_operator.topics.plan import ClusterPresence
+from fairlead_operator.topics.topic_resource import TopicResource
+
+READY: Final = "Ready"
+DATA_LOSS_POSSIBLE: Final = "DataLossPossible"
+DELETING: Final = "Deleting"
+_COUNTS: Final = ("partitions", "replicationFactor", "underReplicated", "offline")
+LEADERS_LENGTH_MAX: Final = 1024
+
+Verdict = tuple[bool, str, str]
+"""Whether it is ready, the reason and the message."""
+
+
+def judge(
+    resource: TopicResource,
+    *,
+    cluster: ClusterPresence,
+    owner: str | None,
+    result: Mapping[str, Any] | None,
+    entry: Mapping[str, Any] | None,
+) -> Verdict | None:
+    """Give what `Ready` says; None while there is nothing to say yet.
+
+    `result` is the controller's answer to this generation of the spec, `entry` what it shows of the
+    topic.
+    """
+    if not resource.cluster:
+        message = (
+            f"spec.clusterName: name one of the LogClusters in namespace {resource.namespace}; it "
+            "may be left out only where there is exactly one"
+        )
+        return False, "ClusterNotFound", message
+    if cluster is not ClusterPresence.PRESENT:
+        what = "is being deleted" if cluster is ClusterPresence.DELETING else "does not exist"
+        place = f"LogCluster {resource.namespace}/{resource.cluster}"
+        return False, "ClusterNotFound", f"spec.clusterName: {place} {what}"
+    if not resource.is_mirror:
+        if owner is not None and owner != resource.name:
+            message = (
+                f"spec.topicName: Topic {owner} is older and declares {resource.topic_name!r} too; "
+                "delete one of the two"
+            )
+            return False, "Conflict", message
+        if result is None:
+            return None
+        if result["state"] != "ok":
+            return False, str(result["reason"]), str(result["message"])
+    return None if entry is None else _judge_entry(entry)
+
+
+def _judge_entry(entry: Mapping[str, Any]) -> Verdict:
+    partitions, offline = entry["partitions"], entry["offline"]
+    if offline:
+        return False, "Offline", _with_problem(f"{offline} of {partitions} have no leader", entry)
+    under = entry["underReplicated"]
+    if under:
+        text = f"{under} of {partitions} partitions lack replicas in sync"
+        return False, "UnderReplicated", _with_problem(text, entry)
+    return True, "Ready", "every partition has its leader and all its replicas in sync"
+
+
+def _with_problem(text: str, entry: Mapping[str, Any]) -> str:
+    problems = sorted(entry.get("problems") or (), key=lambda each: len(each["isr"]))
+    if not problems:
+        return text
+    worst = problems[0]
+    return (
+        f"{text}; partition {worst['partition']}: leader {worst['leader']}, replicas "
+        f"{worst['replicas']}, in sync {worst['isr']}"
+    )
+
+
+def build_topic_status(
+    resource: TopicResource,
+    before: Mapping[str, Any],
+    verdict: Verdict,
+    entry: Mapping[str, Any] | None,
+    now: datetime,
+) -> dict[str, Any]:
+    """Give the status; equal to the one before if nothing has changed.
+
+    `entry` is None where the resource has no topic (a conflict, no cluster).
+    """
+    is_ready, reason, message = verdict
+    generation = resource.generation
+    conditions = set_condition(
+        before.get("conditions") or [],
+        READY,
+        is_ready,
+        reason,
+        message,
+        generation=generation,
+        now=now,
+    )
+    lost = entry.get("lossPossible", 0) if entry is not None else 0
+    claims = {
+        DATA_LOSS_POSSIBLE: (bool(lost), "UncleanElection", _loss_message(lost)),
+        DELETING: (resource.is_deleting, "DeletionProtected", protection_message(resource)),
+    }
+    for type, (holds, why, text) in claims.items():
+        if holds:
+            is_done = type == DATA_LOSS_POSSIBLE
+            conditions = set_condition(
+                conditions, type, is_done, why, text, generation=generation, now=now
+            )
+        else:
+            conditions = without_condition(conditions, type)
+    status: dict[str, Any] = {
+        "conditions": conditions,
+        "observedGeneration": generation,
+        "topicName": resource.topic_name,
+    }
+    if entry is not None:
+        status |= {name: entry[name] for name in _COUNTS}
+        status |= {"topicId": entry["topicId"]}
+        status |= {"leaders": str(entry.get("leaders", ""))[:LEADERS_LENGTH_MAX]}
+    return status
+
+
+def _loss_message(partitions: int) -> str:
+    return (
+        f"{partitions} partitions got a leader that may not hold every acknowledged record; it is "
+        "cleared when the leader has recovered"
+    )
+
+
+def protection_message(resource: TopicResource) -> str:
+    """Say what lets a protected topic go."""
+    return (
+        "the Topic is to be deleted but protected: set spec.deletionProtection to false to let it "
+        f"go (reclaimPolicy {resource.reclaim_policy})"
+    )
+
+
+def build_status_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the merge patch from one status to another; empty if they are the same."""
+    patch = {name: value for name, value in after.items() if before.get(name) != value}
+    return patch | {name: None for name in before if name not in after}
+
+
+def turned_bad(before: Mapping[str, Any], verdict: Verdict) -> bool:
+    """Tell whether a resource is not ready for another reason than before.
+
+    A cluster that starts is no reason to complain.
+    """
+    is_ready, reason, message = verdict
+    known = find_condition(before.get("conditions") or [], READY)
+    if is_ready or reason == "WaitingForBrokers":
+        return False
+    return known is None or (known.get("reason"), known.get("message")) != (reason, message)
