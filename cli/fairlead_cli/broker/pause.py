@@ -1,0 +1,46 @@
+"""`fairlead broker pause` and `resume`: a broker that is alive and does nothing."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead_cli.options import DATA_DEFAULT, data_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EPILOG = """\b
+Examples:
+  fairlead broker pause 1 && sleep 5 && fairlead broker resume 1
+"""
+
+
+@click.command("pause", epilog=EPILOG)
+@click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
+@data_option
+def pause(broker_id: int, data: Path) -> None:
+    """Freeze a broker with SIGSTOP: its connections stay, it answers nothing.
+
+    After the session timeout the controller moves its leaders. `fairlead broker resume ID` lets it
+    go on; `fairlead down` does too.
+    """
+    from fairlead_cli.local.control import find_broker, require_cluster, send_signal
+
+    process = send_signal(find_broker(require_cluster(data), broker_id), signal.SIGSTOP)
+    click.echo(f"Paused broker {broker_id} (pid {process.pid}).")
+    option = "" if data == DATA_DEFAULT else f" --data {data}"
+    click.echo(f"Let it go on with:  fairlead broker resume {broker_id}{option}")
+
+
+@click.command("resume", epilog=EPILOG)
+@click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
+@data_option
+def resume(broker_id: int, data: Path) -> None:
+    """Let a paused broker go on."""
+    from fairlead_cli.local.control import find_broker, require_cluster, send_signal
+
+    process = send_signal(find_broker(require_cluster(data), broker_id), signal.SIGCONT)
+    click.echo(f"Broker {broker_id} (pid {process.pid}) goes on.")

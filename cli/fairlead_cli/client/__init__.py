@@ -1,0 +1,1 @@
+"""Talking to a cluster as any Kafka application does, with confluent-kafka."""

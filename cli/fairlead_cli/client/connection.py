@@ -1,0 +1,156 @@
+"""Builds the librdkafka clients of the CLI, and turns their errors into words.
+
+One place decides their settings: keys are partitioned as Java's clients do (murmur2), nothing is
+committed, and librdkafka's own log lines stay out of the terminal.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fairlead_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Future
+
+    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka.admin import AdminClient, ClusterMetadata
+
+CLIENT_ID = "fairlead-cli"
+REQUEST_TIMEOUT_S = 15.0
+METADATA_MAX_AGE_MS = 5_000
+RECORD_BYTES_MAX = 100_000_000
+Result = TypeVar("Result")
+
+HINTS = {
+    "TOPIC_ALREADY_EXISTS": "See it with:  fairlead topic describe TOPIC",
+    "INVALID_REPLICATION_FACTOR": "Leave --replication-factor out to get the cluster's default.",
+    "INVALID_PARTITIONS": "The number of partitions can only grow.",
+    "INVALID_CONFIG": "See what there is:  fairlead config list",
+    "POLICY_VIOLATION": "Change its manifest, then start the cluster with it again.",
+    "BAD_MSG": "A batch is damaged. Look for it:  fairlead log dump DIR --verify",
+    "UNKNOWN_TOPIC_OR_PART": "See what there is:  fairlead topic list",
+    "MSG_SIZE_TOO_LARGE": "Raise the topic's max.message.bytes with `fairlead topic alter`.",
+}
+
+
+def quiet_logger() -> logging.Logger:
+    """A sink: connection trouble is reported by the verb that meets it."""
+    logger = logging.getLogger("fairlead_cli.librdkafka")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger
+
+
+def build_admin(bootstrap: str) -> AdminClient:
+    """For topics and settings."""
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient(base_settings(bootstrap), logger=quiet_logger())
+
+
+def build_producer(bootstrap: str, settings: dict[str, Any]) -> Producer:
+    """For `produce`; `settings` come on top."""
+    from confluent_kafka import Producer
+
+    defaults = {
+        "partitioner": "murmur2_random",
+        "linger.ms": 5,
+        # The topic decides how large a record may be, not the client.
+        "message.max.bytes": RECORD_BYTES_MAX,
+    }
+    return Producer(base_settings(bootstrap) | defaults | settings, logger=quiet_logger())
+
+
+def build_consumer(bootstrap: str) -> Consumer:
+    """For `consume` and offsets. Partitions are assigned by hand: the group is never joined."""
+    from confluent_kafka import Consumer
+
+    settings = {
+        "group.id": CLIENT_ID,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "check.crcs": True,
+        "fetch.wait.max.ms": 100,
+    }
+    return Consumer(base_settings(bootstrap) | settings, logger=quiet_logger())
+
+
+def base_settings(bootstrap: str) -> dict[str, Any]:
+    """What all three share."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "client.id": CLIENT_ID,
+        "broker.address.family": "v4" if "[" not in bootstrap else "any",
+        "topic.metadata.refresh.interval.ms": METADATA_MAX_AGE_MS,
+        "reconnect.backoff.max.ms": 1000,
+        "allow.auto.create.topics": False,
+    }
+
+
+def explain(error: KafkaError) -> str:
+    """The broker's own words where it sent some, else librdkafka's for the code."""
+    text = str(error.str())
+    name = str(error.name()).lstrip("_")
+    return text if name in text else f"{text} ({name})"
+
+
+def build_error(what: str, error: KafkaError) -> CliError:
+    """`what` names the attempt: `cannot create topic orders`."""
+    return CliError(f"{what}: {explain(error)}", hint=HINTS.get(str(error.name()).lstrip("_")))
+
+
+@contextmanager
+def kafka_errors(what: str) -> Iterator[None]:
+    """Inside, an exception of librdkafka becomes a CliError."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as exception:
+        raise build_error(what, exception.args[0]) from exception
+
+
+def wait_for(future: Future[Result], what: str) -> Result:
+    """Result of one admin operation."""
+    with kafka_errors(what):
+        return future.result()
+
+
+def fetch_metadata(client: AdminClient | Consumer | Producer, topic: str | None = None) -> Any:
+    """Brokers, topics, partitions; of one topic where it is named."""
+    with kafka_errors("the cluster does not answer"):
+        return client.list_topics(topic=topic, timeout=REQUEST_TIMEOUT_S)
+
+
+def require_topic(client: AdminClient | Consumer | Producer, topic: str) -> Any:
+    """Metadata of a topic that exists, or an error that names the nearest one."""
+    metadata: ClusterMetadata = fetch_metadata(client, topic)
+    found = metadata.topics.get(topic)
+    if found is not None and found.error is None:
+        return found
+    if found is not None and found.error.name() not in UNKNOWN_TOPIC_NAMES:
+        raise build_error(f"topic '{topic}' cannot be used", found.error)
+    raise build_unknown_topic_error(topic, list(fetch_metadata(client).topics))
+
+
+UNKNOWN_TOPIC_NAMES = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")
+
+
+def build_unknown_topic_error(topic: str, existing: list[str]) -> CliError:
+    """Names the nearest existing topic."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(topic, existing, n=1)
+    nearest = f"Did you mean '{close[0]}'? " if close else ""
+    return CliError(
+        f"topic '{topic}' does not exist",
+        hint=f"{nearest}Create it:\n  fairlead topic create {topic}\n"
+        "or see what there is:\n  fairlead topic list",
+    )

@@ -1,0 +1,29 @@
+"""`fairlead completion`: a script that teaches a shell our verbs, options and values."""
+
+from __future__ import annotations
+
+import click
+
+EPILOG = """\b
+Examples:
+  eval "$(fairlead completion bash)"                                in ~/.bashrc
+  eval "$(fairlead completion zsh)"                                 in ~/.zshrc
+  fairlead completion fish > ~/.config/fish/completions/fairlead.fish
+"""
+
+COMPLETE_VARIABLE = "_FAIRLEAD_COMPLETE"
+
+
+@click.command(epilog=EPILOG)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script for a shell (bash 4.4 or later, zsh, fish)."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"no completion for {shell}")
+    completer = kind(ctx.find_root().command, {}, "fairlead", COMPLETE_VARIABLE)
+    # `source()` would first run the shell to look at its version; printing needs none.
+    click.echo(completer.source_template % completer.source_vars())

@@ -1,0 +1,206 @@
+"""`fairlead drill`: break something under a verified workload, and say what it did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead_cli.drill.faults import FaultKind
+from fairlead_cli.drill.targets import FORMS, parse_target
+from fairlead_cli.errors import ExitCode
+from fairlead_cli.options import data_option, table_or_json
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from fairlead_cli.drill.run import Drill, DrillOutcome, DrillPlan
+    from fairlead_model.failover_drill import FailoverDrillSpec
+
+EPILOG = """\b
+Examples:
+  fairlead drill --target leader:orders/0 --fault kill
+  fairlead drill --target broker:1 --fault pause --hold-s 10 --runs 5
+  fairlead drill --target controller --fault kill -o json
+  fairlead drill --target leader:orders/0 --target controller --fault kill
+  fairlead drill -f drill.yaml
+  fairlead up --fault-proxy --detach && fairlead drill --target broker:0 --fault isolate
+
+The records go to a topic of the drill's own. What was broken is healed in the end, after Ctrl-C
+too. Exits with 1 when a record was lost, doubled or reordered, when the application saw an error,
+or when a limit was exceeded: to the first new acknowledgement, at the 99th percentile, 250 ms
+after kill, 2 s after pause and isolate, 4.5 s if the controller is hit too; after a clean stop
+nobody waits longer than 100 ms. A drill of a file has limits of its own.
+"""
+
+
+async def run_until_signalled(drill: Drill) -> DrillOutcome:
+    """SIGTERM and SIGHUP end a drill as Ctrl-C does: what was broken is healed first."""
+    import asyncio
+    import signal
+
+    loop = asyncio.get_running_loop()
+    running = asyncio.create_task(drill.run())
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, running.cancel)
+    try:
+        return await running
+    except asyncio.CancelledError:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        raise click.Abort from None
+
+
+@click.command("drill", epilog=EPILOG)
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A FailoverDrill manifest, the same as for a cluster; instead of the options below.",
+)
+@click.option("--target", "targets", multiple=True, help=f"{FORMS}; several fail at once.")
+@click.option("--fault", type=click.Choice([kind.value for kind in FaultKind]))
+@click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option(
+    "--rate",
+    type=click.IntRange(1, 100_000),
+    default=1000,
+    show_default=True,
+    help="Records a second, beside the probes.",
+)
+@click.option(
+    "--record-size",
+    type=click.IntRange(32, 1_000_000),
+    default=256,
+    show_default=True,
+    help="Bytes a record.",
+)
+@click.option(
+    "--hold-s",
+    type=click.FloatRange(min=0.1),
+    default=10.0,
+    show_default=True,
+    help="How long pause and isolate last.",
+)
+@click.option(
+    "--limit-ms", type=click.IntRange(min=1), help="Instead of the limit for this fault (below)."
+)
+@data_option
+@table_or_json
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    file: Path | None,
+    targets: tuple[str, ...],
+    fault: str | None,
+    runs: int,
+    rate: int,
+    record_size: int,
+    hold_s: float,
+    limit_ms: int | None,
+    data: Path,
+    output: str,
+) -> int:
+    """Kill, stop, pause or cut off a process under load; measure what clients see of it.
+
+    A librdkafka producer with default settings (idempotent, acks=all) and a probe for each
+    partition write numbered records; afterwards everything is read back and compared.
+    """
+    from fairlead_cli.drill.run import DrillPlan
+
+    if file is not None:
+        refuse_flags_beside_file(ctx)
+        return run_manifest(file, data, output)
+    if not targets or fault is None:
+        raise click.UsageError("say what to break: --target and --fault, or -f FILE")
+    plan = DrillPlan(
+        targets=tuple(parse_target(text) for text in targets),
+        kind=FaultKind(fault),
+        runs=runs,
+        rate=rate,
+        record_size=record_size,
+        hold_s=hold_s,
+    )
+    return run_plan(plan, limit_ms, data, output)
+
+
+def refuse_flags_beside_file(ctx: click.Context) -> None:
+    """What the file says cannot be said a second time."""
+    from click.core import ParameterSource
+
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        is_ours = name not in {"file", "data", "output"}
+        if is_ours and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{parameter.opts[-1]} cannot be used with -f: the file says it")
+
+
+def run_plan(plan: DrillPlan, limit_ms: int | None, data: Path, output: str) -> int:
+    """A drill of flags, judged by the promises of this project."""
+    from fairlead_cli.drill.limits import default_limit_ms, find_failures, judged_timing
+    from fairlead_cli.drill.report import build_document
+
+    outcome = perform(plan, data)
+    timing = judged_timing(plan.kind, is_broker=plan.is_broker)
+    limit = limit_ms or default_limit_ms(
+        plan.kind, is_broker=plan.is_broker, is_controller=plan.is_controller
+    )
+    failures = find_failures(
+        outcome.runs, outcome.findings, outcome.client_errors, timing=timing, limit_ms=limit
+    )
+    return finish(
+        build_document(plan, outcome, failures, timing=timing, limit_ms=limit), output=output
+    )
+
+
+def run_manifest(file: Path, data: Path, output: str) -> int:
+    """A drill of a file, judged by its own limits."""
+    from fairlead_cli.drill.manifest import (
+        find_manifest_failures,
+        judged_manifest_timing,
+        plan_drill,
+        read_drill_manifest,
+    )
+    from fairlead_cli.drill.report import build_document
+
+    spec: FailoverDrillSpec = read_drill_manifest(file)
+    plan = plan_drill(spec)
+    outcome = perform(plan, data)
+    document = build_document(
+        plan,
+        outcome,
+        find_manifest_failures(spec, outcome),
+        timing=judged_manifest_timing(spec),
+        limit_ms=spec.limits.recovery_ms,
+    )
+    return finish(document, output=output)
+
+
+def perform(plan: DrillPlan, data: Path) -> DrillOutcome:
+    """Run it, and clean up in any case."""
+    import asyncio
+
+    from fairlead_cli.client.connection import build_admin
+    from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_cli.drill.run import Drill
+    from fairlead_cli.output import note
+
+    drill = Drill(data, plan, build_admin(resolve_bootstrap(None, data)), note)
+    try:
+        return asyncio.run(run_until_signalled(drill))
+    finally:
+        drill.clean_up()
+
+
+def finish(document: dict[str, Any], *, output: str) -> int:
+    """Print the outcome; the exit code says whether it has passed."""
+    from fairlead_cli.drill.report import print_report
+    from fairlead_cli.output import print_json
+
+    if output == "json":
+        print_json(document)
+    else:
+        print_report(document)
+    return ExitCode.OK if document["passed"] else ExitCode.FAILED

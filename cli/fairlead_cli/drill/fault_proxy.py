@@ -1,0 +1,220 @@
+"""A TCP proxy between the processes of a local cluster that can cut any of them off.
+
+`fairlead up --fault-proxy` puts it in front of every listener, so that a network can be cut without
+root and without a firewall. It learns from /proc which process a connection comes from: a cut
+process reaches nobody, and nobody reaches it. Bytes on a cut connection wait, as they would in the
+send buffers of a network that drops packets; connections stay open and new ones are accepted and
+left unanswered. After the heal all of them go on.
+
+python -m fairlead_cli.drill.fault_proxy --cluster-file FILE --http-port N --route ROUTE …
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+import urllib.request
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead_cli.errors import CliError
+from fairlead_cli.local.cluster_file import ClusterFile, read_cluster_file
+from fairlead_cli.local.layout import HOST
+from fairlead_cli.local.process_table import PROC, holds_any
+
+CHUNK_BYTES = 256 * 1024
+CONTROL_TIMEOUT_S = 5.0
+REQUEST_BYTES_MAX = 4096
+Acceptor = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+# Whoever is no process of the cluster: applications, tools, the drill itself.
+OUTSIDE = "outside"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`name` is the process that listens at `target_port`; others reach it at `port`.
+
+    Only where processes of the cluster talk to each other (`has_peers`) is it worth finding out who
+    connects: that reads all of the kernel's table.
+    """
+
+    name: str
+    port: int
+    target_port: int
+    has_peers: bool
+
+    def __str__(self) -> str:
+        kind = "peers" if self.has_peers else "clients"
+        return f"{self.name}:{self.port}:{self.target_port}:{kind}"
+
+
+def parse_route(text: str) -> Route:
+    """The inverse of `str`."""
+    name, port, target_port, kind = text.split(":")
+    return Route(name, int(port), int(target_port), kind == "peers")
+
+
+class FaultProxy:
+    """All routes of a cluster, and who is cut off now."""
+
+    def __init__(self, routes: list[Route], cluster_file: Path) -> None:
+        self.routes = routes
+        self.cluster_file = cluster_file
+        self._cut: frozenset[str] = frozenset()
+        self._changed = asyncio.Event()
+
+    async def serve(self, http_port: int) -> None:
+        """Until cancelled."""
+        servers = [
+            await asyncio.start_server(self._acceptor(route), HOST, route.port)
+            for route in self.routes
+        ]
+        servers.append(await asyncio.start_server(self._control, HOST, http_port))
+        print(f"ready proxy http={HOST}:{http_port}", flush=True)
+        await asyncio.gather(*(server.serve_forever() for server in servers))
+
+    def set_cut(self, names: frozenset[str]) -> None:
+        """From now on, these and only these are cut off."""
+        self._cut = names
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _pass(self, ends: frozenset[str]) -> None:
+        """Return once bytes may go between these two."""
+        while ends & self._cut:
+            await self._changed.wait()
+
+    def _acceptor(self, route: Route) -> Acceptor:
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await self._join(route, reader, writer)
+
+        return accept
+
+    async def _join(
+        self, route: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        peer_port = writer.get_extra_info("peername")[1]
+        owner = OUTSIDE
+        if route.has_peers:
+            owner = find_owner(peer_port, route.port, self.cluster_file)
+        ends = frozenset({route.name, owner})
+        try:
+            await self._pass(ends)
+            upstream = await asyncio.open_connection(HOST, route.target_port)
+        except OSError:
+            writer.transport.abort()
+            return
+        for side in (writer, upstream[1]):
+            side.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.gather(
+            self._pump(ends, reader, upstream[1]), self._pump(ends, upstream[0], writer)
+        )
+
+    async def _pump(
+        self, ends: frozenset[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """One direction, to its end. The end too waits for the heal."""
+        try:
+            while data := await reader.read(CHUNK_BYTES):
+                await self._pass(ends)
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            with suppress(asyncio.CancelledError):
+                await self._pass(ends)
+            writer.close()
+
+    async def _control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """`GET /healthz`, `POST /cut/NAME,NAME`, `POST /heal`."""
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            request = await reader.readuntil(b"\r\n\r\n")
+            path = request[:REQUEST_BYTES_MAX].split(b" ", 2)[1].decode(errors="replace")
+            status = "200 OK"
+            if path.startswith("/cut/"):
+                self.set_cut(frozenset(path.removeprefix("/cut/").split(",")))
+            elif path == "/heal":
+                self.set_cut(frozenset())
+            elif path != "/healthz":
+                status = "404 Not Found"
+            writer.write(f"HTTP/1.0 {status}\r\nContent-Length: 0\r\n\r\n".encode())
+            await writer.drain()
+        writer.close()
+
+
+def find_owner(peer_port: int, own_port: int, cluster_file: Path) -> str:
+    """Which process of the cluster opened a connection to us."""
+    inode = find_inode(peer_port, own_port)
+    cluster = read_cluster_file(cluster_file)
+    if inode is None or cluster is None:
+        return OUTSIDE
+    for entry in cluster.entries:
+        if entry.pid is not None and holds_any(PROC / str(entry.pid) / "fd", {inode}):
+            return entry.name
+    return OUTSIDE
+
+
+def find_inode(local_port: int, remote_port: int) -> str | None:
+    """The socket at the other end of a connection, by the kernel's table."""
+    for line in (PROC / "net" / "tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        ports = [int(fields[column].rsplit(":", 1)[1], 16) for column in (1, 2)]
+        if ports == [local_port, remote_port]:
+            return f"socket:[{fields[9]}]"
+    return None
+
+
+def build_routes(cluster: ClusterFile) -> list[Route]:
+    """In front of every listener that others use."""
+    from fairlead_cli.local.layout import Ports
+
+    ports = Ports(cluster.port, cluster.http_port)
+    routes = [Route("controller", ports.session, ports.hidden_session, True)]
+    for broker_id, entry in enumerate(cluster.brokers):
+        public, hidden = ports.of_broker(broker_id), ports.hidden(broker_id)
+        routes.append(Route(entry.name, public.kafka, hidden.kafka, False))
+        routes.append(Route(entry.name, public.internal, hidden.internal, True))
+    return routes
+
+
+class ProxyControl:
+    """What a drill tells a running proxy."""
+
+    def __init__(self, host: str, http_port: int) -> None:
+        self._base = f"http://{host}:{http_port}"
+
+    def cut(self, names: list[str]) -> None:
+        """Cut these processes off, and join all others."""
+        self._post(f"/cut/{','.join(names)}")
+
+    def heal(self) -> None:
+        """Join everything."""
+        self._post("/heal")
+
+    def _post(self, path: str) -> None:
+        request = urllib.request.Request(self._base + path, method="POST")  # noqa: S310
+        try:
+            with urllib.request.urlopen(request, timeout=CONTROL_TIMEOUT_S):  # noqa: S310
+                pass
+        except OSError as error:
+            raise CliError(f"the fault proxy does not answer: {error}") from error
+
+
+def main() -> None:
+    """The proxy's own process."""
+    parser = argparse.ArgumentParser(description="A TCP proxy that can cut processes off.")
+    parser.add_argument("--cluster-file", type=Path, required=True)
+    parser.add_argument("--http-port", type=int, required=True)
+    parser.add_argument("--route", type=parse_route, action="append", required=True)
+    arguments = parser.parse_args()
+    proxy = FaultProxy(arguments.route, arguments.cluster_file)
+    with suppress(KeyboardInterrupt):
+        asyncio.run(proxy.serve(arguments.http_port))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Breaks processes of a local cluster, and undoes it whatever happens in between.
+
+kill     SIGKILL; the supervisor starts it again
+stop     SIGTERM: a clean stop; the supervisor starts it again
+pause    SIGSTOP, later SIGCONT: alive, and silent
+isolate  the network around it is cut and later joined again: alive, and talking to nobody.
+         Needs a cluster whose processes talk through its fault proxy (`fairlead up --fault-proxy`);
+         no root, no firewall
+"""
+
+from __future__ import annotations
+
+import signal
+from contextlib import suppress
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from fairlead_cli.drill.fault_proxy import ProxyControl
+from fairlead_cli.errors import CliError
+from fairlead_cli.local.control import require_process, require_supervisor, send_signal
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry
+    from fairlead_cli.local.process_table import ProcessId
+
+
+class FaultKind(StrEnum):
+    """What is done to a process."""
+
+    KILL = "kill"
+    STOP = "stop"
+    PAUSE = "pause"
+    ISOLATE = "isolate"
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it goes on until it is undone."""
+        return self in (FaultKind.PAUSE, FaultKind.ISOLATE)
+
+    @property
+    def ends_process(self) -> bool:
+        """Whether another process takes its place."""
+        return not self.lasts
+
+
+class FaultInjector:
+    """A context: leaving it, on an error or Ctrl-C too, heals what is still broken."""
+
+    def __init__(self, cluster: ClusterFile, kind: FaultKind) -> None:
+        self.kind = kind
+        self._paused: list[ProcessId] = []
+        self._proxy: ProxyControl | None = None
+        if kind is FaultKind.ISOLATE:
+            if cluster.proxy is None or not cluster.proxy.is_alive:
+                raise CliError(
+                    "this cluster has no fault proxy, so its network cannot be cut",
+                    hint="Start it with one:\n  fairlead up --fault-proxy",
+                )
+            self._proxy = ProxyControl(cluster.proxy.host, cluster.proxy.http_port)
+        else:
+            require_supervisor(cluster)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.heal()
+
+    def inject(self, entries: list[ProcessEntry]) -> list[ProcessId]:
+        """All at once, as nearly as possible; the processes that it was done to."""
+        processes = [require_process(entry) for entry in entries]
+        match self.kind:
+            case FaultKind.ISOLATE:
+                if self._proxy is not None:
+                    self._proxy.cut([entry.name for entry in entries])
+            case FaultKind.PAUSE:
+                self._paused = processes
+                for entry in entries:
+                    send_signal(entry, signal.SIGSTOP)
+            case FaultKind.KILL:
+                for entry in entries:
+                    send_signal(entry, signal.SIGKILL)
+            case FaultKind.STOP:
+                for entry in entries:
+                    send_signal(entry, signal.SIGTERM)
+        return processes
+
+    def heal(self) -> None:
+        """Undo what lasts; harmless when nothing does."""
+        paused, self._paused = self._paused, []
+        for process in paused:
+            with suppress(OSError):
+                process.send(signal.SIGCONT)
+        if self._proxy is not None:
+            self._proxy.heal()

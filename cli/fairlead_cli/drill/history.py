@@ -1,0 +1,109 @@
+"""What a drill has sent and what became of it, in eight bytes a record. Pure.
+
+A record is (key, sequence number): each key has one writer, which numbers its records 0, 1, 2, … .
+A key always goes to the same partition, so its records must be found there in the order of their
+numbers, each at most once, and each acknowledged one for certain.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+# In place of an offset.
+UNKNOWN = -1
+"""Sent, no answer so far: it may be there or not."""
+REFUSED = -2
+"""The client gave up with an error: it may be there or not."""
+ACKNOWLEDGED_SOMEWHERE = -3
+"""Acknowledged without an offset, as a broker does for a batch that it has already."""
+PADDING = b"."
+
+
+class FoundRecord(NamedTuple):
+    """A record as a reader found it."""
+
+    partition: int
+    offset: int
+    key: str
+    sequence: int
+
+
+@dataclass(slots=True)
+class KeyHistory:
+    """All records of one key; `offsets[sequence]` is what is known of each."""
+
+    key: str
+    partition: int
+    offsets: array[int] = field(default_factory=lambda: array("q"))
+
+    @property
+    def next_sequence(self) -> int:
+        """The number of the record that is sent next."""
+        return len(self.offsets)
+
+    def note_sent(self) -> int:
+        """One more record goes out; its sequence number."""
+        self.offsets.append(UNKNOWN)
+        return len(self.offsets) - 1
+
+    def note_acknowledged(self, sequence: int, offset: int | None) -> None:
+        """A broker has promised that it is there. Where a retry was a duplicate of a record long
+        written, it says only that: the offset is None, or negative, by client."""
+        if offset is None or offset < 0:
+            offset = ACKNOWLEDGED_SOMEWHERE
+        self.offsets[sequence] = offset
+
+    def note_refused(self, sequence: int) -> None:
+        """The client reported an error for it."""
+        self.offsets[sequence] = REFUSED
+
+    def is_acknowledged(self, sequence: int) -> bool:
+        """Whether it has been promised."""
+        offset = self.offsets[sequence]
+        return offset >= 0 or offset == ACKNOWLEDGED_SOMEWHERE
+
+
+@dataclass(slots=True)
+class History:
+    """All keys of a drill."""
+
+    keys: dict[str, KeyHistory] = field(default_factory=dict)
+
+    def add_key(self, key: str, partition: int) -> KeyHistory:
+        """A key of its own for one writer."""
+        if key in self.keys:
+            raise ValueError(f"two writers for key {key}")
+        self.keys[key] = KeyHistory(key, partition)
+        return self.keys[key]
+
+    @property
+    def sent(self) -> int:
+        return sum(len(history.offsets) for history in self.keys.values())
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(
+            history.is_acknowledged(sequence)
+            for history in self.keys.values()
+            for sequence in range(len(history.offsets))
+        )
+
+    @property
+    def refused(self) -> int:
+        return sum(history.offsets.count(REFUSED) for history in self.keys.values())
+
+
+def encode_value(key: str, sequence: int, size: int) -> bytes:
+    """A record's value: it names itself, and is filled up to `size` bytes."""
+    return f"{key}:{sequence}:".encode().ljust(size, PADDING)
+
+
+def decode_value(value: bytes) -> tuple[str, int]:
+    """The inverse of `encode_value`; ValueError for anything else."""
+    key, _, rest = value.partition(b":")
+    number, separator, padding = rest.partition(b":")
+    if not separator or padding.strip(PADDING) or not number.isdigit():
+        raise ValueError("not a record of this drill")
+    return key.decode(), int(number)

@@ -1,0 +1,103 @@
+"""A FailoverDrill of a file, for a local cluster: the same file that a cluster's operator takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_cli.drill.faults import FaultKind
+from fairlead_cli.drill.targets import Target, TargetKind
+from fairlead_cli.errors import InputError
+from fairlead_model.drill_verdict import DrillMeasurement, find_exceeded, measures_gaps
+from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_model.resources import ManifestError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from fairlead_cli.drill.run import DrillOutcome, DrillPlan
+
+# Deleting a pod is a clean stop of its broker; the supervisor starts another, as a StatefulSet
+# does.
+FAULTS = {"Kill": FaultKind.KILL, "Delete": FaultKind.STOP, "Pause": FaultKind.PAUSE}
+
+
+def read_drill_document(path: Path) -> dict[str, Any]:
+    """The one manifest of a file; InputError where it is none."""
+    import yaml
+
+    try:
+        documents = [d for d in yaml.safe_load_all(path.read_text()) if d is not None]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise InputError(f"{path} has {len(documents)} documents, one FailoverDrill is needed")
+    return documents[0]
+
+
+def read_drill_manifest(path: Path, *, is_local: bool = True) -> FailoverDrillSpec:
+    """The drill of a file; InputError lists all that is wrong with it."""
+    try:
+        return FailoverDrillSpec.from_manifest(read_drill_document(path), is_local=is_local)
+    except ManifestError as error:
+        problems = "\n".join(f"  {problem}" for problem in error.problems)
+        raise InputError(f"{path} is no drill that can be run:\n{problems}") from error
+
+
+def plan_drill(spec: FailoverDrillSpec) -> DrillPlan:
+    """What it means for local processes."""
+    from fairlead_cli.drill.run import DrillPlan
+
+    workload = spec.workload
+    return DrillPlan(
+        targets=(build_target(spec),),
+        kind=FAULTS[spec.fault.type],
+        runs=spec.runs,
+        rate=workload.records_per_second,
+        record_size=workload.record_size,
+        hold_s=float(spec.fault.duration_seconds),
+        partitions=workload.partitions,
+        replication_factor=workload.replication_factor,
+        steady_s=float(workload.steady_seconds),
+    )
+
+
+def build_target(spec: FailoverDrillSpec) -> Target:
+    """Without a topic, a leader or follower is one of the drill's own partition 0."""
+    target = spec.target
+    return Target(
+        TargetKind(target.type.lower()),
+        topic=target.topic or "",
+        partition=target.partition or 0,
+        broker_id=-1 if target.broker_id is None else target.broker_id,
+    )
+
+
+def judged_manifest_timing(spec: FailoverDrillSpec) -> str:
+    """Which of the timings `limits.recoveryMs` is for."""
+    return "longest_gap_ms" if measures_gaps(spec) else "recovery_ms"
+
+
+def find_manifest_failures(spec: FailoverDrillSpec, outcome: DrillOutcome) -> list[str]:
+    """Why it has failed, by its own limits."""
+    timing = judged_manifest_timing(spec)
+    times = [ms for run in outcome.runs if (ms := getattr(run, timing)) is not None]
+    findings = outcome.findings
+    problems = [f"run {i}: {run.problem}" for i, run in enumerate(outcome.runs, 1) if run.problem]
+    problems += [
+        f"{count} {what}"
+        for count, what in (
+            (findings.misplaced, "records are not where they were acknowledged"),
+            (findings.foreign, "records are damaged or were never sent"),
+        )
+        if count
+    ]
+    measured = DrillMeasurement(
+        recovery_max_ms=max(times, default=None),
+        lost=findings.lost,
+        duplicates=findings.duplicated,
+        reordered=findings.reordered,
+        client_errors=sum(outcome.client_errors.values()),
+        problems=problems,
+    )
+    return find_exceeded(spec.limits, measured)

@@ -1,0 +1,103 @@
+"""Measures one fault: which partitions were hit, and when each thing was first seen after it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fairlead_cli.drill.probe import first_answer_after, longest_gap_after
+from fairlead_cli.drill.timings import to_ms
+from fairlead_cli.drill.watch import NO_LEADER
+
+if TYPE_CHECKING:
+    from fairlead_cli.drill.probe import PartitionProbe
+    from fairlead_cli.drill.timings import RunTimings
+    from fairlead_cli.drill.watch import ClusterWatch
+    from fairlead_cli.drill.workload import Workload
+
+
+@dataclass
+class Observation:
+    """`begin` right before the fault, `look` often after it, `end` when all is well again."""
+
+    run: RunTimings
+    watch: ClusterWatch
+    probes: list[PartitionProbe]
+    workload: Workload
+    broker_ids: set[int]
+    fault_at: float = 0.0
+    epochs: dict[int, int] = field(default_factory=dict)
+    """Leader epochs of the partitions that the broken brokers led."""
+    hit: set[int] = field(default_factory=set)
+    """Partitions that must wait for the controller: a broken broker leads them or is in sync."""
+
+    @property
+    def is_recovered(self) -> bool:
+        """Whether every partition that was hit has acknowledged something new."""
+        return not self.hit or self.run.recovery_ms is not None
+
+    def begin(self) -> None:
+        """From now on is after the fault."""
+        led = self.watch.led_by(self.broker_ids)
+        self.epochs = {number: self.watch.partitions[number].leader_epoch for number in led}
+        self.hit = {
+            number
+            for number, view in self.watch.partitions.items()
+            if self.broker_ids & {view.leader, *view.isr}
+        }
+        self.run.partitions_led = len(led)
+        self.run.partitions_hit = len(self.hit)
+        self.workload.mark()
+        self.fault_at = time.monotonic()
+
+    def look(self) -> None:
+        """Note what is there for the first time."""
+        run = self.run
+        if run.detection_ms is None:
+            run.detection_ms = self._find_detection()
+        if not self.hit:
+            return
+        if run.election_ms is None and self.epochs:
+            run.election_ms = self._find_election()
+        if run.recovery_ms is None:
+            run.recovery_ms = self._find_recovery()
+        if run.client_recovery_ms is None:
+            run.client_recovery_ms = self._find_client_recovery()
+
+    def end(self) -> None:
+        """The longest gap, over the whole time and all partitions."""
+        now = time.monotonic()
+        gap, partition = max(
+            (longest_gap_after(probe.answers, self.fault_at, now), probe.partition)
+            for probe in self.probes
+        )
+        self.run.longest_gap_ms = to_ms(gap.length)
+        self.run.longest_gap_began_ms = to_ms(gap.began - self.fault_at)
+        self.run.longest_gap_partition = partition
+
+    def _find_detection(self) -> int | None:
+        seen = [self.watch.fenced_at.get(broker_id) for broker_id in self.broker_ids]
+        times = [at for at in seen if at is not None and at >= self.fault_at]
+        if not times or len(times) < len(seen):
+            return None
+        return to_ms(max(times) - self.fault_at)
+
+    def _find_election(self) -> int | None:
+        views = {number: self.watch.partitions[number] for number in self.epochs}
+        for number, view in views.items():
+            if view.leader_epoch <= self.epochs[number] or view.leader == NO_LEADER:
+                return None
+        return to_ms(max(view.seen_at for view in views.values()) - self.fault_at)
+
+    def _find_recovery(self) -> int | None:
+        answers = (self.probes[number].answers for number in self.hit)
+        firsts = [first_answer_after(given, self.fault_at) for given in answers]
+        known = [first for first in firsts if first is not None]
+        return to_ms(max(known)) if len(known) == len(firsts) else None
+
+    def _find_client_recovery(self) -> int | None:
+        seen = self.workload.first_after_mark()
+        if not self.hit <= seen.keys():
+            return None
+        return to_ms(max(seen[number] for number in self.hit) - self.fault_at)

@@ -1,0 +1,89 @@
+"""Reads a drill's topic back from its beginning, with a client that took no part in the drill."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, build_consumer, kafka_errors
+from fairlead_cli.drill.history import FoundRecord, decode_value
+from fairlead_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+BATCH = 1000
+STALL_TIMEOUT_S = 30.0
+POLL_S = 0.2
+# A record whose value is not what a drill writes: the checker knows no such key.
+DAMAGED_KEY = "(damaged)"
+
+
+def read_back(bootstrap: str, topic: str, partitions: int) -> Iterator[FoundRecord]:
+    """Every committed record; CliError when the cluster stops answering."""
+    from confluent_kafka import TopicPartition
+
+    consumer = build_consumer(bootstrap)
+    try:
+        with kafka_errors(f"cannot read back topic '{topic}'"):
+            ends = {number: find_end(consumer, topic, number) for number in range(partitions)}
+            open_ends = {number: end for number, end in ends.items() if end > 0}
+            consumer.assign([TopicPartition(topic, number, 0) for number in open_ends])
+            yield from read_until(consumer, open_ends)
+    finally:
+        consumer.close()
+
+
+def find_end(consumer: Any, topic: str, number: int) -> int:
+    """The high watermark. Leaders may still be moving back to where they belong, and librdkafka
+    (2.16) answers "unknown partition" when one moves during this request, instead of asking on."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    give_up_at = time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        try:
+            _, end = consumer.get_watermark_offsets(
+                TopicPartition(topic, number), timeout=REQUEST_TIMEOUT_S
+            )
+        except KafkaException:
+            if time.monotonic() > give_up_at:
+                raise
+            time.sleep(POLL_S)
+        else:
+            return int(end)
+
+
+def read_until(consumer: Any, open_ends: dict[int, int]) -> Iterator[FoundRecord]:
+    """Records below the ends; `open_ends` is used up."""
+    last = time.monotonic()
+    while open_ends:
+        messages = consumer.consume(BATCH, POLL_S)
+        if messages:
+            last = time.monotonic()
+        elif time.monotonic() - last > STALL_TIMEOUT_S:
+            raise CliError(
+                f"reading back stopped before the end of partition {min(open_ends)}",
+                hint="The cluster does not answer:  fairlead status",
+            )
+        for message in messages:
+            number = message.partition()
+            error = message.error()
+            if error is None:
+                yield decode(message)
+            elif error.name() != "_PARTITION_EOF":
+                raise CliError(f"cannot read back partition {number}: {error.str()}")
+            # The end of a partition says the same where its last offsets hold no record.
+            if number in open_ends and message.offset() + (error is None) >= open_ends[number]:
+                del open_ends[number]
+
+
+def decode(message: Any) -> FoundRecord:
+    """What the record says it is; a record that names two keys is damaged."""
+    try:
+        key, sequence = decode_value(message.value() or b"")
+        if key.encode() != message.key():
+            raise ValueError("its key is another one")
+    except ValueError:
+        key, sequence = DAMAGED_KEY, -1
+    return FoundRecord(message.partition(), message.offset(), key, sequence)

@@ -1,0 +1,266 @@
+"""One drill on a local cluster: prepare, break and heal as often as asked, read back, judge.
+
+The workload and the probes write to a topic of the drill's own, never to a user's: a target like
+`leader:orders/0` only says which broker is broken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from fairlead_cli.drill.controller_watch import ControllerWatch
+from fairlead_cli.drill.faults import FaultInjector, FaultKind
+from fairlead_cli.drill.load import (
+    BALANCE_TIMEOUT_S,
+    POLL_S,
+    QUIET_S,
+    SETTLE_TIMEOUT_S,
+    DrillLoad,
+    LoadPlan,
+)
+from fairlead_cli.drill.targets import NotResolvedError, Target, TargetKind, resolve_broker
+from fairlead_cli.drill.timings import RunTimings, to_ms
+from fairlead_cli.drill.topic import REPLICATION_FACTOR_MAX, TOPIC_PREFIX
+from fairlead_cli.drill.watch import ClusterWatch
+from fairlead_cli.errors import CliError
+from fairlead_cli.local.control import find_broker, require_cluster, wait_until_replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from confluent_kafka.admin import AdminClient
+
+    from fairlead_cli.drill.checker import Findings
+    from fairlead_cli.drill.observation import Observation
+    from fairlead_cli.local.cluster_file import ProcessEntry
+    from fairlead_cli.local.process_table import ProcessId
+
+PARTITIONS_PER_BROKER = 2
+RECOVERY_TIMEOUT_S = 30.0
+# How long to look on after a fault that does not last: a second effect would show by then.
+OBSERVE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class DrillPlan:
+    """What was asked for."""
+
+    targets: tuple[Target, ...]
+    kind: FaultKind
+    runs: int = 3
+    rate: int = 1000
+    record_size: int = 256
+    hold_s: float = 10.0
+    partitions: int | None = None
+    """Two a broker, unless it is said."""
+    replication_factor: int | None = None
+    """As many as there are brokers, three at most, unless it is said."""
+    steady_s: float = 0.0
+    """How long the load goes on before the first fault."""
+    producer_settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_broker(self) -> bool:
+        return any(target.kind is not TargetKind.CONTROLLER for target in self.targets)
+
+    @property
+    def is_controller(self) -> bool:
+        return any(target.kind is TargetKind.CONTROLLER for target in self.targets)
+
+
+@dataclass(slots=True)
+class DrillOutcome:
+    """What came out of it."""
+
+    topic: str
+    partitions: int
+    runs: list[RunTimings]
+    findings: Findings
+    client_errors: dict[str, int]
+    probe_refusals: dict[str, int]
+    seconds: float
+
+
+class Drill:
+    """Runs once. `say` gets a line for people about every step."""
+
+    def __init__(
+        self, data: Path, plan: DrillPlan, admin: AdminClient, say: Callable[[str], None]
+    ) -> None:
+        self.data = data
+        self.plan = plan
+        self.admin = admin
+        self.say = say
+        self.cluster = cluster = require_cluster(data)
+        brokers = len(cluster.brokers)
+        watch = ClusterWatch(
+            f"{TOPIC_PREFIX}{secrets.token_hex(4)}",
+            [(broker.host, broker.port) for broker in cluster.brokers],
+        )
+        watch.controller = ControllerWatch(
+            lambda: self.cluster.controller, lambda: watch.interval_s
+        )
+        load = LoadPlan(
+            topic=watch.topic,
+            bootstrap=cluster.bootstrap,
+            partitions=plan.partitions or PARTITIONS_PER_BROKER * brokers,
+            replication_factor=plan.replication_factor or min(REPLICATION_FACTOR_MAX, brokers),
+            rate=plan.rate,
+            record_size=plan.record_size,
+            producer_settings=plan.producer_settings,
+        )
+        self.load = DrillLoad(load, admin, watch)
+
+    async def run(self) -> DrillOutcome:
+        """From preparation to verdict; whatever happens, what was broken is healed."""
+        started = time.monotonic()
+        load = self.load
+        with FaultInjector(self.cluster, self.plan.kind) as injector:
+            runs: list[RunTimings] = []
+            try:
+                await load.prepare()
+                try:
+                    await load.start()
+                    await asyncio.sleep(self.plan.steady_s)
+                    for number in range(1, self.plan.runs + 1):
+                        runs.append(await self._run_once(number, injector))
+                finally:
+                    try:
+                        injector.heal()
+                    finally:
+                        await load.stop()
+            finally:
+                await load.watch.stop()
+            self.say("reading everything back")
+            findings = await asyncio.to_thread(load.read_back)
+        return DrillOutcome(
+            load.plan.topic,
+            load.plan.partitions,
+            runs,
+            findings,
+            load.client_errors(),
+            load.probe_refusals(),
+            time.monotonic() - started,
+        )
+
+    def clean_up(self) -> None:
+        """Delete the topic, unless something is wrong with it; also when `run` was cut short."""
+        if not self.load.delete_topic():
+            self.say(f"topic {self.load.plan.topic} is kept")
+
+    async def _run_once(self, number: int, injector: FaultInjector) -> RunTimings:
+        """Wait until all is well, break, measure, heal, wait until all is well again."""
+        load = self.load
+        await load.settle()
+        entries = await self._resolve_all()
+        broker_ids = {entry.id for entry in entries if entry.id is not None}
+        run = RunTimings([entry.name for entry in entries])
+        self.say(
+            f"run {number} of {self.plan.runs}: {self.plan.kind} of {' and '.join(run.target)}"
+        )
+        load.forget_answers()
+        load.watch.is_fast = True
+        await asyncio.sleep(QUIET_S)
+        observation = load.begin(run, broker_ids)
+        # Over HTTP to the proxy, or a signal: neither waits for the process that it breaks.
+        processes = injector.inject(entries)
+        healed_at = await self._observe(observation, injector)
+        load.watch.is_fast = False
+        if self.plan.kind.ends_process:
+            await self._wait_for_replacements(entries, processes)
+        try:
+            await load.wait_until(lambda: load.is_well, "not every replica is in sync again")
+            run.healed_ms = to_ms(time.monotonic() - healed_at)
+        except CliError as error:
+            run.problem = run.problem or error.message
+        observation.end()
+        run.problem = run.problem or load.fatal
+        self.say(describe(run))
+        return run
+
+    async def _observe(self, observation: Observation, injector: FaultInjector) -> float:
+        """Until the fault's time is over and everything that it causes has been seen; the moment
+        when it was undone."""
+        fault_at = observation.fault_at
+        hold_until = fault_at + (self.plan.hold_s if self.plan.kind.lasts else OBSERVE_S)
+        give_up_at = hold_until + RECOVERY_TIMEOUT_S
+        healed_at = 0.0
+        while True:
+            observation.look()
+            now = time.monotonic()
+            if now >= hold_until and not healed_at:
+                injector.heal()
+                healed_at = now
+            if healed_at and observation.is_recovered:
+                return healed_at
+            if now >= give_up_at:
+                observation.run.problem = (
+                    f"no new acknowledgement {RECOVERY_TIMEOUT_S:.0f} s after the fault"
+                )
+                return healed_at
+            await asyncio.sleep(POLL_S)
+
+    async def _resolve_all(self) -> list[ProcessEntry]:
+        """The processes that the targets name; the drill's topic is well before a user's may be."""
+        give_up_at = time.monotonic() + BALANCE_TIMEOUT_S
+        while True:
+            try:
+                return await asyncio.to_thread(self._resolve)
+            except NotResolvedError:
+                if time.monotonic() > give_up_at:
+                    raise
+            await asyncio.sleep(POLL_S)
+
+    def _resolve(self) -> list[ProcessEntry]:
+        """The processes that the targets name now."""
+        from fairlead_cli.client.connection import fetch_metadata
+
+        self.cluster = require_cluster(self.data)
+        metadata = fetch_metadata(self.admin)
+        names: dict[str, ProcessEntry] = {}
+        for target in self.plan.targets:
+            if target.kind is TargetKind.CONTROLLER:
+                entry = self.cluster.controller
+            else:
+                entry = find_broker(self.cluster, resolve_broker(self._named(target), metadata))
+            names[entry.name] = entry
+        return list(names.values())
+
+    async def _wait_for_replacements(
+        self, entries: list[ProcessEntry], old: list[ProcessId]
+    ) -> None:
+        for entry, process in zip(entries, old, strict=True):
+            await asyncio.to_thread(
+                wait_until_replaced, self.data, entry.name, process, SETTLE_TIMEOUT_S
+            )
+
+    def _named(self, target: Target) -> Target:
+        """Targets without a topic are about the drill's own."""
+        is_own = target.kind in (TargetKind.LEADER, TargetKind.FOLLOWER) and not target.topic
+        return replace(target, topic=self.load.plan.topic) if is_own else target
+
+
+def describe(run: RunTimings) -> str:
+    """One line about one run."""
+    parts = [
+        f"{name} {value} ms"
+        for name, value in (
+            ("detected", run.detection_ms),
+            ("elected", run.election_ms),
+            ("recovered", run.recovery_ms),
+            ("healed", run.healed_ms),
+        )
+        if value is not None
+    ]
+    if run.longest_gap_ms is not None:
+        parts.append(
+            f"longest gap {run.longest_gap_ms} ms (partition {run.longest_gap_partition}, "
+            f"from {run.longest_gap_began_ms} ms)"
+        )
+    problem = [f"FAILED: {run.problem}"] if run.problem else []
+    return "  " + ", ".join([*parts, *problem])

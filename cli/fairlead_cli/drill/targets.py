@@ -1,0 +1,86 @@
+"""What a drill breaks: `leader:TOPIC/P`, `follower:TOPIC/P`, `broker:ID`, `controller`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+FORMS = "leader:TOPIC/PARTITION, follower:TOPIC/PARTITION, broker:ID or controller"
+
+
+class NotResolvedError(CliError):
+    """The partition has no such replica at this moment."""
+
+
+class TargetKind(StrEnum):
+    """How a target names a process."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One of them. Leaders and followers are looked up before each fault."""
+
+    kind: TargetKind
+    topic: str = ""
+    partition: int = -1
+    broker_id: int = -1
+
+    def __str__(self) -> str:
+        match self.kind:
+            case TargetKind.CONTROLLER:
+                return "controller"
+            case TargetKind.BROKER:
+                return f"broker:{self.broker_id}"
+            case _:
+                return f"{self.kind}:{self.topic}/{self.partition}"
+
+
+def parse_target(text: str) -> Target:
+    """From the command line; click.BadParameter names the forms that there are."""
+    kind, _, rest = text.partition(":")
+    topic, slash, partition = rest.rpartition("/")
+    if text == "controller":
+        return Target(TargetKind.CONTROLLER)
+    if kind == "broker" and rest.isdecimal():
+        return Target(TargetKind.BROKER, broker_id=int(rest))
+    if kind in ("leader", "follower") and slash and topic and partition.isdecimal():
+        return Target(TargetKind(kind), topic=topic, partition=int(partition))
+    raise click.BadParameter(f"'{text}' is not {FORMS}", param_hint="--target")
+
+
+def resolve_broker(target: Target, metadata: Any) -> int:
+    """The broker that a target names now, by librdkafka's metadata of its topic."""
+    if target.kind is TargetKind.BROKER:
+        return target.broker_id
+    topic = metadata.topics.get(target.topic)
+    partition = topic.partitions.get(target.partition) if topic is not None else None
+    if partition is None:
+        raise CliError(
+            f"there is no partition {target.partition} of a topic '{target.topic}'",
+            hint="See what there is:  fairlead topic list",
+        )
+    if target.kind is TargetKind.LEADER:
+        if partition.leader < 0:
+            raise NotResolvedError(f"{target.topic}/{target.partition} has no leader")
+        return int(partition.leader)
+    followers = [replica for replica in partition.replicas if replica != partition.leader]
+    in_sync = [replica for replica in followers if replica in partition.isrs]
+    if not in_sync:
+        raise NotResolvedError(
+            f"{target.topic}/{target.partition} has no in-sync follower",
+            hint="Create it with a higher --replication-factor.",
+        )
+    return int(in_sync[0])

@@ -1,0 +1,77 @@
+"""The topic that a drill writes to: made for it, balanced before every fault, deleted after it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from fairlead_cli.client.connection import UNKNOWN_TOPIC_NAMES, build_error
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+TOPIC_PREFIX = "fairlead-drill-"
+REPLICATION_FACTOR_MAX = 3
+REQUEST_TIMEOUT_S = 15.0
+ELECTION_TIMEOUT_S = 2.0
+
+
+def create_drill_topic(
+    admin: AdminClient, topic: str, *, partitions: int, replication_factor: int
+) -> None:
+    """A majority of the replicas must acknowledge, and nothing is ever removed. A topic that is
+    there is the drill's own, made before a time-out."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import NewTopic
+
+    config = {
+        "min.insync.replicas": str(replication_factor // 2 + 1),
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+    }
+    request = NewTopic(
+        topic, num_partitions=partitions, replication_factor=replication_factor, config=config
+    )
+    future = admin.create_topics([request], request_timeout=REQUEST_TIMEOUT_S)[topic]
+    try:
+        future.result()
+    except KafkaException as exception:
+        error = exception.args[0]
+        if error.name() != "TOPIC_ALREADY_EXISTS":
+            what = f"cannot create topic '{topic}' for the drill"
+            raise build_error(what, error) from exception
+
+
+def delete_drill_topic(admin: AdminClient, topic: str) -> None:
+    """With all that the drill wrote; a topic that was never made is no error."""
+    from confluent_kafka import KafkaException
+
+    future = admin.delete_topics([topic], request_timeout=REQUEST_TIMEOUT_S)[topic]
+    try:
+        future.result()
+    except KafkaException as exception:
+        error = exception.args[0]
+        if error.name() not in UNKNOWN_TOPIC_NAMES:
+            raise build_error(f"cannot delete the drill's topic '{topic}'", error) from exception
+
+
+def elect_preferred(admin: AdminClient, topic: str) -> bool:
+    """Ask for balanced leaders; False where the cluster knows no such request."""
+    from confluent_kafka import ElectionType, KafkaException, TopicPartition
+
+    with suppress(KafkaException):
+        metadata = admin.list_topics(topic=topic, timeout=ELECTION_TIMEOUT_S)
+        partitions = [TopicPartition(topic, p) for p in metadata.topics[topic].partitions]
+        # Without options: confluent-kafka 2.16 fails on every one that it documents.
+        future = admin.elect_leaders(ElectionType.PREFERRED, partitions)
+        try:
+            future.result(ELECTION_TIMEOUT_S)
+        except TimeoutError:
+            return True  # Slow, not unable.
+        except KafkaException as exception:
+            error = exception.args[0]
+            if error.name() == "_UNSUPPORTED_FEATURE":
+                return False
+            if not error.retriable():
+                raise build_error("cannot balance the drill's topic", error) from exception
+    return True

@@ -1,0 +1,75 @@
+"""One connection that speaks Kafka's protocol, one request at a time, for a drill's own eyes.
+
+A Kafka client hides what a drill measures: it retries, waits and refreshes on its own. Versions are
+such that Apache Kafka answers them too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+from typing import TYPE_CHECKING, Any
+
+from fairlead_wire.errors import RemoteProtocolError
+from fairlead_wire.header import decode_response, encode_request_frame
+
+if TYPE_CHECKING:
+    from typing import Self
+
+CLIENT_ID = "fairlead-drill"
+# A name is asked for no more often: a dead broker is tried every few milliseconds, and each
+# question costs a thread and several requests in a pod. Short: a new pod has a new address.
+NAME_AGE_S_MAX = 0.5
+_resolved: dict[str, tuple[float, str]] = {}
+FRAME_BYTES_MAX = 16 << 20
+LENGTH = struct.Struct(">i")
+# What going wrong looks like to a caller; a request that timed out is an `OSError` too.
+WireErrors = (OSError, EOFError, RemoteProtocolError)
+
+
+class WireConnection:
+    """Opened by `open`; unusable after any error."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._correlation_id = 0
+
+    @classmethod
+    async def open(cls, host: str, port: int) -> Self:
+        """Connect; OSError when nobody listens."""
+        reader, writer = await asyncio.open_connection(await resolve(host), port)
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return cls(reader, writer)
+
+    async def call(self, message: Any, version: int) -> Any:
+        """Send a request and read its reply. Bound it with `asyncio.timeout`."""
+        self._correlation_id += 1
+        api_key = message.API_KEY
+        frame = encode_request_frame(api_key, version, self._correlation_id, CLIENT_ID, message)
+        self._writer.writelines(bytes(segment) for segment in frame)  # type: ignore[arg-type]
+        (size,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
+        if not 0 <= size <= FRAME_BYTES_MAX:
+            raise RemoteProtocolError(f"a reply of {size} bytes")
+        reply = await self._reader.readexactly(size)
+        correlation_id, response = decode_response(memoryview(reply), api_key, version)
+        if correlation_id != self._correlation_id:
+            raise RemoteProtocolError("the reply to another request")
+        return response
+
+    def close(self) -> None:
+        """Drop it, with whatever is on its way."""
+        self._writer.transport.abort()
+
+
+async def resolve(host: str) -> str:
+    """An address for a name, at most half a second old; OSError where there is none."""
+    now = time.monotonic()
+    asked_at, address = _resolved.get(host, (0.0, ""))
+    if not address or now - asked_at > NAME_AGE_S_MAX:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        address = str(found[0][4][0])
+        _resolved[host] = (now, address)
+    return address

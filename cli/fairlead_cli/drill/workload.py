@@ -1,0 +1,120 @@
+"""The application under a drill: an idempotent librdkafka producer with default settings, at load.
+
+It runs in a thread, numbers the records of each key, and notes what became of each. Nothing is
+tuned for failures on purpose: what it reports is what an application sees.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from fairlead_cli.client.connection import quiet_logger
+from fairlead_cli.drill.history import encode_value
+
+if TYPE_CHECKING:
+    from fairlead_cli.drill.history import History, KeyHistory
+
+TICK_S = 0.005
+KEYS_PER_PARTITION = 2
+FULL_QUEUE_WAIT_S = 0.05
+FLUSH_TIMEOUT_S = 60.0
+# Records beyond what the queue takes wait here no longer than this; then the rate has been missed.
+BACKLOG_MAX = 10_000
+
+
+class Workload:
+    """Started once; `stop` waits for every outstanding answer."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        partitions: int,
+        rate: int,
+        record_size: int,
+        history: History,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        from confluent_kafka import Producer
+
+        own = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True}
+        self.producer = Producer(own | (settings or {}), logger=quiet_logger())
+        self.topic = topic
+        self.rate = rate
+        self.record_size = record_size
+        self.errors: Counter[str] = Counter()
+        self.keys: list[KeyHistory] = [
+            history.add_key(f"w{partition}.{number}", partition)
+            for number in range(KEYS_PER_PARTITION)
+            for partition in range(partitions)
+        ]
+        self.unanswered_after_flush = 0
+        self._marks: dict[str, int] = {}
+        self._first_after_mark: dict[int, float] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="drill workload", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait until all records have an answer or the time is up."""
+        self._stopping.set()
+        self._thread.join()
+
+    def mark(self) -> None:
+        """From here on, note the first acknowledgement of a record that was sent later."""
+        # In this order: an answer in between must not count by the mark before.
+        self._marks = {history.key: history.next_sequence for history in self.keys}
+        self._first_after_mark = {}
+
+    def first_after_mark(self) -> dict[int, float]:
+        """By partition, when it came (monotonic seconds)."""
+        return dict(self._first_after_mark)
+
+    def _run(self) -> None:
+        number, due = 0, 0.0
+        last = time.monotonic()
+        while not self._stopping.is_set():
+            now = time.monotonic()
+            due = min(due + (now - last) * self.rate, BACKLOG_MAX)
+            last = now
+            while due >= 1:
+                if not self._send(self.keys[number % len(self.keys)]):
+                    break
+                number += 1
+                due -= 1
+            self.producer.poll(TICK_S)
+        self.unanswered_after_flush = int(self.producer.flush(FLUSH_TIMEOUT_S))
+
+    def _send(self, history: KeyHistory) -> bool:
+        """False when the client's queue is full: its number is not used then."""
+        sequence = history.next_sequence
+        try:
+            self.producer.produce(
+                self.topic,
+                encode_value(history.key, sequence, self.record_size),
+                history.key,
+                partition=history.partition,
+                on_delivery=partial(self._on_delivery, history, sequence),
+            )
+        except BufferError:
+            self.producer.poll(FULL_QUEUE_WAIT_S)
+            return False
+        history.note_sent()
+        return True
+
+    def _on_delivery(self, history: KeyHistory, sequence: int, error: Any, record: Any) -> None:
+        if error is not None:
+            history.note_refused(sequence)
+            self.errors[str(error.name())] += 1
+            return
+        history.note_acknowledged(sequence, record.offset())
+        marked = self._marks.get(history.key)
+        if marked is not None and sequence >= marked:
+            self._first_after_mark.setdefault(history.partition, time.monotonic())

@@ -1,0 +1,260 @@
+"""`kubectl fairlead drill`: make a FailoverDrill, follow it, and end with its verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairlead_cli.errors import CliError, ExitCode, InputError
+from fairlead_cli.kubectl.access import Access, access_options
+from fairlead_cli.kubectl.snapshot import condition
+from fairlead_cli.options import table_or_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from fairlead_controller.kube.client import KubeClient
+
+EPILOG = """\b
+Examples:
+  kubectl fairlead drill --cluster demo --target Leader --fault Kill
+  kubectl fairlead drill --cluster demo --target Leader --topic orders --fault Pause --runs 3
+  kubectl fairlead drill -f drill.yaml --limit-ms 500
+
+The records go to a topic of the drill's own. Ctrl-C stops following; the drill goes on, and is
+stopped by `kubectl delete failoverdrill NAME`. Exits with 1 unless the drill has passed.
+"""
+FINAL = ("Finished", "Refused")
+POLL_S = 1.0
+
+
+@click.command("drill", epilog=EPILOG)
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A FailoverDrill manifest, instead of the options below.",
+)
+@click.option("--cluster", help="LogCluster to test.")
+@click.option("--target", type=click.Choice(["Leader", "Follower", "Broker", "Controller"]))
+@click.option("--topic", help="Break the leader or follower of this topic.")
+@click.option("--partition", type=click.IntRange(min=0), help="Of that topic; default 0.")
+@click.option("--broker-id", type=click.IntRange(min=0), help="For --target Broker.")
+@click.option("--fault", type=click.Choice(["Kill", "Delete", "Pause"]))
+@click.option("--duration-s", type=click.IntRange(min=1), help="How long Pause lasts; default 10.")
+@click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--limit-ms", type=click.IntRange(min=1), help="Longest recovery that passes.")
+@click.option("--name", help="Of the FailoverDrill; default: a new one.")
+@click.option("--wait/--no-wait", default=True, help="Follow it to its end (default).")
+@click.option("--timeout-s", type=click.IntRange(min=1), default=1800, show_default=True)
+@access_options
+@table_or_json
+def drill(
+    *, file: Path | None, wait: bool, timeout_s: int, access: Access, output: str, **flags: Any
+) -> int:
+    """Break something under a verified workload, and see what it costs."""
+    from fairlead_cli.output import note, print_json
+
+    manifest = build_from_file(file, flags) if file else build_from_flags(flags)
+    check_manifest(manifest)
+
+    async def work(client: KubeClient, namespace: str) -> dict[str, Any]:
+        from fairlead_controller.kube.kinds import FAILOVER_DRILL
+
+        home = access.namespace or manifest["metadata"].get("namespace") or namespace
+        manifest["metadata"]["namespace"] = home
+        made = await client.create(FAILOVER_DRILL, home, manifest)
+        note(f"failoverdrill {home}/{made['metadata']['name']} is made")
+        if not wait:
+            return made
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await follow(client, made, note)
+        except TimeoutError:
+            raise CliError(
+                f"the drill has not ended after {timeout_s} s",
+                hint=f"It goes on:  kubectl describe failoverdrill {made['metadata']['name']}",
+            ) from None
+
+    ended = access.run(work)
+    if output == "json":
+        print_json({"name": ended["metadata"]["name"], "spec": ended["spec"]} | status_of(ended))
+    elif wait:
+        print_outcome(ended)
+    if not wait:
+        return ExitCode.OK
+    return ExitCode.OK if condition(ended, "Passed").get("status") == "True" else ExitCode.FAILED
+
+
+def status_of(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The status under its own key, for JSON."""
+    return {"status": manifest.get("status") or {}}
+
+
+def build_from_file(file: Path, flags: dict[str, Any]) -> dict[str, Any]:
+    """What the file says; only name, cluster and limit can be said again."""
+    from fairlead_cli.drill.manifest import read_drill_document
+
+    for flag in ("target", "topic", "partition", "broker_id", "fault", "duration_s"):
+        if flags[flag] is not None:
+            option = flag.replace("_", "-")
+            raise click.UsageError(f"--{option} cannot be used with -f: the file says it")
+    manifest = read_drill_document(file)
+    if not isinstance(manifest.get("metadata"), dict) or not isinstance(manifest.get("spec"), dict):
+        raise InputError(f"{file} has no metadata or no spec")
+    if flags["name"]:
+        manifest["metadata"]["name"] = flags["name"]
+    if flags["cluster"]:
+        manifest["spec"]["clusterName"] = flags["cluster"]
+    if flags["limit_ms"]:
+        manifest["spec"].setdefault("limits", {})["recoveryMs"] = flags["limit_ms"]
+    return manifest
+
+
+def build_from_flags(flags: dict[str, Any]) -> dict[str, Any]:
+    """A manifest that says what the options say."""
+    for flag in ("cluster", "target", "fault"):
+        if not flags[flag]:
+            raise click.UsageError("say --cluster, --target and --fault, or -f FILE")
+    target = {
+        "type": flags["target"],
+        "topic": flags["topic"],
+        "partition": flags["partition"],
+        "brokerId": flags["broker_id"],
+    }
+    fault = {"type": flags["fault"], "durationSeconds": flags["duration_s"]}
+    spec: dict[str, Any] = {
+        "clusterName": flags["cluster"],
+        "target": {key: value for key, value in target.items() if value is not None},
+        "fault": {key: value for key, value in fault.items() if value is not None},
+        "runs": flags["runs"],
+    }
+    if flags["limit_ms"]:
+        spec["limits"] = {"recoveryMs": flags["limit_ms"]}
+    words = f"{flags['fault']}-{flags['target']}".lower()
+    name = flags["name"] or f"{words}-{secrets.token_hex(3)}"
+    return {
+        "apiVersion": "fairlead.io/v1alpha1",
+        "kind": "FailoverDrill",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def check_manifest(manifest: dict[str, Any]) -> None:
+    """InputError lists what is wrong before anything is made."""
+    from fairlead_model.failover_drill import FailoverDrillSpec
+    from fairlead_model.resources import ManifestError
+
+    try:
+        FailoverDrillSpec.from_manifest(manifest)
+    except ManifestError as error:
+        problems = "\n".join(f"  {problem}" for problem in error.problems)
+        raise InputError(f"this is no drill that can be run:\n{problems}") from error
+
+
+async def follow(
+    client: KubeClient, made: dict[str, Any], say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Tell what is new until the drill is over."""
+    teller = Teller(say)
+    async for seen in watch_drill(client, made):
+        teller.tell(seen)
+        if (seen.get("status") or {}).get("phase") in FINAL:
+            return seen
+    raise CliError("the drill was deleted while it was going on")
+
+
+async def watch_drill(client: KubeClient, made: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    """Every state of one drill; ends when it is deleted."""
+    from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
+    from fairlead_controller.kube.kinds import FAILOVER_DRILL
+
+    metadata = made["metadata"]
+    while True:
+        try:
+            current = await client.get(FAILOVER_DRILL, metadata["namespace"], metadata["name"])
+            yield current
+            version = current["metadata"]["resourceVersion"]
+            events = client.watch(FAILOVER_DRILL, metadata["namespace"], resource_version=version)
+            async with aclosing(events):
+                async for event in events:
+                    if event.object["metadata"].get("name") != metadata["name"]:
+                        continue
+                    if event.type == "DELETED":
+                        return
+                    yield event.object
+        except ApiUnavailableError:
+            await asyncio.sleep(POLL_S)
+        except ApiError as error:
+            if error.is_not_found:
+                return
+            if not (error.is_gone or error.is_passing):
+                raise
+            await asyncio.sleep(POLL_S)
+
+
+class Teller:
+    """Says each thing once."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._phase = ""
+        self._runs = 0
+
+    def tell(self, seen: dict[str, Any]) -> None:
+        """What has changed since the last time."""
+        status = seen.get("status") or {}
+        complete = condition(seen, "Complete")
+        line = f"{status.get('phase', 'Pending')}: {complete.get('message', 'not seen yet')}"
+        if line != self._phase:
+            self._phase = line
+            self._say(line)
+        runs = status.get("runs") or []
+        if len(runs) > self._runs:
+            self._runs = len(runs)
+            self._say(f"run {self._runs}: {runs[-1].get('target', '')}")
+            for entry in status.get("timeline") or ():
+                self._say(f"  {entry['offsetMs']:>7,} ms  {entry['event']}")
+
+
+def print_outcome(ended: dict[str, Any]) -> None:
+    """Figures and verdict, for people."""
+    from fairlead_cli.output import print_table
+
+    status = ended.get("status") or {}
+    rows = [
+        tuple(
+            "-" if run.get(name) is None else f"{run[name]}"
+            for name in (
+                "target",
+                "detectionMs",
+                "electionMs",
+                "recoveryP50Ms",
+                "recoveryMaxMs",
+                "longestGapMs",
+            )
+        )
+        for run in status.get("runs") or ()
+    ]
+    columns = ("target", "detected", "elected", "recovered p50", "recovered max", "longest gap")
+    if rows:
+        print_table(columns, rows, title="milliseconds after the fault", right=columns[1:])
+    if status.get("acknowledged") is not None:
+        click.echo(
+            f"{status['acknowledged']:,} records acknowledged: {status.get('lost')} lost, "
+            f"{status.get('duplicates')} duplicated, {status.get('reordered')} reordered, "
+            f"{status.get('clientErrors')} client errors."
+        )
+    passed = condition(ended, "Passed")
+    is_passed = passed.get("status") == "True"
+    word = click.style("Passed", fg="green", bold=True)
+    if not is_passed:
+        refused = status.get("phase") == "Refused"
+        word = click.style("REFUSED" if refused else "FAILED", fg="red", bold=True)
+    click.echo(f"{word}: {passed.get('message', '')}")

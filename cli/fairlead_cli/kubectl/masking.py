@@ -1,0 +1,81 @@
+"""Takes out of manifests and texts what must not leave a cluster. Pure.
+
+Secrets are never read at all. What is masked here is what people write into other places: values
+whose name sounds like a secret, credentials inside URLs, private keys and bearer tokens. Names are
+judged generously: a masked harmless value costs a question, a leaked password costs a cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+MASK = "(masked)"
+SECRET_NAME = re.compile(
+    r"pass(word|wd|phrase)?|secret|token|credential|private|jaas|api.?key|access.?key|auth"
+    r"|signing|encryption|cookie|keystore|truststore|\bsas\b|connection.?string",
+    re.IGNORECASE,
+)
+# Names of things that are no secrets, though they sound like some.
+HARMLESS_NAME = re.compile(
+    r"secretname|imagepullsecrets|automountserviceaccounttoken|serviceaccounttoken$|secretkeyref"
+    r"|secretref|^secret$|^auth(ority)?$|authoriz(er|ation)",
+    re.IGNORECASE,
+)
+_TEXT_RULES = (
+    (re.compile(r"-----BEGIN [^-]*-----.*?(-----END [^-]*-----|\Z)", re.DOTALL), MASK),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/=-]{6,}"), rf"\1 {MASK}"),
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/@]+@"), rf"\1{MASK}@"),
+    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), MASK),
+    (re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"), MASK),
+)
+_ASSIGNMENT = re.compile(
+    r"(?P<name>[\w.\-]*(?:pass(?:word|wd|phrase)?|secret|token|credential|private|jaas|api.?key"
+    r"|access.?key|signing|encryption)[\w.\-]*)(?P<sep>[\"']?\s*[=:]\s*)"
+    r"(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s,;}{]+(?:[^\n]*;)?)",
+    re.IGNORECASE,
+)
+
+
+def mask_manifest(value: Any, name: str = "") -> Any:
+    """A copy without what looks like a secret."""
+    if isinstance(value, dict):
+        return _mask_mapping(value)
+    if isinstance(value, list):
+        return [mask_manifest(each, name) for each in value]
+    if is_secret_name(name) and value not in (None, "", True, False):
+        return MASK
+    return mask_text(value) if isinstance(value, str) else value
+
+
+def _mask_mapping(value: dict[str, Any]) -> dict[str, Any]:
+    # {name: DB_PASSWORD, value: …}, as containers have their environment.
+    named = value.get("name")
+    is_pair = isinstance(named, str) and "value" in value and is_secret_name(named)
+    masked = {}
+    for key, each in value.items():
+        if key == "managedFields":
+            continue
+        if key.endswith("last-applied-configuration") or (is_pair and key == "value"):
+            masked[key] = MASK
+        else:
+            masked[key] = mask_manifest(each, str(key))
+    return masked
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a field, variable or setting of this name may hold a secret."""
+    return bool(SECRET_NAME.search(name)) and not HARMLESS_NAME.search(name)
+
+
+def mask_text(text: str) -> str:
+    """Logs, property files and other texts."""
+    for pattern, replacement in _TEXT_RULES:
+        text = pattern.sub(replacement, text)
+    return _ASSIGNMENT.sub(_mask_assignment, text)
+
+
+def _mask_assignment(match: re.Match[str]) -> str:
+    if HARMLESS_NAME.search(match["name"]) or match["value"] in {MASK, '""', "''"}:
+        return match[0]
+    return f"{match['name']}{match['sep']}{MASK}"

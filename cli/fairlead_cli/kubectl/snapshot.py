@@ -1,0 +1,162 @@
+"""A Fairlead cluster as its resources show it, and what is wrong with it. Pure but for `read_*`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairlead_controller.kube.client import KubeClient
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One LogCluster with what belongs to it."""
+
+    cluster: Manifest
+    pools: list[Manifest] = field(default_factory=list)
+    topics: list[Manifest] = field(default_factory=list)
+    pods: list[Manifest] = field(default_factory=list)
+    drills: list[Manifest] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return str(self.cluster["metadata"]["name"])
+
+    @property
+    def status(self) -> Manifest:
+        """What the operator has written; empty before it has."""
+        return self.cluster.get("status") or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """Something that is wrong, and what to do next."""
+
+    what: str
+    advice: str
+
+
+async def read_snapshots(client: KubeClient, namespace: str, name: str | None) -> list[Snapshot]:
+    """All clusters of a namespace, or the one that is named; ApiError where it is not there."""
+    from fairlead_controller.kube.kinds import BROKER_POOL, FAILOVER_DRILL, LOG_CLUSTER, POD, TOPIC
+
+    clusters = (
+        [await client.get(LOG_CLUSTER, namespace, name)]
+        if name
+        else (await client.list(LOG_CLUSTER, namespace)).items
+    )
+    pools = (await client.list(BROKER_POOL, namespace)).items
+    topics = (await client.list(TOPIC, namespace)).items
+    drills = (await client.list(FAILOVER_DRILL, namespace)).items
+    pods = (await client.list(POD, namespace, label_selector="fairlead.io/cluster")).items
+    return [
+        Snapshot(
+            cluster,
+            of_cluster(pools, cluster),
+            of_cluster(topics, cluster),
+            [
+                pod
+                for pod in pods
+                if pod["metadata"]["labels"]["fairlead.io/cluster"] == cluster["metadata"]["name"]
+            ],
+            of_cluster(drills, cluster),
+        )
+        for cluster in clusters
+    ]
+
+
+def of_cluster(manifests: list[Manifest], cluster: Manifest) -> list[Manifest]:
+    """Those whose spec names the cluster."""
+    name = cluster["metadata"]["name"]
+    return [each for each in manifests if (each.get("spec") or {}).get("clusterName") == name]
+
+
+def find_complaints(snapshot: Snapshot) -> list[Complaint]:
+    """Everything that is wrong, worst first."""
+    status, name = snapshot.status, snapshot.name
+    if not status.get("conditions"):
+        return [
+            Complaint(
+                "the operator has not looked at this cluster yet",
+                "kubectl get pods -A -l app.kubernetes.io/component=operator",
+            )
+        ]
+    complaints = []
+    if status.get("offline"):
+        complaints.append(
+            Complaint(
+                f"{status['offline']} partitions are offline",
+                "bring back the brokers that are missing below; kubectl fairlead topic describe "
+                "says which ones a topic waits for",
+            )
+        )
+    for pod in snapshot.pods:
+        problem = pod_problem(pod)
+        if problem:
+            pod_name = pod["metadata"]["name"]
+            complaints.append(
+                Complaint(f"pod {pod_name}: {problem}", f"kubectl describe pod {pod_name}")
+            )
+    wanted = sum(int(pool["spec"].get("replicas") or 0) for pool in snapshot.pools)
+    if not snapshot.pools:
+        complaints.append(Complaint("there is no BrokerPool", f"make one for cluster {name}"))
+    elif len(snapshot.pods) < wanted:
+        complaints.append(
+            Complaint(
+                f"{wanted - len(snapshot.pods)} of {wanted} broker pods do not exist",
+                f"kubectl get statefulsets -l fairlead.io/cluster={name}",
+            )
+        )
+    if status.get("underReplicated"):
+        complaints.append(
+            Complaint(
+                f"{status['underReplicated']} partitions are under-replicated",
+                "they catch up by themselves once all brokers are back",
+            )
+        )
+    complaints += [
+        Complaint(
+            f"{entry['type']} is {entry['status']}: {entry.get('reason', '')}",
+            entry.get("message", ""),
+        )
+        for entry in status["conditions"]
+        if (entry["type"], entry["status"])
+        in {("Ready", "False"), ("StoreAvailable", "False"), ("Degraded", "True")}
+    ]
+    for topic in snapshot.topics:
+        ready = condition(topic, "Ready")
+        if ready.get("status") == "False":
+            complaints.append(
+                Complaint(
+                    f"topic {topic['metadata']['name']}: {ready.get('reason', '')}",
+                    ready.get("message", ""),
+                )
+            )
+    return complaints
+
+
+def condition(manifest: Manifest, kind: str) -> Manifest:
+    """One condition of a status; empty if it is not there."""
+    conditions = (manifest.get("status") or {}).get("conditions") or []
+    return next((entry for entry in conditions if entry.get("type") == kind), {})
+
+
+def pod_problem(pod: Manifest) -> str:
+    """Why a broker's pod is not ready; empty if it is."""
+    status = pod.get("status") or {}
+    if pod["metadata"].get("deletionTimestamp"):
+        return "is being deleted"
+    for container in status.get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason"):
+            return f"{waiting['reason']} {waiting.get('message', '')}".rstrip()
+    ready = condition(pod, "Ready")
+    if ready.get("status") == "True":
+        return ""
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return f"not scheduled: {scheduled.get('message', '')}"
+    return "is not ready"

@@ -1,0 +1,122 @@
+"""`DIR/cluster.json`: who runs the cluster of a data directory, and where to reach it.
+
+Written by the supervisor on every change (tmp + rename, so that readers never see half a file) and
+read by every verb. It stays after `down`, with state `stopped`, and remembers the ports and broker
+count of the last run.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fairlead_cli.errors import CliError
+from fairlead_cli.local.process_table import ProcessId
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMAT_VERSION = 1
+
+
+@dataclass(slots=True)
+class ProcessEntry:
+    """One child of the supervisor. `state` is what the supervisor saw last."""
+
+    name: str
+    host: str
+    port: int
+    http_port: int
+    id: int | None = None
+    pid: int | None = None
+    start_time: int | None = None
+    state: str = "stopped"
+    restarts: int = 0
+
+    @property
+    def process(self) -> ProcessId | None:
+        """The process, for questions and signals."""
+        if self.pid is None or self.start_time is None:
+            return None
+        return ProcessId(self.pid, self.start_time)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process exists now, whatever the file says."""
+        return self.process is not None and self.process.is_alive
+
+
+@dataclass(slots=True)
+class ClusterFile:
+    """The whole file."""
+
+    data: str
+    port: int
+    http_port: int
+    supervisor_pid: int | None
+    supervisor_start_time: int | None
+    controller: ProcessEntry
+    brokers: list[ProcessEntry] = field(default_factory=list)
+    proxy: ProcessEntry | None = None
+    state: str = "starting"
+    version: int = FORMAT_VERSION
+
+    @property
+    def supervisor(self) -> ProcessId | None:
+        """The supervisor, or None after a clean stop."""
+        if self.supervisor_pid is None or self.supervisor_start_time is None:
+            return None
+        return ProcessId(self.supervisor_pid, self.supervisor_start_time)
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether somebody looks after the cluster now."""
+        return self.supervisor is not None and self.supervisor.is_alive
+
+    @property
+    def entries(self) -> list[ProcessEntry]:
+        """All children, brokers first: the order in which they are stopped."""
+        last = [] if self.proxy is None else [self.proxy]
+        return [*self.brokers, self.controller, *last]
+
+    @property
+    def bootstrap(self) -> str:
+        """What a Kafka client takes as bootstrap.servers."""
+        return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers)
+
+
+def write_cluster_file(path: Path, cluster: ClusterFile) -> None:
+    """Replace the file as a whole."""
+    temporary = path.with_suffix(".json.tmp")
+    temporary.write_text(json.dumps(asdict(cluster), indent=2) + "\n")
+    temporary.replace(path)
+
+
+def read_cluster_file(path: Path) -> ClusterFile | None:
+    """The file, or None when this directory never held a cluster."""
+    try:
+        text = path.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise CliError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        return decode_cluster_file(json.loads(text))
+    except (ValueError, TypeError, KeyError) as error:
+        raise CliError(
+            f"{path} is not a cluster file: {error}",
+            hint=f"Move it away and start again; the data beside it is kept.\n  mv {path} /tmp/",
+        ) from error
+
+
+def decode_cluster_file(document: dict[str, Any]) -> ClusterFile:
+    """From JSON; ValueError, KeyError or TypeError when it is something else."""
+    if document["version"] != FORMAT_VERSION:
+        raise ValueError(f"version {document['version']}, this command knows {FORMAT_VERSION}")
+    fields = dict(document)
+    fields["controller"] = ProcessEntry(**fields["controller"])
+    fields["brokers"] = [ProcessEntry(**entry) for entry in fields["brokers"]]
+    if fields.get("proxy") is not None:
+        fields["proxy"] = ProcessEntry(**fields["proxy"])
+    return ClusterFile(**fields)

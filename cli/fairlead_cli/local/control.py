@@ -1,0 +1,100 @@
+"""Acts on single processes of a running local cluster, by the pids in its cluster file.
+
+Nothing here talks to the supervisor: it sees that a child has ended and starts it again. Waiting
+is bounded, and a process counts as back when the supervisor says that it serves.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from fairlead_cli.errors import CliError, InputError
+from fairlead_cli.local.cluster_file import read_cluster_file
+from fairlead_cli.local.layout import Layout
+from fairlead_cli.options import DATA_DEFAULT
+
+if TYPE_CHECKING:
+    import signal
+    from pathlib import Path
+
+    from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry
+    from fairlead_cli.local.process_table import ProcessId
+
+POLL_S = 0.02
+
+
+def require_cluster(data: Path) -> ClusterFile:
+    """The local cluster that runs on a data directory; CliError says how to start one."""
+    option = "" if data == DATA_DEFAULT else f" --data {data}"
+    cluster = read_cluster_file(Layout(data).cluster_file)
+    if cluster is None:
+        raise CliError(f"there is no local cluster in {data}", hint=f"fairlead up{option}")
+    if not any(entry.is_alive for entry in cluster.entries) and not cluster.is_supervised:
+        raise CliError(
+            f"the local cluster in {data} is not running",
+            hint=f"Start it; its data is still there:\n  fairlead up{option}",
+        )
+    return cluster
+
+
+def find_broker(cluster: ClusterFile, broker_id: int) -> ProcessEntry:
+    """The entry of a broker; InputError names those that there are."""
+    for entry in cluster.brokers:
+        if entry.id == broker_id:
+            return entry
+    known = ", ".join(str(entry.id) for entry in cluster.brokers)
+    raise InputError(f"there is no broker {broker_id}", hint=f"There are {known}.")
+
+
+def require_process(entry: ProcessEntry) -> ProcessId:
+    """Its process while it lives."""
+    if entry.process is None or not entry.process.is_alive:
+        raise CliError(
+            f"{entry.name} is not running",
+            hint="The supervisor starts it again by itself:  fairlead status",
+        )
+    return entry.process
+
+
+def state_of_entry(entry: ProcessEntry) -> str:
+    """The supervisor's word while the process lives, and what it cannot see: a pause."""
+    if not entry.is_alive:
+        return "restarting" if entry.state == "restarting" else "stopped"
+    return "paused" if entry.process is not None and entry.process.is_paused else entry.state
+
+
+def send_signal(entry: ProcessEntry, number: signal.Signals) -> ProcessId:
+    """Signal a live process; CliError when there is none."""
+    process = require_process(entry)
+    if not process.send(number):
+        raise CliError(f"{entry.name} has just ended")
+    return process
+
+
+def require_supervisor(cluster: ClusterFile) -> None:
+    """Before something is ended that only the supervisor starts again."""
+    if not cluster.is_supervised:
+        raise CliError(
+            "the supervisor of this cluster was killed: nobody would start the broker again",
+            hint=f"fairlead down --data {cluster.data}, then `fairlead up` again.",
+        )
+
+
+def wait_until_replaced(data: Path, name: str, old: ProcessId, timeout_s: float) -> float:
+    """Until the supervisor has replaced a process and the new one serves; the seconds it took."""
+    started = time.monotonic()
+    while True:
+        cluster = read_cluster_file(Layout(data).cluster_file)
+        entries = {entry.name: entry for entry in cluster.entries} if cluster else {}
+        entry = entries.get(name)
+        is_new = entry is not None and entry.is_alive and entry.process != old
+        if is_new and entry is not None and entry.state == "running":
+            return time.monotonic() - started
+        if time.monotonic() - started > timeout_s:
+            raise CliError(
+                f"{name} does not serve again after {timeout_s:.0f} s",
+                hint=f"See what it is doing:  fairlead status --data {data}, and the end of "
+                f"{Layout(data).output_file(name)}",
+            )
+        time.sleep(POLL_S)

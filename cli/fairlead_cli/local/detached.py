@@ -1,0 +1,150 @@
+"""The supervisor that `fairlead up --detach` leaves behind.
+
+The waiting command starts `python -m fairlead_cli.local.detached`, gives it the plan on stdin and
+reads one JSON event a line from its stdout until the cluster is ready or has failed. After that
+the supervisor is alone: its stdout is closed, and its own words go to `logs/supervisor.log`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from typing import IO, TYPE_CHECKING, Any
+
+from fairlead_cli.errors import CliError, ExitCode
+from fairlead_cli.local.cluster_file import ClusterFile, decode_cluster_file
+from fairlead_cli.local.live_log import format_line, format_ready
+from fairlead_cli.local.plan import LaunchPlan, decode_plan, encode_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class PipeReporter:
+    """Events to the waiting command while there is one, and everything to the log file (stderr)."""
+
+    def __init__(self, pipe: IO[str]) -> None:
+        self.pipe: IO[str] | None = pipe
+
+    def progress(self, name: str, text: str) -> None:
+        self.log(name, text)
+        self.send({"event": "progress", "name": name, "text": text})
+
+    def warning(self, name: str, text: str) -> None:
+        self.log(name, text)
+        self.send({"event": "warning", "name": name, "text": text})
+
+    def ready(self, cluster: ClusterFile, seconds: float) -> None:
+        self.log("fairlead", f"ready in {seconds:.1f} s")
+        self.send({"event": "ready", "cluster": asdict(cluster), "seconds": seconds})
+        self.hang_up()
+
+    def failed(self, error: CliError) -> None:
+        self.log("fairlead", f"{error.message}\n{error.hint or ''}")
+        document = {"message": error.message, "hint": error.hint, "code": int(error.exit_code)}
+        self.send({"event": "failed", **document})
+        self.hang_up()
+
+    def output(self, name: str, line: str) -> None:
+        """Each child has a log file of its own."""
+
+    def log(self, name: str, text: str) -> None:
+        print(time.strftime("%Y-%m-%d %H:%M:%S"), name, text, file=sys.stderr, flush=True)
+
+    def send(self, event: dict[str, Any]) -> None:
+        if self.pipe is None:
+            return
+        try:
+            print(json.dumps(event), file=self.pipe, flush=True)
+        except OSError:
+            self.pipe = None
+
+    def hang_up(self) -> None:
+        """End of file is what the waiting command waits for."""
+        if self.pipe is not None:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self.pipe.fileno())
+            os.close(null)
+            self.pipe = None
+
+
+def start_detached(plan: LaunchPlan, *, data_option: str, say: Callable[[str], None]) -> None:
+    """Start a supervisor in a session of its own and wait until its cluster serves."""
+    log_file = plan.layout.output_file("supervisor")
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    with log_file.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fairlead_cli.local.detached"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+            env=os.environ | {"PYTHONSAFEPATH": "1"},
+        )
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("a pipe was asked for")
+    try:
+        with process.stdin, process.stdout:
+            process.stdin.write(encode_plan(plan) + "\n")
+            process.stdin.close()
+            for line in process.stdout:
+                if show_event(json.loads(line), data_option=data_option, say=say):
+                    # It outlives us on purpose: there is nothing left to wait for.
+                    process.returncode = 0
+                    return
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        raise
+    process.wait()
+    raise CliError(
+        f"the supervisor ended with exit code {process.returncode} before the cluster was ready",
+        hint=f"Its own words are in {log_file}",
+    )
+
+
+def show_event(event: dict[str, Any], *, data_option: str, say: Callable[[str], None]) -> bool:
+    """Show one event of the supervisor; True for the last one, CliError for a failure."""
+    match event["event"]:
+        case "ready":
+            cluster = decode_cluster_file(event["cluster"])
+            say(format_ready(cluster, event["seconds"], data_option))
+            return True
+        case "failed":
+            error = CliError(event["message"], hint=event["hint"])
+            error.exit_code = ExitCode(event["code"])
+            raise error
+        case level:
+            shown = "WARNING" if level == "warning" else "INFO"
+            say(format_line(event["name"], event["text"], level=shown))
+            return False
+
+
+def main() -> None:
+    """The detached process itself."""
+    from fairlead_cli.local.supervisor import Supervisor
+
+    plan = decode_plan(sys.stdin.readline())
+    sys.stdin.close()
+    reporter = PipeReporter(sys.stdout)
+    os.chdir("/")
+
+    async def supervise() -> None:
+        await Supervisor(plan, reporter).run()
+
+    try:
+        asyncio.run(supervise())
+    except CliError as error:
+        reporter.failed(error)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Where a local cluster keeps its files, and which ports its processes take.
+
+DIR/cluster.json     who runs the cluster now: pids, ports, state (rewritten on every change)
+DIR/supervisor.lock  held (flock) by the supervisor for as long as it lives
+DIR/secret           what brokers and controller authenticate each other with
+DIR/config/          one server.properties a broker, written by `up`
+DIR/controller/      the controller's metadata store
+DIR/broker-<i>/      the log directory of broker i
+DIR/logs/            what each process printed
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOST = "127.0.0.1"
+INTERNAL_PORT_SHIFT = 100
+SESSION_PORT_SHIFT = 99
+CONTROLLER_HTTP_PORT_SHIFT = 90
+PROXY_HTTP_PORT_SHIFT = 91
+# Behind a fault proxy the processes listen here, and the proxy at their usual ports.
+HIDDEN_SESSION_PORT_SHIFT = 149
+HIDDEN_KAFKA_PORT_SHIFT = 150
+HIDDEN_INTERNAL_PORT_SHIFT = 200
+PORT_MAX = 65535
+# Above this, broker ports (P+i) would run into the ports reserved for TLS (P+50+i), and
+# those into the controller's session (P+99).
+BROKERS_MAX = 40
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPorts:
+    """All ports of one broker."""
+
+    kafka: int
+    internal: int
+    http: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """All ports of a local cluster, derived from two numbers."""
+
+    first_kafka: int
+    first_http: int
+
+    @property
+    def session(self) -> int:
+        """Where brokers reach the controller."""
+        return self.first_kafka + SESSION_PORT_SHIFT
+
+    @property
+    def controller_http(self) -> int:
+        """Health and status of the controller."""
+        return self.first_http + CONTROLLER_HTTP_PORT_SHIFT
+
+    @property
+    def proxy_http(self) -> int:
+        """Where the fault proxy takes orders."""
+        return self.first_http + PROXY_HTTP_PORT_SHIFT
+
+    @property
+    def hidden_session(self) -> int:
+        """Where the controller listens behind a fault proxy."""
+        return self.first_kafka + HIDDEN_SESSION_PORT_SHIFT
+
+    def hidden(self, broker_id: int) -> BrokerPorts:
+        """Where a broker listens behind a fault proxy."""
+        return BrokerPorts(
+            kafka=self.first_kafka + HIDDEN_KAFKA_PORT_SHIFT + broker_id,
+            internal=self.first_kafka + HIDDEN_INTERNAL_PORT_SHIFT + broker_id,
+            http=self.first_http + broker_id,
+        )
+
+    def of_broker(self, broker_id: int) -> BrokerPorts:
+        """Ports of broker `broker_id`."""
+        return BrokerPorts(
+            kafka=self.first_kafka + broker_id,
+            internal=self.first_kafka + INTERNAL_PORT_SHIFT + broker_id,
+            http=self.first_http + broker_id,
+        )
+
+    def purposes(self, brokers: int, *, fault_proxy: bool = False) -> list[tuple[int, str]]:
+        """Every port with what it is for, in the order in which people think of them."""
+        purposes = []
+        for broker_id in range(brokers):
+            ports = self.of_broker(broker_id)
+            purposes += [
+                (ports.kafka, f"Kafka, broker {broker_id}"),
+                (ports.internal, f"internal listener, broker {broker_id}"),
+                (ports.http, f"HTTP, broker {broker_id}"),
+            ]
+        purposes.append((self.session, "controller session"))
+        purposes.append((self.controller_http, "HTTP, controller"))
+        if fault_proxy:
+            purposes.append((self.proxy_http, "HTTP, fault proxy"))
+            purposes.append((self.hidden_session, "controller session behind the fault proxy"))
+            for broker_id in range(brokers):
+                hidden = self.hidden(broker_id)
+                where = f"broker {broker_id} behind the fault proxy"
+                purposes += [(hidden.kafka, f"Kafka, {where}")]
+                purposes += [(hidden.internal, f"internal listener, {where}")]
+        return purposes
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Names inside the data directory."""
+
+    root: Path
+
+    @property
+    def cluster_file(self) -> Path:
+        return self.root / "cluster.json"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.root / "supervisor.lock"
+
+    @property
+    def secret_file(self) -> Path:
+        return self.root / "secret"
+
+    @property
+    def controller_directory(self) -> Path:
+        return self.root / "controller"
+
+    @property
+    def config_directory(self) -> Path:
+        return self.root / "config"
+
+    @property
+    def log_directory(self) -> Path:
+        return self.root / "logs"
+
+    def broker_directory(self, broker_id: int) -> Path:
+        return self.root / f"broker-{broker_id}"
+
+    def broker_config(self, broker_id: int) -> Path:
+        return self.config_directory / f"broker-{broker_id}.properties"
+
+    def output_file(self, name: str) -> Path:
+        """What the process `name` prints; appended to over restarts."""
+        return self.log_directory / f"{name}.log"
+
+    def known_brokers(self) -> list[int]:
+        """Ids of the brokers that have ever had data here."""
+        suffixes = [path.name.removeprefix("broker-") for path in self.root.glob("broker-*")]
+        return sorted(int(suffix) for suffix in suffixes if suffix.isdecimal())

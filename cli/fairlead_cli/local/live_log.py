@@ -1,0 +1,148 @@
+"""The terminal of a foreground `fairlead up`: a table of addresses, then one line a notable thing.
+
+Children log `<time> <who> <LEVEL> <logger>: <message>`; here the process name and a colour replace
+the time and the logger, and a line of another shape is shown as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from fairlead_cli.local.cluster_file import ClusterFile
+
+LOG_LINE = re.compile(
+    r"^\d{4}-\d\d-\d\d[T ][\d:.,]+Z? (?:broker \d+ |controller )?"
+    r"(?P<level>[A-Z]+) (?P<logger>[\w.]+): (?P<message>.*)$"
+)
+COLOURS = ("cyan", "magenta", "yellow", "blue", "green", "bright_cyan", "bright_magenta")
+LEVEL_COLOURS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
+NAME_COLUMNS = 10
+# What a process says about itself that the supervisor says better.
+REPEATED = re.compile(r"^ready (node\.id=\d+|controller) ")
+
+
+def colour_of(name: str) -> str:
+    """The same colour for a process in every run."""
+    if name.startswith("broker-"):
+        return COLOURS[int(name.removeprefix("broker-")) % len(COLOURS)]
+    return "white"
+
+
+def format_line(name: str, text: str, *, level: str = "INFO") -> str:
+    """Time, process, text."""
+    label = click.style(f"{name:<{NAME_COLUMNS}}", fg=colour_of(name))
+    colour = LEVEL_COLOURS.get(level)
+    return f"{time.strftime('%H:%M:%S')} {label} {click.style(text, fg=colour) if colour else text}"
+
+
+def format_child_line(name: str, line: str) -> str | None:
+    """A line of a child's output as the live log shows it; None for what is not worth a line."""
+    if REPEATED.match(line):
+        return None
+    match = LOG_LINE.match(line)
+    if match is None:
+        return format_line(name, line)
+    if match["level"] == "DEBUG":
+        return None
+    return format_line(name, match["message"], level=match["level"])
+
+
+def format_addresses(cluster: ClusterFile) -> str:
+    """Who listens where, and what to try first. Plain text: it is also what a log shows."""
+    rows = [("process", "pid", "Kafka", "HTTP")]
+    for broker in cluster.brokers:
+        rows.append(
+            (
+                broker.name,
+                str(broker.pid),
+                f"{broker.host}:{broker.port}",
+                f"http://{broker.host}:{broker.http_port}",
+            )
+        )
+    controller = cluster.controller
+    rows.append(
+        (
+            controller.name,
+            str(controller.pid),
+            "-",
+            f"http://{controller.host}:{controller.http_port}",
+        )
+    )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        "  "
+        + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    lines[0] = click.style(lines[0], bold=True)
+    return "\n".join(lines)
+
+
+def format_first_steps(cluster: ClusterFile, data_option: str) -> str:
+    """Lines to paste into another terminal."""
+    address = f"{cluster.brokers[0].host}:{cluster.brokers[0].port}"
+    steps = [
+        (f"fairlead status{data_option}", "brokers, leaders, topics"),
+        (f"fairlead topic create hello{data_option}", "a topic of your own"),
+        (f"echo world | fairlead produce hello{data_option}", "write to it"),
+        (f"fairlead consume hello{data_option}", "read it back"),
+        (f"kcat -b {address} -L", "or any Kafka client"),
+    ]
+    width = max(len(command) for command, _ in steps)
+    lines = [f"  {command:<{width}}  {click.style('# ' + why, dim=True)}" for command, why in steps]
+    return "\n".join(["Try this:", *lines])
+
+
+def format_ready(cluster: ClusterFile, seconds: float, data_option: str) -> str:
+    """The block that `up` prints once everything serves."""
+    count = len(cluster.brokers)
+    brokers = f"{count} broker" if count == 1 else f"{count} brokers"
+    head = f"Fairlead is up: {brokers} and a controller, ready in {seconds:.1f} s."
+    return "\n".join(
+        [
+            "",
+            click.style(head, fg="green", bold=True),
+            f"Data in {cluster.data}",
+            "",
+            format_addresses(cluster),
+            "",
+            format_first_steps(cluster, data_option),
+            "",
+        ]
+    )
+
+
+class TerminalReporter:
+    """Writes to stdout at once; a terminal that went away is not worth stopping a cluster for."""
+
+    def __init__(self, data_option: str) -> None:
+        self.data_option = data_option
+        self.is_listening = True
+
+    def progress(self, name: str, text: str) -> None:
+        self.write(format_line(name, text))
+
+    def warning(self, name: str, text: str) -> None:
+        self.write(format_line(name, text, level="WARNING"))
+
+    def ready(self, cluster: ClusterFile, seconds: float) -> None:
+        self.write(format_ready(cluster, seconds, self.data_option))
+        self.write("Live log; Ctrl-C stops the cluster and keeps its data.")
+
+    def output(self, name: str, line: str) -> None:
+        text = format_child_line(name, line)
+        if text is not None:
+            self.write(text)
+
+    def write(self, text: str) -> None:
+        if not self.is_listening:
+            return
+        try:
+            click.echo(text)
+        except OSError:
+            self.is_listening = False

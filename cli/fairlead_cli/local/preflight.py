@@ -1,0 +1,150 @@
+"""Everything that can be refused before a single process is started.
+
+Each refusal says who is in the way and how to get past it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from fairlead_cli.errors import CliError
+from fairlead_cli.local.cluster_file import read_cluster_file
+from fairlead_cli.local.layout import HOST, PORT_MAX, Layout
+from fairlead_cli.local.process_table import (
+    find_port_holder,
+    is_port_free,
+    read_command_line,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from fairlead_cli.local.plan import LaunchPlan
+
+COMMAND_SHOWN_MAX = 100
+# `log.dirs` is a list, and a settings file has lines.
+UNUSABLE_IN_SETTINGS = frozenset(",\r\n")
+
+
+@contextmanager
+def hold_data_directory(layout: Layout) -> Iterator[None]:
+    """Make the folder and hold its lock; the kernel drops it however this process ends."""
+    if UNUSABLE_IN_SETTINGS & set(str(layout.root)):
+        raise CliError(
+            f"the data directory {str(layout.root)!r} has a comma or a line break in its name",
+            hint="Brokers could not be told about it. Choose another one with --data DIR.",
+        )
+    try:
+        layout.root.mkdir(parents=True, exist_ok=True)
+        layout.log_directory.mkdir(exist_ok=True)
+        layout.config_directory.mkdir(exist_ok=True)
+        descriptor = os.open(layout.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise CliError(
+            f"cannot use the data directory {layout.root}: {error.strerror}",
+            hint="Choose another one with --data DIR.",
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise
+            raise build_held_error(layout) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def build_held_error(layout: Layout) -> CliError:
+    """Names the supervisor that has the data directory."""
+    cluster = read_cluster_file(layout.cluster_file)
+    pid = cluster.supervisor_pid if cluster else None
+    where = f", serving at {cluster.bootstrap}" if cluster else ""
+    return CliError(
+        f"the data directory {layout.root} is held by pid {pid or 'unknown'}{where}",
+        hint=f"Stop that cluster:\n  fairlead down --data {layout.root}\n"
+        "or start a second one beside it:\n"
+        "  fairlead up --data OTHER_DIR --port OTHER_PORT --http-port OTHER_PORT",
+    )
+
+
+def is_data_directory_held(layout: Layout) -> bool:
+    """Whether a supervisor has the lock now."""
+    try:
+        descriptor = os.open(layout.lock_file, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def refuse_orphans(layout: Layout) -> None:
+    """Children whose supervisor was killed still own their files and ports."""
+    cluster = read_cluster_file(layout.cluster_file)
+    if cluster is None:
+        return
+    alive = [f"{entry.name} (pid {entry.pid})" for entry in cluster.entries if entry.is_alive]
+    if alive:
+        raise CliError(
+            f"the data directory {layout.root} is held by {', '.join(alive)}, "
+            "left over by a supervisor that was killed",
+            hint=f"Stop them; the data stays:\n  fairlead down --data {layout.root}",
+        )
+
+
+def refuse_taken_ports(plan: LaunchPlan) -> None:
+    """All ports must be distinct, legal and free."""
+    purposes: dict[int, str] = {}
+    for port, purpose in plan.ports.purposes(plan.brokers, fault_proxy=plan.fault_proxy):
+        if not 0 < port <= PORT_MAX:
+            raise CliError(
+                f"port {port} ({purpose}) does not exist",
+                hint="Choose a lower --port or --http-port.",
+            )
+        if port in purposes:
+            raise CliError(
+                f"port {port} would be used twice: {purposes[port]}, and {purpose}",
+                hint="Kafka takes P to P+199 and HTTP takes H to H+90 of --port P, --http-port H.",
+            )
+        purposes[port] = purpose
+    for port, purpose in purposes.items():
+        if not is_port_free(HOST, port):
+            raise build_port_error(port, purpose)
+
+
+def build_port_error(port: int, purpose: str) -> CliError:
+    """Names the process that listens there, if it may be seen."""
+    pid = find_port_holder(port)
+    other = find_cluster_of(pid) if pid is not None else None
+    elsewhere = "Use other ports:\n  fairlead up --port PORT --http-port PORT"
+    if pid is None:
+        return CliError(f"port {port} ({purpose}) is taken", hint=elsewhere)
+    command = " ".join(read_command_line(pid))
+    if len(command) > COMMAND_SHOWN_MAX:
+        command = command[:COMMAND_SHOWN_MAX] + "…"
+    hint = elsewhere
+    if other is not None:
+        hint = f"That is the cluster in {other}. Stop it:\n  fairlead down --data {other}\n{hint}"
+    return CliError(f"port {port} ({purpose}) is taken by pid {pid}: {command}", hint=hint)
+
+
+def find_cluster_of(pid: int) -> Path | None:
+    """Data directory of the local cluster that a process belongs to."""
+    from pathlib import Path
+
+    for argument in read_command_line(pid):
+        for parent in Path(argument).parents:
+            if Layout(parent).cluster_file.is_file():
+                return parent
+    return None

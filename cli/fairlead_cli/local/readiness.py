@@ -1,0 +1,32 @@
+"""Asks a process over HTTP whether it serves yet.
+
+Six lines of HTTP by hand: the supervisor lives as long as the cluster, and an HTTP library would
+triple its memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+REPLY_TIMEOUT_S = 1.0
+BODY_BYTES_MAX = 1 << 24
+
+
+async def http_get(host: str, port: int, path: str) -> tuple[int, bytes] | None:
+    """Status and body, or None when nobody answers in time."""
+    try:
+        async with asyncio.timeout(REPLY_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                request = f"GET {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+                writer.write(request.encode())
+                reply = await reader.read(-1)
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return None
+    head, _, body = reply[:BODY_BYTES_MAX].partition(b"\r\n\r\n")
+    fields = head.split(b" ", 2)
+    if len(fields) < 2 or not fields[1].isdigit():
+        return None
+    return int(fields[1]), body

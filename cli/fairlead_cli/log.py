@@ -1,0 +1,208 @@
+"""`fairlead log dump`: segment files, indexes and checkpoints in readable form.
+
+The files are read directly, beside a running broker or without one; nothing is written. Rows are
+printed as they are read, because a segment may hold more of them than memory does.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairlead_cli.errors import CliError, ExitCode, InputError
+from fairlead_cli.options import output_option
+from fairlead_cli.output import format_count
+from fairlead_cli.records.sink import json_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from fairlead_broker.tools.dump import Dump
+    from fairlead_broker.tools.verify import Finding
+
+# Column widths are taken from the first rows; a wider cell later only shifts its own line.
+ROWS_MEASURED = 200
+# A batch has more fields than a terminal has columns; all of them are in the JSON.
+BATCH_COLUMNS_SHOWN = (
+    "position",
+    "size",
+    "base_offset",
+    "last_offset",
+    "records",
+    "leader_epoch",
+    "codec",
+    "max_timestamp",
+    "producer_id",
+    "base_sequence",
+    "crc_valid",
+)
+
+EPILOG = """\b
+Examples:
+  fairlead log dump .fairlead/broker-0/orders-0
+  fairlead log dump .fairlead/broker-0/orders-0/00000000000000000000.log
+  fairlead log dump .fairlead/broker-0/orders-0/00000000000000000000.log --records
+  fairlead log dump .fairlead/broker-0 --verify
+  fairlead log dump .fairlead/broker-0/orders-0 -o json | jq 'select(.records > 100)'
+
+A DIR is one partition, or the log directory of a broker with all of its partitions. With -o json
+every row is a line. Exits with 1 when something in a file is wrong.
+"""
+
+
+@click.group(epilog=EPILOG)
+def log() -> None:
+    """Look into segment files, indexes and checkpoints."""
+
+
+@log.command("dump", epilog=EPILOG)
+@click.argument("path", metavar="SEGMENT|DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--verify", is_flag=True, help="Print only what does not fit: CRCs, offsets, indexes."
+)
+@click.option("--records", is_flag=True, help="Unpack batches: a row a record.")
+@output_option("table", "json")
+def dump(path: Path, verify: bool, records: bool, output: str) -> int:
+    """Show the batches of a segment, or every file of a partition or a log directory."""
+    if not path.exists():
+        raise InputError(f"there is no {path}", hint="Name a segment file or a directory.")
+    try:
+        if verify:
+            return verify_path(path, output)
+        return dump_path(path, output, records=records)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise CliError(f"cannot read {error.filename or path}: {error.strerror}") from error
+
+
+def dump_path(path: Path, output: str, *, records: bool) -> int:
+    """Every file as a table; the exit code says whether all of them were sound."""
+    from fairlead_broker.tools.dump import UnknownFileError, open_dump
+
+    problem_count = 0
+    files = list(find_files(path))
+    if not files:
+        raise CliError(
+            f"there are no segments in {path}",
+            hint="Brokers of a local cluster keep theirs in .fairlead/broker-0, broker-1, …",
+        )
+    for file in files:
+        try:
+            table = open_dump(file, records=records)
+        except UnknownFileError as error:
+            raise InputError(
+                str(error), hint="Segments end in .log, .index, .timeindex, .snapshot."
+            ) from error
+        if output == "json":
+            print_json_rows(table)
+        else:
+            print_table_rows(table)
+        for problem in table.problems:
+            click.echo(f"{file}: {problem}", err=True)
+        problem_count += len(table.problems)
+    return ExitCode.FAILED if problem_count else ExitCode.OK
+
+
+def find_files(path: Path) -> Iterator[Path]:
+    """The file itself; or what is in a directory, partition after partition."""
+    from fairlead_broker.tools.dump import dumpable_files, partition_directories
+
+    if path.is_file():
+        yield path
+        return
+    partitions = partition_directories(path)
+    if partitions != [path]:
+        yield from dumpable_files(path)
+    for partition in partitions:
+        yield from dumpable_files(partition)
+
+
+def print_json_rows(table: Dump) -> None:
+    """A line a row, with the file that it is from."""
+    for row in table.rows:
+        document: dict[str, Any] = {"file": str(table.path)}
+        for name, cell in zip(table.columns, row, strict=True):
+            document |= json_cell(name, cell)
+        click.echo(json.dumps(document, ensure_ascii=False))
+
+
+def json_cell(name: str, cell: object) -> dict[str, Any]:
+    """Keys and values of records are bytes; they look as they do in `consume -o json`."""
+    if isinstance(cell, bytes | memoryview) or (cell is None and name in ("key", "value")):
+        return dict(json_bytes(name, None if cell is None else bytes(cell)))
+    if name == "headers" and isinstance(cell, list | tuple):
+        return {name: [{"name": key, **json_bytes("value", value)} for key, value in cell]}
+    return {name: cell}
+
+
+def print_table_rows(table: Dump) -> None:
+    """Right-aligned columns, streamed."""
+    shown = [
+        index
+        for index, name in enumerate(table.columns)
+        if "base_offset" not in table.columns or name in BATCH_COLUMNS_SHOWN
+    ]
+    names = [table.columns[index] for index in shown]
+    rows = ([show_cell(row[index]) for index in shown] for row in table.rows)
+    first = list(islice(rows, ROWS_MEASURED))
+    widths = [max(map(len, column)) for column in zip(names, *first, strict=True)]
+    click.secho(f"{table.path}: {table.kind.value}", bold=True)
+    click.secho(align(names, widths), dim=True)
+    for row in chain(first, rows):
+        click.echo(align(row, widths))
+
+
+def show_cell(cell: object) -> str:
+    """One line, whatever the bytes are."""
+    match cell:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if cell else "NO"
+        case bytes() | memoryview():
+            return ascii(bytes(cell).decode(errors="backslashreplace"))[1:-1]
+        case list() | tuple():
+            pairs = (f"{key}={show_cell(value)}" for key, value in cell)
+            return ",".join(pairs) or "-"
+        case _:
+            return str(cell)
+
+
+def align(cells: Iterable[str], widths: list[int]) -> str:
+    """Numbers line up at the right."""
+    return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+
+
+def verify_path(path: Path, output: str) -> int:
+    """Only findings, and how much was looked at."""
+    from fairlead_broker.tools.dump import partition_directories, segment_files
+    from fairlead_broker.tools.verify import verify_partition, verify_segment
+
+    findings: list[Finding] = []
+    segments = 0
+    if path.is_file():
+        if path.suffix != ".log":
+            raise InputError(
+                f"{path.name} is no segment", hint="--verify takes a .log file or a directory."
+            )
+        segments = 1
+        findings += verify_segment(path)
+    else:
+        for partition in partition_directories(path):
+            segments += len(segment_files(partition))
+            findings += verify_partition(partition)
+    if output == "json":
+        for finding in findings:
+            click.echo(json.dumps({"file": str(finding.path), "problem": finding.problem}))
+    else:
+        for finding in findings:
+            click.echo(f"{finding.path}: {finding.problem}")
+        looked_at = format_count(segments, "segment")
+        verdict = f"{format_count(len(findings), 'problem')} in" if findings else "Nothing wrong in"
+        click.echo(f"{verdict} {looked_at}.", err=True)
+    return ExitCode.FAILED if findings else ExitCode.OK

@@ -1,0 +1,63 @@
+"""Options that several verbs share, so that they are spelled and explained once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+DATA_DEFAULT = Path(".fairlead")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def data_option(command: Command) -> Command:
+    """`--data DIR`: which local cluster."""
+    return click.option(
+        "--data",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=DATA_DEFAULT,
+        show_default=True,
+        envvar="FAIRLEAD_DATA",
+        help="Data directory of the local cluster.",
+    )(command)
+
+
+def bootstrap_option(command: Command) -> Command:
+    """`--bootstrap HOST:PORT`: any cluster that speaks the Kafka protocol."""
+    return click.option(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        envvar="FAIRLEAD_BOOTSTRAP",
+        help="Address of any Kafka-compatible cluster, instead of --data.",
+    )(command)
+
+
+def output_option(*formats: str) -> Callable[[Command], Command]:
+    """`-o FORMAT`: the first format is the default."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="Output format.",
+    )
+
+
+def table_or_json(command: Command) -> Command:
+    """`-o table|json`, for verbs whose answer has rows."""
+    return output_option("table", "json")(command)
+
+
+def parse_assignments(texts: tuple[str, ...], option: str) -> dict[str, str]:
+    """`KEY=VALUE` arguments as a dict; the last one of a key wins, as in a properties file."""
+    assignments: dict[str, str] = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise click.BadParameter(f"'{text}' is not KEY=VALUE", param_hint=option)
+        assignments[key.strip()] = value.strip()
+    return assignments

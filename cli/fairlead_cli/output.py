@@ -1,0 +1,86 @@
+"""What verbs print: JSON for scripts, tables for people, notes on stderr.
+
+Every verb that prints a table takes `-o json`; the JSON is the contract, the table is not.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import Console
+    from rich.text import Text
+
+# A terminal has its own width; a pipe or a file has none, and wrapped cells would break grep.
+PIPE_COLUMNS = 200
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout; indented, because people read it too."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def build_console(*, stderr: bool = False) -> Console:
+    """A console that never wraps what is piped into a file or another program."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else PIPE_COLUMNS
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    title: str | None = None,
+    right: Sequence[str] = (),
+) -> None:
+    """A plain table: `right` names the columns of numbers."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for column in columns:
+        table.add_column(
+            column,
+            justify="right" if column in right else "left",
+            overflow="fold",
+            no_wrap=column in right,
+        )
+    for row in rows:
+        table.add_row(*row)
+    # Not printed by rich itself, which would end the process when the reader of a pipe is gone.
+    console = build_console()
+    with console.capture() as capture:
+        console.print(table)
+    for line in capture.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def note(text: str) -> None:
+    """Something worth saying that is not the answer: stderr, so that pipes stay clean."""
+    click.echo(text, err=True)
+
+
+def format_count(count: int, noun: str) -> str:
+    """`1 record`, `336,776 records`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def format_bytes(size: int) -> str:
+    """Decimal units, as disks and networks are sold."""
+    amount = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"

@@ -1,0 +1,118 @@
+"""Writes consumed records to stdout: text for people, raw bytes for files, JSON for programs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Control characters of a record must not reach a terminal: they can rewrite what it shows.
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+TIMESTAMP_TYPES = {0: None, 1: "CreateTime", 2: "LogAppendTime"}
+
+
+class ConsumedRecord(NamedTuple):
+    """What every format can show."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_type: str | None
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What stands beside the value in text and raw output."""
+
+    keys: bool = False
+    headers: bool = False
+    timestamps: bool = False
+    places: bool = False
+    key_separator: str = "\t"
+    separator: str = "\n"
+    null_marker: str = "null"
+
+
+def build_formatter(output: str, options: SinkOptions) -> Callable[[ConsumedRecord], bytes]:
+    """The function for one of `text`, `raw`, `json`."""
+    if output == "json":
+        return format_json
+    if output == "raw":
+        return lambda record: format_raw(record, options)
+    return lambda record: format_text(record, options)
+
+
+def format_json(record: ConsumedRecord) -> bytes:
+    """One line. Bytes that are not UTF-8 stand under `keyBase64` or `valueBase64` instead."""
+    document: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestampType": record.timestamp_type,
+        "timestamp": record.timestamp_ms,
+        **json_bytes("key", record.key),
+        **json_bytes("value", record.value),
+        "headers": [{"name": name, **json_bytes("value", value)} for name, value in record.headers],
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Text where it is text; never a guess, never a loss."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}Base64": base64.b64encode(data).decode()}
+
+
+def format_raw(record: ConsumedRecord, options: SinkOptions) -> bytes:
+    """Exact bytes, then the separator; a null value is empty."""
+    value = (record.value or b"") + options.separator.encode()
+    if options.keys:
+        return (record.key or b"") + options.key_separator.encode() + value
+    return value
+
+
+def format_text(record: ConsumedRecord, options: SinkOptions) -> bytes:
+    """Readable and safe for a terminal."""
+    columns = []
+    if options.places:
+        columns.append(f"{record.partition}:{record.offset}")
+    if options.timestamps:
+        columns.append(format_timestamp(record))
+    if options.headers:
+        pairs = (f"{name}={show_bytes(value, options)}" for name, value in record.headers)
+        columns.append(",".join(pairs) or "-")
+    if options.keys:
+        columns.append(show_bytes(record.key, options))
+    columns.append(show_bytes(record.value, options))
+    return (options.key_separator.join(columns) + options.separator).encode()
+
+
+def format_timestamp(record: ConsumedRecord) -> str:
+    """UTC with milliseconds."""
+    from datetime import UTC, datetime
+
+    if record.timestamp_type is None:
+        return "-"
+    moment = datetime.fromtimestamp(record.timestamp_ms / 1000, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def show_bytes(data: bytes | None, options: SinkOptions) -> str:
+    """As text; what is no text or would move the cursor is escaped."""
+    if data is None:
+        return options.null_marker
+    text = data.decode(errors="backslashreplace")
+    return CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)

@@ -1,0 +1,233 @@
+"""Reads records to produce: lines of text, rows of CSV, lines of JSON.
+
+Bytes stay bytes wherever nothing has to be parsed: a line or a JSON document becomes the value as
+it is. Errors name the line.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from fairlead_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# One encoder for all rows: `json.dumps` with options would build one for each.
+COMPACT_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+# The cells of real tables repeat themselves.
+CELLS_REMEMBERED = 1 << 16
+
+
+class SourceRecord(NamedTuple):
+    """One record to send. `size` is what it took in the input, for the progress bar; without a
+    timestamp the client takes the time of sending."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+    size: int
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """How to cut records out of an input."""
+
+    name: str
+    key_separator: str | None = None
+    key_field: str | None = None
+    header_fields: tuple[str, ...] = ()
+    timestamp_field: str | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    null_marker: str | None = None
+    numbers: bool = False
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Fields that every row must have."""
+        named = (self.key_field, self.timestamp_field, *self.header_fields)
+        return tuple(field for field in named if field is not None)
+
+
+def read_lines(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceRecord]:
+    """One record a line; with a key separator, `key<separator>value`."""
+    separator = options.key_separator.encode() if options.key_separator else None
+    marker = options.null_marker.encode() if options.null_marker is not None else None
+    headers = list(options.headers)
+    for number, line in enumerate(stream, start=1):
+        text = line.rstrip(b"\r\n")
+        key: bytes | None = None
+        value: bytes | None = text
+        if separator is not None:
+            key, found, value = text.partition(separator)
+            if not found:
+                raise CliError(
+                    f"{options.name}, line {number}: no key separator "
+                    f"'{options.key_separator}' in it",
+                    hint="Every line must be KEY<separator>VALUE with --key-separator.",
+                )
+        yield SourceRecord(
+            None if key == marker else key, None if value == marker else value, headers, len(line)
+        )
+
+
+def read_json_lines(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceRecord]:
+    """One JSON object a line; the line is the value, byte for byte."""
+    needs_fields = bool(options.fields)
+    for number, line in enumerate(stream, start=1):
+        text = line.strip()
+        if not text:
+            continue
+        place = f"{options.name}, line {number}"
+        row = parse_object(text, place)
+        if needs_fields:
+            yield build_row_record(row, text, options, len(line), place)
+        else:
+            yield SourceRecord(None, text, list(options.headers), len(line))
+
+
+def parse_object(text: bytes, place: str) -> dict[str, Any]:
+    """A JSON object, or an error that says where it stops being one."""
+    try:
+        row = json.loads(text)
+    except ValueError as error:
+        raise CliError(f"{place}: not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise CliError(f"{place}: a JSON object was expected, not {type(row).__name__}")
+    return row
+
+
+def read_csv_rows(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceRecord]:
+    """One record a row, as a JSON object by the names in the first line; an empty cell is null."""
+    counted = CountingLines(stream)
+    reader = csv.reader(counted)
+    try:
+        names = next(reader, None)
+        if names is None:
+            return
+        check_header_line(names, options)
+        for row in reader:
+            if not row:
+                continue
+            place = f"{options.name}, line {reader.line_num}"
+            if len(row) != len(names):
+                raise CliError(f"{place}: {len(row)} fields, but the first line names {len(names)}")
+            yield build_csv_record(dict(zip(names, row, strict=True)), options, counted, place)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise CliError(f"{options.name}, line {reader.line_num}: {error}") from error
+
+
+def build_csv_record(
+    cells: dict[str, str], options: SourceOptions, counted: CountingLines, place: str
+) -> SourceRecord:
+    """A row as compact JSON."""
+    document = {
+        name: parse_cell(cell, options.null_marker, options.numbers) for name, cell in cells.items()
+    }
+    value = COMPACT_JSON(document).encode()
+    return build_row_record(document, value, options, counted.take_size(), place)
+
+
+def build_row_record(
+    row: dict[str, Any], value: bytes, options: SourceOptions, size: int, place: str
+) -> SourceRecord:
+    """Key, headers and timestamp out of the fields that the options name."""
+    key = take_field(row, options.key_field, place) if options.key_field else None
+    headers = list(options.headers)
+    headers += [(field, take_field(row, field, place) or b"") for field in options.header_fields]
+    timestamp_ms = None
+    if options.timestamp_field:
+        timestamp_ms = parse_timestamp(take_field(row, options.timestamp_field, place), place)
+    return SourceRecord(key, value, headers, size, timestamp_ms)
+
+
+@lru_cache(maxsize=CELLS_REMEMBERED)
+def parse_moment(text: str) -> int:
+    """ISO 8601 to milliseconds since 1970; ValueError when it is something else."""
+    moment = datetime.fromisoformat(text)
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int(zoned.timestamp() * 1000)
+
+
+def parse_timestamp(text: bytes | None, place: str) -> int | None:
+    """Milliseconds since 1970, or ISO 8601 (UTC unless it has a zone); null stays null."""
+    if text is None:
+        return None
+    if text.isdigit():
+        return int(text)
+    try:
+        return parse_moment(text.decode())
+    except ValueError as error:
+        raise CliError(
+            f"{place}: '{text.decode(errors='replace')}' is not a time",
+            hint="Times are ISO 8601 (2013-01-01T10:00:00Z) or milliseconds since 1970.",
+        ) from error
+
+
+@lru_cache(maxsize=CELLS_REMEMBERED)
+def parse_cell(cell: str, null_marker: str | None, numbers: bool) -> str | int | float | None:
+    """Text unless it is null or, where asked for, a number that JSON would write the same way."""
+    if cell in ("", null_marker):
+        return None
+    if numbers:
+        for kind in (int, float):
+            try:
+                number = kind(cell)
+            except ValueError:
+                continue
+            if repr(number) == cell and cell not in ("nan", "inf", "-inf"):
+                return number
+    return cell
+
+
+def check_header_line(names: list[str], options: SourceOptions) -> None:
+    """The first line must name every field that the options use."""
+    for field in options.fields:
+        if field not in names:
+            raise CliError(
+                f"{options.name}, line 1: no field '{field}'",
+                hint=f"The fields are: {', '.join(names)}",
+            )
+
+
+def take_field(row: dict[str, Any], field: str, place: str) -> bytes | None:
+    """A field as bytes: text as it is, anything else as JSON; null is null."""
+    try:
+        value = row[field]
+    except KeyError as error:
+        raise CliError(
+            f"{place}: no field '{field}'", hint=f"The fields are: {', '.join(row)}"
+        ) from error
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    return COMPACT_JSON(value).encode()
+
+
+class CountingLines:
+    """Decodes lines for the CSV reader and counts their bytes; a row may span several lines."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.lines = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+        self.size = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self.lines)
+        self.size += len(line) if line.isascii() else len(line.encode())
+        return line
+
+    def take_size(self) -> int:
+        """Bytes since the last call."""
+        size, self.size = self.size, 0
+        return size

@@ -1,0 +1,186 @@
+"""`fairlead status`: who runs, who leads, what is missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairlead_cli.errors import CliError, ExitCode
+from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, read_cluster_file
+from fairlead_cli.local.control import state_of_entry
+from fairlead_cli.local.layout import Layout
+from fairlead_cli.options import DATA_DEFAULT, bootstrap_option, data_option, table_or_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fairlead_cli.topic.health import TopicHealth
+
+EPILOG = """\b
+Examples:
+  fairlead status
+  fairlead status -o json | jq '.topics[] | select(.offline > 0)'
+  fairlead status --bootstrap broker.example:9092
+
+Exits with 1 when the cluster is not running.
+"""
+
+
+@click.command(epilog=EPILOG)
+@data_option
+@bootstrap_option
+@table_or_json
+def status(data: Path, bootstrap: str | None, output: str) -> int:
+    """Show brokers, controller and topics of a cluster."""
+    from fairlead_cli.output import print_json
+
+    document = describe_remote(bootstrap) if bootstrap is not None else describe_local(data)
+    if output == "json":
+        print_json(document)
+    else:
+        print_status(document)
+    return ExitCode.OK if document["state"] == "running" else ExitCode.FAILED
+
+
+def describe_remote(bootstrap: str) -> dict[str, Any]:
+    """A cluster of which only the address is known: no pids."""
+    from fairlead_cli.client.connection import build_admin, fetch_metadata
+    from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_cli.topic.health import summarize_topics
+
+    metadata = fetch_metadata(build_admin(resolve_bootstrap(bootstrap, DATA_DEFAULT)))
+    brokers = sorted(metadata.brokers.values(), key=lambda broker: int(broker.id))
+    return {
+        "state": "running",
+        "bootstrap": bootstrap,
+        "data": None,
+        "supervisor": {"pid": None},
+        "controller": {"pid": None, "state": None},
+        "brokers": [
+            {"id": b.id, "pid": None, "host": b.host, "port": b.port, "state": "running"}
+            for b in brokers
+        ],
+        "topics": summarize_topics(metadata),
+    }
+
+
+def describe_local(data: Path) -> dict[str, Any]:
+    """What the cluster file says, corrected by which processes are alive."""
+    cluster = read_cluster_file(Layout(data).cluster_file)
+    if cluster is None:
+        option = "" if data == DATA_DEFAULT else f" --data {data}"
+        raise CliError(
+            f"there is no local cluster in {data}",
+            hint=f"Start one:\n  fairlead up{option}\n"
+            "or name another with --data DIR or --bootstrap HOST:PORT.",
+        )
+    from fairlead_cli.broker.listing import COUNTS, count_partitions
+
+    counts = count_partitions(cluster)
+    return {
+        "state": state_of(cluster),
+        "bootstrap": cluster.bootstrap,
+        "data": cluster.data,
+        "supervisor": {"pid": cluster.supervisor_pid if cluster.is_supervised else None},
+        "controller": {
+            "pid": live_pid(cluster.controller),
+            "host": cluster.controller.host,
+            "port": cluster.controller.port,
+            "httpPort": cluster.controller.http_port,
+            "state": state_of_entry(cluster.controller),
+            "restarts": cluster.controller.restarts,
+        },
+        "brokers": [
+            {
+                "id": broker.id,
+                "pid": live_pid(broker),
+                "host": broker.host,
+                "port": broker.port,
+                "httpPort": broker.http_port,
+                "state": state_of_entry(broker),
+                "restarts": broker.restarts,
+                **{name: counts and counts[name].get(broker.id, 0) for name in COUNTS},
+            }
+            for broker in cluster.brokers
+        ],
+        "topics": read_topics(cluster),
+    }
+
+
+def state_of(cluster: ClusterFile) -> str:
+    """`running` while anything serves, even after its supervisor was killed."""
+    alive = [entry.is_alive for entry in cluster.entries]
+    if not any(alive):
+        return "starting" if cluster.is_supervised else "stopped"
+    if cluster.is_supervised:
+        return cluster.state
+    return "running" if all(alive) else "unsupervised"
+
+
+def live_pid(entry: ProcessEntry) -> int | None:
+    """The pid only while it is that process."""
+    return entry.pid if entry.is_alive else None
+
+
+def read_topics(cluster: ClusterFile) -> list[TopicHealth]:
+    """From any broker that answers; none while nobody does."""
+    from fairlead_cli.client.target import try_addresses
+
+    alive = [(broker.host, broker.port) for broker in cluster.brokers if broker.is_alive]
+    if not alive or try_addresses(alive) is not None:
+        return []
+    from fairlead_cli.client.connection import build_admin, fetch_metadata
+    from fairlead_cli.topic.health import summarize_topics
+
+    bootstrap = ",".join(f"{host}:{port}" for host, port in alive)
+    return summarize_topics(fetch_metadata(build_admin(bootstrap)))
+
+
+def print_status(document: dict[str, Any]) -> None:
+    """As tables."""
+    from fairlead_cli.output import print_table
+    from fairlead_cli.topic.health import print_topics
+
+    def pid(entry: dict[str, Any]) -> str:
+        return "-" if entry["pid"] is None else str(entry["pid"])
+
+    where = document["data"] or document["bootstrap"]
+    click.echo(f"Cluster {where}: {document['state']}")
+
+    def count(entry: dict[str, Any], name: str) -> str:
+        return "-" if entry.get(name) is None else str(entry[name])
+
+    rows = [
+        (
+            f"broker {broker['id']}",
+            broker["state"],
+            pid(broker),
+            f"{broker['host']}:{broker['port']}",
+            str(broker.get("restarts", "-")),
+            count(broker, "leaders"),
+            count(broker, "inSync"),
+            count(broker, "replicas"),
+        )
+        for broker in document["brokers"]
+    ]
+    controller = document["controller"]
+    if controller["state"] is not None:
+        rows.append(
+            (
+                "controller",
+                controller["state"],
+                pid(controller),
+                f"{controller['host']}:{controller['port']}",
+                str(controller["restarts"]),
+                *("-", "-", "-"),
+            )
+        )
+    columns = ("process", "state", "pid", "address", "restarts", "leads", "in sync", "replicas")
+    print_table(columns, rows, right=("pid", *columns[4:]))
+    if document["topics"]:
+        print_topics(document["topics"])
+    elif document["state"] == "running":
+        click.echo("No topics yet. Create one:  fairlead topic create NAME")
+    if document["state"] == "unsupervised":
+        click.echo("Its supervisor was killed: `fairlead down`, then `fairlead up`.", err=True)

@@ -1,0 +1,101 @@
+"""`fairlead topic create`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead_cli.options import bootstrap_option, data_option, parse_assignments
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from confluent_kafka.admin import AdminClient
+
+# Metadata reaches every broker within milliseconds; this bounds the wait for a slow machine.
+VISIBLE_TIMEOUT_S = 5.0
+VISIBLE_POLL_S = 0.02
+
+EPILOG = """\b
+Examples:
+  fairlead topic create orders
+  fairlead topic create orders --partitions 6 --config retention.ms=86400000
+  fairlead topic create orders --if-not-exists
+  fairlead topic create orders --bootstrap broker.example:9092 --replication-factor 3
+"""
+
+
+@click.command("create", epilog=EPILOG)
+@click.argument("name")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), help="Default: the cluster's num.partitions."
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="Default: the cluster's default.replication.factor.",
+)
+@click.option(
+    "--config",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A topic setting (`fairlead config list`); may be repeated.",
+)
+@click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
+@data_option
+@bootstrap_option
+def command(
+    *,
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    assignments: tuple[str, ...],
+    if_not_exists: bool,
+    data: Path,
+    bootstrap: str | None,
+) -> None:
+    """Create a topic."""
+    from fairlead_cli.client.connection import build_admin, build_error
+    from fairlead_cli.client.target import resolve_bootstrap
+
+    configs = parse_assignments(assignments, "--config")
+    admin = build_admin(resolve_bootstrap(bootstrap, data))
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import NewTopic
+
+    # -1 leaves the choice to the cluster.
+    request = NewTopic(
+        name,
+        num_partitions=partitions or -1,
+        replication_factor=replication_factor or -1,
+        config=configs,
+    )
+    try:
+        admin.create_topics([request])[name].result()
+    except KafkaException as exception:
+        error = exception.args[0]
+        if if_not_exists and error.name() == "TOPIC_ALREADY_EXISTS":
+            click.echo(f"Topic {name} exists already.")
+            return
+        raise build_error(f"cannot create topic '{name}'", error) from exception
+    count = wait_until_visible(admin, name)
+    click.echo(f"Created topic {name} with {count} partition{'' if count == 1 else 's'}.")
+
+
+def wait_until_visible(admin: AdminClient, name: str) -> int:
+    """Until every partition has a leader, so that the next command can use the topic at once."""
+    from fairlead_cli.client.connection import fetch_metadata
+
+    deadline = time.monotonic() + VISIBLE_TIMEOUT_S
+    while True:
+        topic = fetch_metadata(admin, name).topics.get(name)
+        partitions = topic.partitions.values() if topic is not None and not topic.error else []
+        if partitions and all(partition.leader >= 0 for partition in partitions):
+            return len(partitions)
+        if time.monotonic() > deadline:
+            click.echo("Not every partition has a leader yet.", err=True)
+            return len(partitions)
+        time.sleep(VISIBLE_POLL_S)

@@ -1,0 +1,53 @@
+"""`fairlead topic delete`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead_cli.options import bootstrap_option, data_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EPILOG = """\b
+Examples:
+  fairlead topic delete orders
+  fairlead topic delete orders payments --if-exists
+"""
+
+
+@click.command("delete", epilog=EPILOG)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
+@data_option
+@bootstrap_option
+def command(names: tuple[str, ...], if_exists: bool, data: Path, bootstrap: str | None) -> None:
+    """Delete topics and all of their records. There is no way back."""
+    from confluent_kafka import KafkaException
+
+    from fairlead_cli.client.connection import (
+        UNKNOWN_TOPIC_NAMES,
+        build_admin,
+        build_error,
+        build_unknown_topic_error,
+        fetch_metadata,
+    )
+    from fairlead_cli.client.target import resolve_bootstrap
+
+    admin = build_admin(resolve_bootstrap(bootstrap, data))
+    futures = admin.delete_topics(list(dict.fromkeys(names)))
+    failure = None
+    for name, future in futures.items():
+        try:
+            future.result()
+            click.echo(f"Deleted topic {name}.")
+        except KafkaException as exception:
+            error = exception.args[0]
+            if error.name() not in UNKNOWN_TOPIC_NAMES:
+                failure = build_error(f"cannot delete topic '{name}'", error)
+            elif not if_exists:
+                failure = build_unknown_topic_error(name, list(fetch_metadata(admin).topics))
+    if failure is not None:
+        raise failure

@@ -1,0 +1,156 @@
+"""`fairlead up`: a controller and brokers as local processes, with the manifests of a cluster."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from fairlead_cli.errors import InputError
+from fairlead_cli.local.layout import BROKERS_MAX, Layout, Ports
+from fairlead_cli.local.plan import (
+    BROKERS_DEFAULT,
+    HTTP_PORT_DEFAULT,
+    KAFKA_PORT_DEFAULT,
+    OWN_SETTINGS,
+    LaunchPlan,
+)
+from fairlead_cli.options import DATA_DEFAULT, data_option, parse_assignments
+
+EPILOG = """\b
+Examples:
+  fairlead up
+  fairlead up -f examples/topics.yaml
+  fairlead up --brokers 1 --port 19092 --http-port 18080 --data /tmp/one
+  fairlead up --set log.retention.hours=24 --set auto.create.topics.enable=true
+  fairlead up --detach && fairlead status && fairlead down
+
+Broker i listens at port P+i (and P+100+i for other brokers), the controller at P+99; HTTP is at
+H+i and H+90. The next `up` on the same directory finds the data of the last one.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "-f",
+    "--file",
+    "manifests",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Topic manifests (YAML) to apply; may be repeated.",
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, BROKERS_MAX),
+    help=f"Number of brokers.  [default: {BROKERS_DEFAULT}, or as many as the data has]",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=KAFKA_PORT_DEFAULT,
+    show_default=True,
+    help="Kafka port of broker 0.",
+)
+@click.option(
+    "--http-port",
+    type=click.IntRange(1, 65535),
+    default=HTTP_PORT_DEFAULT,
+    show_default=True,
+    help="HTTP port of broker 0.",
+)
+@data_option
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A broker setting by Kafka's name (`fairlead config list`); may be repeated.",
+)
+@click.option(
+    "--fault-proxy",
+    is_flag=True,
+    help="Put a proxy in front of every listener, for `fairlead drill --fault isolate`.",
+)
+@click.option("--detach", is_flag=True, help="Return when ready; `fairlead down` stops it.")
+def up(
+    *,
+    manifests: tuple[Path, ...],
+    brokers: int | None,
+    port: int,
+    http_port: int,
+    data: Path,
+    assignments: tuple[str, ...],
+    fault_proxy: bool,
+    detach: bool,
+) -> None:
+    """Start a local cluster and show its live log.
+
+    A controller and three brokers run as processes of this machine, at addresses that any Kafka
+    client can use. Ctrl-C stops them; the data stays.
+    """
+    from fairlead_cli.local.manifests import check_manifests
+
+    plan = LaunchPlan(
+        data=data.resolve(),
+        brokers=choose_broker_count(Layout(data), brokers),
+        ports=Ports(port, http_port),
+        settings=check_settings(parse_assignments(assignments, "--set")),
+        manifests=tuple(path.resolve() for path in manifests),
+        fault_proxy=fault_proxy,
+    )
+    check_manifests(manifests)
+    option = "" if data == DATA_DEFAULT else f" --data {shlex.quote(str(data))}"
+    if detach:
+        from fairlead_cli.local.detached import start_detached
+
+        start_detached(plan, data_option=option, say=click.echo)
+    else:
+        run_in_foreground(plan, option)
+
+
+def run_in_foreground(plan: LaunchPlan, data_option: str) -> None:
+    """Supervise in this process until Ctrl-C."""
+    import asyncio
+
+    from fairlead_cli.local.live_log import TerminalReporter
+    from fairlead_cli.local.supervisor import Supervisor
+
+    async def supervise() -> None:
+        await Supervisor(plan, TerminalReporter(data_option)).run()
+
+    asyncio.run(supervise())
+    click.echo(f"Stopped. The data is in {plan.data}; `fairlead up{data_option}` serves it again.")
+
+
+def choose_broker_count(layout: Layout, asked: int | None) -> int:
+    """As asked; else as many as there is data for, so that no partition is left without leader."""
+    known = layout.known_brokers()
+    if asked is None:
+        return known[-1] + 1 if known else BROKERS_DEFAULT
+    if known and asked <= known[-1]:
+        click.echo(
+            f"Note: {layout.root} holds data of {known[-1] + 1} brokers; partitions of brokers "
+            f"{asked} to {known[-1]} have no leader until they are started again.",
+            err=True,
+        )
+    return asked
+
+
+def check_settings(settings: dict[str, str]) -> dict[str, str]:
+    """Refuse what no broker would take, before one is started."""
+    from fairlead_model.configs import ConfigError, validate_broker_config
+
+    for name, value in settings.items():
+        if name in OWN_SETTINGS:
+            raise InputError(
+                f"--set {name}: `fairlead up` sets this one itself",
+                hint="Use --brokers, --port, --http-port and --data.",
+            )
+        try:
+            validate_broker_config(name, value)
+        except ConfigError as error:
+            raise InputError(
+                f"--set {error.message}", hint="See what there is:  fairlead config list"
+            ) from error
+    return settings
