@@ -1,0 +1,25 @@
+"""Apache Kafka as a single-node peer: a cluster of one."""
+
+from pathlib import Path
+
+from fairlead_bench.kafka_cluster import KafkaCluster
+from fairlead_bench.kafka_distribution import KafkaDistribution
+
+
+class KafkaPeer(KafkaCluster):
+    """A single-node cluster in `data`."""
+
+    def __init__(self, distribution: KafkaDistribution, data: Path) -> None:
+        super().__init__(distribution, data, brokers=1)
+
+    @property
+    def port(self) -> int:
+        return self.ports[0]
+
+    @property
+    def log_directory(self) -> Path:
+        return self.log_directory_of(0)
+
+    @property
+    def broker_pid(self) -> int:
+        return self.brokers[0].pid

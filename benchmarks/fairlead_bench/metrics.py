@@ -1,0 +1,221 @@
+"""What is measured, in which unit, against which target: one table, in the order of the report."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from fairlead_bench.load_process import Sample
+
+
+class Better(Enum):
+    """Which direction is good."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A bound: on the ratio to Apache Kafka in the same run, or on the value itself."""
+
+    bound: float
+    is_ratio: bool
+    or_client_bound: bool = False
+
+    def __str__(self) -> str:
+        number = f"{self.bound:g} x Kafka" if self.is_ratio else f"{self.bound:g}"
+        return f"{number} or client-bound" if self.or_client_bound else number
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row: taken from the samples of a scenario, or given as plain numbers by the run."""
+
+    key: str
+    scenario: str
+    title: str
+    unit: str
+    better: Better
+    target: Target | None = None
+    read: Callable[[Sample], float] | None = None
+
+
+def megabytes_per_second(sample: Sample) -> float:
+    return float(sample.result["bytes"]) / 1e6 / sample.seconds
+
+
+def cpu_per_gigabyte(sample: Sample) -> float:
+    return sample.broker_cpu_s / (float(sample.result["bytes"]) / 1e9)
+
+
+def thousand_records_per_second(sample: Sample) -> float:
+    return float(sample.result["records"]) / 1e3 / sample.seconds
+
+
+def cpu_per_million_records(sample: Sample) -> float:
+    return sample.broker_cpu_s / (float(sample.result["records"]) / 1e6)
+
+
+def percentile(name: str) -> Callable[[Sample], float]:
+    return lambda sample: float(sample.result[name])
+
+
+LOW, HIGH = Better.LOWER, Better.HIGHER
+MB_S, K_S, S_GB, S_M = "MB/s", "thousand/s", "CPU s/GB", "CPU s/million"
+AT_LEAST_KAFKA: Final = Target(1.0, is_ratio=True, or_client_bound=True)
+
+
+def ratio(bound: float) -> Target:
+    return Target(bound, is_ratio=True)
+
+
+def limit(bound: float) -> Target:
+    return Target(bound, is_ratio=False)
+
+
+METRICS: Final = (
+    Metric(
+        "produce_1k_throughput",
+        "produce_1k",
+        "produce 1 KB",
+        MB_S,
+        HIGH,
+        AT_LEAST_KAFKA,
+        megabytes_per_second,
+    ),
+    Metric("produce_1k_cpu", "produce_1k", "", S_GB, LOW, ratio(0.4), cpu_per_gigabyte),
+    Metric(
+        "produce_100b_throughput",
+        "produce_100b",
+        "produce 100 B",
+        K_S,
+        HIGH,
+        AT_LEAST_KAFKA,
+        thousand_records_per_second,
+    ),
+    Metric("produce_100b_cpu", "produce_100b", "", S_M, LOW, ratio(0.5), cpu_per_million_records),
+    Metric(
+        "consume_throughput",
+        "consume",
+        "consume 1 KB, hot",
+        MB_S,
+        HIGH,
+        AT_LEAST_KAFKA,
+        megabytes_per_second,
+    ),
+    Metric("consume_cpu", "consume", "", S_GB, LOW, ratio(0.7), cpu_per_gigabyte),
+    Metric(
+        "fetch_throughput",
+        "fetch",
+        "consume, plain sockets",
+        MB_S,
+        HIGH,
+        None,
+        megabytes_per_second,
+    ),
+    Metric("fetch_cpu", "fetch", "", S_GB, LOW, None, cpu_per_gigabyte),
+    Metric(
+        "requests_throughput",
+        "requests",
+        "one-record requests, plain sockets",
+        K_S,
+        HIGH,
+        Target(1.0, is_ratio=True),
+        thousand_records_per_second,
+    ),
+    Metric("requests_cpu", "requests", "", S_M, LOW, ratio(0.8), cpu_per_million_records),
+    Metric(
+        "single_throughput",
+        "single",
+        "one-record requests, librdkafka",
+        K_S,
+        HIGH,
+        None,
+        thousand_records_per_second,
+    ),
+    Metric("single_cpu", "single", "", S_M, LOW, None, cpu_per_million_records),
+    Metric(
+        "latency_p50",
+        "latency",
+        "acknowledged at 1,000/s, p50",
+        "ms",
+        LOW,
+        limit(0.3),
+        percentile("p50"),
+    ),
+    Metric("latency_p99", "latency", "p99", "ms", LOW, limit(3.0), percentile("p99")),
+    Metric("latency_p99_9", "latency", "p99.9", "ms", LOW, None, percentile("p99.9")),
+    Metric("memory_idle", "memory", "broker memory, idle", "MB", LOW, limit(80)),
+    Metric("memory_loaded", "memory", "broker memory, highest under load", "MB", LOW, limit(150)),
+    Metric("start_fresh", "start", "ready after a fresh start", "s", LOW, limit(1.0)),
+    Metric("start_loaded", "start", "ready with 1,000 clean partitions", "s", LOW, limit(1.0)),
+    Metric(
+        "replicated_throughput",
+        "replicated_produce",
+        "3 replicas, produce 1 KB",
+        MB_S,
+        HIGH,
+        ratio(2.0),
+        megabytes_per_second,
+    ),
+    Metric("replicated_cpu", "replicated_produce", "", S_GB, LOW, ratio(0.35), cpu_per_gigabyte),
+    Metric(
+        "replicated_latency_p50",
+        "replicated_latency",
+        "3 replicas, at 1,000/s, p50",
+        "ms",
+        LOW,
+        limit(2.0),
+        percentile("p50"),
+    ),
+    Metric(
+        "replicated_latency_p99",
+        "replicated_latency",
+        "p99",
+        "ms",
+        LOW,
+        limit(15.0),
+        percentile("p99"),
+    ),
+    Metric(
+        "replicated_latency_p99_9",
+        "replicated_latency",
+        "p99.9",
+        "ms",
+        LOW,
+        None,
+        percentile("p99.9"),
+    ),
+    Metric(
+        "replicated_memory_idle",
+        "replicated_memory",
+        "3 replicas, all memory, idle",
+        "MB",
+        LOW,
+    ),
+    Metric(
+        "replicated_memory_loaded",
+        "replicated_memory",
+        "all memory, highest under load",
+        "MB",
+        LOW,
+        limit(300),
+    ),
+    Metric(
+        "replicated_start",
+        "replicated_start",
+        "3 replicas, 1,000 led after a restart",
+        "s",
+        LOW,
+        limit(2.0),
+    ),
+    Metric(
+        "replicated_fencings",
+        "replicated_start",
+        "live brokers given up",
+        "",
+        LOW,
+        limit(0),
+    ),
+)
