@@ -1,0 +1,43 @@
+"""The broker that leads a thousand partitions dies: all of them move within a second."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+if str(PROJECT / "benchmarks") not in sys.path:
+    sys.path.insert(0, str(PROJECT / "benchmarks"))
+
+from fairlead_bench.cluster_state import wait_until_serving  # noqa: E402
+from fairlead_bench.failover import (  # noqa: E402
+    create_partitions,
+    elect_preferred,
+    time_failover,
+    time_return,
+)
+from fairlead_bench.fairlead_cluster import FairleadCluster  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+PARTITIONS = 1000
+ROUNDS = 2
+LIMIT_S = 1.0
+
+
+def test_a_thousand_partitions_of_a_dead_broker_move_within_a_second(tmp_path: Path) -> None:
+    with FairleadCluster(tmp_path) as cluster:
+        cluster.start()
+        wait_until_serving(cluster)
+        create_partitions(cluster, PARTITIONS, leader_index=0)
+        rounds = []
+        for _ in range(ROUNDS):
+            rounds.append(time_failover(cluster, 0))
+            time_return(cluster, 0, partitions=PARTITIONS)
+            elect_preferred(cluster, 0, partitions=PARTITIONS)
+        assert [each.moved_count for each in rounds] == [PARTITIONS] * ROUNDS
+        # The quickest: this is about the work, not about who else uses the machine.
+        assert min(each.leaders_s for each in rounds) <= LIMIT_S, rounds
+        assert min(each.acknowledged_s for each in rounds) <= LIMIT_S, rounds
+        given_up = [line for line in cluster.fencings() if ": broker 0 " not in line]
+        assert not given_up, given_up

@@ -1,0 +1,179 @@
+"""FailoverDrill manifests on a local cluster, and the agent that a cluster's pod runs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_cluster import Cli, find_free_ports, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.crash]
+
+TOKEN = "a-token"
+DRILL = """\
+apiVersion: fairlead.io/v1alpha1
+kind: FailoverDrill
+metadata: {name: kill-a-leader}
+spec:
+  clusterName: ignored-here
+  target: {type: %(target)s}
+  fault: {type: %(fault)s, durationSeconds: 2}
+  workload: {partitions: 3, recordsPerSecond: 200, steadySeconds: 1}
+  limits: {recoveryMs: %(limit)d}
+"""
+
+
+def write_drill(path: Path, target: str, fault: str, limit: int = 60_000) -> Path:
+    path.write_text(DRILL % {"target": target, "fault": fault, "limit": limit})
+    return path
+
+
+@pytest.fixture(scope="module")
+def quiet_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    cli = Cli(tmp_path_factory.mktemp("drills") / "data", *find_free_ports())
+    try:
+        assert cli.up().code == 0
+        yield cli
+    finally:
+        cli.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "fault"), [("Leader", "Kill"), ("Follower", "Delete"), ("Controller", "Kill")]
+)
+def test_the_file_of_a_cluster_runs_locally(
+    quiet_cluster: Cli, tmp_path: Path, target: str, fault: str
+) -> None:
+    path = write_drill(tmp_path / "drill.yaml", target, fault)
+    outcome = quiet_cluster("drill", "-f", str(path), "-o", "json")
+    assert outcome.code == 0, outcome
+    document = outcome.json
+    assert document["passed"]
+    assert document["workload"]["partitions"] == 3
+    assert document["check"]["lost"] == 0
+    assert len(document["runs"]) == 1
+
+
+def test_a_limit_of_the_file_decides_the_exit_code(quiet_cluster: Cli, tmp_path: Path) -> None:
+    outcome = quiet_cluster(
+        "drill", "-f", str(write_drill(tmp_path / "drill.yaml", "Leader", "Kill", limit=1))
+    )
+    assert outcome.code == 1
+    assert "1 ms are allowed" in outcome.out
+
+
+def test_a_wrong_file_is_refused_with_all_that_is_wrong(quiet_cluster: Cli, tmp_path: Path) -> None:
+    path = write_drill(tmp_path / "drill.yaml", "Ledaer", "Kil")
+    outcome = quiet_cluster("drill", "-f", str(path))
+    assert outcome.code == 2
+    assert "spec.target.type" in outcome.err
+    assert "spec.fault.type" in outcome.err
+    both = quiet_cluster("drill", "-f", str(path), "--runs", "2")
+    assert both.code == 2
+    assert "--runs" in both.err
+    assert quiet_cluster("drill").code == 2
+
+
+class Agent:
+    """The process of a drill's pod, asked as the operator asks it."""
+
+    def __init__(self, cli: Cli, topic: str) -> None:
+        self.url = f"http://127.0.0.1:{cli.http_port + 95}"
+        options = {
+            "bootstrap": f"127.0.0.1:{cli.port}",
+            "topic": topic,
+            "partitions": 3,
+            "replication-factor": 3,
+            "rate": 200,
+            "record-size": 64,
+            "http-host": "127.0.0.1",
+            "http-port": cli.http_port + 95,
+        }
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "fairlead_cli.drill.agent"),
+                *(f"--{name}={value}" for name, value in options.items()),
+            ],
+            env=os.environ | {"FAIRLEAD_DRILL_TOKEN": TOKEN},
+        )
+
+    def ask(self, path: str, body: object = None, *, token: str = TOKEN) -> Any:
+        data = None if path == "/state" else json.dumps(body or {}).encode()
+        request = urllib.request.Request(
+            self.url + path, data=data, headers={"Authorization": f"Bearer {token}"}
+        )
+        with urllib.request.urlopen(request, timeout=5) as reply:
+            return json.loads(reply.read())
+
+    def waits_for(self, condition: Callable[[Any], bool]) -> Any:
+        found: list[Any] = []
+
+        def is_there() -> bool:
+            try:
+                found.append(self.ask("/state"))
+            except (urllib.error.URLError, ConnectionError):
+                return False
+            assert found[-1]["phase"] != "failed", found[-1]
+            return condition(found[-1])
+
+        wait_until(is_there)
+        return found[-1]
+
+
+def is_phase(name: str) -> Callable[[Any], bool]:
+    return lambda state: bool(state["phase"] == name)
+
+
+def topics_of(cli: Cli) -> list[str]:
+    return [topic["name"] for topic in cli.ok("topic", "list", "-o", "json").json]
+
+
+def test_the_agent_measures_faults_that_others_cause(quiet_cluster: Cli) -> None:
+    agent = Agent(quiet_cluster, "fairlead-drill-agent")
+    try:
+        state = agent.waits_for(is_phase("steady"))
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            agent.ask("/state", token="another")
+        leader = state["partitions"]["0"]["leader"]
+        agent.ask("/runs/1", {"brokerIds": [leader], "memo": {"controllerEpoch": 4}})
+        quiet_cluster.ok("broker", "kill", str(leader))
+        run = agent.ask("/runs/1/injected")["run"]
+        assert (run["number"], run["memo"], run["isInjected"]) == (1, {"controllerEpoch": 4}, True)
+        state = agent.waits_for(lambda s: s["run"]["isRecovered"] and s["run"]["wholeMs"])
+        run = state["run"]
+        assert set(run["firstAcknowledgedMs"]) == {"0", "1", "2"}
+        assert 0 < max(run["firstAcknowledgedMs"].values()) <= run["wholeMs"]
+        assert run["electionMs"] is not None
+        agent.ask("/runs/1/end")
+        agent.waits_for(is_phase("steady"))
+        with pytest.raises(urllib.error.HTTPError, match="409"):
+            agent.ask("/runs/7/end")
+        agent.ask("/verify")
+        state = agent.waits_for(is_phase("verified"))
+        assert state["isTopicGone"]
+        verdict = state["verdict"]
+        assert verdict["acknowledged"] > 0
+        assert (verdict["lost"], verdict["duplicated"], verdict["reordered"]) == (0, 0, 0)
+        assert verdict["clientErrors"] == {}
+    finally:
+        agent.process.send_signal(signal.SIGTERM)
+        assert agent.process.wait(30) == 0
+    assert "fairlead-drill-agent" not in topics_of(quiet_cluster)
+
+
+def test_an_agent_that_must_go_takes_its_topic_along(quiet_cluster: Cli) -> None:
+    agent = Agent(quiet_cluster, "fairlead-drill-early")
+    try:
+        agent.waits_for(is_phase("steady"))
+        assert "fairlead-drill-early" in topics_of(quiet_cluster)
+    finally:
+        agent.process.send_signal(signal.SIGTERM)
+        assert agent.process.wait(30) == 0
+    assert "fairlead-drill-early" not in topics_of(quiet_cluster)

@@ -1,0 +1,162 @@
+"""One live cluster for all client tests, and the clients.
+
+`FAIRLEAD_CLIENTS_AGAINST=kafka` runs the same tests against Apache Kafka from Maven: what a real
+broker fails is a fault of the test.
+"""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+for folder in (PROJECT / "benchmarks", Path(__file__).parent):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+from client_adapters import (  # noqa: E402
+    AioKafka,
+    Client,
+    Confluent,
+    JavaConsole,
+    KafkaPython,
+    Kcat,
+    Rec,
+)
+
+from fairlead_bench.fairlead_peer import FairleadPeer  # noqa: E402
+from fairlead_bench.java_tools import JavaTools  # noqa: E402
+from fairlead_bench.kafka_distribution import KafkaUnavailableError, ensure_kafka  # noqa: E402
+from fairlead_bench.kafka_peer import KafkaPeer  # noqa: E402
+from fairlead_bench.peer import wait_until_ready  # noqa: E402
+
+CLIENT_NAMES = ("confluent-kafka", "kafka-python", "aiokafka", "kcat", "Java console")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # kafka-python reads its schemas by a function that Python 3.11 calls deprecated.
+    config.addinivalue_line(
+        "filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning"
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.clients)
+
+
+def missing(reason: str) -> Any:
+    """A tool that this machine lacks: skipped for a developer, an error where CI promises it."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def is_kafka() -> bool:
+    return os.environ.get("FAIRLEAD_CLIENTS_AGAINST") == "kafka"
+
+
+@pytest.fixture(scope="session")
+def peer(
+    is_kafka: bool, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[FairleadPeer | KafkaPeer]:
+    data = tmp_path_factory.mktemp("cluster")
+    started = KafkaPeer(ensure_kafka(), data) if is_kafka else FairleadPeer(data)
+    with started:
+        started.start()
+        wait_until_ready(started)
+        yield started
+
+
+@pytest.fixture(scope="session")
+def bootstrap(peer: FairleadPeer | KafkaPeer) -> str:
+    return peer.bootstrap
+
+
+@pytest.fixture(scope="session")
+def log_directory(peer: FairleadPeer | KafkaPeer) -> Path:
+    return peer.log_directory
+
+
+@pytest.fixture(scope="session")
+def tools(bootstrap: str) -> JavaTools:
+    try:
+        return JavaTools(ensure_kafka(), bootstrap)
+    except KafkaUnavailableError as error:
+        return missing(str(error))
+
+
+@pytest.fixture(scope="session")
+def kcat(bootstrap: str) -> Kcat:
+    if shutil.which("kcat") is None:
+        return missing("no `kcat` on the path")
+    return Kcat(bootstrap)
+
+
+@pytest.fixture(scope="session")
+def get_client(bootstrap: str, request: pytest.FixtureRequest) -> Callable[[str], Client]:
+    """Clients by name; one that this machine lacks skips the test that asks for it."""
+
+    def get(name: str) -> Client:
+        if name == "kcat":
+            client: Client = request.getfixturevalue("kcat")
+            return client
+        if name == "Java console":
+            return JavaConsole(request.getfixturevalue("tools"))
+        makers = {each.name: each for each in (Confluent, KafkaPython, AioKafka)}
+        return makers[name](bootstrap)
+
+    return get
+
+
+@pytest.fixture(params=CLIENT_NAMES)
+def client(request: pytest.FixtureRequest, get_client: Callable[[str], Client]) -> Client:
+    return get_client(request.param)
+
+
+@pytest.fixture(scope="session")
+def make_topic(peer: FairleadPeer | KafkaPeer, bootstrap: str) -> Callable[..., str]:
+    """Creates a topic of one partition and returns its name once every partition takes writes."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+
+    def make(purpose: str, *, partitions: int = 1, **config: str) -> str:
+        name = f"{purpose.replace(' ', '-').lower()}-{time.monotonic_ns()}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(20)
+        wait_until_ready(peer)
+        return name
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def records() -> tuple[Rec, ...]:
+    """Every shape of record that a text client can say."""
+    return (
+        Rec(b"plain"),
+        Rec(b"with a key", b"key"),
+        Rec(b"", b"empty value"),
+        Rec(b"empty key", b""),
+        Rec(None, b"tombstone"),
+        Rec("größer als zwei ✓".encode(), "schlüssel".encode()),
+        Rec(b"headers", b"key", (("first", b"1"), ("second", b"two"), ("first", b"again"))),
+        Rec(b"long " * 2000, b"long"),
+    )
+
+
+@pytest.fixture(scope="session")
+def binary_records() -> tuple[Rec, ...]:
+    """What only clients with a byte interface can say."""
+    return (
+        Rec(bytes(range(256)), bytes([0, 255, 10, 13])),
+        Rec(b"null header", None, (("none", None), ("empty", b""))),
+    )

@@ -1,0 +1,232 @@
+"""A live cluster for tests: a controller and brokers as child processes on ports of their own.
+
+`live_cluster` is one broker, shared by the tests of a module. `make_cluster(brokers=3,
+settings={...})` makes others, and lets a test stop, kill and restart single brokers.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+KAFKA_PYTHON_WARNING = "ignore:(read|open)_text is deprecated:DeprecationWarning"
+"""kafka-python reads its schemas by a function that Python 3.11 calls deprecated."""
+READY_DEADLINE_S = 30.0
+STOP_DEADLINE_S = 20.0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("filterwarnings", KAFKA_PYTHON_WARNING)
+
+
+class NotReadyError(Exception):
+    """A process ended, or said nothing, before it was ready; the text holds its last words."""
+
+
+class LiveProcess:
+    """A child that says `ready name=value ...` on its standard output."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self.command = command
+        self.log = log
+        self.ready: dict[str, str] = {}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "not started"
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> None:
+        """Start and wait for the ready line."""
+        self.begin()
+        self.wait_ready()
+
+    def begin(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=os.environ | {"PYTHONSAFEPATH": "1"},
+            )
+
+    def wait_ready(self) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        output = self.process.stdout
+        deadline = time.monotonic() + READY_DEADLINE_S
+        line = b""
+        while not line.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            readable, _, _ = select.select([output], [], [], max(left, 0))
+            chunk = os.read(output.fileno(), 4096) if readable else b""
+            if not chunk:
+                self.kill()
+                raise NotReadyError(f"{' '.join(self.command)}:\n{self.last_words()}")
+            line += chunk
+        self.ready = dict(word.split("=", 1) for word in line.decode().split() if "=" in word)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code. Killed if it takes too long, which fails the test."""
+        assert self.process is not None
+        self.process.terminate()
+        try:
+            return self.process.wait(STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        finally:
+            self._close()
+
+    def kill(self) -> None:
+        """SIGKILL, if it still runs."""
+        if self.process is not None:
+            if self.process.poll() is None:
+                os.kill(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self._close()
+
+    def last_words(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
+
+    def _close(self) -> None:
+        if self.process is not None and self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+class LiveBroker(LiveProcess):
+    """A broker; it keeps its ports when it is started again."""
+
+    def __init__(
+        self, cluster: LiveCluster, node_id: int, settings: dict[str, str], *, rest: list[str]
+    ) -> None:
+        self.node_id = node_id
+        self.data = cluster.directory / f"broker-{node_id}"
+        self._rest = rest
+        self._settings = {
+            "node.id": str(node_id),
+            "log.dirs": str(self.data),
+            "listeners": "CLIENT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
+            "fairlead.http.listener": "127.0.0.1:0",
+            "fairlead.controller.sessions": f"ws://{cluster.controller.ready['session']}",
+            "fairlead.cluster.secret.file": str(cluster.secret),
+            **settings,
+        }
+        super().__init__([], cluster.directory / f"broker-{node_id}.log")
+
+    @property
+    def address(self) -> str:
+        return self.ready["kafka"]
+
+    @property
+    def http_port(self) -> int:
+        return int(self.ready["http"])
+
+    def begin(self) -> None:
+        if self.ready:
+            internal = self.ready["internal"]
+            self._settings["listeners"] = f"CLIENT://{self.address},INTERNAL://{internal}"
+            self._settings["fairlead.http.listener"] = f"127.0.0.1:{self.http_port}"
+        chosen = [f"--set={name}={value}" for name, value in self._settings.items()]
+        self.command = [sys.executable, "-m", "fairlead_broker", *chosen, *self._rest]
+        super().begin()
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of an HTTP request to the broker."""
+        url = f"http://127.0.0.1:{self.http_port}{path}"
+        try:
+            with urllib.request.urlopen(url, timeout=10) as reply:
+                return reply.status, reply.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+
+class LiveCluster:
+    """One controller and its brokers, in one folder."""
+
+    def __init__(self, directory: Path, *, brokers: int, settings: dict[str, str]) -> None:
+        self.directory = directory
+        self.secret = directory / "secret"
+        self.secret.write_text("a secret of tests only")
+        self.controller = LiveProcess(
+            [
+                *(sys.executable, "-m", "fairlead_controller"),
+                *("--data", str(directory / "controller"), "--host", "127.0.0.1"),
+                *("--port", "0", "--http-port", "0"),
+                *("--cluster-secret-file", str(self.secret)),
+            ],
+            directory / "controller.log",
+        )
+        self.brokers: list[LiveBroker] = []
+        self._count = brokers
+        self._settings = settings
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.address for broker in self.brokers)
+
+    def start(self) -> None:
+        self.controller.start()
+        for node_id in range(self._count):
+            self.brokers.append(self.make_broker(node_id))
+        for broker in self.brokers:
+            broker.begin()
+        for broker in self.brokers:
+            broker.wait_ready()
+
+    def make_broker(self, node_id: int, *rest: str, **settings: str) -> LiveBroker:
+        """A broker that isn't started; `rest` are further arguments."""
+        return LiveBroker(self, node_id, {**self._settings, **settings}, rest=list(rest))
+
+    def kill(self) -> None:
+        for process in [*self.brokers, self.controller]:
+            process.kill()
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[..., LiveCluster]]:
+    """Clusters for one test, killed at its end."""
+    made: list[LiveCluster] = []
+
+    def make(*, brokers: int = 1, settings: dict[str, str] | None = None) -> LiveCluster:
+        directory = tmp_path / f"cluster-{len(made)}"
+        directory.mkdir()
+        cluster = LiveCluster(directory, brokers=brokers, settings=settings or {})
+        made.append(cluster)
+        cluster.start()
+        return cluster
+
+    yield make
+    for cluster in made:
+        cluster.kill()
+
+
+@pytest.fixture(scope="module")
+def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+    """One broker with default settings for all tests of a module."""
+    cluster = LiveCluster(tmp_path_factory.mktemp("cluster"), brokers=1, settings={})
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.kill()

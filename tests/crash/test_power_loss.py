@@ -1,0 +1,307 @@
+"""Power cuts before and after every disk operation of a scenario: what was fsynced is there (I10).
+
+Each cut is followed by a start as after an unclean stop, with the kept and lost pages and names
+drawn anew. The recovered log must be a prefix of what was appended, hold all that a completed
+flush covered, and be the same after a second recovery, also if the power fails during the first.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from log_batches import TOPIC_ID, all_headers, append, as_leader_sent, batch, flush
+from simulated_disk import PowerCut, SimulatedDisk
+
+from fairlead_broker.log.log import Log
+from fairlead_broker.log.log_directory import LogDirectory
+from fairlead_model.log_config import LogConfig
+from fairlead_wire.record_batch import BatchHeader
+
+PATH = "/data"
+CONFIG = LogConfig(
+    segment_bytes=2_000, index_interval_bytes=400, file_delete_delay_ms=0, retention_bytes=4_000
+)
+
+
+@dataclass
+class Story:
+    """What the scenario was told; the test compares the recovered log with it.
+
+    `written` is every batch by (base offset, epoch) in append order, `versions` the logs that a
+    recovery may answer a prefix of: one more for each truncation that is not known durable.
+    """
+
+    disk: SimulatedDisk
+    directory: LogDirectory
+    versions: list[list[tuple[int, int]]] = field(default_factory=lambda: [[]])
+    flushed: int = 0
+    is_stopped_cleanly: bool = False
+    start_offset: int = 0
+
+    @property
+    def log(self) -> Log:
+        log = self.directory.log("t", 0)
+        assert log is not None
+        return log
+
+    def append(self, count: int, *, epoch: int = 0, size: int = 180) -> None:
+        for _ in range(count):
+            base = self.log.log_end_offset
+            # Noted first: a cut in the middle of the append may keep it or not.
+            self.versions[-1].append((base, epoch))
+            producer = (7, 0, base)
+            append(self.log, batch(size=size, producer=producer), epoch=epoch)
+
+    def flush(self) -> None:
+        end = self.log.log_end_offset
+        flush(self.log)
+        assert self.log.recovery_point == end
+        self.flushed = end
+        # From here on the truncated versions cannot come back.
+        del self.versions[:-1]
+
+    def sync(self) -> None:
+        job = self.directory.begin_sync()
+        if job is not None:
+            job.run()
+
+
+def start(disk: SimulatedDisk) -> LogDirectory:
+    directory = LogDirectory(PATH, node_id=0, cluster_id="c", disk=disk, boot_id="b")
+    directory.load(0, config_for=lambda topic, partition: CONFIG)
+    return directory
+
+
+def new_story() -> Story:
+    disk = SimulatedDisk()
+    directory = start(disk)
+    directory.confirm_start(1)
+    directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
+    story = Story(disk, directory)
+    story.sync()
+    return story
+
+
+def append_across_rolls(story: Story) -> None:
+    story.append(9)
+    story.flush()
+    story.append(14)
+    story.directory.write_checkpoints()
+    story.flush()
+    story.append(25)
+    story.sync()
+    story.append(3)
+
+
+def truncate_and_append(story: Story) -> None:
+    story.append(25)
+    story.flush()
+    story.directory.write_checkpoints()
+    story.append(4, epoch=1)
+    story.versions.append([entry for entry in story.versions[-1] if entry[0] < 8])
+    story.flushed = min(story.flushed, 8)
+    story.log.truncate_to(8)
+    story.directory.write_checkpoints()
+    del story.versions[:-1]
+    story.append(6, epoch=3)
+    story.flush()
+    story.append(12, epoch=3)
+
+
+def checkpoints_between_appends(story: Story) -> None:
+    for count in (5, 11, 2):
+        story.append(count)
+        story.flush()
+        story.directory.write_checkpoints({("t", 0): story.log.log_end_offset})
+        story.sync()
+
+
+def clean_stop(story: Story) -> None:
+    story.append(15)
+    story.flush()
+    story.append(7)
+    story.is_stopped_cleanly = story.directory.close(clean=True, broker_epoch=1)
+    assert story.is_stopped_cleanly
+    story.flushed = 22
+
+
+def retention_and_delete(story: Story) -> None:
+    story.append(40)
+    story.flush()
+    story.start_offset = 40
+    story.log.delete_expired_segments(2_000, 40)
+    job = story.log.begin_deletions(2_000)
+    assert job is not None
+    job.run()
+    story.append(3)
+    story.sync()
+    story.directory.write_checkpoints()
+
+
+def follower_appends(story: Story) -> None:
+    for epoch, count in ((0, 8), (2, 9), (5, 10)):
+        append_from_leader(story, epoch, count)
+        story.flush()
+
+
+def append_from_leader(story: Story, epoch: int, count: int) -> None:
+    for _ in range(count):
+        base = story.log.log_end_offset
+        story.versions[-1].append((base, epoch))
+        story.log.append_as_follower(as_leader_sent(base, epoch=epoch), now_ms=0)
+
+
+def epochs_below_the_recovery_point(story: Story) -> None:
+    """Epoch files lag behind appends; what recovery does not scan must have its epochs by then.
+
+    Every flush moves the recovery point across rolls and is checkpointed at once.
+    """
+    append_from_leader(story, 0, 3)
+    story.log.maybe_write_epochs()
+    story.sync()
+    for epoch, count in ((1, 5), (3, 17), (5, 3)):
+        append_from_leader(story, epoch, count)
+        append_from_leader(story, epoch + 1, 1)
+        story.flush()
+        story.directory.write_checkpoints()
+    story.sync()
+    story.append(12, epoch=7)
+    story.flush()
+    story.directory.write_checkpoints()
+    story.append(3, epoch=8)
+    story.log.maybe_write_epochs()
+    story.append(2, epoch=9)
+
+
+SCENARIOS = [
+    append_across_rolls,
+    truncate_and_append,
+    checkpoints_between_appends,
+    clean_stop,
+    retention_and_delete,
+    follower_appends,
+    epochs_below_the_recovery_point,
+]
+
+
+def run_until_cut(
+    scenario: Callable[[Story], None], *, before: int = -1, after: int = -1
+) -> tuple[Story, bool]:
+    story = new_story()
+    offset = story.disk.operations
+    story.disk.cut_before = offset + before if before > 0 else -1
+    story.disk.cut_after = offset + after if after > 0 else -1
+    try:
+        scenario(story)
+    except PowerCut:
+        return story, True
+    return story, False
+
+
+def operations_of(scenario: Callable[[Story], None]) -> int:
+    story = new_story()
+    offset = story.disk.operations
+    scenario(story)
+    return story.disk.operations - offset
+
+
+def recovered(disk: SimulatedDisk) -> list[BatchHeader]:
+    """Start on the disk and read everything; indexes must lead to every batch."""
+    directory = start(disk)
+    log = directory.log("t", 0)
+    if log is None:
+        assert not directory.offline, directory.offline
+        return []
+    headers = all_headers(log)
+    for header in headers:
+        found = log.read(
+            header.last_offset, 1, end_offset=log.log_end_offset, minimum_one_batch=True
+        )
+        assert found.records is not None
+    if headers:
+        assert headers[-1].next_offset == log.log_end_offset
+        last = log.producers.get(7)
+        if headers[-1].producer_id == 7:
+            assert last is not None
+            assert last.batches[-1].last_sequence == headers[-1].last_sequence
+    for header in headers:
+        assert log.epochs.epoch_of(header.base_offset) == header.partition_leader_epoch
+    return headers
+
+
+def check_prefix(story: Story, headers: list[BatchHeader]) -> None:
+    found = [(header.base_offset, header.partition_leader_epoch) for header in headers]
+    for version in story.versions:
+        tail = [entry for entry in version if not found or entry[0] >= found[0][0]]
+        if tail[: len(found)] == found and (found or version[:0] == []):
+            break
+    else:
+        pytest.fail(f"{found} is a prefix of none of {story.versions}")
+    end = found[-1][0] + 1 if found else 0
+    assert end >= story.flushed, f"flushed to {story.flushed}, recovered to {end}"
+    first = found[0][0] if found else 0
+    assert first <= story.start_offset
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_power_may_fail_at_every_disk_operation(
+    scenario: Callable[[Story], None], moment: str
+) -> None:
+    for number in range(1, operations_of(scenario) + 1):
+        story, was_cut = run_until_cut(scenario, **{moment: number})
+        assert was_cut
+        for seed in range(3):
+            random = Random(f"{scenario.__name__} {moment} {number} {seed}")
+            granule = random.choice((512, 4096))
+            disk = story.disk.after_power_cut(random, granule)
+            first = recovered(disk)
+            check_prefix(story, first)
+            again = disk.after_power_cut(random, granule)
+            assert recovered(again) == first, "recovery left something that was not durable"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_power_may_fail_again_during_recovery(scenario: Callable[[Story], None]) -> None:
+    total = operations_of(scenario)
+    for number in range(3, total + 1, 3):
+        story, _ = run_until_cut(scenario, after=number)
+        random = Random(f"{scenario.__name__} {number}")
+        disk = story.disk.after_power_cut(random)
+        for _ in range(3):
+            disk.cut_before = random.randint(1, 40)
+            try:
+                recovered(disk)
+            except PowerCut:
+                disk = disk.after_power_cut(random)
+        disk.cut_before = -1
+        check_prefix(story, recovered(disk))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_killed_process_loses_nothing(scenario: Callable[[Story], None]) -> None:
+    total = operations_of(scenario)
+    for number in range(1, total + 1, 2):
+        story, _ = run_until_cut(scenario, after=number)
+        log = story.directory.log("t", 0)
+        end = 0 if log is None else log.log_end_offset
+        headers = recovered(story.disk.after_kill())
+        check_prefix(story, headers)
+        assert not headers or headers[-1].next_offset >= min(end, len(story.versions[-1]))
+
+
+def test_a_clean_stop_needs_no_recovery_even_after_a_power_cut() -> None:
+    story, _ = run_until_cut(clean_stop)
+    assert story.is_stopped_cleanly
+    for seed in range(20):
+        disk = story.disk.after_power_cut(Random(seed), 512)
+        directory = LogDirectory(PATH, node_id=0, cluster_id="c", disk=disk, boot_id="b")
+        assert directory.start.was_clean
+        assert directory.start.previous_broker_epoch == 1
+        report = directory.load(0, config_for=lambda topic, partition: CONFIG)
+        assert not report.recovered
+        log = directory.log("t", 0)
+        assert log is not None
+        assert log.log_end_offset == 22
+        assert [header.base_offset for header in all_headers(log)] == list(range(22))

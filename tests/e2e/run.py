@@ -1,0 +1,85 @@
+"""`make e2e`: a cluster, an image in it, then the suites that need both.
+
+The cluster is that of the current kubeconfig context when FAIRLEAD_E2E_CONTEXT names it (then
+FAIRLEAD_E2E_IMAGE names an image that its nodes can pull); else a three-node kind cluster, made and
+loaded by the tool that CLUSTER_TOOL names. Arguments go to pytest.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCAL_IMAGE = "localhost/fairlead:e2e"
+SUITES = ("tests/kubernetes", "tests/unit/charts", "tests/e2e")
+
+
+class PreparationError(Exception):
+    """There is no cluster to test on; the text says what to do."""
+
+
+def main() -> int:
+    try:
+        image = prepare()
+    except (PreparationError, subprocess.CalledProcessError) as error:
+        print(f"e2e: {error}", file=sys.stderr)
+        return 1
+    environment = {**os.environ, "FAIRLEAD_E2E_IMAGE": image}
+    arguments = sys.argv[1:] or list(SUITES)
+    command = [sys.executable, "-m", "pytest", "-m", "kubernetes", "--durations=8", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+
+
+def prepare() -> str:
+    """The image that the suites deploy, present on every node."""
+    context = os.environ.get("FAIRLEAD_E2E_CONTEXT")
+    if context:
+        image = os.environ.get("FAIRLEAD_E2E_IMAGE")
+        if not image:
+            raise PreparationError("FAIRLEAD_E2E_IMAGE has to name an image that nodes can pull")
+        step("context", "kubectl", "config", "use-context", context)
+        return image
+    tool = Path(os.environ.get("CLUSTER_TOOL") or "")
+    if not tool.is_file():
+        raise PreparationError(
+            "no cluster: set FAIRLEAD_E2E_CONTEXT and FAIRLEAD_E2E_IMAGE, or CLUSTER_TOOL to a "
+            "program with the verbs setup, up, base-image, image-build and load"
+        )
+    step("cluster tools", tool, "setup")
+    if os.environ.get("CI"):
+        # Whatever an earlier run has left there.
+        step("no old cluster", tool, "down")
+    step("kind cluster", tool, "up")
+    if shutil.which("docker") is None:
+        raise PreparationError("docker is missing although the cluster tool has been set up")
+    step("base image", tool, "base-image")
+    step("image", tool, "image-build", "--", "-t", LOCAL_IMAGE, "-f", "images/Dockerfile", ".")
+    step("image on the nodes", tool, "load", LOCAL_IMAGE)
+    return LOCAL_IMAGE
+
+
+def step(name: str, *command: str | Path) -> None:
+    """Run one command; say how long it took, and what it printed only if it failed."""
+    started = time.monotonic()
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    took_s = time.monotonic() - started
+    if done.returncode:
+        print(done.stdout[-8000:], file=sys.stderr)
+        raise PreparationError(
+            f"{name}: failed after {took_s:.0f} s: {' '.join(map(str, command))}"
+        )
+    print(f"e2e: {name}: {took_s:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

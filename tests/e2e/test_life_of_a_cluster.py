@@ -1,0 +1,291 @@
+"""A cluster's life on Kubernetes: installed, used, broken, upgraded, taken down, and back."""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes_commands import run, wait_until
+from kubernetes_installation import (
+    BOOTSTRAP,
+    CLUSTER,
+    IMAGE,
+    NAMESPACE,
+    NODE_PORT_BASE,
+    POOL,
+    Installation,
+    Summary,
+)
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+LOAD_SOURCE = Path(__file__).resolve().parents[1] / "support" / "pod_load.py"
+LOAD_PARTITIONS, LOAD_RATE = 6, 500
+STOP_FILE = "/tmp/stop"
+
+
+def client_pod() -> dict[str, Any]:
+    """A pod that does nothing, to run clients in."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "client", "namespace": NAMESPACE},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {
+                    "name": "client",
+                    "image": IMAGE,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["sleep", "infinity"],
+                    "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+                }
+            ],
+            "volumes": [{"name": "tmp", "emptyDir": {}}],
+        },
+    }
+
+
+def make_load_topic(installation: Installation, name: str) -> None:
+    spec = {
+        "clusterName": CLUSTER,
+        "partitions": LOAD_PARTITIONS,
+        "replicationFactor": 3,
+        "config": {"min.insync.replicas": 2},
+        "reclaimPolicy": "Delete",
+    }
+    installation.kubectl.apply(
+        {
+            "apiVersion": "fairlead.io/v1alpha1",
+            "kind": "Topic",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+    )
+    installation.kubectl("wait", "--for=condition=Ready", f"topic/{name}", "--timeout=60s")
+
+
+@contextmanager
+def under_load(installation: Installation, topic: str) -> Iterator[dict[str, Any]]:
+    """An idempotent producer in the client pod for as long as the block lasts; then its verdict.
+    Each has a topic of its own, which ends with it."""
+    make_load_topic(installation, topic)
+    verdict: dict[str, Any] = {}
+    command = ["kubectl", "-n", NAMESPACE, "exec", "-i", "client", "--", "python", "-"]
+    command += [BOOTSTRAP, topic, str(LOAD_PARTITIONS), str(LOAD_RATE), STOP_FILE]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(LOAD_SOURCE.read_text())
+        process.stdin.close()
+        process.stdin = None
+        time.sleep(2)
+        try:
+            yield verdict
+        finally:
+            installation.kubectl.exec("client", "touch", STOP_FILE)
+            out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        verdict.update(json.loads(out.splitlines()[-1]))
+    installation.kubectl("delete", "topic.fairlead.io", topic)
+
+
+def assert_clean(verdict: dict[str, Any]) -> None:
+    assert verdict["acknowledged"] > LOAD_RATE, verdict
+    wrong = [verdict[name] for name in ("lost", "duplicated", "reordered", "unanswered")]
+    assert wrong == [0, 0, 0, 0], verdict
+
+
+def test_from_install_to_the_first_record(installation: Installation, summary: Summary) -> None:
+    installation.uninstall()
+    started = time.monotonic()
+    installation.install_operator()
+    installation.install_cluster()
+    installation.kubectl.apply(client_pod())
+    installation.kubectl("wait", "--for=condition=Ready", "topic/orders", "--timeout=90s")
+    installation.kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=60s")
+    installation.fairlead("produce", "orders", stdin="first\n")
+    read = installation.fairlead("consume", "orders", "--from", "beginning", "--count", "1")
+    assert "first" in read
+    summary.time("helm install to the first record consumed", time.monotonic() - started, 60)
+    installation.wait_cluster_ready()
+
+
+def test_manifests_of_the_laptop_work_here(installation: Installation, summary: Summary) -> None:
+    started = time.monotonic()
+    installation.kubectl("apply", "--server-side", "-f", str(EXAMPLES / "topics.yaml"))
+    installation.kubectl("wait", "--for=condition=Ready", "topic", "--all", "--timeout=60s")
+    summary.add("topics of examples/topics.yaml Ready", f"{time.monotonic() - started:.1f} s")
+    table = installation.kubectl("get", "topics.fairlead.io")
+    assert "flights" in table
+    orders = installation.kubectl.get("topic.fairlead.io", "orders")["status"]
+    assert (orders["partitions"], orders["replicationFactor"], orders["offline"]) == (6, 3, 0)
+
+
+def test_clients_outside_the_cluster(installation: Installation, summary: Summary) -> None:
+    nodes = installation.kubectl.items("nodes")
+    addresses = [entry["address"] for entry in nodes[0]["status"]["addresses"]]
+    bootstrap = f"{addresses[0]}:{NODE_PORT_BASE}"
+    lines = "".join(f"outside-{number}\n" for number in range(100))
+    kcat = ["kcat", "-b", bootstrap, "-t", "weather"]
+    subprocess.run([*kcat, "-P", "-X", "acks=all"], input=lines, text=True, check=True, timeout=60)
+    read = subprocess.run(
+        [*kcat, "-C", "-o", "beginning", "-e", "-q"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert sorted(read.stdout.split()) == sorted(lines.split())
+
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    failures: list[Any] = []
+    for number in range(100):
+        producer.produce(
+            "airports",
+            f"confluent-{number}",
+            on_delivery=lambda error, _: failures.append(error) if error else None,
+        )
+    assert (producer.flush(30), failures) == (0, [])
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "outside"})
+    consumer.assign([TopicPartition("airports", 0, 0)])
+    found: list[Any] = []
+    deadline = time.monotonic() + 30
+    while len(found) < 100 and time.monotonic() < deadline:
+        found += consumer.consume(100, 0.5)
+    consumer.close()
+    assert len(found) == 100
+    summary.add("kcat and confluent-kafka from outside", "produced and consumed")
+
+
+def test_a_rolling_restart_under_load(installation: Installation, summary: Summary) -> None:
+    installation.wait_cluster_ready()
+    before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in installation.pods()}
+    with under_load(installation, "rolled") as verdict:
+        installation.kubectl(
+            "annotate", "brokerpool", POOL, "fairlead.io/restart=now", "--overwrite"
+        )
+
+        def is_rolled() -> bool:
+            now = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in installation.pods()}
+            return now.keys() == before.keys() and not set(now.values()) & set(before.values())
+
+        took_s = wait_until(is_rolled, "not every broker was restarted", 180)
+        installation.wait_cluster_ready()
+    assert_clean(verdict)
+    assert verdict["errors"] == {}, verdict
+    silence = verdict["longestSilenceMs"]
+    summary.add("rolling restart of three brokers", f"{took_s:.0f} s, longest silence {silence} ms")
+
+
+def test_a_node_is_drained_under_load(installation: Installation, summary: Summary) -> None:
+    installation.wait_cluster_ready()
+    client_node = installation.kubectl.get("pod", "client")["spec"]["nodeName"]
+    nodes = {pod["spec"]["nodeName"] for pod in installation.pods()} - {client_node}
+    node = sorted(nodes)[-1]
+    with under_load(installation, "drained") as verdict:
+        try:
+            selector = f"fairlead.io/cluster={CLUSTER}"
+            flags = ("--pod-selector", selector, "--delete-emptydir-data", "--timeout=90s")
+            installation.kubectl("drain", node, "--ignore-daemonsets", *flags)
+        finally:
+            installation.kubectl("uncordon", node)
+        installation.wait_cluster_ready()
+    assert_clean(verdict)
+    assert verdict["errors"] == {}, verdict
+    summary.add("a node drained", f"longest silence {verdict['longestSilenceMs']} ms", "no error")
+
+
+def test_without_any_operator_records_go_on(installation: Installation, summary: Summary) -> None:
+    """A broker that dies meanwhile takes its leaders along until an operator is back."""
+    installation.wait_cluster_ready()
+    with under_load(installation, "unattended") as verdict:
+        installation.operator("scale", "statefulset", "fairlead-operator", "--replicas=0")
+        installation.operator(
+            "wait", "--for=delete", "pod", "-l", "app.kubernetes.io/component=operator"
+        )
+        assert "unattended" in installation.fairlead("topic", "list")
+        time.sleep(3)
+        installation.kubectl("delete", "pod", f"{CLUSTER}-{POOL}-0", "--grace-period=0", "--force")
+        time.sleep(2)
+        installation.operator("scale", "statefulset", "fairlead-operator", "--replicas=2")
+        installation.wait_cluster_ready()
+    assert_clean(verdict)
+    silence = verdict["longestSilenceMs"]
+    summary.add("no operator, then a broker dies, then both are back", f"silence {silence} ms")
+
+
+def test_the_standby_takes_over(installation: Installation, summary: Summary) -> None:
+    """Counted from the last sign of life: a pod deleted by force lives on for a moment."""
+    installation.wait_cluster_ready()
+    installation.operator(
+        "wait", "--for=condition=Ready", "pod", "-l", "app.kubernetes.io/component=operator"
+    )
+    with under_load(installation, "taken-over") as verdict:
+        holder, renewed = installation.lease()
+        force = ("--grace-period=0", "--force", "--wait=false")
+        installation.operator("delete", "pod", holder.pod, *force)
+        last_sign = time.monotonic()
+
+        def is_taken_over() -> bool:
+            nonlocal renewed, last_sign
+            now_holder, now_renewed = installation.lease()
+            if now_holder == holder and now_renewed != renewed:
+                renewed, last_sign = now_renewed, time.monotonic()
+            return bool(now_holder.identity) and now_holder != holder
+
+        wait_until(is_taken_over, "nobody took over", 30)
+        took_s = time.monotonic() - last_sign
+        installation.wait_cluster_ready()
+    assert_clean(verdict)
+    assert verdict["errors"] == {}, verdict
+    summary.time("standby takes over a killed operator", took_s, 4)
+
+
+def test_the_charts_are_upgraded(installation: Installation, summary: Summary) -> None:
+    installation.wait_cluster_ready()
+    with under_load(installation, "upgraded") as verdict:
+        installation.install_operator("--set", "logLevel=DEBUG")
+        installation.install_cluster("--set", "cluster.config.log\\.retention\\.hours=48")
+        wait_until(
+            lambda: (
+                "log.retention.hours=48"
+                in installation.kubectl("get", "configmap", f"{CLUSTER}-{POOL}", "-o", "yaml")
+            ),
+            "the new setting has not come",
+            60,
+        )
+        installation.wait_cluster_ready(240)
+    assert_clean(verdict)
+    summary.add("charts upgraded", f"longest silence {verdict['longestSilenceMs']} ms", "lost 0")
+
+
+def count_records(installation: Installation, topic: str) -> int:
+    out = installation.fairlead("consume", topic, "--from", "beginning", "--timeout-ms", "3000")
+    return len(out.splitlines())
+
+
+def test_uninstalled_and_installed_again(installation: Installation, summary: Summary) -> None:
+    installation.wait_cluster_ready()
+    before = count_records(installation, "weather")
+    assert before >= 100
+    topic_id = installation.kubectl.get("topic.fairlead.io", "weather")["status"]["topicId"]
+    run("helm", "uninstall", CLUSTER, "-n", NAMESPACE, "--wait")
+    run("helm", "uninstall", "fairlead", "-n", "fairlead-system", "--wait")
+    assert count_records(installation, "weather") == before, "brokers serve on without charts"
+    installation.install_operator()
+    installation.install_cluster()
+    installation.wait_cluster_ready()
+    assert count_records(installation, "weather") == before
+    again = installation.kubectl.get("topic.fairlead.io", "weather")["status"]["topicId"]
+    assert again == topic_id
+    summary.add("uninstalled and installed again", f"{before} records kept, topic ids kept")

@@ -1,0 +1,176 @@
+"""A real API server for tests: a client, an event loop for it, a namespace of the test's own.
+
+Without a cluster these tests are skipped with the reason; where CI is set they fail instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import pytest
+import yaml
+from fake_admin import FakeAdmin, FakeAdminServer
+from operator_bench import Bench, Operator, let_go
+
+from fairlead_controller.kube.client import KubeClient
+from fairlead_controller.kube.credentials import Credentials, load_credentials
+from fairlead_controller.kube.errors import ApiError, ApiUnavailableError, CredentialsError
+from fairlead_controller.kube.kinds import NAMESPACE, POD, ResourceKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+T = TypeVar("T")
+
+CRD: Final = ResourceKind(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    is_namespaced=False,
+)
+CRD_FOLDER = Path(__file__).resolve().parents[2] / "crds"
+ESTABLISHED_DEADLINE_S = 20.0
+
+
+def make_client(credentials: Credentials) -> KubeClient:
+    """A client that is patient: the machine that runs tests may be busy."""
+    return KubeClient(
+        credentials, request_timeout_s=10.0, connect_timeout_s=5.0, user_agent="fairlead-tests"
+    )
+
+
+@pytest.fixture(scope="session")
+def kube_credentials() -> Credentials:
+    """Credentials of a cluster that answers and has our kinds."""
+    try:
+        credentials = load_credentials()
+        asyncio.run(_ensure_kinds(credentials))
+    except (CredentialsError, ApiError, ApiUnavailableError) as error:
+        reason = f"no Kubernetes cluster: {error}"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return credentials
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[Coroutine[Any, Any, T]], T]]:
+    """Run coroutines in the event loop that `kube` lives in."""
+    with asyncio.Runner() as runner:
+        yield runner.run
+
+
+@pytest.fixture
+def kube(
+    kube_credentials: Credentials, run: Callable[[Coroutine[Any, Any, Any]], Any]
+) -> Iterator[KubeClient]:
+    """A client of the cluster, for coroutines that `run` runs."""
+
+    async def make() -> KubeClient:
+        return make_client(kube_credentials)
+
+    client = run(make())
+    yield client
+    run(client.close())
+
+
+@pytest.fixture
+def namespace(kube: KubeClient, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> Iterator[str]:
+    """The name of a new namespace, deleted at the end of the test."""
+    name = f"fairlead-test-{secrets.token_hex(4)}"
+    run(kube.create(NAMESPACE, None, {"metadata": {"name": name}}))
+    yield name
+    with suppress(ApiError):
+        run(kube.delete(NAMESPACE, None, name))
+
+
+@pytest.fixture
+def only_operator(kube: KubeClient, run: Any) -> None:
+    """An installed operator that serves all namespaces would do this one's work, too."""
+    selector = "app.kubernetes.io/name=fairlead,app.kubernetes.io/component=operator"
+    pods = run(kube.list(POD, label_selector=selector)).items
+    variables = [
+        {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
+        for pod in pods
+    ]
+    if all(known.get("FAIRLEAD_WATCH_NAMESPACE") for known in variables):
+        return
+    reason = (
+        "an operator serves all namespaces of this cluster: uninstall it, or use another cluster"
+    )
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture
+def operator(
+    only_operator: None, kube: KubeClient, run: Any, namespace: str, tmp_path: Path
+) -> Iterator[Operator]:
+    admin = FakeAdmin(clusters=[f"{namespace}/demo"])
+    path, log = tmp_path / "controller.sock", tmp_path / "operator.log"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = os.environ | {
+        "POD_NAME": "fairlead-operator-0",
+        "POD_NAMESPACE": "fairlead-system",
+        "FAIRLEAD_WATCH_NAMESPACE": namespace,
+        "FAIRLEAD_BROKER_IMAGE": "localhost/fairlead-not-there:test",
+        "FAIRLEAD_CONTROLLER_SOCKET": str(path),
+        "FAIRLEAD_OPERATOR_HTTP_PORT": str(port),
+    }
+    with FakeAdminServer(admin, path), log.open("w") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fairlead_operator"], env=environment, stdout=out, stderr=out
+        )
+        try:
+            yield Operator(admin, port, log)
+        finally:
+            admin.is_active = False
+            code = process.wait(15)
+            run(let_go(kube, namespace))
+        assert code == 0, log.read_text()
+        assert "Traceback" not in log.read_text(), log.read_text()
+
+
+@pytest.fixture
+def bench(kube: KubeClient, namespace: str, operator: Operator) -> Bench:
+    return Bench(kube, namespace, operator)
+
+
+async def _ensure_kinds(credentials: Credentials) -> None:
+    """Make the kinds in crds/ known to the cluster, those that it lacks."""
+    client = make_client(credentials)
+    try:
+        known = {crd["metadata"]["name"] for crd in (await client.list(CRD)).items}
+        for path in sorted(CRD_FOLDER.glob("*.yaml")):
+            manifest = yaml.safe_load(path.read_text())
+            name = manifest["metadata"]["name"]
+            if name not in known:
+                await client.apply(CRD, None, name, manifest, field_manager="fairlead-tests")
+            await _wait_established(client, name)
+    finally:
+        await client.close()
+
+
+async def _wait_established(client: KubeClient, name: str) -> None:
+    async with asyncio.timeout(ESTABLISHED_DEADLINE_S):
+        while True:
+            crd = await client.get(CRD, None, name)
+            conditions = crd.get("status", {}).get("conditions") or []
+            if any(
+                condition["type"] == "Established" and condition["status"] == "True"
+                for condition in conditions
+            ):
+                return
+            await asyncio.sleep(0.1)

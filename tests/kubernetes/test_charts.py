@@ -1,0 +1,211 @@
+"""The charts against a real API server: what they render is accepted, what they grant is enough.
+
+Nothing here waits for pods; the end-to-end suite does.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+OPERATOR = ROOT / "charts" / "fairlead"
+CLUSTER = ROOT / "charts" / "fairlead-cluster"
+VALUES = ROOT / "tests" / "unit" / "charts" / "values"
+# The Prometheus operator's definitions need not be there.
+PLAIN = ("--set", "podMonitor.enabled=false,prometheusRule.enabled=false")
+
+pytestmark = [
+    pytest.mark.kubernetes,
+    pytest.mark.usefixtures("kube_credentials"),
+    pytest.mark.skipif(
+        shutil.which("helm") is None and not os.environ.get("CI"), reason="helm is not installed"
+    ),
+]
+
+Run = Callable[..., str]
+
+
+def run(*command: str | Path, check: bool = True, stdin: str | None = None) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0 or not check, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    """A namespace of this test's own; cluster-wide objects of a release there carry its name."""
+    name = f"k6-charts-{secrets.token_hex(3)}"
+    run("kubectl", "create", "namespace", name)
+    yield name
+    for release in json.loads(run("helm", "list", "-n", name, "-o", "json", "-a")):
+        run("helm", "uninstall", release["name"], "-n", name, check=False)
+    # An operator that serves all namespaces may be about, and gone before it takes these off.
+    found = run("kubectl", "-n", name, "get", "fairlead", "-o", "name").split()
+    for resource in (word for word in found if "/" in word):
+        patch = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        run("kubectl", "-n", name, "delete", resource, "--wait=false", check=False)
+        run("kubectl", "-n", name, "patch", resource, *patch, check=False)
+    run("kubectl", "delete", "namespace", name, "--wait=false")
+
+
+def template(chart: Path, release: str, namespace: str, *arguments: str | Path) -> str:
+    command = ("helm", "template", release, chart, "-n", namespace, "--kube-version", "1.34.0")
+    return run(*command, *arguments)
+
+
+@pytest.mark.parametrize("values", sorted(VALUES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_api_server_takes_every_render(values: Path, place: str) -> None:
+    is_operator = values.stem.startswith("operator")
+    chart, extra = (OPERATOR, PLAIN) if is_operator else (CLUSTER, ())
+    # A namespace that is only named would be refused, so everything goes to ours.
+    watched = ("--set", f"watchNamespace={place}") if "namespaced" in values.stem else ()
+    rendered = template(chart, "check", place, "-f", values, *extra, *watched)
+    applied = run(
+        *("kubectl", "apply", "--server-side", "--force-conflicts", "--dry-run=server"),
+        *("--validate=strict", "-f", "-"),
+        stdin=rendered,
+    )
+    assert "statefulset" in applied or "logcluster" in applied
+
+
+NEEDED = [
+    "list logclusters.fairlead.io",
+    "watch topics.fairlead.io",
+    "create topics.fairlead.io",
+    "patch brokerpools.fairlead.io",
+    "patch topics.fairlead.io/status",
+    "update failoverdrills.fairlead.io/status",
+    "update logclusters.fairlead.io/finalizers",
+    "update partitiontables.fairlead.io",
+    "create clusterstates.fairlead.io",
+    "delete partitiontables.fairlead.io",
+    "patch statefulsets.apps",
+    "patch services",
+    "patch configmaps",
+    "create secrets",
+    "watch secrets",
+    "delete pods",
+    "watch pods",
+    "patch persistentvolumeclaims",
+    "patch poddisruptionbudgets.policy",
+    "patch networkpolicies.networking.k8s.io",
+    "create events.events.k8s.io",
+    "create events",
+]
+TOO_MUCH = [
+    "delete secrets",
+    "create pods/exec",
+    "create pods/attach",
+    "patch deployments.apps",
+    "delete namespaces",
+    "delete nodes",
+    "patch nodes",
+    "delete persistentvolumes",
+    "create roles.rbac.authorization.k8s.io",
+    "create clusterrolebindings.rbac.authorization.k8s.io",
+    "create serviceaccounts/token",
+    "delete customresourcedefinitions.apiextensions.k8s.io",
+    "delete logclusters.fairlead.io",
+    "create brokerpools.fairlead.io",
+    "impersonate users",
+]
+
+
+def may(account: str, action: str, namespace: str) -> bool:
+    verb, resource = action.split()
+    resource, _, subresource = resource.partition("/")
+    of = (f"--subresource={subresource}",) if subresource else ()
+    answer = run(
+        *("kubectl", "auth", "can-i", verb, resource, *of, "-n", namespace, "--as", account),
+        check=False,
+    )
+    return "yes" in answer.splitlines()
+
+
+@pytest.fixture
+def roles(place: str) -> Iterator[Callable[..., str]]:
+    """Applies the chart's roles; gives the name of the operator's account."""
+    applied = []
+
+    def apply(*arguments: str) -> str:
+        rendered = template(OPERATOR, "fairlead", place, "-s", "templates/rbac.yaml", *arguments)
+        applied.append(rendered)
+        run("kubectl", "apply", "-f", "-", stdin=rendered)
+        return f"system:serviceaccount:{place}:fairlead-operator"
+
+    yield apply
+    for rendered in applied:
+        run("kubectl", "delete", "--ignore-not-found", "-f", "-", stdin=rendered)
+
+
+def test_the_operator_may_do_what_it_needs_and_no_more(roles, place: str) -> None:
+    account = roles()
+    elsewhere = "default"
+    assert [action for action in NEEDED if not may(account, action, elsewhere)] == []
+    assert [action for action in TOO_MUCH if may(account, action, elsewhere)] == []
+    assert may(account, "watch nodes", elsewhere)
+    lease = ("kubectl", "auth", "can-i", "update", "leases.coordination.k8s.io/fairlead-operator")
+    assert run(*lease, "-n", place, "--as", account).strip().endswith("yes")
+    assert not may(account, "update leases.coordination.k8s.io", place)
+    assert not may(account, "create leases.coordination.k8s.io", elsewhere)
+
+
+def test_an_operator_of_one_namespace_may_do_nothing_elsewhere(roles, place: str) -> None:
+    account = roles("--set", f"watchNamespace={place},rbac.nodes=false")
+    assert [action for action in NEEDED if not may(account, action, place)] == []
+    assert [action for action in NEEDED if may(account, action, "default")] == []
+    assert not may(account, "list nodes", place)
+
+
+def names(kind: str, namespace: str) -> list[str]:
+    return run("kubectl", "-n", namespace, "get", kind, "-o", "name").split()
+
+
+def test_a_cluster_survives_upgrade_uninstall_and_reinstall(place: str) -> None:
+    release = ("helm", "upgrade", "--install", "events", CLUSTER, "-n", place)
+    small = ("--set", "pools.brokers.replicas=0,pools.brokers.storage.size=1Gi")
+    notes = run(*release, *small, "--set", "topics.orders.partitions=2")
+    assert f"events-bootstrap.{place}.svc:9092" in notes
+    identity = ("get", "logcluster", "events", "-o", "jsonpath={.metadata.uid}")
+    uid = run("kubectl", "-n", place, *identity)
+    # A topic that is taken out of the values stays: its records are worth more than tidiness.
+    run(*release, *small, "--set", "topics.audit.partitions=1")
+    expected = ["topic.fairlead.io/audit", "topic.fairlead.io/orders"]
+    assert names("topics.fairlead.io", place) == expected
+    run("helm", "uninstall", "events", "-n", place)
+    assert names("topics.fairlead.io", place) == expected
+    assert names("brokerpools.fairlead.io", place) == ["brokerpool.fairlead.io/brokers"]
+    # Helm takes up what is there as it is; what changes afterwards is applied.
+    run(*release, *small, "--set", "topics.orders.partitions=2")
+    assert run("kubectl", "-n", place, *identity) == uid
+    run(*release, *small, "--set", "topics.orders.partitions=4")
+    count = ("get", "topics.fairlead.io", "orders", "-o", "jsonpath={.spec.partitions}")
+    assert run("kubectl", "-n", place, *count) == "4"
+
+
+def test_an_operator_release_leaves_nothing_behind_but_definitions(place: str) -> None:
+    release = ("helm", "upgrade", "--install", "fairlead", OPERATOR, "-n", place)
+    options = ("--set", f"crds.install=false,watchNamespace={place},rbac.aggregatedRoles=false")
+    nowhere = ("--set", "nodeSelector.nowhere=yes")
+    run(*release, *options, *nowhere)
+    run(*release, *options, *nowhere, "--set", "replicas=1")
+    assert names("statefulsets", place) == ["statefulset.apps/fairlead-operator"]
+    run("helm", "uninstall", "fairlead", "-n", place, "--wait")
+    for kind in ("statefulsets", "services", "roles", "rolebindings", "networkpolicies"):
+        assert names(kind, place) == [], kind
+    wide = "priorityclasses,flowschemas,prioritylevelconfigurations,clusterroles"
+    assert [name for name in names(wide, place) if place in name] == []
+    assert "topics.fairlead.io" in run("kubectl", "get", "customresourcedefinitions", "-o", "name")

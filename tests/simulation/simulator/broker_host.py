@@ -1,0 +1,205 @@
+"""A broker's machine: its disk, its power, and the processes that start and end on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from simulator.broker_process import BrokerProcess
+from simulator.memory_log import MemoryLog
+
+if TYPE_CHECKING:
+    from simulator.checker import PartitionKey
+    from simulator.world import World
+
+
+@dataclass(slots=True)
+class Disk:
+    """What a data directory holds; `fairlead_broker.log.directory_identity` says what for."""
+
+    directory_id: str
+    cluster_id: str = ""
+    logs: dict[PartitionKey, MemoryLog] = field(default_factory=dict)
+    high_watermarks: dict[PartitionKey, int] = field(default_factory=dict)
+    deleted: list[MemoryLog] = field(default_factory=list)
+    """Since the last fsync of the directory: a power loss may undo it."""
+    clean_marker: int | None = None
+    """Broker epoch of the start that stopped cleanly."""
+    start_id: str = ""
+    """Of a start whose registration has not been answered yet."""
+    registered_epoch: int = -1
+    """Broker epoch of the last start that was told it."""
+    is_failing: bool = False
+    """Writes and fsyncs fail, and the kernel has dropped what they were to write."""
+    has_lost_pages: bool = False
+    """`syncfs` will say so to the next start."""
+
+
+class BrokerHost:
+    """One broker id.
+
+    `losses` counts how often data was lost here, `wounds` how often it might have been: then, too,
+    the replicas count for nothing until they have caught up.
+    """
+
+    def __init__(self, world: World, broker_id: int) -> None:
+        self.world = world
+        self.broker_id = broker_id
+        self.name = f"broker-{broker_id}"
+        self.boot = 0
+        self.min_insync_replicas = 1
+        """What the settings of its next start say."""
+        self.losses = 0
+        self.losses_known = 0
+        self.hurts_at_start: dict[tuple[str, str], tuple[int, int]] = {}
+        """(start id, boot id) → losses and wounds before that start: what its registration has to
+        own up to. A start whose registration was not answered leaves its start id to the next."""
+        self.wounds = 0
+        self.wounds_known = 0
+        self.starts = 0
+        self.disk = self._new_disk()
+        self.running: BrokerProcess | None = None
+        self.clock_skew_ms = 0
+
+    @property
+    def boot_id(self) -> str:
+        return f"boot-{self.broker_id}-{self.boot}"
+
+    @property
+    def is_running(self) -> bool:
+        return self.running is not None and self.running.process.is_alive
+
+    @property
+    def is_lossy(self) -> bool:
+        """True from the loss of data until a registration that owns up to it is durable."""
+        return self.losses > self.losses_known
+
+    @property
+    def is_wounded(self) -> bool:
+        """True until a registration after the last wound is durable."""
+        return self.wounds > self.wounds_known
+
+    def log(self, key: PartitionKey) -> MemoryLog | None:
+        return self.disk.logs.get(key)
+
+    def make_log(self, key: PartitionKey, topic: str) -> MemoryLog:
+        topic_id, index = key
+        log = self.disk.logs[key] = MemoryLog(topic, index, topic_id)
+        log.is_failing = self.disk.is_failing
+        log.on_changed = lambda log, end: self.world.checker.on_log_changed(key, log, end)
+        log.on_start = lambda log: self.world.checker.on_log_start(self.broker_id, key, log)
+        return log
+
+    def owns_up(self, start_id: str, boot_id: str) -> bool:
+        """Tell whether the registration of a start has a loss to report that nobody knows of."""
+        return self.hurts_at_start.get((start_id, boot_id), (0, 0))[0] > self.losses_known
+
+    def on_registered_durably(self, start_id: str, boot_id: str) -> None:
+        losses, wounds = self.hurts_at_start.get((start_id, boot_id), (0, 0))
+        self.losses_known = max(self.losses_known, losses)
+        self.wounds_known = max(self.wounds_known, wounds)
+
+    # What happens to it.
+
+    def start(self) -> None:
+        """Start a broker process on whatever the disk holds."""
+        self.starts += 1
+        if not self.disk.start_id:
+            self.disk.start_id = f"start-{self.broker_id}-{self.starts}"
+        hurts = (self.losses, self.wounds)
+        self.hurts_at_start[(self.disk.start_id, self.boot_id)] = hurts
+        self.world.network.light(self.name)
+        self.running = BrokerProcess(self.world, self)
+        self.running.start()
+
+    def supervise(self) -> None:
+        """Start again what has ended by itself."""
+        if not self.is_running:
+            self.start()
+
+    def kill(self) -> None:
+        """SIGKILL: the page cache lives on."""
+        if self.running is not None and self.is_running:
+            self.world.note("%s is killed", self.name)
+            self._end(dark=False)
+            for log in self.disk.logs.values():
+                log.reopen()
+            if self.disk.is_failing:
+                self._drop_pages()
+
+    def lose_power(self) -> None:
+        """The machine goes dark: what was not fsynced is lost, or part of it."""
+        self.world.note("%s loses power", self.name)
+        self._end(dark=True)
+        self.boot += 1
+        self._count_loss()
+        self.disk.is_failing = self.disk.has_lost_pages = False
+        self._undo_deletions()
+        for _, log in sorted(self.disk.logs.items()):
+            log.lose_power(self.world.rng)
+
+    def _undo_deletions(self) -> None:
+        """Names that were not fsynced are the old ones again, where nothing else has them now."""
+        deleted, self.disk.deleted = self.disk.deleted, []
+        names = {(log.topic, log.partition) for log in self.disk.logs.values()}
+        for log in deleted:
+            if (log.topic, log.partition) not in names and self.world.rng.random() < 0.5:
+                log.is_ghost = True
+                names.add((log.topic, log.partition))
+                self.disk.logs[(log.topic_id, log.partition)] = log
+
+    def fail_disk(self) -> None:
+        """Writes fail from now on; what was not fsynced is gone, though the process still has it
+        in the page cache."""
+        self.world.note("the disk of %s fails", self.name)
+        self._count_loss()
+        self.disk.is_failing = True
+        for log in self.disk.logs.values():
+            log.is_failing = True
+
+    def _count_loss(self) -> None:
+        self.wounds += 1
+        if not self.disk.is_failing and not all(log.is_durable for log in self.disk.logs.values()):
+            self.losses += 1
+
+    def _drop_pages(self) -> None:
+        self.disk.is_failing = False
+        self.disk.has_lost_pages = True
+        for _, log in sorted(self.disk.logs.items()):
+            log.lose_power(self.world.rng)
+
+    def lose_disk(self) -> None:
+        """The process ends and comes back on an empty disk."""
+        self.world.note("%s loses its disk", self.name)
+        self._end(dark=False)
+        self.losses += 1
+        self.wounds += 1
+        for key, log in sorted(self.disk.logs.items()):
+            self.world.checker.on_log_changed(key, log, 0)
+        self.disk = self._new_disk()
+
+    def exited(self) -> None:
+        """The process has ended by itself."""
+        self._end(dark=False)
+        if self.disk.is_failing:
+            self._drop_pages()
+
+    def pause(self) -> None:
+        if self.running is not None and self.is_running:
+            self.world.note("%s is stopped", self.name)
+            self.world.wakes.on_stopped(self)
+            self.running.process.pause()
+
+    def resume(self) -> None:
+        if self.running is not None and self.is_running:
+            self.world.note("%s goes on", self.name)
+            self.world.wakes.on_woken(self)
+            self.running.process.resume()
+
+    def _end(self, *, dark: bool) -> None:
+        if self.running is not None:
+            self.running.process.end()
+            self.world.network.end_process(self.running.process, dark=dark)
+
+    def _new_disk(self) -> Disk:
+        return Disk(f"disk-{self.broker_id}-{self.losses}")

@@ -1,0 +1,358 @@
+"""The omniscient observer: what was ever committed, acknowledged or seen, and what must follow.
+
+It looks at the store's tables as they change, at every replica's log, and at what clients see. The
+invariants carry the numbers of docs/invariants.md. The heart is one rule that the others follow
+from: every replica which the durable record counts as in sync or eligible, unless it has lost
+data and not been heard of since, holds everything that was ever committed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from simulator.topic_watch import TopicWatch
+
+from fairlead_controller.lines import PARTITION_PREFIX, parse_partition_key
+from fairlead_model.cluster import PartitionChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from simulator.broker_host import BrokerHost
+    from simulator.clients import Consumer, Producer
+    from simulator.memory_log import Entry, MemoryLog
+    from simulator.world import World
+
+    from fairlead_broker.replication.partition import Partition
+    from fairlead_controller.stores.metadata_store import StoredTable, TableWrite
+    from fairlead_model.cluster import Change
+
+PartitionKey = tuple[bytes, int]
+
+
+class Violation(AssertionError):  # noqa: N818
+    """The cluster broke a promise."""
+
+
+@dataclass(slots=True)
+class Record:
+    """A partition as the store has it."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    min_insync_replicas: int
+    is_recovering: bool
+
+
+@dataclass(slots=True)
+class Truth:
+    """All that is known of one partition."""
+
+    record: Record | None = None
+    committed: list[Entry] = field(default_factory=list)
+    """Everything below the highest high watermark that any leader has had."""
+    moved_s: float = 0.0
+    """When the leader epoch last rose."""
+    leaders: dict[int, int] = field(default_factory=dict)
+    """Leader epoch → broker that led in it."""
+    agreed: dict[MemoryLog, int] = field(default_factory=dict)
+    """Log → offset below which it was found to agree with what was committed."""
+    forgotten: int = 0
+    """Records below may be gone: a leader has deleted them, which it may if they are committed."""
+    is_forgiven: bool = False
+    """More was broken at once than the claim covers: loss is possible, contradiction is not."""
+
+
+class Checker:
+    """Raises `Violation` in the step that breaks a promise."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.truths: defaultdict[PartitionKey, Truth] = defaultdict(Truth)
+        self.topics = TopicWatch(self)
+        self.suspects: dict[PartitionKey, None] = {}
+        """Partitions that something has happened to in this step."""
+        self.acknowledged: dict[tuple[PartitionKey, int], int] = {}
+        """(partition, value) → offset, of acks=all."""
+        self.epochs_seen: dict[str, int] = {}
+        self.checks = 0
+        self.reigning_epoch = -1
+        """Of the newest controller that has sealed the store."""
+        self._published: dict[tuple[int, PartitionKey], int] = {}
+
+    # What has happened.
+
+    def on_written(self, write: TableWrite, before: StoredTable | None, after: StoredTable) -> None:
+        """A table has changed in the store."""
+        if write.controller_epoch < self.reigning_epoch:
+            self.fail(
+                "I11: a write of controller epoch %d landed on table %s in the reign of %d",
+                write.controller_epoch,
+                write.table,
+                self.reigning_epoch,
+            )
+        self.topics.on_written(write)
+        for key, line in write.lines.items():
+            if key.startswith(PARTITION_PREFIX):
+                self._on_partition_line(parse_partition_key(key), line)
+            elif key.startswith("broker/") and line is not None:
+                known = None if before is None else before.lines.get(key)
+                self._on_broker_line(json.loads(line), None if known is None else json.loads(known))
+
+    def on_reign(self, controller_epoch: int) -> None:
+        """A controller has sealed every table and loaded them; another may have since."""
+        self.reigning_epoch = max(controller_epoch, self.reigning_epoch)
+
+    def _on_partition_line(self, key: PartitionKey, line: str | None) -> None:
+        truth = self.truths[key]
+        if line is None or key[0] in self.topics.gone:
+            truth.record = None
+            return
+        fields = json.loads(line)
+        record = Record(
+            replicas=tuple(fields["replicas"]),
+            isr=tuple(fields["isr"]),
+            elr=tuple(fields["elr"]),
+            leader=fields["leader"],
+            leader_epoch=fields["leader_epoch"],
+            partition_epoch=fields["partition_epoch"],
+            min_insync_replicas=fields["min_insync_replicas"],
+            is_recovering=bool(fields["recovery_state"]),
+        )
+        old, truth.record = truth.record, record
+        self.world.note("record %s", record)
+        if not set(record.isr) <= set(record.replicas):
+            self.fail("I5: isr %s outside of %s", record.isr, record.replicas)
+        if record.leader >= 0 and record.leader not in record.isr:
+            self.fail("I5: leader %d outside of the isr %s", record.leader, record.isr)
+        if old is None and record.min_insync_replicas < 2:
+            # Made while a replica was down that is not known to be: it may be the only one in sync.
+            hosts = [self.world.brokers[replica] for replica in record.replicas]
+            truth.is_forgiven |= any(host.is_wounded for host in hosts)
+        if old is not None and old.leader_epoch != record.leader_epoch:
+            truth.moved_s = self.world.loop.time()
+        if old is not None and old != record:
+            if record.partition_epoch <= old.partition_epoch:
+                self.fail("I6: the record changed, its partition epoch did not rise: %s", record)
+            if record.leader_epoch < old.leader_epoch:
+                self.fail("I3: the leader epoch fell: %s", record)
+            if record.leader != old.leader and record.leader_epoch == old.leader_epoch:
+                self.fail("I3: two leaders in epoch %d: %s", record.leader_epoch, record)
+        if record.is_recovering and not truth.is_forgiven:
+            self.fail("an unclean election, though enough replicas are left: %s", record)
+        self.suspects[key] = None
+
+    def _on_broker_line(self, broker: dict[str, Any], known: dict[str, Any] | None) -> None:
+        """A registration: by then the old incarnation has left every leadership and, if it lost
+        anything, every set that promises data."""
+        if known is not None and known["epoch"] == broker["epoch"]:
+            return
+        broker_id = broker["id"]
+        host = self.world.brokers[broker_id]
+        start = (broker["start_id"], broker["boot_id"])
+        is_unclean = host.owns_up(*start)
+        for truth in self.truths.values():
+            record = truth.record
+            if record is None:
+                continue
+            if record.leader == broker_id:
+                self.fail("broker %d registered anew and still leads %s", broker_id, record)
+            if is_unclean and broker_id in (*record.isr, *record.elr):
+                self.fail("broker %d lost data and still counts in %s", broker_id, record)
+        host.on_registered_durably(*start)
+
+    def on_registered(self, host: BrokerHost, start_id: str) -> None:
+        """A broker is told that it is registered: by then it is written what it may lack."""
+        if host.owns_up(start_id, host.boot_id):
+            self.fail("%s was registered, and nobody knows that it lost data", host.name)
+
+    def on_published(self, controller_epoch: int, changes: Iterable[Change]) -> None:
+        """A controller tells of committed changes (I6, one by one)."""
+        for change in changes:
+            if isinstance(change, PartitionChanged):
+                at = (controller_epoch, (change.topic_id, change.index))
+                epoch = change.partition.partition_epoch
+                if at in self._published and epoch != self._published[at] + 1:
+                    self.fail("I6: partition epoch %d after %d", epoch, self._published[at])
+                self._published[at] = epoch
+                problems = change.partition.problems()
+                if problems:
+                    self.fail("I5: %s", problems)
+
+    def on_controller_epoch(self, host: str, epoch: int) -> None:
+        """A broker follows a controller; never an older one than before."""
+        if epoch < self.epochs_seen.get(host, -1):
+            self.fail("%s went back to controller epoch %d", host, epoch)
+        self.epochs_seen[host] = epoch
+
+    def on_leading(self, broker_id: int, partition: Partition) -> None:
+        """A broker has begun to lead (I3)."""
+        truth = self.truths[(partition.topic_id, partition.index)]
+        known = truth.leaders.setdefault(partition.leader_epoch, broker_id)
+        if known != broker_id:
+            self.fail("I3: %d and %d lead in epoch %d", known, broker_id, partition.leader_epoch)
+        self.on_high_watermark(broker_id, partition)
+
+    def on_high_watermark(self, broker_id: int, partition: Partition) -> None:
+        """A leader's high watermark may have moved: what lies below is committed from now on."""
+        key = (partition.topic_id, partition.index)
+        truth = self.truths[key]
+        log: Any = partition.log
+        high_watermark = partition.high_watermark
+        committed = truth.committed
+        if high_watermark > log.log_end_offset:
+            self.fail("I1: high watermark %d beyond the end %d", high_watermark, log.log_end_offset)
+        if log.log_start_offset > high_watermark:
+            self.fail("I1: start %d above high watermark %d", log.log_start_offset, high_watermark)
+        if partition.is_leader and high_watermark > len(committed):
+            if log.base_offset > len(committed):
+                self.fail("I7: a leader's log begins beyond what was committed")
+            for offset in range(len(committed), high_watermark):
+                entry = log.entry(offset)
+                if self.world.partition_of[entry.value] != key:
+                    self.fail("%s holds %s, which was sent elsewhere", partition, entry)
+                committed.append(entry)
+            self.world.trace("%s committed to %d by %d", partition, high_watermark, broker_id)
+            self.suspects[key] = None
+        if partition.is_leader:
+            # A follower's mark may be the checkpoint's, above a log that lost its end: a hint only.
+            self._agree(truth, log, min(high_watermark, log.log_end_offset))
+
+    def on_log_changed(self, key: PartitionKey, log: MemoryLog, end: int) -> None:
+        """A log was cut back to `end`."""
+        truth = self.truths[key]
+        if truth.agreed.get(log, 0) > end:
+            truth.agreed[log] = end
+        self.suspects[key] = None
+
+    def on_forgetting(self, partition: Partition, offset: int) -> None:
+        """A leader is about to delete what lies below an offset: all of it must be committed."""
+        truth = self.truths[(partition.topic_id, partition.index)]
+        if offset > len(truth.committed) and not truth.is_forgiven:
+            self.fail("R17: %s forgets up to %d, which is not committed", partition, offset)
+        truth.forgotten = max(truth.forgotten, offset)
+
+    def on_log_start(self, broker_id: int, key: PartitionKey, log: MemoryLog) -> None:
+        """A log starts later: nobody raises that above what some leader has said."""
+        truth = self.truths[key]
+        if log.log_start_offset > truth.forgotten and not truth.is_forgiven:
+            self.fail(
+                "R17: the log of %d starts at %d, no leader has forgotten more than %d",
+                broker_id,
+                log.log_start_offset,
+                truth.forgotten,
+            )
+        self.suspects[key] = None
+
+    def on_acknowledged(
+        self, broker_id: int, partition: Partition, value: int, offset: int
+    ) -> None:
+        """A leader tells a producer of acks=all that a record is committed (I9)."""
+        key = (partition.topic_id, partition.index)
+        committed = self.truths[key].committed
+        if self.truths[key].is_forgiven:
+            return
+        if offset >= len(committed) or committed[offset].value != value:
+            self.fail(
+                "I9: %d acknowledged %d at %d of %s before it held, committed is %s of %d",
+                broker_id,
+                value,
+                offset,
+                partition,
+                committed[offset] if offset < len(committed) else None,
+                len(committed),
+            )
+        self.acknowledged[(key, value)] = offset
+
+    def on_seen(self, key: PartitionKey, offset: int, entry: Entry) -> None:
+        """A consumer has got a record: committed, and the same that everybody gets there."""
+        committed = self.truths[key].committed
+        if offset >= len(committed):
+            self.fail("a consumer saw offset %d beyond what is committed", offset)
+        elif committed[offset] != entry and not self.truths[key].is_forgiven:
+            self.fail("a consumer saw %s at %d, committed is %s", entry, offset, committed[offset])
+
+    # What must hold.
+
+    def after_step(self) -> None:
+        """Look at every partition that something happened to."""
+        if self.suspects:
+            suspects, self.suspects = self.suspects, {}
+            for key in suspects:
+                self.checks += 1
+                self._check_holders(key, self.truths[key])
+
+    def _check_holders(self, key: PartitionKey, truth: Truth) -> None:
+        """Everybody who may become leader holds all that was committed (I4)."""
+        record = truth.record
+        if record is None or truth.is_forgiven:
+            return
+        for broker_id in (*record.isr, *record.elr):
+            host = self.world.brokers[broker_id]
+            if host.is_lossy:
+                continue
+            log = host.log(key)
+            if log is None:
+                if truth.committed:
+                    self.fail("I4: %d counts in %s and has no log", broker_id, record)
+                continue
+            self._agree(truth, log, len(truth.committed))
+            if log.log_start_offset > truth.forgotten:
+                self.fail(
+                    "I4: %d counts in %s and starts at %d, nobody has forgotten more than %d",
+                    broker_id,
+                    record,
+                    log.log_start_offset,
+                    truth.forgotten,
+                )
+            if log.log_end_offset < len(truth.committed):
+                self.fail(
+                    "I4: %d counts in %s and ends at %d, committed is %d",
+                    broker_id,
+                    record,
+                    log.log_end_offset,
+                    len(truth.committed),
+                )
+
+    def _agree(self, truth: Truth, log: MemoryLog, end: int) -> None:
+        """Compare a log with what was committed, from where it was last found to agree (I7)."""
+        at = max(truth.agreed.get(log, 0), log.base_offset)
+        end = min(end, log.log_end_offset, len(truth.committed))
+        while at < end:
+            if log.entry(at) != truth.committed[at]:
+                if truth.is_forgiven:
+                    return
+                self.fail(
+                    "I7: offset %d holds %s, committed is %s",
+                    at,
+                    log.entry(at),
+                    truth.committed[at],
+                )
+            at += 1
+        truth.agreed[log] = at
+
+    def fail(self, sentence: str, *arguments: object) -> None:
+        raise Violation(sentence % arguments)
+
+    # What clients find strange.
+
+    def on_sequence_gap(self, producer: Producer, item: object) -> None:
+        if not self.truths[producer.key].is_forgiven:
+            self.fail("%s: records before %s are gone", producer.name, item)
+
+    def on_out_of_range(self, consumer: Consumer) -> None:
+        truth = self.truths[consumer.key]
+        if consumer.offset >= truth.forgotten and not truth.is_forgiven:
+            self.fail("%s: offset %d is out of range", consumer.name, consumer.offset)
+
+    def on_high_watermark_back(self, consumer: Consumer, latest: int) -> None:
+        """I2."""
+        if not self.truths[consumer.key].is_forgiven:
+            self.fail("I2: %s saw the end at %d, then %d", consumer.name, consumer.latest, latest)

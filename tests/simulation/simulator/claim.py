@@ -1,0 +1,48 @@
+"""How much may be lost at once so that the claims must still hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simulator.broker_host import BrokerHost
+    from simulator.checker import Record
+    from simulator.world import World
+
+
+def may_lose(world: World, broker: BrokerHost) -> bool:
+    """Whether acknowledged data of this broker may go now, within what is claimed.
+
+    At most min.insync.replicas - 1 replicas of a partition may lose data at once; "at once"
+    ends when the loss is known and enough replicas are in sync again. A partition that one
+    replica can acknowledge for promises nothing then.
+    """
+    is_within = all(
+        other is broker or not _is_recovering(world, other) for other in world.brokers.values()
+    )
+    if not is_within and not world.is_violent:
+        return False
+    for truth in world.checker.truths.values():
+        record = truth.record
+        is_held = record is not None and broker.broker_id in record.replicas
+        if is_held and (not is_within or not _promises_survival(record)):
+            truth.is_forgiven = True
+    return True
+
+
+def _is_recovering(world: World, broker: BrokerHost) -> bool:
+    if broker.is_wounded:
+        return True
+    return broker.wounds > 0 and any(
+        record is not None
+        and broker.broker_id in record.replicas
+        and len(record.isr) < record.min_insync_replicas
+        for record in (truth.record for truth in world.checker.truths.values())
+    )
+
+
+def _promises_survival(record: Record) -> bool:
+    """Whether two replicas hold what one acknowledges. A minimum that was raised lately promises
+    nothing before the in-sync replicas are that many."""
+    is_always_two = len(record.replicas) > 2
+    return record.min_insync_replicas >= 2 and (is_always_two or len(record.isr) >= 2)

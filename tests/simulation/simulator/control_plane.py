@@ -1,0 +1,296 @@
+"""Controllers and broker sessions: the real ones, over the simulated network and store.
+
+`fairlead_controller`'s shell, committer, session server and liveness, and the broker's controller
+session run as they are. Replaced are the sockets under them, the clock, the port probe and the
+source of randomness, all of them names in their modules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import aiohttp
+from aiohttp import WSMsgType
+from simulator.network import CONNECT_TIMEOUT_S
+from simulator.store import SimStore
+from simulator.virtual_loop import PROCESS, Process
+
+from fairlead_broker.session import controller_session, link
+from fairlead_controller import (
+    loading,
+    publication,
+    session_handshake,
+    session_server,
+    table_plan,
+)
+from fairlead_controller.controller import Controller, open_controller
+from fairlead_controller.events import ElectLeaders
+from fairlead_controller.session_server import SessionServer
+from fairlead_controller.stores.metadata_store import StoreError
+from fairlead_model.refusals import RefusedError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
+
+    from simulator.network import End, Network
+    from simulator.world import World
+
+SECRET = b"a secret of simulations"
+
+
+class Frame(NamedTuple):
+    """As much of a WebSocket message as anybody looks at."""
+
+    type: WSMsgType
+    data: bytes = b""
+
+
+_CLOSED = Frame(WSMsgType.CLOSED)
+
+
+class SimSocket:
+    """Either side of a WebSocket over one end of a connection."""
+
+    def __init__(self, end: End) -> None:
+        self._end = end
+        self._frames: list[Frame] = []
+        self._waiter: asyncio.Future[None] | None = None
+        end.on_message = self._on_data
+        end.on_close = self._wake
+
+    @property
+    def closed(self) -> bool:
+        return self._end.is_closed
+
+    async def send_bytes(self, data: bytes) -> None:
+        if self._end.is_closed:
+            raise ConnectionResetError("the connection is closed")
+        self._end.send(data)
+
+    async def receive(self) -> Frame:
+        while not self._frames:
+            if self._end.is_closed:
+                return _CLOSED
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._frames.pop(0)
+
+    async def close(self, **_: Any) -> None:
+        self._end.close()
+        self._wake()
+
+    def abort(self) -> None:
+        """A transport's abort: gone at once, the peer is told if it can be."""
+        self._end.close()
+        self._end.process.call_soon(self._wake)
+
+    def _on_data(self, data: bytes) -> None:
+        self._frames.append(Frame(WSMsgType.BINARY, data))
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class ServerSocket:
+    """Stands for `aiohttp.web.WebSocketResponse`: takes its connection from the request."""
+
+    def __init__(self, **_: Any) -> None:
+        self._socket: SimSocket
+
+    async def prepare(self, request: Any) -> None:
+        self._socket = request.transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+
+class ClientHttp:
+    """Stands for `aiohttp.ClientSession`: connects over the simulated network."""
+
+    network: Network
+
+    def __init__(self, **_: Any) -> None: ...
+
+    async def __aenter__(self) -> ClientHttp:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    def ws_connect(self, url: str, **_: Any) -> ClientConnection:
+        host = url.removeprefix("ws://").split("/", 1)[0]
+        return ClientConnection(self.network, host)
+
+
+class ClientConnection:
+    """The context manager that `ws_connect` gives."""
+
+    def __init__(self, network: Network, host: str) -> None:
+        self._network = network
+        self._host = host
+        self._socket: SimSocket | None = None
+
+    async def __aenter__(self) -> SimSocket:
+        process = PROCESS.get()
+        assert process is not None
+        end = self._network.connect(process, self._host)
+        if end.peer is None:
+            # Refused, or no answer.
+            refused = asyncio.get_running_loop().create_future()
+            end.on_close = lambda: refused.done() or refused.set_result(None)
+            await asyncio.wait([refused], timeout=CONNECT_TIMEOUT_S)
+            end.close()
+            raise aiohttp.ClientConnectionError(f"{self._host} cannot be reached")
+        self._socket = SimSocket(end)
+        return self._socket
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._socket is not None:
+            await self._socket.close()
+
+
+class _Chance:
+    """Stands for the module `random` of the broker's session."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.uniform = rng.uniform
+
+
+class _Nonces:
+    """Stands for the module `secrets`: nonces must differ, here they need not be secret."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def token_bytes(self, size: int) -> bytes:
+        self._next += 1
+        return self._next.to_bytes(size, "big")
+
+
+@contextmanager
+def replaced_edges(world: World) -> Iterator[None]:
+    """Put the simulated edges under both session layers for the length of one run."""
+
+    async def is_refused(endpoints: Any) -> bool:
+        asking = PROCESS.get()
+        assert asking is not None
+        await asyncio.sleep(0.002)
+        return bool(endpoints) and world.network.is_refused(endpoints[0].host, asking.name)
+
+    nonces = _Nonces()
+    ClientHttp.network = world.network
+    web = SimpleNamespace(
+        WebSocketResponse=ServerSocket,
+        HTTPServiceUnavailable=session_server.web.HTTPServiceUnavailable,
+    )
+    replacements: list[tuple[Any, str, Any]] = [
+        (session_server, "web", web),
+        (session_server, "_monotonic_ms", world.loop.now_ms),
+        (session_server, "is_refused", is_refused),
+        (session_handshake, "secrets", nonces),
+        (session_server, "TICK_S", 0.05),
+        # Small parts: an image of this small cluster, too, comes in several messages.
+        (publication, "CHANGES_PER_MESSAGE", 3),
+        # Small tables: topics span several.
+        (table_plan, "PARTITIONS_PER_TABLE", 4),
+        (loading, "PARTITIONS_PER_TABLE", 4),
+        (link, "secrets", nonces),
+        (controller_session, "random", _Chance(world.rng)),
+        (
+            controller_session,
+            "aiohttp",
+            SimpleNamespace(
+                ClientSession=ClientHttp,
+                ClientError=aiohttp.ClientError,
+                TCPConnector=SimpleNamespace,
+            ),
+        ),
+    ]
+    before = [(module, name, getattr(module, name)) for module, name, _ in replacements]
+    for module, name, value in replacements:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+class ControllerHost:
+    """One controller candidate: a name that controller processes run under."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.process: Process | None = None
+        self.controller: Controller | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.is_alive
+
+    def start(self) -> None:
+        self.process = Process(self.world.loop, self.name)
+        self.controller = None
+        self.process.spawn(self._run(self.process))
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.is_alive:
+            self.world.note("%s is killed", self.name)
+            self.process.end()
+            self.world.network.end_process(self.process, dark=False)
+
+    async def _run(self, process: Process) -> None:
+        world = self.world
+        try:
+            await self._reign(process)
+        except* (StoreError, RefusedError) as group:
+            world.note("%s ends: %s", self.name, group.exceptions[0])
+        except* Exception as group:
+            # Whatever else ends a controller is a finding.
+            world.loop.failure = group
+        # The process is over; its sockets close.
+        process.loop.call_soon(self._exit, process, context=world.network.context)
+
+    def _exit(self, process: Process) -> None:
+        if process.is_alive:
+            process.end()
+            self.world.network.end_process(process, dark=False)
+
+    async def _reign(self, process: Process) -> None:
+        world = self.world
+        store = SimStore(world.store, process)
+        controller = await open_controller(
+            store, now_ms=world.wall_clock_ms, random_source=world.rng
+        )
+        epoch = controller.committed.controller_epoch
+        world.note("%s reigns with epoch %d", self.name, epoch)
+        world.checker.on_reign(epoch)
+        controller.subscribe(
+            lambda changes, _: world.checker.on_published(epoch, changes)  # type: ignore[misc]
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(controller.run())
+            await controller.submit(ElectLeaders())
+            server = SessionServer(controller, SECRET)
+            world.network.listen(process, lambda end: _accept(server, end))
+            self.controller = controller
+            tasks.create_task(server.watch())
+
+
+def _accept(server: SessionServer, end: End) -> None:
+    socket = SimSocket(end)
+    request = SimpleNamespace(transport=socket, remote=end.peer_host)
+    end.process.spawn(_serve(server, request))
+
+
+async def _serve(server: SessionServer, request: Any) -> None:
+    try:
+        await server.serve(request)
+    except ConnectionError:
+        request.transport.abort()

@@ -1,0 +1,265 @@
+"""What goes wrong, drawn from the seed: kinds of faults with their chances, and how each ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from simulator.store import HOST as STORE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from simulator.broker_host import BrokerHost
+    from simulator.world import World
+
+CLIENTS: Final = "clients"
+
+
+class Faults:
+    """Begins faults until told to stop; `heal` ends all that still last."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.counts: dict[str, int] = {}
+        self._ends: list[Callable[[], None]] = []
+        self._is_over = False
+        kinds: list[tuple[Callable[[], None], int]] = [
+            (self.kill, 10),
+            (self.lose_power, 8),
+            (self.lose_disk, 4),
+            (self.stop_cleanly, 4),
+            (self.pause, 8),
+            (self.cut_off, 6),
+            (self.cut_link, 10),
+            (self.slow_down, 4),
+            (self.fail_disk, 4),
+            (self.jump_clock, 3),
+            (self.kill_controller, 7),
+            (self.pause_controller, 5),
+            (self.second_controller, 6),
+            (self.store_away, 4),
+            (self.store_slow, 4),
+            (self.store_doubtful, 7),
+            (self.elect_preferred, 4),
+            (self.change_min_insync, 2),
+            (self.create_topic, 5),
+            (self.grow_topic, 5),
+            (self.delete_topic, 3),
+            (self.replace_topic, 3),
+        ]
+        # Each seed has favourites, so that rare meetings of faults become common in some.
+        rng = world.rng
+        self._kinds = [kind for kind, _ in kinds]
+        self._weights = [weight * rng.choice((0, 1, 1, 4)) for _, weight in kinds]
+        if world.options.only:
+            self._weights = [int(kind.__name__ in world.options.only) for kind in self._kinds]
+        if not any(self._weights):
+            self._weights = [weight for _, weight in kinds]
+
+    def begin(self, until_s: float, pause_s: float) -> None:
+        """Let faults happen from now on."""
+        if self._is_over or self.world.loop.time() >= until_s:
+            return
+        (fault,) = self.world.rng.choices(self._kinds, self._weights)
+        fault()
+        delay_s = self.world.rng.expovariate(1 / pause_s)
+        self.world.later(delay_s, lambda: self.begin(until_s, pause_s))
+
+    def heal(self) -> None:
+        """End everything that lasts."""
+        self._is_over = True
+        for end in list(self._ends):
+            end()
+
+    def _last(self, name: str, seconds: float, end: Callable[[], None]) -> None:
+        self.counts[name] = self.counts.get(name, 0) + 1
+        self.world.wakes.on_fault(name, seconds)
+
+        def finish() -> None:
+            if finish in self._ends:
+                self._ends.remove(finish)
+                end()
+
+        self._ends.append(finish)
+        self.world.later(seconds, finish)
+
+    def _broker(self) -> BrokerHost:
+        return self.world.rng.choice(list(self.world.brokers.values()))
+
+    def _duration_s(self, low: float, high: float) -> float:
+        return low + (high - low) * self.world.rng.random() ** 2
+
+    # Brokers.
+
+    def kill(self) -> None:
+        broker = self._broker()
+        if broker.is_running:
+            broker.kill()
+            self._last("kill", self._duration_s(0.05, 4), lambda: self._restart(broker))
+
+    def lose_power(self) -> None:
+        broker = self._broker()
+        if self.world.may_lose(broker):
+            broker.lose_power()
+            self._last("power", self._duration_s(0.2, 6), lambda: self._restart(broker))
+
+    def lose_disk(self) -> None:
+        broker = self._broker()
+        if self.world.may_lose(broker):
+            broker.lose_disk()
+            self._last("disk lost", self._duration_s(0.05, 3), lambda: self._restart(broker))
+
+    def stop_cleanly(self) -> None:
+        broker = self._broker()
+        if broker.is_running and broker.running is not None:
+            self.world.note("%s is told to stop", broker.name)
+            broker.running.process.spawn(broker.running.stop())
+
+            def restart() -> None:
+                broker.kill()
+                self._restart(broker)
+
+            self._last("stop", self._duration_s(1, 4), restart)
+
+    def pause(self) -> None:
+        broker = self._broker()
+        if broker.is_running:
+            broker.pause()
+            self._last("pause", self._duration_s(0.1, 8), broker.resume)
+
+    def fail_disk(self) -> None:
+        """Writes fail until the process is started anew; what was not fsynced is lost by then."""
+        broker = self._broker()
+        if not broker.is_running or not self.world.may_lose(broker):
+            return
+        broker.fail_disk()
+
+        def replace() -> None:
+            broker.kill()
+            self._restart(broker)
+
+        self._last("disk fails", self._duration_s(1, 5), replace)
+
+    def jump_clock(self) -> None:
+        broker = self._broker()
+        broker.clock_skew_ms += self.world.rng.choice((-3_600_000, -5000, 700, 5000, 3_600_000))
+        self._last("clock", 0, lambda: None)
+
+    def _restart(self, broker: BrokerHost) -> None:
+        if not broker.is_running:
+            broker.start()
+
+    # The network.
+
+    def cut_off(self) -> None:
+        """One broker from everybody, in one direction or both; sometimes not from clients."""
+        broker = self._broker()
+        others = [name for name in self._hosts() if name != broker.name]
+        if self.world.rng.random() < 0.5:
+            others = [name for name in others if not name.startswith(CLIENTS)]
+        self._cut([(broker.name, other) for other in others])
+
+    def cut_link(self) -> None:
+        one, other = self.world.rng.sample(self._hosts(), 2)
+        self._cut([(one, other)])
+
+    def _cut(self, links: list[tuple[str, str]]) -> None:
+        direction = self.world.rng.choice(("both", "both", "there", "back"))
+        cuts = [link for link in links if direction in ("both", "there")]
+        cuts += [(b, a) for a, b in links if direction in ("both", "back")]
+        self.world.note("cut %s", ", ".join(f"{a} > {b}" for a, b in cuts))
+        network = self.world.network
+        for source, target in cuts:
+            network.cut(source, target)
+
+        def heal() -> None:
+            self.world.note("healed %s", ", ".join(f"{a} > {b}" for a, b in cuts))
+            for source, target in cuts:
+                network.heal(source, target)
+
+        self._last("cut", self._duration_s(0.2, 7), heal)
+
+    def slow_down(self) -> None:
+        name = self.world.rng.choice(self._hosts())
+        self.world.network.slow_down(name)
+        self._last("slow", self._duration_s(0.5, 6), lambda: self.world.network.speed_up(name))
+
+    def _hosts(self) -> list[str]:
+        world = self.world
+        brokers = [broker.name for broker in world.brokers.values()]
+        clients = [client.name for client in [*world.producers, *world.consumers]]
+        return [*brokers, *world.controllers, *clients, STORE]
+
+    # Controllers and their store.
+
+    def kill_controller(self) -> None:
+        for controller in self.world.controllers.values():
+            controller.kill()
+        self._last("controller killed", 0, lambda: None)
+
+    def pause_controller(self) -> None:
+        running = [each for each in self.world.controllers.values() if each.is_running]
+        if running:
+            process = self.world.rng.choice(running).process
+            assert process is not None
+            self.world.note("%s is stopped", process.name)
+            process.pause()
+            self._last("controller paused", self._duration_s(0.2, 6), process.resume)
+            if self.world.rng.random() < 0.7:
+                # Its lease runs out.
+                self.world.later(self._duration_s(0.5, 3), self.second_controller)
+
+    def second_controller(self) -> None:
+        """Another candidate takes over while the first may still believe that it reigns."""
+        idle = [each for each in self.world.controllers.values() if not each.is_running]
+        if idle:
+            self.world.rng.choice(idle).start()
+            self._last("takeover", 0, lambda: None)
+
+    def store_away(self) -> None:
+        store = self.world.store
+        self.world.note("the store is away")
+        store.go_away()
+        self._last("store away", self._duration_s(0.5, 6), store.come_back)
+
+    def store_slow(self) -> None:
+        store = self.world.store
+        store.is_slow = True
+        self._last("store slow", self._duration_s(0.5, 5), lambda: setattr(store, "is_slow", False))
+
+    def store_doubtful(self) -> None:
+        store, rng = self.world.store, self.world.rng
+        store.unknown_chance = rng.choice((0.1, 0.3, 0.6))
+        store.failure_chance = rng.choice((0, 0, 0.1))
+        self.world.note("the store answers every %.1f write only", 1 - store.unknown_chance)
+
+        def settle() -> None:
+            store.unknown_chance = store.failure_chance = 0.0
+
+        self._last("store doubtful", self._duration_s(0.5, 6), settle)
+
+    # Operators.
+
+    def elect_preferred(self) -> None:
+        self.world.elect_preferred()
+        self._last("election", 0, lambda: None)
+
+    def change_min_insync(self) -> None:
+        self.world.change_min_insync()
+        self._last("min insync", 0, lambda: None)
+
+    def create_topic(self) -> None:
+        self.world.churn.create()
+        self._last("topic made", 0, lambda: None)
+
+    def grow_topic(self) -> None:
+        self.world.churn.grow()
+        self._last("topic grown", 0, lambda: None)
+
+    def delete_topic(self) -> None:
+        self.world.churn.delete()
+        self._last("topic deleted", 0, lambda: None)
+
+    def replace_topic(self) -> None:
+        self.world.churn.replace()
+        self._last("topic replaced", 0, lambda: None)

@@ -1,0 +1,312 @@
+"""A partition's log in memory, with the interface that `Partition` has of a real one.
+
+It keeps records one by one and hands them out, cuts and deletes them batch by batch, as a real log
+does. What was fsynced is remembered: losing power keeps that and any part of what came later, and
+may bring back what an unsynced truncation had dropped, or segments that were deleted.
+
+Leader epochs and the memory of producers are the real ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from simulator.records import RECORD_SIZE, Entry, decode_entries, encode_entry
+
+from fairlead_broker.log.leader_epochs import LeaderEpochs
+from fairlead_broker.log.log import AppendResult
+from fairlead_broker.log.producer_state import ProducedBatch, ProducerState
+from fairlead_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from fairlead_broker.log.leader_epochs import EpochEndOffset
+
+REMEMBERED_BATCHES = 6
+"""Of each producer, found again when a log is opened: more than a leader remembers."""
+
+
+class Read(NamedTuple):
+    """As much of a `ReadResult` as the simulation uses."""
+
+    records: bytes | None
+    offset: int
+    is_hot: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Config:
+    flush_messages: int = 1 << 62
+
+
+CONFIG = _Config()
+
+
+class MemoryLog:
+    """`on_changed(log, end)` hears that everything from `end` on may be another content now,
+    `on_start(log)` that the log starts later."""
+
+    def __init__(self, topic: str = "", partition: int = 0, topic_id: bytes = b"") -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.entries: list[Entry] = []
+        """Whole batches, also where the log starts inside of the first."""
+        self.log_start_offset = 0
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerState()
+        self.config = CONFIG
+        self.unflushed_messages = 0
+        self.recovery_point = 0
+        self.is_offline = False
+        self.is_failing = False
+        """The disk will fail the next append."""
+        self.is_ghost = False
+        """It was deleted, and a power loss has undone that."""
+        self.refusal: str | None = None
+        self.on_changed: Callable[[MemoryLog, int], None] = lambda *_: None
+        self.on_start: Callable[[MemoryLog], None] = lambda _: None
+        self._durable: list[Entry] = []
+        self._durable_base = 0
+        self._checkpointed_start = 0
+        self.base_offset = 0
+        """Offset of the first entry."""
+
+    def reconfigure(self, config: _Config) -> None:
+        self.config = config
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.base_offset + len(self.entries)
+
+    @property
+    def last_leader_epoch(self) -> int:
+        return self.epochs.last_epoch
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def entry(self, offset: int) -> Entry:
+        return self.entries[offset - self.base_offset]
+
+    def batch_start(self, offset: int) -> int:
+        """Where the batch that holds an offset begins; at the log's end that."""
+        return offset - (self.entry(offset).place if offset < self.log_end_offset else 0)
+
+    # What `Partition` does.
+
+    def append_as_leader(
+        self, batch: memoryview, *, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        self._check_disk()
+        entries = [entry for _, entry in decode_entries(batch)]
+        first, last = entries[0], entries[-1]
+        offset = self.log_end_offset
+        if first.producer_id >= 0:
+            original = self.producers.find_duplicate(
+                first.producer_id, first.producer_epoch, first.sequence, last.sequence
+            )
+            if original is not None:
+                return AppendResult(
+                    original.first_offset, original.last_offset, -1, self.log_start_offset, True
+                )
+        if leader_epoch != self.epochs.last_epoch:
+            self.assign_leader_epoch(leader_epoch)
+        self._append([entry._replace(leader_epoch=leader_epoch) for entry in entries], now_ms)
+        return AppendResult(offset, self.log_end_offset - 1, -1, self.log_start_offset, False)
+
+    def append_as_follower(
+        self,
+        batches: memoryview | bytes,
+        *,
+        now_ms: int,
+        leader_epoch: int | None = None,
+    ) -> None:
+        self._check_disk()
+        records = decode_entries(batches)
+        at = 0
+        while at < len(records):
+            offset, entry = records[at]
+            if leader_epoch is not None and entry.leader_epoch > leader_epoch:
+                return
+            end = offset + entry.count
+            if not self.entries and offset < self.log_end_offset < end:
+                self.base_offset = offset  # The leader's start lies inside of the batch (R17).
+            elif offset != self.log_end_offset or entry.place:
+                raise AssertionError(f"append of {offset} at {self.log_end_offset}")
+            if entry.leader_epoch > self.epochs.last_epoch:
+                self.epochs.assign(entry.leader_epoch, offset)
+            self._append([each for _, each in records[at : at + entry.count]], now_ms)
+            at += entry.count
+
+    def assign_leader_epoch(self, leader_epoch: int) -> None:
+        self.epochs.assign(leader_epoch, self.log_end_offset)
+
+    def read(
+        self, offset: int, max_bytes: int, *, end_offset: int, minimum_one_batch: bool
+    ) -> Read:
+        """Whole batches, from the one that holds `offset`."""
+        log_end = self.log_end_offset
+        if offset < self.log_start_offset or offset > log_end:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not within {self.log_start_offset} to {log_end}",
+            )
+        if offset >= min(end_offset, log_end):
+            return Read(None, offset)
+        first = self.batch_start(offset)
+        last = self.batch_start(min(end_offset, log_end, first + max_bytes // RECORD_SIZE))
+        if last <= first and minimum_one_batch:
+            last = first + self.entry(first).count
+        if last <= first or last > end_offset:
+            return Read(None, offset)
+        records = b"".join(encode_entry(at, self.entry(at)) for at in range(first, last))
+        return Read(records, offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every batch that holds or follows `offset`, but end at the log's start at least."""
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset)
+            return
+        end = self.batch_start(offset)
+        if end < self.log_start_offset:
+            self.restart_at(self.log_start_offset)
+            return
+        del self.entries[end - self.base_offset :]
+        self.epochs.truncate_from_end(end)
+        self.recovery_point = min(self.recovery_point, end)
+        self._rebuild_producers()
+        self.on_changed(self, end)
+
+    def restart_at(self, offset: int) -> None:
+        self.entries.clear()
+        self.base_offset = self.log_start_offset = self.recovery_point = offset
+        self.epochs.truncate_from_end(0)
+        self.producers = ProducerState()
+        self.on_changed(self, 0)
+        self.on_start(self)
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)
+            self.on_start(self)
+
+    # Retention.
+
+    def deletable_end(self, high_watermark: int) -> int:
+        """What retention may go up to: committed, and no batch that a producer may send again."""
+        last: dict[int, list[int]] = {}
+        for at, entry in enumerate(self.entries):
+            if entry.producer_id >= 0 and entry.place == 0:
+                last.setdefault(entry.producer_id, []).append(self.base_offset + at)
+        remembered = [places[-REMEMBERED_BATCHES:][0] for places in last.values()]
+        return min([high_watermark, *remembered])
+
+    def drop_below(self, offset: int) -> None:
+        """Delete the segments that lie wholly below: here a segment may end with any batch."""
+        base = self.batch_start(min(max(offset, self.base_offset), self.log_end_offset))
+        del self.entries[: base - self.base_offset]
+        self.base_offset = base
+        self.recovery_point = max(self.recovery_point, base)
+        self.advance_log_start_offset(base)
+
+    # What the disk does.
+
+    def sync(self) -> None:
+        """Everything written so far survives a power loss."""
+        self._durable = list(self.entries)
+        self._durable_base = self.base_offset
+        self.recovery_point = self.log_end_offset
+
+    def checkpoint(self) -> None:
+        """The file of log starts is written and fsynced; the next start goes by it."""
+        self._checkpointed_start = self.log_start_offset
+
+    @property
+    def is_durable(self) -> bool:
+        """True if losing power would lose no record."""
+        return self._durable_tail() == self.entries
+
+    def _durable_tail(self) -> list[Entry] | None:
+        """What was fsynced of the segments that are still there; None if the log was another."""
+        gap = self.base_offset - self._durable_base
+        return None if gap < 0 else self._durable[gap:]
+
+    def reopen(self) -> None:
+        """The process was killed: what it wrote is there, what it knew is rebuilt.
+
+        Epoch files lag behind: an epoch that nothing was appended in may be forgotten.
+        """
+        self.is_offline = self.is_failing = False
+        self.refusal = None
+        start = max(self.base_offset, self._checkpointed_start)
+        if start > self.log_end_offset:
+            # What is known to be gone must not be given out again.
+            self.restart_at(start)
+        self.log_start_offset = start
+        self._rebuild_epochs()
+        self._rebuild_producers()
+
+    def lose_power(self, rng: random.Random) -> None:
+        """Keep what was fsynced and a part of what came later, then recover.
+
+        A log that was truncated since may come back as it was when it was last fsynced.
+        """
+        entries, tail = self.entries, self._durable_tail()
+        if tail is not None and entries[: len(tail)] == tail:
+            kept = rng.randint(len(tail), len(entries))
+            if kept < len(entries):
+                kept -= entries[kept].place
+            self.entries = entries[:kept]
+            deleted = self._durable[: self.base_offset - self._durable_base]
+            is_gapless = self._durable_base + len(deleted) == self.base_offset
+            if deleted and is_gapless and rng.random() < 0.5:
+                self.entries = deleted + self.entries
+                self.base_offset = self._durable_base
+        else:
+            self.entries = list(self._durable)
+            self.base_offset = self._durable_base
+        self.sync()
+        self.reopen()
+        self.on_changed(self, 0)
+
+    def _append(self, batch: list[Entry], now_ms: int) -> None:
+        offset = self.log_end_offset
+        self.entries.extend(batch)
+        if batch[0].producer_id >= 0:
+            self._remember(offset, batch[0], now_ms)
+
+    def _remember(self, offset: int, first: Entry, now_ms: int) -> None:
+        last = first.count - 1
+        produced = ProducedBatch(
+            first.sequence, first.sequence + last, offset, offset + last, now_ms
+        )
+        self.producers.record(first.producer_id, first.producer_epoch, produced, now_ms)
+
+    def _rebuild_producers(self) -> None:
+        self.producers = ProducerState()
+        last: dict[int, list[int]] = {}
+        for at, entry in enumerate(self.entries):
+            if entry.producer_id >= 0 and entry.place == 0:
+                last.setdefault(entry.producer_id, []).append(at)
+        for places in last.values():
+            for at in places[-REMEMBERED_BATCHES:]:
+                self._remember(self.base_offset + at, self.entries[at], 0)
+
+    def _rebuild_epochs(self) -> None:
+        self.epochs = LeaderEpochs()
+        for at, entry in enumerate(self.entries):
+            if entry.leader_epoch > self.epochs.last_epoch:
+                self.epochs.assign(entry.leader_epoch, self.base_offset + at)
+        self.epochs.truncate_from_start(self.log_start_offset)
+
+    def _check_disk(self) -> None:
+        if self.is_failing:
+            self.is_offline = True
+            self.refusal = "the disk failed"
+        if self.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk failed")

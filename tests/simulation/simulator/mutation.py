@@ -1,0 +1,72 @@
+"""Small changes of the code that keeps a promise; the simulation must find each one out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from simulator.world import Options, SimulationFailed, World, run_seed, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+SEEDS_MAX: Final = 250
+"""The rarest are caught at about the hundredth seed, most at the first."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change, and the faults or the story that bring it out."""
+
+    change: Callable[[pytest.MonkeyPatch], None]
+    only: tuple[str, ...] = ()
+    fault_pause_s: float = 1.1
+    settle_s: float = 30.0
+    story: Callable[[World], Awaitable[None]] | None = None
+
+    def play(self, seed: int) -> None:
+        if self.story is not None:
+            tell(self.story, seed=seed)
+            return
+        options = Options(
+            only=self.only,
+            fault_pause_s=self.fault_pause_s,
+            settle_s=self.settle_s,
+            is_violent=False,
+        )
+        run_seed(seed, options)
+
+
+class Mutants:
+    """Those of one test module, by name."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Mutant] = {}
+
+    @property
+    def with_settings(self) -> list[str]:
+        """Those that need more than what every seed does."""
+        return [name for name, each in self.all.items() if each.only or each.story]
+
+    def register(self, *only: str, **settings: Any) -> Callable[[Callable[..., None]], Any]:
+        """`only` names the faults that may happen; by default all."""
+
+        def register(change: Callable[[pytest.MonkeyPatch], None]) -> Callable[..., None]:
+            self.all[change.__name__] = Mutant(change, only, **settings)
+            return change
+
+        return register
+
+    def first_seed_that_catches(self, name: str) -> int | None:
+        mutant = self.all[name]
+        with pytest.MonkeyPatch.context() as patch:
+            mutant.change(patch)
+            for seed in range(SEEDS_MAX):
+                try:
+                    mutant.play(seed)
+                except SimulationFailed as failure:
+                    if isinstance(failure.__cause__, TypeError | AttributeError | NameError):
+                        raise  # The mutant does not fit the code any more.
+                    return seed
+        return None

@@ -1,0 +1,61 @@
+"""What makes logs start later: retention and DeleteRecords on leaders, their word on followers.
+
+In the steps of `tasks/housekeeping` and `handlers/delete_records`. A world draws how often it
+happens; what a producer may still send again is kept, because a leader that knows nothing of a
+producer any more takes whatever it sends, here as in Kafka.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from fairlead_wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from simulator.broker_process import BrokerProcess
+
+    from fairlead_broker.replication.partition import Partition
+
+
+class Retention:
+    """The housekeeping of one broker process."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker = broker
+        self._world = broker.world
+
+    def apply(self) -> None:
+        """One round over all partitions; each has its turn now and then."""
+        chance, rng = self._world.retention_chance, self._world.rng
+        if not chance or self._broker.disk.is_failing:
+            return
+        for partition in list(self._broker.partitions.values()):
+            if rng.random() >= chance or partition.log.is_offline:
+                continue
+            log: Any = partition.log
+            if partition.is_leader:
+                self._forget(partition)
+            else:
+                log.drop_below(min(log.log_start_offset, partition.high_watermark))
+
+    def _forget(self, partition: Partition) -> None:
+        rng, log = self._world.rng, partition.log
+        memory: Any = log
+        if log.log_end_offset > partition.high_watermark and rng.random() < 0.2:
+            with suppress(KafkaError):
+                partition.delete_records(partition.high_watermark + 1)
+                self._world.checker.fail("%s let go of what is not committed", partition)
+        end = memory.deletable_end(partition.high_watermark)
+        if end <= log.log_start_offset:
+            return
+        target = rng.randint(log.log_start_offset, end)
+        if rng.random() < 0.5:
+            # DeleteRecords: the segments go with a later round.
+            self._world.checker.on_forgetting(partition, target)
+            partition.delete_records(target)
+            return
+        target = max(memory.batch_start(target), log.log_start_offset)
+        self._world.checker.on_forgetting(partition, target)
+        memory.drop_below(target)
+        partition.start_moved()

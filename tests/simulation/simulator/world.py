@@ -1,0 +1,386 @@
+"""One seed's world: a cluster, its clients, what goes wrong, and the end when all must be well."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from simulator.broker_host import BrokerHost
+from simulator.checker import Checker
+from simulator.churn import Churn, topic_body
+from simulator.claim import may_lose
+from simulator.clients import Consumer, Producer
+from simulator.control_plane import ControllerHost, replaced_edges
+from simulator.faults import Faults
+from simulator.final_check import check_history, unsettled
+from simulator.network import Network
+from simulator.store import StoreService
+from simulator.virtual_loop import VirtualLoop
+from simulator.wake_watch import WakeWatch
+
+from fairlead_controller.events import CreateTopics
+from fairlead_model.calls import CreateTopicsCall
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from simulator.checker import PartitionKey, Record
+
+HISTORY_LENGTH = 60
+START_S = 10.0
+HEAL_S = 30.0
+SAFE = "safe"
+PLAIN = "plain"
+
+
+class SimulationFailed(AssertionError):  # noqa: N818
+    """A promise was broken; the text is the history before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How long and how hard. What is None is drawn from the seed."""
+
+    brokers: int | None = None
+    fault_s: float = 14.0
+    fault_pause_s: float = 1.1
+    has_faults: bool = True
+    is_violent: bool | None = None
+    """More lossy crashes at once than the claim allows."""
+    settle_s: float = HEAL_S
+    only: tuple[str, ...] = ()
+    """Names of the faults that may happen; empty for all."""
+    script: Callable[[World], Awaitable[None]] | None = None
+    """A story to play instead of faults by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to; equal digests mean equal histories."""
+
+    seed: int
+    digest: int
+    steps: int
+    virtual_s: float
+    committed: int
+    acknowledged: int
+    elections: int
+    settled_after_s: float
+    faults: dict[str, int]
+
+
+class World:
+    """Everything that one seed makes. Attributes are for the parts; tests use `run_seed`."""
+
+    def __init__(self, seed: int, options: Options) -> None:
+        self.seed = seed
+        self.options = options
+        self.rng = random.Random(seed)
+        self.loop = VirtualLoop()
+        self.network = Network(self.loop, self.rng)
+        self.store = StoreService(self.loop, self.network, self.rng)
+        self.checker = Checker(self)
+        self.store.after_write = self.checker.on_written
+        self.loop.after_step = self.checker.after_step
+        self.brokers: dict[int, BrokerHost] = {}
+        self.controllers = {
+            name: ControllerHost(self, name) for name in ("controller-0", "controller-1")
+        }
+        self.wakes = WakeWatch(self)
+        self.churn = Churn(self)
+        self.partition_of: dict[int, PartitionKey] = {}
+        """Where each value was sent to."""
+        self.is_healing = False
+        self.producers: list[Producer] = []
+        self.consumers: list[Consumer] = []
+        self.faults = Faults(self)
+        self.history: deque[tuple[float, str]] = deque(maxlen=HISTORY_LENGTH)
+        self.digest = 0
+        rng = self.rng
+        self.produce_rate = rng.choice((1.0, 4.0, 12.0))
+        self.consume_pause_s = rng.choice((0.2, 0.5))
+        self.retention_chance = rng.choice((0.0, 0.05, 0.3))
+        self.request_timeout_s = rng.choice((0.3, 1.0, 2.0))
+        is_violent = options.is_violent
+        self.is_violent = rng.random() < 0.1 if is_violent is None else is_violent
+        count = options.brokers or rng.choice((3, 3, 3, 4))
+        for broker_id in range(1, count + 1):
+            self.brokers[broker_id] = BrokerHost(self, broker_id)
+        self._values = 0
+        self._is_supervising = True
+
+    # What everybody uses.
+
+    def note(self, sentence: str, *arguments: object) -> None:
+        """Remember what happened, for the history of a failure and the digest."""
+        text = sentence % arguments if arguments else sentence
+        self.history.append((self.loop.time(), text))
+        self.digest = crc32(f"{self.loop.time():.6f} {text}".encode(), self.digest)
+
+    def trace(self, sentence: str, *arguments: object) -> None:
+        """Something too common for the history; the digest takes it in."""
+        text = sentence % arguments
+        self.digest = crc32(f"{self.loop.time():.6f} {text}".encode(), self.digest)
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Let something happen to the world."""
+        self.loop.call_later(seconds, action, context=self.network.context)
+
+    def wall_clock_ms(self) -> int:
+        return 1_700_000_000_000 + self.loop.now_ms()
+
+    def next_value(self, key: PartitionKey) -> int:
+        """A value that nobody has sent yet."""
+        self._values += 1
+        self.partition_of[self._values] = key
+        return self._values
+
+    def told_history(self) -> str:
+        return "\n".join(f"{at_s - 1000:9.4f}  {text}" for at_s, text in self.history)
+
+    # What stories are told with.
+
+    def key(self, index: int = 0, topic: str = SAFE) -> PartitionKey:
+        return (self.topics[topic], index)
+
+    def record(self, index: int = 0, topic: str = SAFE) -> Record:
+        """A partition as the store has it."""
+        record = self.checker.truths[self.key(index, topic)].record
+        assert record is not None
+        return record
+
+    def leader(self, index: int = 0, topic: str = SAFE) -> BrokerHost:
+        return self.brokers[self.record(index, topic).leader]
+
+    def followers(self, index: int = 0, topic: str = SAFE) -> list[BrokerHost]:
+        record = self.record(index, topic)
+        return [self.brokers[one] for one in record.replicas if one != record.leader]
+
+    def committed(self, index: int = 0, topic: str = SAFE) -> int:
+        """How many records have been committed."""
+        return len(self.checker.truths[self.key(index, topic)].committed)
+
+    async def until(self, holds: Callable[[], object], limit_s: float = 20.0) -> None:
+        """Wait for something to become true."""
+        await self._until(lambda: None if holds() else "not yet", limit_s, "what is waited for")
+
+    async def progress(self, index: int = 0, topic: str = SAFE, *, count: int = 5) -> None:
+        """Wait until so many more records have been committed."""
+        goal = self.committed(index, topic) + count
+        await self.until(lambda: self.committed(index, topic) >= goal)
+
+    def has_registered(self, host: BrokerHost) -> bool:
+        """Whether the store knows of the host's last start."""
+        line = self.store.tables["cluster"].lines[f"broker/{host.broker_id}"]
+        return bool(json.loads(line)["start_id"] == host.disk.start_id)
+
+    def is_in_service(self, host: BrokerHost) -> bool:
+        line = self.store.tables["cluster"].lines[f"broker/{host.broker_id}"]
+        return host.is_running and not json.loads(line)["fenced"]
+
+    def isolate(self, host: BrokerHost, *, from_: list[str]) -> None:
+        """Cut a host off from some others, both ways."""
+        for other in from_:
+            self.network.cut(host.name, other)
+            self.network.cut(other, host.name)
+
+    # The claim's budget.
+
+    def may_lose(self, broker: BrokerHost) -> bool:
+        """Whether acknowledged data of this broker may go now, within what is claimed."""
+        return may_lose(self, broker)
+
+    # Operators.
+
+    def elect_preferred(self) -> None:
+        self.tell_controller("elect_leaders", {"partitions": None, "election_type": 0})
+
+    def change_min_insync(self) -> None:
+        value = self.rng.choice(("1", "2", "2", "3"))
+        alteration = {"name": "min.insync.replicas", "operation": 0, "value": value}
+        resource = {"resource_type": 2, "name": PLAIN, "alterations": [alteration]}
+        body = {"resources": [resource], "validate_only": False, "incremental": True}
+        self.tell_controller("alter_configs", body)
+
+    def tell_controller(self, method: str, body: dict[str, Any]) -> None:
+        """Ask through the session of a broker, as an admin client would."""
+        running = [host.running for host in self.brokers.values() if host.is_running]
+        ready = [process for process in running if process is not None and process.is_confirmed]
+        if ready:
+            process = self.rng.choice(ready)
+            process.process.spawn(_call_quietly(process, method, body))
+
+    # A run.
+
+    def run(self) -> Outcome:
+        loop = self.loop
+        with replaced_edges(self), _quiet():
+            try:
+                settled_after_s = loop.run_until_complete(
+                    loop.create_task(self._story(), context=self.network.context)
+                )
+                failure = loop.unheard_failure()
+                if failure is not None:
+                    raise AssertionError(f"a task failed: {failure!r}") from failure
+            except Exception as error:
+                raise SimulationFailed(self._report(error)) from error
+            finally:
+                self.network.is_over = True
+                loop.bury()
+        truths = self.checker.truths.values()
+        return Outcome(
+            seed=self.seed,
+            digest=self.digest,
+            steps=loop.steps,
+            virtual_s=loop.time() - 1000,
+            committed=sum(len(truth.committed) for truth in truths),
+            acknowledged=len(self.checker.acknowledged),
+            elections=sum(len(truth.leaders) for truth in truths),
+            settled_after_s=settled_after_s,
+            faults=dict(self.faults.counts),
+        )
+
+    def _report(self, error: Exception) -> str:
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        return (
+            f"seed {self.seed}: {type(error).__name__}: {error}\n{self.told_history()}\n"
+            f"replay with: make simulate SEED={self.seed}"
+        )
+
+    async def _story(self) -> float:
+        await self._set_up()
+        options = self.options
+        if options.script is not None:
+            await options.script(self)
+            return await self._heal()
+        if options.has_faults:
+            self.faults.begin(self.loop.time() + options.fault_s, options.fault_pause_s)
+        await asyncio.sleep(options.fault_s)
+        return await self._heal()
+
+    async def _set_up(self) -> None:
+        self.controllers["controller-0"].start()
+        for broker in self.brokers.values():
+            broker.start()
+        self._supervise()
+        await self._until(self._is_up, START_S, "the cluster does not come up")
+        await self._create_topics()
+        self._start_clients()
+
+    def _is_up(self) -> str | None:
+        controller = self.controllers["controller-0"].controller
+        if controller is None:
+            return "no controller"
+        brokers = controller.committed.image.brokers.values()
+        live = sum(not broker.fenced for broker in brokers)
+        return None if live == len(self.brokers) else f"{live} brokers are up"
+
+    async def _create_topics(self) -> None:
+        controller = self.controllers["controller-0"].controller
+        assert controller is not None
+        ids = list(self.brokers)
+        shuffled = [self.rng.sample(ids, 3) for _ in range(2)]
+        event = CreateTopics(
+            CreateTopicsCall(
+                topics=[
+                    topic_body(SAFE, shuffled, {"min.insync.replicas": "2"}),
+                    topic_body(PLAIN, [self.rng.sample(ids, 2)], {"min.insync.replicas": "1"}),
+                ],
+                validate_only=False,
+                default_partitions=1,
+                default_replication_factor=3,
+            )
+        )
+        reply = await controller.submit(event)
+        problems = [topic["error_message"] for topic in reply["topics"] if topic["error_code"]]
+        if problems:
+            raise AssertionError(problems)
+        self.topics = {topic["name"]: topic["topic_id"] for topic in reply["topics"]}
+
+    def _start_clients(self) -> None:
+        safe: list[PartitionKey] = [(self.topics[SAFE], 0), (self.topics[SAFE], 1)]
+        plain: PartitionKey = (self.topics[PLAIN], 0)
+        window = self.rng.choice((1, 3, 5))
+        plans: list[tuple[PartitionKey, int, int, int]] = [
+            (safe[0], -1, 1000, window),
+            (safe[0], -1, 1001, 1),
+            (safe[1], -1, 1002, window),
+            (safe[1], -1, -1, 1),
+            (safe[1], 1, -1, 1),
+            (plain, -1, 1003, 1),
+        ]
+        for number, (key, acks, producer_id, each_window) in enumerate(plans):
+            name = f"clients-p{number}"
+            self.producers.append(
+                Producer(self, name, key, acks=acks, producer_id=producer_id, window=each_window)
+            )
+        for number, key in enumerate([*safe, plain]):
+            self.consumers.append(Consumer(self, f"clients-c{number}", key))
+        for client in [*self.producers, *self.consumers]:
+            client.process.call_soon(client.start)
+
+    async def _heal(self) -> float:
+        """End all faults; give the seconds until everything is well."""
+        self.note("everything heals")
+        healed_s = self.loop.time()
+        self.faults.heal()
+        self.network.heal_all()
+        for broker in self.brokers.values():
+            if not broker.is_running:
+                broker.start()
+        self.is_healing = True
+        for producer in self.producers:
+            producer.is_finishing = True
+        await self._until(lambda: unsettled(self), self.options.settle_s, "it does not settle")
+        settled_s = self.loop.time() - healed_s
+        check_history(self.checker)
+        return settled_s
+
+    async def _until(self, problem: Callable[[], str | None], limit_s: float, what: str) -> None:
+        deadline_s = self.loop.time() + limit_s
+        while (found := problem()) is not None:
+            if self.loop.time() >= deadline_s:
+                raise AssertionError(f"{what} within {limit_s} s: {found}")
+            await asyncio.sleep(0.1)
+
+    def _supervise(self) -> None:
+        """Something in the pod restarts a controller that ended; a broker that was refused too."""
+        if not any(each.is_running for each in self.controllers.values()):
+            self.rng.choice(list(self.controllers.values())).start()
+        self.later(0.3 + self.rng.random(), self._supervise)
+
+
+async def _call_quietly(process: Any, method: str, body: dict[str, Any]) -> None:
+    from fairlead_wire.errors import KafkaError
+
+    try:
+        await process.session.call(method, body, timeout_ms=2000)
+    except KafkaError:
+        return
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def run_seed(seed: int, options: Options | None = None) -> Outcome:
+    """Run one seed to its end; SimulationFailed with the history if a promise was broken."""
+    return World(seed, options or Options()).run()
+
+
+def tell(script: Callable[[World], Awaitable[None]], *, seed: int = 1) -> Outcome:
+    """Play a story on three brokers; all promises are checked as in any run."""
+    return World(seed, Options(brokers=3, is_violent=False, script=script)).run()

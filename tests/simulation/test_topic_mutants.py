@@ -1,0 +1,183 @@
+"""Mutants of the rules of topics, of log starts and of leaders that wake; as in `test_mutants`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from simulator.log_shelf import LogShelf
+from simulator.mutation import Mutants
+
+from fairlead_broker.local_replicas import LocalReplicas
+from fairlead_broker.log.producer_state import ProducerState
+from fairlead_broker.replication.follower_state import FollowerState
+from fairlead_broker.replication.partition import Partition
+from fairlead_broker.replication.replica import Replica
+from fairlead_broker.replication.wake_guard import WakeGuard
+from fairlead_controller import decide, loading, topic_changes
+from fairlead_controller.table_plan import WritePlan
+from fairlead_model.cluster import TopicChanged, TopicState
+
+if TYPE_CHECKING:
+    from fairlead_model.cluster import TopicHeader
+
+    Patch = pytest.MonkeyPatch
+
+MUTANTS = Mutants()
+mutant = MUTANTS.register
+TOPICS = ("create_topic", "grow_topic", "delete_topic", "replace_topic")
+
+
+# Topics.
+
+
+@mutant(*TOPICS, "kill")
+def confirms_what_it_still_holds(patch: Patch) -> None:
+    def confirm_only(self: LocalReplicas, topic_id: bytes) -> None:
+        self._listener.on_topic_deleted(topic_id)
+
+    patch.setattr(LocalReplicas, "_remove_topic", confirm_only)
+
+
+@mutant("create_topic", "replace_topic")
+def shows_old_records_under_a_new_id(patch: Patch) -> None:
+    delete, create = LogShelf.delete_log, LogShelf.create_log
+
+    def delete_and_keep(self: LogShelf, log: Any, *, now_ms: int) -> None:
+        delete(self, log, now_ms=now_ms)
+        self._host.disk.deleted.append(log)
+
+    def create_from_old(self: LogShelf, topic: str, index: int, *rest: Any, now_ms: int) -> Any:
+        log = create(self, topic, index, *rest, now_ms=now_ms)
+        for old in self._disk.deleted:
+            if (old.topic, old.partition) == (topic, index):
+                log.entries, log.epochs = list(old.entries), old.epochs
+                log.base_offset = old.base_offset
+        return log
+
+    patch.setattr(LogShelf, "delete_log", delete_and_keep)
+    patch.setattr(LogShelf, "create_log", create_from_old)
+
+
+@mutant(*TOPICS, "kill")
+def forgets_a_topic_before_all_have_let_go(patch: Patch) -> None:
+    confirm = topic_changes.decide_confirmation
+
+    def confirm_for_all(state: Any, event: Any) -> Any:
+        for topic_id in event.topic_ids:
+            header = state.image.deleting.get(topic_id)
+            if header is not None:
+                alone = replace(header, unconfirmed_deletions=frozenset({event.broker_id}))
+                state = state.apply([TopicChanged(alone)])
+        return confirm(state, event)
+
+    patch.setattr(decide, "decide_confirmation", confirm_for_all)
+
+
+@mutant(*TOPICS, "kill", "pause")
+def waits_for_those_alone_that_are_in_service(patch: Patch) -> None:
+    delete = topic_changes.delete_topic
+
+    def delete_hastily(draft: Any, topic: Any) -> None:
+        delete(draft, topic)
+        image = draft.state.image
+        header = image.deleting[topic.topic_id]
+        live = frozenset(each for each in header.unconfirmed_deletions if image.is_live(each))
+        draft.add(TopicChanged(replace(header, unconfirmed_deletions=live)))
+
+    patch.setattr(topic_changes, "delete_topic", delete_hastily)
+
+
+@mutant(*TOPICS)
+def makes_a_topic_live_before_it_is_whole(patch: Patch) -> None:
+    def provisional(_: WritePlan, __: bytes, header: TopicHeader) -> TopicHeader:
+        return header
+
+    patch.setattr(WritePlan, "_provisional", provisional)
+
+
+@mutant("create_topic", "delete_topic", "second_controller", "kill_controller", "store_doubtful")
+def leaves_half_made_topics_behind(patch: Patch) -> None:
+    patch.setattr(loading._Partitions, "_remove_line", lambda *_: None)
+
+
+@mutant(*TOPICS, "kill", "kill_controller")
+def deletes_without_marking(patch: Patch) -> None:
+    """A topic that is gone from the image is deleted by whoever holds it."""
+    stages = WritePlan.stages
+
+    def unmarked(self: WritePlan) -> Any:
+        return [
+            {name: _without_marks(table) for name, table in stage.items()} for stage in stages(self)
+        ]
+
+    patch.setattr(WritePlan, "stages", unmarked)
+
+
+def _without_marks(table: dict[str, str | None]) -> dict[str, str | None]:
+    mark = f'"state":"{TopicState.DELETING}"'
+    return {key: line for key, line in table.items() if line is None or mark not in line}
+
+
+# Log starts.
+
+
+@mutant(settle_s=8.0)
+def never_starts_over(patch: Patch) -> None:
+    patch.setattr(FollowerState, "_on_error", lambda self, *_: self.retry())
+
+
+@mutant()
+def starts_over_at_the_leaders_end(patch: Patch) -> None:
+    """It would forget what its leader has not."""
+    append = Replica._append_as_follower
+
+    def append_and_forget(self: Replica, action: Any, now_ms: int) -> None:
+        append(self, action, now_ms)
+        self.log.advance_log_start_offset(self.high_watermark)
+
+    patch.setattr(Replica, "_append_as_follower", append_and_forget)
+
+
+@mutant()
+def deletes_what_is_not_committed(patch: Patch) -> None:
+    def delete(self: Partition, before_offset: int) -> int:
+        self.log.advance_log_start_offset(min(before_offset, self.log.log_end_offset))
+        self.start_moved()
+        return self.log.log_start_offset
+
+    patch.setattr(Partition, "delete_records", delete)
+
+
+# Batches.
+
+
+@mutant()
+def knows_no_duplicates_of_several_records(patch: Patch) -> None:
+    find = ProducerState.find_duplicate
+
+    def find_single(self: Any, producer_id: int, epoch: int, first: int, last: int) -> Any:
+        found = find(self, producer_id, epoch, first, last)
+        return found if first == last else None
+
+    patch.setattr(ProducerState, "find_duplicate", find_single)
+
+
+# Leaders that wake.
+
+
+@mutant("pause", fault_pause_s=0.6)
+def acknowledges_alone_as_soon_as_it_wakes(patch: Patch) -> None:
+    patch.setattr(WakeGuard, "is_closed", lambda *_: False)
+
+
+@pytest.mark.parametrize("name", MUTANTS.all)
+def test_a_broken_rule_is_caught(name: str) -> None:
+    assert MUTANTS.first_seed_that_catches(name) is not None
+
+
+@pytest.mark.parametrize("name", MUTANTS.with_settings)
+def test_what_brings_a_mutant_out_breaks_no_rule_itself(name: str) -> None:
+    for seed in range(5):
+        MUTANTS.all[name].play(seed)

@@ -1,0 +1,147 @@
+"""A Fairlead installation for end-to-end tests, made by Helm as a user makes it, and a summary."""
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kubernetes_commands import CommandError, Kubectl, run, wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+OPERATOR_NAMESPACE = "fairlead-system"
+NAMESPACE = "fairlead-e2e"
+CLUSTER = "demo"
+POOL = "brokers"
+BOOTSTRAP = f"{CLUSTER}-bootstrap:9092"
+NODE_PORT_BASE = 31090
+IMAGE = os.environ.get("FAIRLEAD_E2E_IMAGE", "")
+# Shared machines are slow at times: promises are judged as they stand only where this is 1.
+PATIENCE = float(os.environ.get("FAIRLEAD_E2E_PATIENCE", "2.5"))
+
+
+RELEASES = ((CLUSTER, NAMESPACE), ("fairlead", OPERATOR_NAMESPACE))
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Of the Lease: a pod's name and something random; empty where nobody holds it."""
+
+    identity: str
+
+    @property
+    def pod(self) -> str:
+        return re.sub(r"^(.*-[0-9]+).*$", r"\1", self.identity)
+
+
+@dataclass
+class Installation:
+    """Both releases and what tests ask of them."""
+
+    kubectl: Kubectl = field(default_factory=lambda: Kubectl(NAMESPACE))
+    operator: Kubectl = field(default_factory=lambda: Kubectl(OPERATOR_NAMESPACE))
+
+    @property
+    def image_values(self) -> tuple[str, ...]:
+        repository, _, tag = IMAGE.rpartition(":")
+        return ("--set", f"image.repository={repository}", "--set", f"image.tag={tag}")
+
+    def install_operator(self, *extra: str) -> None:
+        extra = (*os.environ.get("FAIRLEAD_E2E_OPERATOR_VALUES", "").split(), *extra)
+        with suppress(CommandError):  # There already.
+            run("kubectl", "create", "namespace", NAMESPACE)
+        self._helm("fairlead", OPERATOR_NAMESPACE, "charts/fairlead", *self.image_values, *extra)
+
+    def install_cluster(self, *extra: str) -> None:
+        values = ("-f", str(ROOT / "tests" / "e2e" / "cluster_values.yaml"))
+        self._helm(CLUSTER, NAMESPACE, "charts/fairlead-cluster", *values, *extra)
+
+    def _helm(self, release: str, namespace: str, chart: str, *extra: str) -> None:
+        command = ("helm", "upgrade", "--install", release, str(ROOT / chart), "-n", namespace)
+        # Definitions may be there already, made by kubectl or by another release.
+        run(*command, "--create-namespace", "--take-ownership", *extra)
+
+    def uninstall(self) -> None:
+        """Everything, data too; for a clean start."""
+        for release, namespace in RELEASES:
+            with suppress(CommandError):
+                run("helm", "uninstall", release, "-n", namespace, "--wait")
+        for kind in ("failoverdrills", "topics", "brokerpools", "logclusters"):
+            self._delete_all(kind)
+        for kind in ("clusterstates", "partitiontables"):
+            self._delete_all(kind)
+        for namespace in (NAMESPACE, OPERATOR_NAMESPACE):
+            with suppress(CommandError):
+                run("kubectl", "delete", "namespace", namespace, "--timeout=120s")
+
+    def _delete_all(self, kind: str) -> None:
+        """Objects and their finalizers: there is no operator any more that would take those off."""
+        resource = f"{kind}.fairlead.io"
+        with suppress(CommandError):
+            names = self.kubectl("get", resource, "-o", "name").split()
+            for name in names:
+                with suppress(CommandError):
+                    patch = '{"metadata":{"finalizers":null}}'
+                    self.kubectl("patch", name, "--type=merge", "-p", patch)
+            self.kubectl("delete", resource, "--all", "--timeout=60s")
+
+    def ensure_installed(self) -> None:
+        """Both releases and a cluster that is well, from whatever is there."""
+        if not self.is_installed():
+            self.uninstall()
+            self.install_operator()
+            self.install_cluster()
+        self.wait_cluster_ready(180)
+        self.kubectl("wait", "--for=condition=Ready", "topic.fairlead.io/orders", "--timeout=90s")
+
+    def is_installed(self) -> bool:
+        with suppress(CommandError):
+            for release, namespace in RELEASES:
+                run("helm", "status", release, "-n", namespace)
+            return True
+        return False
+
+    # What is there.
+
+    def lease(self) -> tuple[Holder, str]:
+        """Who holds the Lease, and when that was last said."""
+        spec = self.operator.get("lease", "fairlead-operator")["spec"]
+        return Holder(str(spec.get("holderIdentity") or "")), str(spec.get("renewTime") or "")
+
+    def pods(self) -> list[dict[str, Any]]:
+        return self.kubectl.items("pods", "-l", f"fairlead.io/cluster={CLUSTER}")
+
+    def wait_cluster_ready(self, timeout_s: float = 120) -> float:
+        return wait_until(self.is_cluster_ready, "the cluster is not Ready", timeout_s)
+
+    def is_cluster_ready(self) -> bool:
+        cluster = self.kubectl.get("logcluster", CLUSTER)
+        status = cluster.get("status", {})
+        return (
+            self.kubectl.condition("logcluster", CLUSTER, "Ready").get("status") == "True"
+            and status.get("observedGeneration") == cluster["metadata"]["generation"]
+            and status.get("brokersReady") == status.get("brokers") == 3
+            and not status.get("underReplicated")
+            and not status.get("offline")
+        )
+
+    def fairlead(self, *arguments: str, stdin: str | None = None) -> str:
+        """The command line in the client pod, against the bootstrap Service."""
+        command = ("fairlead", *arguments, "--bootstrap", BOOTSTRAP)
+        return self.kubectl.exec("client", *command, stdin=stdin)
+
+
+@dataclass
+class Summary:
+    """Rows of the table at the end."""
+
+    rows: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def add(self, what: str, measured: str, promised: str = "") -> None:
+        self.rows.append((what, measured, promised))
+
+    def time(self, what: str, seconds: float, limit_s: float) -> None:
+        """Note a duration and hold it to its limit."""
+        self.add(what, f"{seconds:.2f} s", f"≤ {limit_s:g} s")
+        assert seconds <= limit_s * PATIENCE, f"{what}: {seconds:.2f} s, promised {limit_s:g} s"

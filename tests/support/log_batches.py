@@ -1,0 +1,155 @@
+"""Record batches and logs for the storage tests."""
+
+import struct
+
+from fairlead_broker.disk import Disk, RealDisk
+from fairlead_broker.log.deferred_files import DeferredFiles
+from fairlead_broker.log.log import Log
+from fairlead_broker.log.log_loader import LogLoader
+from fairlead_broker.log.read_cache import ReadCache
+from fairlead_model.log_config import LogConfig
+from fairlead_wire.record_batch import BATCH_HEADER, BatchHeader, batch_crc, decode_batch_header
+from fairlead_wire.records import Record, encode_batch
+
+TOPIC_ID = bytes(range(16))
+
+
+def batch(
+    records: int = 1,
+    *,
+    size: int = 180,
+    timestamp: int = 1_000,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    attributes: int = 0,
+    fill: bytes = b"x",
+) -> memoryview:
+    """A batch as a producer sends it, with an opaque body, so that it is exactly `size` bytes."""
+    body = fill * (size - 61)
+    content = bytearray(
+        BATCH_HEADER.pack(
+            0,
+            size - 12,
+            -1,
+            2,
+            0,
+            attributes,
+            records - 1,
+            timestamp,
+            timestamp,
+            *producer,
+            records,
+        )
+        + body
+    )
+    struct.pack_into(">I", content, 17, batch_crc(content, 0, size))
+    return memoryview(content)
+
+
+def record_batch(*records: Record, **options: object) -> memoryview:
+    """A batch of real records."""
+    return memoryview(bytearray(encode_batch(list(records), **options)))
+
+
+def patched(content: memoryview, **fields: int) -> memoryview:
+    """The same batch with header fields changed and, unless `crc` is given, a matching CRC."""
+    header = decode_batch_header(content)._replace(**fields)
+    content = memoryview(bytearray(content))
+    BATCH_HEADER.pack_into(content, 0, *header)
+    if "crc" not in fields:
+        struct.pack_into(">I", content, 17, batch_crc(content, 0, len(content)))
+    return content
+
+
+def as_leader_sent(
+    base_offset: int, records: int = 1, *, epoch: int = 0, size: int = 180, timestamp: int = 1_000
+) -> memoryview:
+    """A batch as a follower receives it."""
+    return patched(
+        batch(records, size=size, timestamp=timestamp, fill=b"\xff"),
+        base_offset=base_offset,
+        partition_leader_epoch=epoch,
+    )
+
+
+class LogBench:
+    """Creates and reopens one log on one disk."""
+
+    def __init__(self, directory: str, disk: Disk | None = None) -> None:
+        self.disk = RealDisk() if disk is None else disk
+        self.deferred = DeferredFiles(self.disk)
+        self.directory = directory
+
+    @property
+    def loader(self) -> LogLoader:
+        return LogLoader(self.disk, ReadCache(self.disk), self.deferred)
+
+    def create(self, now_ms: int = 0, **config: object) -> Log:
+        return self.loader.create(
+            self.directory,
+            topic="t",
+            partition=0,
+            topic_id=TOPIC_ID,
+            config=LogConfig(**config),
+            now_ms=now_ms,
+        )
+
+    def load(self, log_start_offset: int = 0, now_ms: int = 0, **config: object) -> Log:
+        return self.loader.load(
+            self.directory,
+            topic="t",
+            partition=0,
+            config=LogConfig(**config),
+            log_start_offset=log_start_offset,
+            now_ms=now_ms,
+        )
+
+
+def flush(log: Log, now_ms: int = 0) -> None:
+    """A whole flush, as the loop and a thread do it."""
+    job = log.begin_flush()
+    if job is not None:
+        job.run()
+        log.complete_flush(job, now_ms)
+
+
+def append(log: Log, *batches: memoryview, epoch: int = 0, now_ms: int = 1_000) -> list[int]:
+    """Append as leader; the first offsets."""
+    return [
+        log.append_as_leader(content, leader_epoch=epoch, now_ms=now_ms).first_offset
+        for content in batches
+    ]
+
+
+def read_headers(
+    log: Log, offset: int, max_bytes: int = 1 << 20, *, end_offset: int | None = None
+) -> list[BatchHeader]:
+    """The batches that one read answers."""
+    result = log.read(
+        offset,
+        max_bytes,
+        end_offset=log.log_end_offset if end_offset is None else end_offset,
+        minimum_one_batch=True,
+    )
+    if result.records is None:
+        return []
+    piece = result.records
+    content = log.disk.pread(piece.file.read_fd, piece.length, piece.position)
+    headers = []
+    position = 0
+    while position < len(content):
+        header = decode_batch_header(content, position)
+        assert batch_crc(content, position, header.size) == header.crc
+        headers.append(header)
+        position += header.size
+    assert position == len(content), "a slice holds whole batches"
+    return headers
+
+
+def all_headers(log: Log, *, end_offset: int | None = None) -> list[BatchHeader]:
+    """Every readable batch, read on from where the last read ended."""
+    headers: list[BatchHeader] = []
+    offset = log.log_start_offset
+    while found := read_headers(log, offset, end_offset=end_offset):
+        headers += found
+        offset = found[-1].next_offset
+    return headers

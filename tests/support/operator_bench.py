@@ -1,0 +1,162 @@
+"""The kopf process beside a fake controller, and short words for tests that look at what it does.
+
+The brokers' pods ask for a node that is not there, so that no kubelet has a say: the test itself
+makes them ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_admin import FakeAdmin, broker
+
+from fairlead_controller.kube.errors import ApiError
+from fairlead_controller.kube.kinds import BROKER_POOL, LOG_CLUSTER, POD, STATEFUL_SET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+    from fairlead_controller.kube.client import KubeClient
+
+DEADLINE_S = 40.0
+QUIET_S = 6.0
+
+
+class Operator:
+    """A running kopf process and the fake controller that it talks to."""
+
+    def __init__(self, admin: FakeAdmin, port: int, log: Path) -> None:
+        self.admin = admin
+        self._port = port
+        self._log = log
+
+    def writes(self) -> dict[str, float]:
+        """What it has written so far, by the metrics."""
+        url = f"http://127.0.0.1:{self._port}/metrics"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        samples = (line.rsplit(" ", 1) for line in lines)
+        return {
+            name: float(value)
+            for name, value in samples
+            if name.startswith("fairlead_operator_writes_total")
+        }
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+
+async def let_go(kube: KubeClient, namespace: str) -> None:
+    """Without an operator nobody else takes the finalizers off, and the namespace would stay."""
+    for kind in (LOG_CLUSTER, BROKER_POOL):
+        for manifest in (await kube.list(kind, namespace)).items:
+            patch = {"metadata": {"finalizers": None}}
+            await kube.patch(kind, namespace, manifest["metadata"]["name"], patch)
+
+
+def cluster_manifest(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": LOG_CLUSTER.api_version,
+        "kind": "LogCluster",
+        "metadata": {"name": "demo"},
+        "spec": spec,
+    }
+
+
+def pool_manifest(replicas: int, **spec: Any) -> dict[str, Any]:
+    template = {"nodeSelector": {"fairlead.io/nowhere": "at-all"}}
+    storage = {"size": "1Gi"}
+    body = {"clusterName": "demo", "replicas": replicas, "storage": storage, "template": template}
+    return {
+        "apiVersion": BROKER_POOL.api_version,
+        "kind": "BrokerPool",
+        "metadata": {"name": "main"},
+        "spec": body | spec,
+    }
+
+
+class Bench:
+    """Short words for what the tests do with the API server."""
+
+    def __init__(self, kube: KubeClient, namespace: str, operator: Operator) -> None:
+        self.kube, self.namespace, self.operator = kube, namespace, operator
+
+    async def until(self, question: Callable[[], Coroutine[Any, Any, Any]], what: str) -> Any:
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                answer = await question()
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
+                answer = None
+            if answer:
+                return answer
+            if time.monotonic() > deadline:
+                pytest.fail(f"{what}\n{await self.describe()}\n{self.operator.log()[-6000:]}")
+            await asyncio.sleep(0.1)
+
+    async def describe(self) -> str:
+        pools = (await self.kube.list(BROKER_POOL, self.namespace)).items
+        lines = [
+            f"{name} {pod['metadata']['uid']} {pod.get('status', {}).get('conditions')}"
+            for name, pod in (await self.pods()).items()
+        ]
+        lines += [str(pool.get("status")) for pool in pools]
+        return "\n".join([*lines, *map(str, self.operator.admin.requests)])
+
+    async def get(self, kind: Any, name: str) -> dict[str, Any]:
+        return await self.kube.get(kind, self.namespace, name)
+
+    async def create(self, cluster: dict[str, Any], pool: dict[str, Any]) -> None:
+        await self.kube.create(LOG_CLUSTER, self.namespace, cluster)
+        await self.kube.create(BROKER_POOL, self.namespace, pool)
+
+    async def pods(self) -> dict[str, dict[str, Any]]:
+        listing = await self.kube.list(POD, self.namespace)
+        return {pod["metadata"]["name"]: pod for pod in listing.items}
+
+    async def make_ready(self, name: str) -> None:
+        """Say of a pod what a kubelet would."""
+        now = "2026-01-01T00:00:00Z"
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
+        status = {"phase": "Running", "podIP": "127.0.0.9", "conditions": [ready]}
+        await self.kube.patch(POD, self.namespace, name, {"status": status}, subresource="status")
+
+    async def make_ready_when_there(self, name: str) -> None:
+        async def is_there() -> bool:
+            return name in await self.pods()
+
+        await self.until(is_there, f"{name} appears")
+        await self.make_ready(name)
+
+    async def start(self, count: int) -> None:
+        """Wait for pods and make them ready brokers."""
+
+        async def all_there() -> bool:
+            return len(await self.pods()) == count
+
+        await self.until(all_there, "pods appear")
+        for ordinal in range(count):
+            await self.make_ready(f"demo-main-{ordinal}")
+        self.operator.admin.brokers = [
+            broker(number, leaders=4, replicas=12) for number in range(count)
+        ]
+        await self.until(lambda: self.condition(LOG_CLUSTER, "demo", "Ready", "True"), "Ready")
+
+    async def condition(self, kind: Any, name: str, type: str, status: str) -> Any:
+        manifest = await self.get(kind, name)
+        conditions = manifest.get("status", {}).get("conditions", [])
+        return next((c for c in conditions if c["type"] == type and c["status"] == status), None)
+
+    async def scale(self, replicas: int) -> None:
+        patch = {"spec": {"replicas": replicas}}
+        await self.kube.patch(BROKER_POOL, self.namespace, "main", patch, subresource="scale")
+
+    async def replicas(self) -> int:
+        return int((await self.get(STATEFUL_SET, "demo-main"))["spec"]["replicas"])

@@ -1,0 +1,58 @@
+"""Runs inside a client pod: an idempotent producer at load until told to stop, then the verdict.
+
+Started with the source on standard input (`kubectl exec -i … python - BOOTSTRAP TOPIC …`), so it
+uses nothing but what the image has. Writes one line of JSON when it has finished.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from fairlead_cli.drill.checker import check
+from fairlead_cli.drill.history import History
+from fairlead_cli.drill.reader import read_back
+from fairlead_cli.drill.workload import Workload
+
+POLL_S = 0.05
+
+
+def main() -> None:
+    bootstrap, topic, partitions, rate, stop_file = sys.argv[1:]
+    history = History()
+    workload = Workload(
+        bootstrap,
+        topic,
+        partitions=int(partitions),
+        rate=int(rate),
+        record_size=256,
+        history=history,
+    )
+    stop = Path(stop_file)
+    stop.unlink(missing_ok=True)
+    workload.start()
+    # The longest time in which nothing at all was acknowledged, as the application sees it.
+    longest_s, last, count = 0.0, time.monotonic(), 0
+    while not stop.exists():
+        time.sleep(POLL_S)
+        now = time.monotonic()
+        if history.acknowledged != count:
+            count, last = history.acknowledged, now
+        longest_s = max(longest_s, now - last)
+    workload.stop()
+    findings = check(history, read_back(bootstrap, topic, int(partitions)))
+    verdict = {
+        "acknowledged": findings.acknowledged,
+        "lost": findings.lost,
+        "duplicated": findings.duplicated,
+        "reordered": findings.reordered,
+        "errors": dict(workload.errors),
+        "unanswered": workload.unanswered_after_flush,
+        "longestSilenceMs": round(longest_s * 1000),
+        "examples": findings.examples[:5],
+    }
+    print(json.dumps(verdict), flush=True)
+
+
+if __name__ == "__main__":
+    main()

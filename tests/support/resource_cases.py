@@ -1,0 +1,430 @@
+"""Good and bad manifests of every kind, with what the API server and our readers say to each.
+
+Both say yes or no to the same manifests, apart from cases that are marked: settings are known by
+name to readers only, and `fairlead up` takes manifests that name no cluster.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    title: str
+    manifest: Manifest
+    api_says: str = ""
+    """Part of the API server's refusal; empty where it takes the manifest."""
+    reader_says: str = ""
+    """Part of the reader's finding; empty where it takes the manifest."""
+
+    def __str__(self) -> str:
+        return self.title
+
+
+@dataclass(frozen=True)
+class Update:
+    title: str
+    before: Manifest
+    after: Manifest
+    says: str = ""
+    """Part of the refusal; empty where the update is taken."""
+
+    def __str__(self) -> str:
+        return self.title
+
+
+def resource(kind: str, name: str, spec: Manifest) -> Manifest:
+    return {
+        "apiVersion": "fairlead.io/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def cluster(name: str = "demo", **spec: Any) -> Manifest:
+    return resource("LogCluster", name, spec)
+
+
+def listener(**fields: Any) -> Manifest:
+    return {"name": "outside", "type": "NodePort", "port": 9095} | fields
+
+
+def pool(name: str = "brokers", **spec: Any) -> Manifest:
+    given = {"clusterName": "demo", "replicas": 3, "storage": {"size": "10Gi"}}
+    return resource("BrokerPool", name, given | spec)
+
+
+def topic(name: str = "orders", **spec: Any) -> Manifest:
+    return resource("Topic", name, {"clusterName": "demo"} | spec)
+
+
+def drill(name: str = "drill", **spec: Any) -> Manifest:
+    given = {"clusterName": "demo", "target": {"type": "Leader"}, "fault": {"type": "Kill"}}
+    return resource("FailoverDrill", name, given | spec)
+
+
+def without(manifest: Manifest, field: str) -> Manifest:
+    return manifest | {"spec": {k: v for k, v in manifest["spec"].items() if k != field}}
+
+
+def both(title: str, manifest: Manifest, says: str) -> Case:
+    return Case(title, manifest, says, says)
+
+
+CLUSTERS = (
+    Case("a bare cluster", cluster()),
+    Case(
+        "a full cluster",
+        cluster(
+            image="registry.example.com/fairlead:1",
+            imagePullPolicy="IfNotPresent",
+            imagePullSecrets=["registry"],
+            config={
+                "min.insync.replicas": 2,
+                "auto.create.topics.enable": False,
+                "log.cleaner.min.cleanable.ratio": 0.5,
+                "compression.type": "producer",
+                "fetch.max.bytes": None,
+            },
+            defaults={"partitions": 6, "replicationFactor": 3},
+            listeners=[
+                listener(nodePortBase=31090, annotations={"a": "b"}),
+                listener(
+                    name="public",
+                    type="LoadBalancer",
+                    port=9096,
+                    advertisedHostTemplate="broker-{brokerId}.example.com",
+                    advertisedPortTemplate="3{brokerId}",
+                ),
+            ],
+            reclaimPolicy="Delete",
+            pauseReconciliation=True,
+            drills={"enabled": False},
+            networkPolicy={"enabled": False},
+        ),
+    ),
+    Case("null is absent", cluster(image=None, defaults=None, listeners=None, drills={})),
+    both("a cluster's name with a dot", cluster("de.mo"), "becomes part of the names of Services"),
+    both("a long cluster's name", cluster("d" * 33), "becomes part of the names of Services"),
+    Case(
+        "a misspelt field",
+        cluster(listener=[]),
+        'unknown field "spec.listener"',
+        "spec.listener: unknown field; did you mean listeners?",
+    ),
+    Case(
+        "a misspelt spec",
+        {k: v for k, v in cluster().items() if k != "spec"} | {"specs": {}},
+        'unknown field "specs"',
+        "specs: unknown field; did you mean spec?",
+    ),
+    Case(
+        "a misspelt field of a listener",
+        cluster(listeners=[listener(ports=1)]),
+        'unknown field "spec.listeners[0].ports"',
+        "spec.listeners[0].ports: unknown field; did you mean port?",
+    ),
+    both(
+        "listeners of one name",
+        cluster(listeners=[listener(), listener(port=9096)]),
+        "two listeners have the same name: give each one its own",
+    ),
+    both(
+        "listeners of one port",
+        cluster(listeners=[listener(), listener(name="other")]),
+        "two listeners have the same port: give each one its own",
+    ),
+    *(
+        Case(
+            f"a listener on port {port}",
+            cluster(listeners=[listener(port=port)]),
+            "spec.listeners[0].port",
+            "spec.listeners[0].port: expected a whole number of 9095 to 9199",
+        )
+        for port in (8080, 9092, 9094, 9200)
+    ),
+    both(
+        "a listener's name in upper case",
+        cluster(listeners=[listener(name="OUTSIDE")]),
+        "a listener's name has lower case letters and digits and begins with a letter",
+    ),
+    both(
+        "a node port for a load balancer",
+        cluster(listeners=[listener(type="LoadBalancer", nodePortBase=31000)]),
+        "only listeners of type NodePort take a nodePortBase: leave it out",
+    ),
+    both(
+        "an unknown placeholder",
+        cluster(listeners=[listener(advertisedHostTemplate="{broker}.example.com")]),
+        "a host may name these placeholders, and no others: {brokerId} {ordinal} {pod}",
+    ),
+    both(
+        "a host in a port",
+        cluster(listeners=[listener(advertisedPortTemplate="{hostIP}")]),
+        "a port has digits and the placeholders {brokerId}, {ordinal} and {nodePort} only",
+    ),
+    Case(
+        "nine listeners",
+        cluster(listeners=[listener(name=f"l{n}", port=9100 + n) for n in range(9)]),
+        "must have at most 8 items",
+        "spec.listeners: has 9 entries, at most 8 fit",
+    ),
+    Case(
+        "an unknown reclaim policy",
+        cluster(reclaimPolicy="Keep"),
+        'supported values: "Retain", "Delete"',
+        "spec.reclaimPolicy: expected Retain or Delete, got 'Keep'",
+    ),
+    Case("a text for a flag", cluster(drills={"enabled": "yes"}), "boolean", "expected true or"),
+    Case("a setting that is a list", cluster(config={"log.dirs": [1]}), "log.dirs", "expected a"),
+    Case("a setting that is an empty list", cluster(config={"a": []}), "spec.config.a", "got []"),
+    Case("a setting that is a mapping", cluster(config={"a": {"b": 1}}), "spec.config.a", "got {"),
+    Case("a setting that is empty", cluster(config={"a": {}}), "spec.config.a", "got {}"),
+    Case(
+        "a setting of 4,097 characters",
+        cluster(config={"compression.type": "x" * 4097}),
+        "spec.config.compression.type",
+        "has 4097 characters, at most 4096 fit",
+    ),
+    Case("an unknown setting", cluster(config={"log.dir": "x"}), reader_says="did you mean"),
+    Case(
+        "a wrong setting", cluster(config={"max.connections": "x"}), reader_says="spec.config[max"
+    ),
+    Case(
+        "a setting of the operator",
+        cluster(config={"node.id": 3}),
+        reader_says="node.id cannot be set here: spec.idBase of the BrokerPool says it",
+    ),
+)
+
+POOLS = (
+    Case("a bare pool", pool()),
+    Case("a pool of none", pool(replicas=0)),
+    Case(
+        "a full pool",
+        pool(
+            idBase=100,
+            storage={"size": "1.5Ti", "storageClassName": "fast"},
+            resources={"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
+            rack="a",
+            config={"max.connections": 100},
+            template={
+                "labels": {"team": "data"},
+                "annotations": {"a": "b"},
+                "nodeSelector": {"disk": "ssd"},
+                "tolerations": [{"key": "data", "operator": "Exists"}],
+                "affinity": {"nodeAffinity": {"anything": [{"deep": True}]}},
+                "topologySpreadConstraints": [{"maxSkew": 1}],
+                "priorityClassName": "high",
+                "env": [
+                    {"name": "TZ", "value": "UTC"},
+                    {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                ],
+            },
+        ),
+    ),
+    Case(
+        "a pool without a cluster",
+        without(pool(), "clusterName"),
+        "spec.clusterName: Required value",
+        "spec.clusterName: this field is needed",
+    ),
+    Case(
+        "a pool without storage",
+        without(pool(), "storage"),
+        "spec.storage: Required value",
+        "spec.storage: this field is needed",
+    ),
+    both("a cluster in upper case", pool(clusterName="Demo"), "a LogCluster's name has lower case"),
+    both("no size", pool(storage={"size": "0"}), "a volume needs a size above 0"),
+    both("a size in words", pool(storage={"size": "big"}), "write a size such as 500Mi or 100Gi"),
+    both("ids beyond the end", pool(idBase=999_998), "idBase + replicas must not be above 1000000"),
+    both("long names", pool("p" * 48), "metadata.name and clusterName together name the pods"),
+    Case(
+        "too many brokers",
+        pool(replicas=1001),
+        "should be less than or equal to 1000",
+        "spec.replicas: expected a whole number of 0 to 1000, got 1001",
+    ),
+    both(
+        "a variable of the operator",
+        pool(template={"env": [{"name": "POD_IP", "value": "x"}]}),
+        "the operator sets this variable itself: leave it out",
+    ),
+    both(
+        "a variable with two values",
+        pool(template={"env": [{"name": "A", "value": "x", "valueFrom": {"a": {}}}]}),
+        "a variable has a value or a valueFrom, not both",
+    ),
+    Case(
+        "a variable twice",
+        pool(template={"env": [{"name": "A"}, {"name": "A"}]}),
+        "Duplicate value",
+        "two entries have the name A",
+    ),
+    Case(
+        "no amount of memory",
+        pool(resources={"limits": {"memory": "much"}}),
+        "spec.resources.limits.memory",
+        "spec.resources.limits[memory]: 'much' is no amount: write an amount such as 500m",
+    ),
+)
+
+TOPICS = (
+    Case("a bare topic", topic()),
+    Case(
+        "a full topic",
+        topic(
+            topicName="shop.Orders_1",
+            partitions=10_000,
+            replicationFactor=32_767,
+            config={"retention.ms": -1, "preallocate": True, "max.message.bytes": None},
+            reclaimPolicy="Delete",
+            deletionProtection=True,
+        ),
+    ),
+    Case(
+        "a topic of the only cluster there is",
+        without(topic(), "clusterName"),
+    ),
+    Case(
+        "no partitions", topic(partitions=0), "should be greater than or equal to 1", "partitions"
+    ),
+    Case("many partitions", topic(partitions=10_001), "less than or equal to 10000", "partitions"),
+    Case("many replicas", topic(replicationFactor=32_768), "equal to 32767", "replicationFactor"),
+    Case(
+        "a topic's name with a space",
+        topic(topicName="a b"),
+        "a topic's name has letters, digits, '.', '_' and '-' only",
+        "may only hold",
+    ),
+    Case("two dots", topic(topicName=".."), "belongs to the cluster itself", "cannot be '..'"),
+    Case("a long topic's name", topic(topicName="a" * 250), "Too long", "at most 249 fit"),
+    Case("a long name", topic("a" * 250), "a topic's name has at most 249", "at most 249 fit"),
+    Case("a long name with a topic's name", topic("a" * 250, topicName="short")),
+    Case(
+        "an internal topic",
+        topic(topicName="__consumer_offsets"),
+        "this name belongs to the cluster itself: choose another topicName",
+        "'__consumer_offsets' belongs to the cluster itself",
+    ),
+    Case("an unknown setting of a topic", topic(config={"retention": 1}), reader_says="retention"),
+)
+
+DRILLS = (
+    Case("a bare drill", drill()),
+    Case(
+        "a full drill",
+        drill(
+            target={"type": "Follower", "topic": "orders", "partition": 2},
+            fault={"type": "Pause", "durationSeconds": 20},
+            workload={
+                "partitions": 3,
+                "replicationFactor": 2,
+                "recordsPerSecond": 100,
+                "recordSize": 1024,
+                "steadySeconds": 5,
+            },
+            limits={"recoveryMs": 500, "clientErrors": 0},
+            runs=30,
+            suspend=True,
+        ),
+    ),
+    Case("a broker", drill(target={"type": "Broker", "brokerId": 0})),
+    Case(
+        "a drill of no cluster",
+        without(drill(), "clusterName"),
+        "spec.clusterName: Required value",
+        "spec.clusterName: this field is needed",
+    ),
+    Case(
+        "a drill without a fault",
+        without(drill(), "fault"),
+        "spec.fault: Required value",
+        "spec.fault: this field is needed",
+    ),
+    Case(
+        "an unknown fault",
+        drill(fault={"type": "Isolate"}),
+        'supported values: "Kill", "Delete", "Pause"',
+        "spec.fault.type: expected Kill or Delete or Pause, got 'Isolate'",
+    ),
+    both(
+        "a broker without its id",
+        drill(target={"type": "Broker"}),
+        "the target Broker needs a brokerId, and no other target takes one",
+    ),
+    both(
+        "a leader with a broker's id",
+        drill(target={"type": "Leader", "brokerId": 1}),
+        "the target Broker needs a brokerId, and no other target takes one",
+    ),
+    both(
+        "the controller of a topic",
+        drill(target={"type": "Controller", "topic": "orders"}),
+        "only the targets Leader and Follower take a topic",
+    ),
+    both(
+        "a partition of no topic",
+        drill(target={"type": "Leader", "partition": 1}),
+        "a partition needs the topic that it belongs to: set topic too",
+    ),
+)
+
+CASES = (*CLUSTERS, *POOLS, *TOPICS, *DRILLS)
+
+_ANOTHER_DRILL = "a drill cannot be changed once it is made (only suspend can)"
+
+UPDATES = (
+    Update("a cluster's listener goes", cluster(listeners=[listener()]), cluster()),
+    Update("a pool grows", pool(), pool(replicas=5, storage={"size": "10240Mi"})),
+    Update("a pool shrinks", pool(), pool(replicas=1)),
+    Update("a volume grows", pool(), pool(storage={"size": "11Gi"})),
+    Update(
+        "a volume shrinks",
+        pool(),
+        pool(storage={"size": "10G"}),
+        "volumes can only grow: set at least the present size",
+    ),
+    Update(
+        "another storage class",
+        pool(),
+        pool(storage={"size": "10Gi", "storageClassName": "fast"}),
+        "the storage class of a pool cannot be changed",
+    ),
+    Update(
+        "no storage class any more",
+        pool(storage={"size": "10Gi", "storageClassName": "fast"}),
+        pool(),
+        "the storage class of a pool cannot be changed",
+    ),
+    Update(
+        "another cluster", pool(), pool(clusterName="other"), "cannot change to another cluster"
+    ),
+    Update("other ids", pool(), pool(idBase=10), "idBase cannot be changed, because brokers are"),
+    Update("ids that are left out", pool(idBase=10), pool(), "idBase cannot be changed, because"),
+    Update("the drill is let go", drill(suspend=True), drill()),
+    Update("another target", drill(), drill(target={"type": "Controller"}), _ANOTHER_DRILL),
+    Update("another fault", drill(), drill(fault={"type": "Delete"}), _ANOTHER_DRILL),
+    Update("another limit", drill(), drill(limits={"recoveryMs": 500}), _ANOTHER_DRILL),
+    Update("another workload", drill(), drill(workload={"partitions": 1}), _ANOTHER_DRILL),
+    Update("more runs", drill(), drill(runs=2), _ANOTHER_DRILL),
+)
+
+TOPIC_UPDATES = (
+    Update("more partitions", topic(partitions=3), topic(partitions=6)),
+    Update("partitions are named", topic(), topic(partitions=6)),
+    Update("fewer partitions", topic(partitions=3), topic(partitions=2), "never removed"),
+    Update("partitions are left out", topic(partitions=3), topic(), "never removed"),
+    Update("other replicas", topic(replicationFactor=3), topic(replicationFactor=2)),
+    Update("the same name, said", topic(), topic(topicName="orders")),
+    Update("another name", topic(), topic(topicName="Orders"), "a topic cannot be renamed"),
+    Update("no other name", topic(topicName="Orders"), topic(), "a topic cannot be renamed"),
+    Update(
+        "another cluster", topic(), topic(clusterName="other"), "cannot move to another cluster"
+    ),
+)
+"""The API server alone looks at these; the controller compares with the topic that it has."""

@@ -1,0 +1,301 @@
+"""A disk in memory that loses what a power cut may lose.
+
+It must survive what POSIX allows and file systems do: un-fsynced pages are kept or lost one by one
+(granules of 512 bytes or 4 KiB), the last write may be torn at any byte, a file may have its new
+size without its data (zeros) or its data without its new size, and creates, renames and unlinks are
+undone unless the directory was fsynced, each by itself. Directories themselves are durable at once.
+A process that is killed loses nothing.
+"""
+
+import errno
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from fairlead_broker.disk import DirectoryEntry
+
+
+class PowerCut(BaseException):
+    """Raised at the chosen operation; whoever runs the scenario catches it."""
+
+
+@dataclass(eq=False)
+class Inode:
+    """`durable` is the content as of the last fsync; `lost` are ranges whose fsync failed."""
+
+    content: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+    lost: list[tuple[int, int]] = field(default_factory=list)
+
+
+def mutating(method: Callable) -> Callable:
+    """An operation that a power cut may come before or after, and that may fail."""
+
+    @functools.wraps(method)
+    def wrapper(self: "SimulatedDisk", *arguments: object) -> object:
+        self.operations += 1
+        if self.operations == self.cut_before:
+            raise PowerCut
+        try:
+            self._fail_if_told(method.__name__)
+            return method(self, *arguments)
+        finally:
+            if self.operations == self.cut_after:
+                raise PowerCut
+
+    return wrapper
+
+
+class SimulatedDisk:
+    """Set `cut_before` or `cut_after` to the number of an operation; `operations` counts them."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Inode] = {}
+        self.directories: set[str] = set()
+        self.operations = 0
+        self.cut_before = -1
+        self.cut_after = -1
+        self.failures: dict[str, OSError] = {}
+        self.free_bytes: int | None = None
+        self.short_writes = 0
+        self._durable_names: dict[str, Inode] = {}
+        self._name_changes: dict[str, list[tuple[str, str, Inode | None]]] = {}
+        self._descriptors: dict[int, Inode] = {}
+        self._next_descriptor = 100
+
+    # The disk.
+
+    def open_read(self, path: str) -> int:
+        return self._descriptor(self._inode(path))
+
+    def open_write(self, path: str) -> int:
+        if path not in self.names:
+            self._create(path)
+        return self._descriptor(self.names[path])
+
+    def close(self, fd: int) -> None:
+        self._descriptors.pop(fd, None)
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        self._fail_if_told("pread")
+        return bytes(self._descriptors[fd].content[position : position + size])
+
+    @mutating
+    def pwrite(self, fd: int, data: bytes, position: int) -> int:
+        data = bytes(data)
+        if self.short_writes and len(data) > 1:
+            self.short_writes -= 1
+            data = data[: len(data) // 2]
+        content = self._descriptors[fd].content
+        growth = max(position + len(data) - len(content), 0)
+        if self.free_bytes is not None:
+            if growth > self.free_bytes:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            self.free_bytes -= growth
+        content.extend(bytes(growth))
+        content[position : position + len(data)] = data
+        return len(data)
+
+    def size(self, fd: int) -> int:
+        return len(self._descriptors[fd].content)
+
+    @mutating
+    def truncate(self, fd: int, size: int) -> None:
+        content = self._descriptors[fd].content
+        del content[size:]
+        content.extend(bytes(size - len(content)))
+
+    @mutating
+    def fsync(self, fd: int) -> None:
+        _write_back(self._descriptors[fd])
+
+    def start_write_out(self, fd: int, position: int, size: int) -> None:
+        assert position + size <= len(self._descriptors[fd].content)
+
+    def drop_cache(self, fd: int) -> None:
+        inode = self._descriptors[fd]
+        for start, end in inode.lost:
+            inode.content[start:end] = inode.durable[start:end].ljust(end - start, b"\0")
+        inode.lost.clear()
+
+    @mutating
+    def rename(self, source: str, target: str) -> None:
+        if source in self.directories:
+            for path in [p for p in self.names if p.startswith(source + "/")]:
+                moved = target + path[len(source) :]
+                self.names[moved] = self.names.pop(path)
+                self._durable_names.pop(path, None)
+                self._durable_names[moved] = self.names[moved]
+            self.directories.remove(source)
+            self.directories.add(target)
+            return
+        inode = self._inode(source)
+        del self.names[source]
+        self.names[target] = inode
+        self._note(source, ("rename", f"{source}\0{target}", inode))
+
+    @mutating
+    def unlink(self, path: str) -> None:
+        inode = self._inode(path)
+        del self.names[path]
+        self._note(path, ("unlink", path, inode))
+
+    def make_directory(self, path: str) -> None:
+        while path and path not in self.directories:
+            self.directories.add(path)
+            path = path.rpartition("/")[0]
+
+    def remove_directory(self, path: str) -> None:
+        self.directories.remove(path)
+
+    def list_directory(self, path: str) -> list[DirectoryEntry]:
+        prefix = path + "/"
+        files = [
+            DirectoryEntry(name[len(prefix) :], False, len(inode.content))
+            for name, inode in self.names.items()
+            if name.startswith(prefix) and "/" not in name[len(prefix) :]
+        ]
+        folders = [
+            DirectoryEntry(name[len(prefix) :], True, 0)
+            for name in self.directories
+            if name.startswith(prefix) and "/" not in name[len(prefix) :]
+        ]
+        return files + folders
+
+    def exists(self, path: str) -> bool:
+        return path in self.names or path in self.directories
+
+    def modified_ms(self, path: str) -> int:
+        self._inode(path)
+        return 0
+
+    @mutating
+    def fsync_directory(self, path: str) -> None:
+        if path not in self.directories:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        for change in self._name_changes.pop(path, []):
+            _apply(self._durable_names, change)
+
+    @mutating
+    def sync_file_system(self, path: str) -> None:
+        for inode in self.names.values():
+            _write_back(inode)
+        for changes in self._name_changes.values():
+            for change in changes:
+                _apply(self._durable_names, change)
+        self._name_changes.clear()
+
+    # Faults.
+
+    def fail(self, operation: str, number: int = errno.EIO) -> None:
+        """Let this operation fail from now on."""
+        self.failures[operation] = OSError(number, os.strerror(number))
+
+    def fail_fsync_of(self, path: str) -> None:
+        """The device loses the dirty pages of a file: they count as clean from now on."""
+        inode = self._inode(path)
+        dirty = [
+            at
+            for at in range(0, len(inode.content), 512)
+            if inode.content[at : at + 512] != inode.durable[at : at + 512]
+        ]
+        inode.lost += [(at, min(at + 512, len(inode.content))) for at in dirty]
+        self.fail("fsync")
+
+    def _fail_if_told(self, operation: str) -> None:
+        error = self.failures.get(operation)
+        if error is not None:
+            raise OSError(error.errno, error.strerror)
+
+    # After the cut.
+
+    def after_kill(self) -> "SimulatedDisk":
+        """The process is gone, the page cache is not."""
+        disk = SimulatedDisk()
+        disk.directories = set(self.directories)
+        disk.names = self.names
+        disk._durable_names = self._durable_names
+        disk._name_changes = self._name_changes
+        return disk
+
+    def after_power_cut(self, random: Random, granule: int = 4096) -> "SimulatedDisk":
+        """One of the states that the device may be in."""
+        names = dict(self._durable_names)
+        mood = random.choice(("none", "all", "some"))
+        for changes in self._name_changes.values():
+            for change in changes:
+                if mood == "all" or (mood == "some" and random.random() < 0.5):
+                    _apply(names, change)
+        disk = SimulatedDisk()
+        disk.directories = set(self.directories)
+        survivors: dict[Inode, Inode] = {}
+        for path, inode in names.items():
+            if inode not in survivors:
+                content = _surviving_content(inode, random, granule)
+                survivors[inode] = Inode(bytearray(content), content)
+            disk.names[path] = survivors[inode]
+        disk._durable_names = dict(disk.names)
+        return disk
+
+    # Details.
+
+    def _inode(self, path: str) -> Inode:
+        if path not in self.names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return self.names[path]
+
+    @mutating
+    def _create(self, path: str) -> None:
+        inode = self.names[path] = Inode()
+        self._note(path, ("create", path, inode))
+
+    def _descriptor(self, inode: Inode) -> int:
+        self._next_descriptor += 1
+        self._descriptors[self._next_descriptor] = inode
+        return self._next_descriptor
+
+    def _note(self, path: str, change: tuple[str, str, Inode | None]) -> None:
+        self._name_changes.setdefault(path.rpartition("/")[0], []).append(change)
+
+
+def _write_back(inode: Inode) -> None:
+    durable = bytearray(inode.content)
+    for start, end in inode.lost:
+        durable[start:end] = inode.durable[start:end].ljust(end - start, b"\0")
+    inode.durable = bytes(durable)
+
+
+def _apply(names: dict[str, Inode], change: tuple[str, str, Inode | None]) -> None:
+    """One change of a name; a rename of something that was never made durable is lost too."""
+    kind, path, inode = change
+    if kind == "create" and inode is not None:
+        names[path] = inode
+    elif kind == "unlink" and names.get(path) is inode:
+        del names[path]
+    elif kind == "rename":
+        source, _, target = path.partition("\0")
+        if names.get(source) is inode and inode is not None:
+            del names[source]
+            names[target] = inode
+
+
+def _surviving_content(inode: Inode, random: Random, granule: int) -> bytes:
+    durable, current = inode.durable, bytes(inode.content)
+    low, high = sorted((len(durable), len(current)))
+    size = random.choice((len(durable), len(current), random.randint(low, high)))
+    result = bytearray(durable[:size].ljust(size, b"\0"))
+    mood = random.choice(("none", "all", "some", "some"))
+    dirty = [
+        at
+        for at in range(0, len(current), granule)
+        if current[at : at + granule] != durable[at : at + granule]
+    ]
+    torn = random.choice(dirty) if dirty and random.random() < 0.3 else -1
+    for at in dirty:
+        if mood == "all" or (mood == "some" and random.random() < 0.5):
+            length = random.randint(0, granule) if at == torn else granule
+            piece = current[at : at + length][: max(size - at, 0)]
+            result[at : at + len(piece)] = piece
+    return bytes(result)

@@ -1,0 +1,329 @@
+"""What a metadata store in an API server promises when requests fail, as tests.
+
+A test module subclasses the contract and gives the API server. All requests of the store go
+through a proxy with faults. Outcomes are settled by the controller's own `Committer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from abc import ABC, abstractmethod
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from api_fault_proxy import Fault, FaultProxy, is_read, is_write
+
+from fairlead_controller.committer import Committer
+from fairlead_controller.kube.client import KubeClient
+from fairlead_controller.kube.credentials import Credentials
+from fairlead_controller.stores.kubernetes import KubernetesStore, StoreUnavailableError
+from fairlead_controller.stores.metadata_store import (
+    SealedError,
+    StoredTable,
+    StoreError,
+    TableWrite,
+    WriteOutcome,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+
+CHECK_INTERVAL_S = 0.1
+DEADLINE_S = 30.0
+ATTEMPTS = 5
+TABLE = "partitions-00000"
+CLUSTER = "demo"
+
+
+class World:
+    """A store, the proxy before its API server, and the way around the proxy."""
+
+    def __init__(self, proxy: FaultProxy, store: KubernetesStore, witness: KubernetesStore) -> None:
+        self.proxy = proxy
+        self.store = store
+        self.witness = witness
+        """Another store of the same cluster, whose requests meet no faults."""
+
+    async def table(self) -> StoredTable:
+        """The table as it really is."""
+        table = await self.witness.read(TABLE)
+        assert table is not None
+        return table
+
+    async def put(self, **lines: str) -> StoredTable:
+        """The table, made or changed without faults."""
+        present = await self.witness.read(TABLE)
+        version = None if present is None else present.version
+        (result,) = await self.witness.write([TableWrite(TABLE, version, 1, lines)])
+        assert result.outcome is WriteOutcome.WRITTEN
+        return await self.table()
+
+    async def write(self, version: str | None, **lines: str) -> WriteOutcome:
+        (result,) = await self.store.write([TableWrite(TABLE, version, 1, lines)])
+        return result.outcome
+
+    def committer(self, table: StoredTable | None) -> Committer:
+        return Committer(self.store, {} if table is None else {TABLE: table}, 1)
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not is_so():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+class StoreFaultContract(ABC):
+    """`backend` gives credentials of an API server and a namespace."""
+
+    request_timeout_s = 0.25
+
+    @abstractmethod
+    def backend(self) -> AbstractAsyncContextManager[tuple[Credentials, str]]:
+        """Start or find an API server."""
+
+    def run(self, story: Callable[[World], Awaitable[None]]) -> None:
+        async def play() -> None:
+            async with asyncio.timeout(2 * DEADLINE_S), self._world() as world:
+                await story(world)
+
+        asyncio.run(play())
+
+    @asynccontextmanager
+    async def _world(self) -> AsyncIterator[World]:
+        async with self.backend() as (credentials, namespace):
+            proxy = FaultProxy(credentials)
+            await proxy.start()
+            through = KubeClient(
+                Credentials(proxy.url, None), request_timeout_s=self.request_timeout_s
+            )
+            around = KubeClient(credentials, request_timeout_s=10.0, connect_timeout_s=5.0)
+            store = KubernetesStore(through, namespace, CLUSTER, check_interval_s=CHECK_INTERVAL_S)
+            witness = KubernetesStore(around, namespace, CLUSTER)
+            try:
+                yield World(proxy, store, witness)
+            finally:
+                await proxy.stop()
+                for each, client in ((store, through), (witness, around)):
+                    await each.close()
+                    await client.close()
+
+    def test_a_conflict_is_a_conflict(self) -> None:
+        async def story(world: World) -> None:
+            before = await world.put(a="1")
+            await world.put(a="2")
+            assert await world.write(before.version, a="3") is WriteOutcome.CONFLICT
+            assert (await world.table()).lines == {"a": "2"}
+
+        self.run(story)
+
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            {"status": 500},
+            {"status": 503},
+            {"status": 429, "retry_after_s": 1},
+            {"status": 401},
+            {"is_cut": True},
+            {},
+        ],
+        ids=str,
+    )
+    def test_a_write_that_was_not_carried_out_is_sent_again(self, fault: dict[str, Any]) -> None:
+        async def story(world: World) -> None:
+            before = await world.put(a="1")
+            world.proxy.add(Fault(**fault))
+            started = time.monotonic()
+            assert await world.write(before.version, a="2") is WriteOutcome.WRITTEN
+            assert time.monotonic() - started > fault.get("retry_after_s", 0) / 2
+            assert (await world.table()).lines == {"a": "2"}
+            assert world.store.is_available
+
+        self.run(story)
+
+    @pytest.mark.parametrize("fault", [{"status": 500}, {"is_cut": True}, {}], ids=str)
+    @pytest.mark.parametrize("is_new", [False, True])
+    def test_a_landed_write_is_never_called_a_conflict(
+        self, fault: dict[str, Any], is_new: bool
+    ) -> None:
+        async def story(world: World) -> None:
+            before = None if is_new else await world.put(a="1")
+            version = None if before is None else before.version
+            world.proxy.add(Fault(lands=True, **fault))
+            assert await world.write(version, a="2") is WriteOutcome.UNKNOWN
+            assert (await world.table()).lines == {"a": "2"}
+
+        self.run(story)
+
+    @pytest.mark.parametrize("fault", [{"status": 500}, {"is_cut": True}, {}], ids=str)
+    @pytest.mark.parametrize("is_new", [False, True])
+    def test_a_landed_write_is_settled_as_written(
+        self, fault: dict[str, Any], is_new: bool
+    ) -> None:
+        async def story(world: World) -> None:
+            committer = world.committer(None if is_new else await world.put(a="1"))
+            world.proxy.add(Fault(lands=True, **fault))
+            await committer.commit([{TABLE: {"a": "2"}}])
+            await committer.commit([{TABLE: {"b": "3"}}])
+            assert (await world.table()).lines == {"a": "2", "b": "3"}
+
+        self.run(story)
+
+    def test_a_write_that_lands_after_it_was_settled_overwrites_nothing(self) -> None:
+        async def story(world: World) -> None:
+            committer = world.committer(await world.put(a="1"))
+            go = asyncio.Event()
+            stuck = [world.proxy.add(Fault(lands_late=go)) for _ in range(ATTEMPTS)]
+            await committer.commit([{TABLE: {"a": "2"}}])
+            await committer.commit([{TABLE: {"a": "3"}}])
+            settled = await world.table()
+            go.set()
+            for fault in stuck:
+                await fault.happened.wait()
+            assert await world.table() == settled
+            assert settled.lines == {"a": "3"}
+            await committer.commit([{TABLE: {"a": "4"}}])
+
+        self.run(story)
+
+    def test_a_stuck_write_cannot_land_after_a_newer_one_without_a_difference(self) -> None:
+        async def story(world: World) -> None:
+            before = await world.put(a="1")
+            go = asyncio.Event()
+            stuck = [world.proxy.add(Fault(lands_late=go)) for _ in range(ATTEMPTS)]
+            assert await world.write(before.version, a="2") is WriteOutcome.UNKNOWN
+            assert await world.write(before.version) is WriteOutcome.WRITTEN
+            go.set()
+            for fault in stuck:
+                await fault.happened.wait()
+            assert (await world.table()).lines == {"a": "1"}
+
+        self.run(story)
+
+    def test_without_the_server_metadata_is_frozen_and_nothing_is_lost(self) -> None:
+        async def story(world: World) -> None:
+            committer = world.committer(await world.put(a="1"))
+            moment = time.time()
+            await world.proxy.go_away()
+            commit = asyncio.create_task(committer.commit([{TABLE: {"a": "2"}}]))
+            reading = asyncio.create_task(world.store.read(TABLE))
+            await world.until(lambda: not world.store.is_available)
+            since = world.store.unavailable_since
+            assert since is not None
+            assert since >= moment
+            assert world.store.problem
+            with pytest.raises(StoreUnavailableError):
+                await world.store.load()
+            await asyncio.wait([commit, reading], timeout=1.0)
+            assert not commit.done()
+            assert not reading.done()
+            assert world.store.unavailable_since == since
+            await world.proxy.come_back()
+            await commit
+            await reading
+            assert world.store.is_available
+            assert (await world.table()).lines == {"a": "2"}
+
+        self.run(story)
+
+    def test_a_server_that_only_reads_is_not_available(self) -> None:
+        async def story(world: World) -> None:
+            committer = world.committer(await world.put(a="1"))
+            for _ in range(200):
+                world.proxy.add(Fault(status=500, reason="InternalError"))
+            commit = asyncio.create_task(committer.commit([{TABLE: {"a": "2"}}]))
+            await world.until(lambda: not world.store.is_available)
+            since = world.store.unavailable_since
+            for _ in range(3):
+                assert await world.store.read(TABLE) is not None
+                assert world.store.unavailable_since == since
+            assert not commit.done()
+            world.proxy.faults.clear()
+            await commit
+            assert world.store.is_available
+            assert world.store.problem == ""
+
+        self.run(story)
+
+    def test_an_idle_store_notices_that_the_server_is_away(self) -> None:
+        async def story(world: World) -> None:
+            await world.proxy.go_away()
+            await world.until(lambda: not world.store.is_available)
+            await world.proxy.come_back()
+            await world.until(lambda: world.store.is_available)
+
+        self.run(story)
+
+    def test_a_write_ends_in_bounded_time_and_few_requests(self) -> None:
+        async def story(world: World) -> None:
+            before = await world.put(a="1")
+            for _ in range(20):
+                world.proxy.add(Fault(status=500))
+            assert await world.write(before.version, a="2") is WriteOutcome.UNKNOWN
+            puts = [method for method, _ in world.proxy.requests if method == "PUT"]
+            assert len(puts) == ATTEMPTS
+
+        self.run(story)
+
+    def test_a_table_too_large_for_an_object_is_refused(self) -> None:
+        async def story(world: World) -> None:
+            before = await world.put(a="1")
+            with pytest.raises(StoreError, match="lines are too many or too long"):
+                await world.write(before.version, big='"' * 1_000_000)
+            assert (await world.table()).lines == {"a": "1"}
+            assert await world.write(before.version, big="x" * 1_000_000) is WriteOutcome.WRITTEN
+
+        self.run(story)
+
+    def test_after_a_settled_doubt_another_controller_is_still_noticed(self) -> None:
+        async def story(world: World) -> None:
+            committer = world.committer(await world.put(a="1"))
+            for _ in range(ATTEMPTS):
+                world.proxy.add(Fault(status=500))
+            await world.witness.load()
+            await world.witness.seal(2)
+            with pytest.raises(SealedError):
+                await committer.commit([{TABLE: {"a": "2"}}])
+            assert (await world.table()).lines == {"a": "1"}
+
+        self.run(story)
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_whatever_happens_the_table_ends_as_committed(self, seed: int) -> None:
+        async def story(world: World) -> None:
+            rng = random.Random(seed)
+            committer = world.committer(await world.put(n="0"))
+            waiting: list[Fault] = []
+            expected = {"n": "0"}
+            for number in range(1, 12):
+                for _ in range(rng.randrange(3)):
+                    waiting.append(world.proxy.add(_random_fault(rng)))
+                change: dict[str, str | None] = {f"k{rng.randrange(4)}": str(number)}
+                await committer.commit([{TABLE: change}])
+                expected.update({key: line for key, line in change.items() if line is not None})
+                assert (await world.table()).lines == expected
+                if rng.random() < 0.5:
+                    for fault in waiting:
+                        if fault.lands_late is not None:
+                            fault.lands_late.set()
+            assert (await world.table()).lines == expected
+
+        self.run(story)
+
+
+def _random_fault(rng: random.Random) -> Fault:
+    return rng.choice(
+        [
+            Fault(status=500),
+            Fault(status=503, lands=True),
+            Fault(is_cut=True),
+            Fault(is_cut=True, lands=True),
+            Fault(lands_late=asyncio.Event()),
+            Fault(lands=True),
+            Fault(matches=is_read, is_cut=True),
+            Fault(matches=is_read, status=429),
+            Fault(matches=is_write, status=429),
+        ]
+    )

@@ -1,0 +1,122 @@
+"""What this broker does to its logs when the image changes."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from fairlead_model.cluster import TopicRemoved
+from fairlead_model.ids import TopicId
+from fairlead_wire.errors import ErrorCode
+
+
+def directories(stage: Any) -> list[str]:
+    return sorted(entry.name for entry in os.scandir(stage.directory) if entry.is_dir())
+
+
+def test_a_replica_assigned_here_gets_a_log_and_leads(stage: Any) -> None:
+    stage.topic("t", partitions=2)
+    assert directories(stage) == ["t-0", "t-1"]
+    assert all(stage.partition("t", index).is_leader for index in (0, 1))
+
+
+def test_a_topic_of_another_broker_leaves_no_trace(stage: Any) -> None:
+    stage.neighbour(2)
+    stage.topic("t", replicas=(2,), leader=2)
+    assert directories(stage) == []
+    assert stage.broker.partition_error("t", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_hearing_the_same_again_changes_nothing(stage: Any) -> None:
+    stage.topic("t")
+    stage.append("t", b"a")
+    log, leader = stage.partition("t").log, stage.partition("t").leader
+    stage.topic("t")
+    assert stage.partition("t").log is log
+    assert stage.partition("t").leader is leader
+
+
+def test_changed_configs_reach_the_log(stage: Any) -> None:
+    stage.topic("t")
+    stage.topic("t", configs={"segment.bytes": "4096"})
+    assert stage.partition("t").log.config.segment_bytes == 4096
+
+
+def test_more_partitions_than_fit_into_a_turn(stage: Any) -> None:
+    stage.topic("t", partitions=300)
+    assert len(stage.broker.partitions) == 300
+    assert all(partition.is_leader for partition in stage.broker.partitions.values())
+
+
+def test_a_broker_that_stops_makes_no_more_replicas(stage: Any) -> None:
+    """A thread walks the logs to close them: none may be added under its hands."""
+    stage.topic("t")
+    stage.broker.replicas.stop()
+    stage.topic("late", partitions=300)
+    assert directories(stage) == ["t-0"]
+    assert list(stage.broker.partitions) == [("t", 0)]
+
+
+def test_a_deleted_topic_is_out_of_service_at_once_and_confirmed(stage: Any) -> None:
+    confirmed: list[bytes] = []
+
+    def confirm(body: dict[str, Any]) -> dict[str, Any]:
+        confirmed.extend(body["topic_ids"])
+        return {}
+
+    stage.controller.script["confirm_deletions"] = confirm
+    topic_id = stage.topic("t", partitions=2)
+    stage.delete("t")
+    stage.publish()
+    assert stage.broker.partitions == {}
+    assert all(name.endswith("-delete") for name in directories(stage))
+    assert stage.broker.partition_error("t", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert set(confirmed) == {topic_id}
+
+
+def test_a_deleted_topics_files_go_after_their_grace(stage: Any) -> None:
+    stage.topic("t", configs={"file.delete.delay.ms": "1000"})
+    stage.delete("t")
+    directory = stage.broker.log_directory
+    assert directory.begin_removals(stage.clock.now_ms() + 999) is None
+    job = directory.begin_removals(stage.clock.now_ms() + 1000)
+    job.run()
+    assert directories(stage) == []
+
+
+def test_a_name_with_a_new_id_begins_empty(stage: Any) -> None:
+    stage.topic("t")
+    stage.append("t", b"old")
+    stage.delete("t")
+    stage.topic("t", topic_id=b"another-topic-id")
+    assert stage.partition("t").log_end_offset == 0
+    assert stage.partition("t").topic_id == b"another-topic-id"
+
+
+def test_what_nobody_asks_for_any_more_is_set_aside_not_deleted(stage: Any) -> None:
+    topic_id = stage.topic("t")
+    stage.append("t", b"kept")
+    stage.publish(TopicRemoved(TopicId(topic_id)))
+    (name,) = directories(stage)
+    assert name.endswith("-stray")
+    assert any(Path(stage.directory, name).glob("*.log"))
+
+
+def test_a_failing_disk_fails_only_its_replica(stage: Any) -> None:
+    (stage.directory / "bad-0").write_text("in the way")
+    stage.topic("bad")
+    stage.topic("good")
+    assert stage.partition("good").is_leader
+    assert stage.broker.partition_error("bad", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_after_a_restart_logs_are_claimed_and_the_unknown_ones_set_aside(stage: Any) -> None:
+    stage.topic("known")
+    stage.append("known", b"a")
+    stage.topic("forgotten")
+    stage.restart(without="forgotten")
+    assert stage.partition("known").log_end_offset == 1
+    assert stage.partition("known").is_leader
+    stray, known = directories(stage)
+    assert known == "known-0"
+    assert stray.startswith("forgotten-0.")
+    assert stray.endswith("-stray")

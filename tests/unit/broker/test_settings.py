@@ -1,0 +1,134 @@
+"""Where settings come from, which source wins, and what a wrong one is told."""
+
+import pytest
+
+from fairlead_broker.settings import (
+    Settings,
+    build_settings,
+    environment_name,
+    parse_listeners,
+    read_assignments,
+    read_environment,
+    read_properties,
+)
+from fairlead_model.configs import BROKER_CONFIGS, ConfigError
+
+NEEDED = {
+    "node.id": "3",
+    "log.dirs": "data",
+    "fairlead.cluster.secret.file": "secret",
+}
+
+
+def settings(**sources: dict[str, str]) -> Settings:
+    file = NEEDED | sources.get("file", {})
+    return build_settings(
+        file=file,
+        environment=sources.get("environment", {}),
+        assignments=sources.get("assignments", {}),
+    )
+
+
+def test_the_strongest_source_wins() -> None:
+    one = {"num.partitions": "1"}
+    two = {"num.partitions": "2"}
+    three = {"num.partitions": "3"}
+    assert settings(file=three, environment=two, assignments=one).num_partitions == 1
+    assert settings(file=three, environment=two).num_partitions == 2
+    assert settings(file=three).num_partitions == 3
+
+
+def test_a_default_holds_where_nothing_is_set() -> None:
+    assert settings().auto_create_topics_enable is False
+    assert settings().offsets_topic_num_partitions == 50
+
+
+def test_an_unknown_name_names_the_nearest_valid_one() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean num\.partitions\?"):
+        settings(assignments={"num.partition": "2"})
+
+
+def test_a_wrong_value_says_what_would_do() -> None:
+    with pytest.raises(ConfigError, match="whole number"):
+        settings(assignments={"num.partitions": "many"})
+
+
+@pytest.mark.parametrize("name", sorted(NEEDED))
+def test_what_has_no_default_must_be_set(name: str) -> None:
+    rest = {key: value for key, value in NEEDED.items() if key != name}
+    with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
+        build_settings(file=rest, environment={}, assignments={})
+
+
+def test_two_log_directories_are_refused() -> None:
+    with pytest.raises(ConfigError, match="one folder, not 2"):
+        settings(file={"log.dirs": "a,b"})
+
+
+def test_properties_hold_comments_and_continued_lines() -> None:
+    text = "# a comment\n\n! another\n num.partitions = 4 \nlisteners=A://h:1,\\\n  B://h:2\n"
+    assert read_properties(text) == {"num.partitions": "4", "listeners": "A://h:1,B://h:2"}
+
+
+def test_a_property_line_without_a_value_is_refused_with_its_number() -> None:
+    with pytest.raises(ConfigError, match="line 2"):
+        read_properties("num.partitions=1\nnonsense\n")
+
+
+def test_assignments_keep_equals_signs_of_the_value() -> None:
+    assert read_assignments(["a=b=c"]) == {"a": "b=c"}
+    with pytest.raises(ConfigError, match="NAME=VALUE"):
+        read_assignments(["a"])
+
+
+def test_every_setting_has_its_own_environment_variable() -> None:
+    assert environment_name("log.dirs") == "FAIRLEAD_LOG_DIRS"
+    assert environment_name("fairlead.http.listener") == "FAIRLEAD_HTTP_LISTENER"
+    assert len({environment_name(name) for name in BROKER_CONFIGS}) == len(BROKER_CONFIGS)
+
+
+def test_foreign_variables_are_ignored_and_misspelt_ones_reported() -> None:
+    values, warnings = read_environment(
+        {
+            "FAIRLEAD_LOG_DIRS": "d",
+            "FAIRLEAD_PORT_9092_TCP_ADDR": "10.0.0.1",
+            "FAIRLEAD_LOG_DIR": "x",
+            "HOME": "y",
+        }
+    )
+    assert values == {"log.dirs": "d"}
+    assert warnings == ["FAIRLEAD_LOG_DIR is no setting; did you mean FAIRLEAD_LOG_DIRS?"]
+
+
+def test_listeners_tell_their_own_address_unless_another_is_advertised() -> None:
+    client, internal = parse_listeners(
+        ("CLIENT://0.0.0.0:9092", "internal://[::1]:9192"), ("CLIENT://broker.example:19092",)
+    )
+    assert (client.host, client.port) == ("0.0.0.0", 9092)
+    assert (client.advertised_host, client.advertised_port) == ("broker.example", 19092)
+    assert (internal.host, internal.advertised_host) == ("::1", "::1")
+    assert internal.is_internal and not client.is_internal
+
+
+@pytest.mark.parametrize(
+    ("listeners", "advertised"),
+    [
+        (("CLIENT://0.0.0.0:9092",), ()),
+        (("CLIENT//127.0.0.1:9092",), ()),
+        (("CLIENT://127.0.0.1",), ()),
+        (("CLIENT://127.0.0.1:70000",), ()),
+        (("CLIENT://127.0.0.1:9092",), ("OTHER://h:1",)),
+        (("INTERNAL://127.0.0.1:9192",), ()),
+    ],
+)
+def test_unusable_listeners_are_refused(
+    listeners: tuple[str, ...], advertised: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError):
+        parse_listeners(listeners, advertised)
+
+
+def test_a_topic_takes_its_defaults_from_the_broker() -> None:
+    config = settings(file={"log.retention.minutes": "5"}).log_config({"segment.bytes": "2048"})
+    assert config.retention_ms == 300_000
+    assert config.segment_bytes == 2048

@@ -1,0 +1,53 @@
+"""Rendering charts with helm; skipped where helm is missing, a failure where CI is set."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+CHARTS = {"operator": ROOT / "charts" / "fairlead", "cluster": ROOT / "charts" / "fairlead-cluster"}
+KUBERNETES = "1.34.0"
+
+Helm = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def helm() -> Helm:
+    """Run helm; the finished process, whatever its exit code."""
+    if shutil.which("helm") is None:
+        reason = "helm is not installed (https://helm.sh)"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        command = ["helm", *(str(argument) for argument in arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def render(helm: Helm) -> Callable[..., str]:
+    """The manifests of a chart with some values; an AssertionError says what helm said."""
+
+    def template(chart: str, *arguments: str | Path) -> str:
+        release, namespace = ("fairlead", "fairlead") if chart == "operator" else ("events", "logs")
+        done = helm(
+            "template",
+            release,
+            CHARTS[chart],
+            "-n",
+            namespace,
+            "--kube-version",
+            KUBERNETES,
+            *arguments,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return template

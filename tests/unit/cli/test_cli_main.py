@@ -1,0 +1,136 @@
+"""The command line itself: verbs, help, exit codes, and what a user mistake looks like."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from fairlead_cli.broker import VERBS as BROKER_VERBS
+from fairlead_cli.errors import ExitCode
+from fairlead_cli.main import VERBS, fairlead, run
+from fairlead_cli.topic import VERBS as TOPIC_VERBS
+
+HEAVY = ("confluent_kafka", "rich", "asyncio", "aiohttp", "yaml", "fairlead_model")
+
+COMMAND_LINES = [
+    [],
+    *[[name] for name in VERBS],
+    *[["topic", name] for name in TOPIC_VERBS],
+    *[["broker", name] for name in BROKER_VERBS],
+    ["config", "list"],
+    ["metadata", "export"],
+    ["metadata", "restore"],
+]
+
+
+@pytest.mark.parametrize("arguments", COMMAND_LINES, ids=lambda a: " ".join(a) or "fairlead")
+def test_every_help_has_examples(arguments: list[str]) -> None:
+    result = CliRunner().invoke(fairlead, [*arguments, "--help"])
+    assert result.exit_code == 0, result.output
+    assert "Examples:" in result.output
+    assert "fairlead " in result.output
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """Start-up time as a claim that no slow machine can make false."""
+    code = (
+        "import sys; from fairlead_cli.main import run; run(['--help']);"
+        f"print(sorted(name for name in {HEAVY!r} if name in sys.modules))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_summaries_of_the_table_match_the_commands() -> None:
+    context = click.Context(fairlead)
+    for name in VERBS:
+        command = fairlead.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+
+
+def test_a_misspelt_verb_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tpoic"]) == ExitCode.USAGE
+    assert "Did you mean 'topic'?" in capsys.readouterr().err
+
+
+def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["consume"]) == ExitCode.USAGE
+    assert "Missing argument 'TOPIC'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status"],
+        ["down"],
+        ["topic", "list"],
+        ["produce", "orders"],
+        ["consume", "orders"],
+    ],
+    ids=" ".join,
+)
+def test_without_a_cluster_it_says_how_to_start_one(
+    arguments: list[str], tmp_path: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*arguments, "--data", f"{tmp_path}/none"]) == ExitCode.FAILED
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert f"{tmp_path}/none" in captured.err
+    assert "--data" in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_an_address_where_nobody_listens_fails_at_once(
+    capsys: pytest.CaptureFixture[str], free_port: int
+) -> None:
+    assert run(["topic", "list", "--bootstrap", f"127.0.0.1:{free_port}"]) == ExitCode.FAILED
+    assert f"no broker answers at 127.0.0.1:{free_port}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["host:", "host:0", "host:99999", ":9092", "host:port", ","])
+def test_an_address_that_is_none_is_wrong_usage(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["topic", "list", "--bootstrap", address]) == ExitCode.USAGE
+    assert "--bootstrap" in capsys.readouterr().err
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == ExitCode.OK
+    assert capsys.readouterr().out.startswith("fairlead ")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    """`fairlead config list | head -1` under pipefail."""
+    command = f"set -o pipefail; {sys.executable} -m fairlead_cli.main config list | head -1"
+    result = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(shell: str) -> None:
+    result = CliRunner().invoke(fairlead, ["completion", shell])
+    assert result.exit_code == 0
+    assert "_FAIRLEAD_COMPLETE" in result.output
+
+
+def test_completion_knows_verbs_and_values() -> None:
+    environment = {"_FAIRLEAD_COMPLETE": "bash_complete", "COMP_CWORD": "1"}
+    result = CliRunner().invoke(
+        fairlead,
+        prog_name="fairlead",
+        env=environment | {"COMP_WORDS": "fairlead co"},
+        standalone_mode=True,
+    )
+    assert [line.split(",")[1] for line in result.output.split()] == [
+        "consume",
+        "config",
+        "completion",
+    ]

@@ -1,0 +1,90 @@
+"""What leaves a cluster in a support bundle: no secret, and all that helps."""
+
+import json
+from typing import Any
+
+import pytest
+
+from fairlead_cli.kubectl.masking import MASK, is_secret_name, mask_manifest, mask_text
+
+HIDDEN = "hunter2hunter2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"ssl.keystore.password={HIDDEN}",
+        f"sasl.jaas.config=org.Plain required username=a password={HIDDEN};",
+        f'sasl.jaas.config=Module required username="a" password="{HIDDEN}";',
+        f"DB_PASSWORD: {HIDDEN}",
+        f'{{"client_secret": "{HIDDEN}", "a": 1}}',
+        f"Authorization: Bearer {HIDDEN}",
+        f"connecting to https://me:{HIDDEN}@example.test/path",
+        f"token={HIDDEN} was refused",
+        f"aws_secret_access_key = {HIDDEN}",
+        f"-----BEGIN PRIVATE KEY-----\n{HIDDEN}\n-----END PRIVATE KEY-----",
+        f"-----BEGIN RSA PRIVATE KEY-----\n{HIDDEN} and no end",
+        f"jwt eyJhbGciOiJI.{HIDDEN}.{HIDDEN}",
+    ],
+)
+def test_secrets_in_texts_are_masked(text: str) -> None:
+    masked = mask_text(text)
+    assert HIDDEN not in masked
+    assert MASK in masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "leader 2 after 1, leader epoch 5",
+        "log.retention.hours=24\nnum.partitions=3",
+        'partition/AAAA/0 {"replicas":[0,1,2],"isr":[0,1,2],"leader":0}',
+        "GET /status 200",
+        "authorizer.class.name=none",
+    ],
+)
+def test_what_helps_stays(text: str) -> None:
+    assert mask_text(text) == text
+
+
+def test_values_of_manifests_are_judged_by_their_names() -> None:
+    pod: dict[str, Any] = {
+        "metadata": {
+            "name": "demo-0",
+            "managedFields": [{"a": 1}],
+            "annotations": {
+                "kubectl.kubernetes.io/last-applied-configuration": f'{{"a": "{HIDDEN}"}}'
+            },
+        },
+        "spec": {
+            "config": {"ssl.key.password": HIDDEN, "num.partitions": 3},
+            "containers": [
+                {
+                    "env": [
+                        {"name": "API_KEY", "value": HIDDEN},
+                        {"name": "FAIRLEAD_DRILL_TOKEN", "value": HIDDEN},
+                        {"name": "LOG_LEVEL", "value": "INFO"},
+                        {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+                    ]
+                }
+            ],
+            "automountServiceAccountToken": False,
+            "volumes": [{"secret": {"secretName": "demo-session"}}],
+        },
+        "data": {"server.properties": f"num.partitions=3\nssl.key.password={HIDDEN}\n"},
+    }
+    masked = mask_manifest(pod)
+    assert HIDDEN not in json.dumps(masked)
+    assert "managedFields" not in masked["metadata"]
+    assert masked["spec"]["config"]["num.partitions"] == 3
+    environment = masked["spec"]["containers"][0]["env"]
+    assert environment[2] == {"name": "LOG_LEVEL", "value": "INFO"}
+    assert environment[3]["valueFrom"]["secretKeyRef"] == {"name": "s", "key": "k"}
+    assert masked["spec"]["automountServiceAccountToken"] is False
+    assert masked["spec"]["volumes"][0]["secret"]["secretName"] == "demo-session"
+    assert "num.partitions=3" in masked["data"]["server.properties"]
+
+
+def test_names_are_judged_generously() -> None:
+    assert all(map(is_secret_name, ("password", "apiKey", "SASL_JAAS_CONFIG", "authToken")))
+    assert not any(map(is_secret_name, ("secretName", "authorizer.class.name", "replicas")))

@@ -1,0 +1,316 @@
+"""The supervisor with stand-in processes: order, restarts, refusals, and nobody left behind."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead_cli.errors import CliError
+from fairlead_cli.local import supervisor as supervisor_module
+from fairlead_cli.local.child import ChildSpec, restart_delay_s
+from fairlead_cli.local.cluster_file import ClusterFile, read_cluster_file
+from fairlead_cli.local.layout import Layout, Ports
+from fairlead_cli.local.plan import LaunchPlan
+from fairlead_cli.local.process_table import identify
+from fairlead_cli.local.supervisor import Supervisor
+
+FAKE = Path(__file__).with_name("fake_process.py")
+DEADLINE_S = 20.0
+
+
+class Audience:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str]] = []
+        self.lines: list[tuple[str, str]] = []
+        self.cluster: ClusterFile | None = None
+
+    def progress(self, name: str, text: str) -> None:
+        self.said.append((name, text))
+
+    def warning(self, name: str, text: str) -> None:
+        self.said.append((name, text))
+
+    def ready(self, cluster: ClusterFile, seconds: float) -> None:
+        self.cluster = cluster
+
+    def output(self, name: str, line: str) -> None:
+        self.lines.append((name, line))
+
+
+class FakeSupervisor(Supervisor):
+    """Runs stand-ins instead of brokers; `flags` by process name."""
+
+    flags: dict[str, str]
+
+    def fake_spec(self, name: str, port: int) -> ChildSpec:
+        notes = self.plan.data.parent / "notes"
+        command = [sys.executable, str(FAKE), name, str(port), str(notes)]
+        command += self.flags.get(name, "").split()
+        return ChildSpec(tuple(command), self.plan.layout.output_file(name), "/")
+
+    def build_controller_spec(self) -> ChildSpec:
+        return self.fake_spec("controller", self.plan.ports.controller_http)
+
+    def build_broker_spec(self, broker_id: int) -> ChildSpec:
+        return self.fake_spec(f"broker-{broker_id}", self.plan.ports.of_broker(broker_id).http)
+
+
+def find_free_ports() -> Ports:
+    """Two starts whose whole ranges are free now."""
+    for base in range(21_000 + os.getpid() % 1000 * 10, 32_000, 500):
+        ports = Ports(base, base + 250)
+        if all(is_free(port) for port, _ in ports.purposes(3)):
+            return ports
+    raise RuntimeError("no free range of ports")
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> LaunchPlan:
+    return LaunchPlan(tmp_path / "data", 2, find_free_ports(), {}, ())
+
+
+def build(plan: LaunchPlan, audience: Audience, **flags: str) -> FakeSupervisor:
+    named = {name.replace("_", "-"): flag for name, flag in flags.items()}
+    return type("Configured", (FakeSupervisor,), {"flags": named})(plan, audience)
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, DEADLINE_S))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never came true"
+        await asyncio.sleep(0.01)
+
+
+def read_notes(plan: LaunchPlan) -> list[str]:
+    return (plan.data.parent / "notes").read_text().splitlines()
+
+
+def saved(plan: LaunchPlan) -> ClusterFile:
+    cluster = read_cluster_file(plan.layout.cluster_file)
+    assert cluster is not None
+    return cluster
+
+
+def test_it_starts_the_controller_first_and_stops_it_last(plan: LaunchPlan) -> None:
+    async def scenario() -> None:
+        audience = Audience()
+        supervisor = build(plan, audience)
+        running = asyncio.create_task(supervisor.run())
+        await until(lambda: audience.cluster is not None)
+        cluster = saved(plan)
+        assert cluster.state == "running"
+        assert cluster.supervisor_pid == os.getpid()
+        assert [entry.state for entry in cluster.entries] == ["running"] * 3
+        assert all(entry.is_alive for entry in cluster.entries)
+        supervisor.on_signal()
+        await running
+        assert not any(entry.is_alive for entry in cluster.entries)
+        assert ("broker-0", "2026-01-01 00:00:00,000 INFO fake: broker-0 says hello") in (
+            audience.lines
+        )
+
+    run(scenario())
+    notes = read_notes(plan)
+    assert notes[0] == "start controller"
+    assert sorted(notes[1:3]) == ["start broker-0", "start broker-1"]
+    assert sorted(notes[3:5]) == ["stop broker-0", "stop broker-1"]
+    assert notes[5] == "stop controller"
+    stopped = saved(plan)
+    assert (stopped.state, stopped.supervisor_pid) == ("stopped", None)
+
+
+def test_a_killed_broker_is_restarted_and_said(plan: LaunchPlan) -> None:
+    async def scenario() -> None:
+        audience = Audience()
+        supervisor = build(plan, audience)
+        running = asyncio.create_task(supervisor.run())
+        await until(lambda: audience.cluster is not None)
+        before = saved(plan).brokers[1]
+        assert before.pid is not None
+        os.kill(before.pid, signal.SIGKILL)
+        await until(lambda: saved(plan).brokers[1].restarts == 1)
+        await until(lambda: saved(plan).brokers[1].state == "running")
+        after = saved(plan).brokers[1]
+        assert after.pid != before.pid
+        assert after.is_alive
+        assert ("broker-1", "killed by SIGKILL; restarting in 0.1 s") in audience.said
+        supervisor.on_signal()
+        await running
+
+    run(scenario())
+
+
+def test_a_broker_that_cannot_start_ends_everything_with_its_last_words(plan: LaunchPlan) -> None:
+    async def scenario() -> None:
+        supervisor = build(plan, Audience(), broker_1="--fail")
+        with pytest.raises(CliError, match="broker-1 stopped before it was ready") as raised:
+            await supervisor.run()
+        assert "exit code 3" in raised.value.message
+        assert "something is wrong with my disk" in (raised.value.hint or "")
+        assert all(child.entry.pid is None for child in supervisor.children)
+
+    run(scenario())
+    assert saved(plan).state == "stopped"
+
+
+def test_a_stop_while_starting_leaves_nobody(plan: LaunchPlan) -> None:
+    async def scenario() -> None:
+        audience = Audience()
+        supervisor = build(plan, audience)
+        running = asyncio.create_task(supervisor.run())
+        await until(lambda: supervisor.controller.entry.pid is not None)
+        pid = supervisor.controller.entry.pid
+        assert pid is not None
+        supervisor.on_signal()
+        await running
+        assert identify(pid) is None
+        assert audience.cluster is None
+
+    run(scenario())
+
+
+def test_what_ignores_the_request_is_killed(
+    plan: LaunchPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "BROKER_STOP_TIMEOUT_S", 0.1)
+
+    async def scenario() -> None:
+        audience = Audience()
+        supervisor = build(plan, audience, broker_0="--ignore-term")
+        running = asyncio.create_task(supervisor.run())
+        await until(lambda: audience.cluster is not None)
+        supervisor.on_signal()
+        await running
+        assert ("broker-0", "did not stop in 0 s and was killed; it will recover") in audience.said
+
+    run(scenario())
+
+
+def test_a_second_supervisor_is_told_who_holds_the_data(plan: LaunchPlan) -> None:
+    async def scenario() -> None:
+        audience = Audience()
+        supervisor = build(plan, audience)
+        running = asyncio.create_task(supervisor.run())
+        await until(lambda: audience.cluster is not None)
+        with pytest.raises(CliError, match=f"held by pid {os.getpid()}") as raised:
+            await build(plan, Audience()).run()
+        assert f"fairlead down --data {plan.data}" in (raised.value.hint or "")
+        assert saved(plan).state == "running"
+        supervisor.on_signal()
+        await running
+
+    run(scenario())
+
+
+def test_a_taken_port_names_its_holder_and_its_cluster(plan: LaunchPlan, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        audience = Audience()
+        supervisor = build(plan, audience)
+        running = asyncio.create_task(supervisor.run())
+        await until(lambda: audience.cluster is not None)
+        port = plan.ports.of_broker(0).http
+        pid = saved(plan).brokers[0].pid
+        other = LaunchPlan(tmp_path / "other", 1, Ports(plan.ports.first_kafka, port), {}, ())
+        with pytest.raises(CliError, match=rf"port {port} .* is taken by pid {pid}"):
+            await build(other, Audience()).run()
+        supervisor.on_signal()
+        await running
+
+    run(scenario())
+
+
+def test_orphans_of_a_killed_supervisor_are_named(plan: LaunchPlan) -> None:
+    async def scenario() -> None:
+        audience = Audience()
+        supervisor = build(plan, audience)
+        running = asyncio.create_task(supervisor.run())
+        await until(lambda: audience.cluster is not None)
+        text = plan.layout.cluster_file.read_text()
+        supervisor.on_signal()
+        await running
+        # As a kill -9 leaves it: the file says that they run. One of them does: this process.
+        own = identify(os.getpid())
+        assert own is not None
+        cluster = saved(plan)
+        plan.layout.cluster_file.write_text(text)
+        first = saved(plan).brokers[0]
+        text = text.replace(f'"pid": {first.pid}', f'"pid": {own.pid}')
+        text = text.replace(f'"start_time": {first.start_time}', f'"start_time": {own.start_time}')
+        plan.layout.cluster_file.write_text(text)
+        with pytest.raises(CliError, match=rf"held by broker-0 \(pid {own.pid}\)"):
+            await build(plan, Audience()).run()
+        assert cluster.state == "stopped"
+
+    run(scenario())
+
+
+def test_ports_that_meet_are_refused(tmp_path: Path) -> None:
+    plan = LaunchPlan(tmp_path / "data", 3, Ports(21_000, 21_100), {}, ())
+    with pytest.raises(CliError, match="port 21100 would be used twice"):
+        run(build(plan, Audience()).run())
+
+
+def test_ports_above_the_last_are_refused(tmp_path: Path) -> None:
+    plan = LaunchPlan(tmp_path / "data", 1, Ports(65_500, 21_000), {}, ())
+    with pytest.raises(CliError, match=r"port 65600 .* does not exist"):
+        run(build(plan, Audience()).run())
+
+
+def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    plan = LaunchPlan(tmp_path / "data", 1, find_free_ports(), {}, ())
+    with pytest.raises(CliError, match="cannot use the data directory"):
+        run(build(plan, Audience()).run())
+
+
+def test_the_secret_is_private_and_stays(plan: LaunchPlan) -> None:
+    async def scenario() -> None:
+        audience = Audience()
+        supervisor = build(plan, audience)
+        running = asyncio.create_task(supervisor.run())
+        await until(lambda: audience.cluster is not None)
+        supervisor.on_signal()
+        await running
+
+    run(scenario())
+    secret = Layout(plan.data).secret_file
+    assert secret.stat().st_mode & 0o777 == 0o600
+    first = secret.read_text()
+    assert len(first.strip()) == 64
+    run(scenario())
+    assert secret.read_text() == first
+
+
+def test_restarts_slow_down_to_a_bound() -> None:
+    delays = [restart_delay_s(crashes) for crashes in range(1, 40)]
+    assert delays[:4] == [0.1, 0.2, 0.4, 0.8]
+    assert delays == sorted(delays)
+    assert delays[-1] == 10.0
+
+
+def test_settings_of_a_broker_follow_its_id(plan: LaunchPlan) -> None:
+    settings = plan.broker_settings(1)
+    ports = plan.ports.of_broker(1)
+    assert settings["node.id"] == "1"
+    assert settings["listeners"] == (
+        f"CLIENT://127.0.0.1:{ports.kafka},INTERNAL://127.0.0.1:{ports.internal}"
+    )
+    assert settings["log.dirs"] == str(plan.data / "broker-1")

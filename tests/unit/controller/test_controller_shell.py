@@ -1,0 +1,167 @@
+"""The shell around the decisions: order, durability, what is told when."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from fairlead_controller.controller import Controller, open_controller
+from fairlead_controller.events import (
+    AllocateProducerIds,
+    CreateTopics,
+    ElectLeaders,
+    RegisterBroker,
+    UnfenceBroker,
+)
+from fairlead_controller.stores.file import open_file_store
+from fairlead_controller.stores.metadata_store import (
+    MetadataStore,
+    SealedError,
+    StoredTable,
+    TableWrite,
+    WriteResult,
+)
+from fairlead_model.refusals import RefusalCode, RefusedError
+
+
+class GatedStore(MetadataStore):
+    """Another store behind a gate: writes wait until it opens."""
+
+    def __init__(self, inner: MetadataStore) -> None:
+        self.inner = inner
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.writes = 0
+
+    async def load(self) -> dict[str, StoredTable]:
+        return await self.inner.load()
+
+    async def read(self, table: str) -> StoredTable | None:
+        return await self.inner.read(table)
+
+    async def write(self, writes: list[TableWrite]) -> list[WriteResult]:  # type: ignore[override]
+        self.writes += 1
+        await self.gate.wait()
+        return await self.inner.write(writes)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+def play(directory: Path, story: Callable[[Controller, GatedStore], Awaitable[None]]) -> None:
+    async def run() -> None:
+        store = GatedStore(await open_file_store(directory))
+        controller = await open_controller(store, now_ms=lambda: 0)
+        running = asyncio.create_task(controller.run())
+        try:
+            await controller.submit(ElectLeaders())
+            await story(controller, store)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await store.close()
+
+    asyncio.run(run())
+
+
+async def start_brokers(controller: Controller, make_registration, count: int = 1) -> None:
+    for broker_id in range(count):
+        reply = await controller.submit(RegisterBroker(make_registration(broker_id), ""))
+        await controller.submit(UnfenceBroker(broker_id, reply["broker_epoch"]))
+
+
+def test_epochs_ids_and_topics_outlive_a_restart(
+    tmp_path: Path, make_registration, make_create, make_topic
+) -> None:
+    seen: dict[str, object] = {}
+
+    async def first(controller: Controller, store: GatedStore) -> None:
+        await start_brokers(controller, make_registration, 3)
+        await controller.submit(make_create(make_topic("t", partitions=7)))
+        await controller.submit(AllocateProducerIds(0))
+        seen["image"] = controller.committed.image
+
+    async def second(controller: Controller, store: GatedStore) -> None:
+        state = controller.committed
+        assert list(state.image.changes_since(seen["image"])) == []  # type: ignore[arg-type]
+        assert state.image.cluster_id == seen["image"].cluster_id  # type: ignore[attr-defined]
+        assert state.controller_epoch == 2
+        reply = await controller.submit(AllocateProducerIds(0))
+        assert reply["first_producer_id"] == 1000
+        again = make_registration(0, start_id="again")
+        assert (await controller.submit(RegisterBroker(again, "")))["broker_epoch"] == 4
+
+    play(tmp_path, first)
+    play(tmp_path, second)
+
+
+def test_nothing_is_told_before_it_is_durable(tmp_path: Path, make_registration) -> None:
+    async def story(controller: Controller, store: GatedStore) -> None:
+        told: list[int] = []
+        controller.subscribe(lambda changes, state: told.append(len(changes)))
+        store.gate.clear()
+        event = RegisterBroker(make_registration(0), "")
+        submitted = asyncio.create_task(controller.submit(event))
+        refused = asyncio.create_task(controller.submit(UnfenceBroker(0, 99)))
+        await asyncio.sleep(0.05)
+        assert not submitted.done()
+        assert not refused.done(), "a refusal depends on the state it was decided on"
+        assert told == []
+        assert controller.committed.image.brokers == {}
+        store.gate.set()
+        assert (await submitted)["broker_epoch"] == 1
+        with pytest.raises(RefusedError):
+            await refused
+        assert told == [1]
+
+    play(tmp_path, story)
+
+
+def test_events_that_come_during_a_write_are_committed_together(
+    tmp_path: Path, make_registration, make_create, make_topic
+) -> None:
+    async def story(controller: Controller, store: GatedStore) -> None:
+        await start_brokers(controller, make_registration)
+        store.gate.clear()
+        events: list[CreateTopics] = [make_create(make_topic(f"t{n}")) for n in range(50)]
+        tasks = [asyncio.create_task(controller.submit(event)) for event in events]
+        await asyncio.sleep(0.02)
+        writes = store.writes
+        store.gate.set()
+        replies = await asyncio.gather(*tasks)
+        assert all(reply["topics"][0]["error_code"] == 0 for reply in replies)
+        assert store.writes - writes <= 4
+        assert len(list(controller.committed.image.topics())) == 50
+
+    play(tmp_path, story)
+
+
+def test_later_decisions_see_what_earlier_ones_are_about_to_write(
+    tmp_path: Path, make_registration, make_create, make_topic
+) -> None:
+    async def story(controller: Controller, store: GatedStore) -> None:
+        await start_brokers(controller, make_registration)
+        replies = await asyncio.gather(
+            *(controller.submit(make_create(make_topic("t"))) for _ in range(3))
+        )
+        codes = [reply["topics"][0]["error_code"] for reply in replies]
+        assert codes == [0, RefusalCode.TOPIC_ALREADY_EXISTS, RefusalCode.TOPIC_ALREADY_EXISTS]
+
+    play(tmp_path, story)
+
+
+def test_a_deposed_controller_ends_and_lets_nobody_wait(tmp_path: Path, make_registration) -> None:
+    async def run() -> None:
+        store = await open_file_store(tmp_path)
+        controller = await open_controller(store, now_ms=lambda: 0)
+        await open_controller(store, now_ms=lambda: 0)  # a newer one
+        running = asyncio.create_task(controller.run())
+        with pytest.raises(RefusedError) as refused:
+            await controller.submit(RegisterBroker(make_registration(0), ""))
+        assert refused.value.code is RefusalCode.NOT_CONTROLLER
+        with pytest.raises(SealedError):
+            await running
+        await store.close()
+
+    asyncio.run(run())

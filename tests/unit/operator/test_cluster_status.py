@@ -1,0 +1,256 @@
+"""The status of a LogCluster and of a BrokerPool."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from operator_views import pool_view
+
+from fairlead_operator.broker_states import build_broker_states, pod_failure
+from fairlead_operator.cluster_plan import PoolPlan
+from fairlead_operator.cluster_status import (
+    ClusterFacts,
+    PoolFacts,
+    build_cluster_status,
+    build_pool_status,
+)
+from fairlead_operator.rolling import BrokerState, Drain, Wait
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+LATER = datetime(2026, 1, 2, 3, 5, 5, tzinfo=UTC)
+CONTROLLER = {
+    "clusterId": "abc",
+    "controller": {"epoch": 7},
+    "topics": [{}, {}],
+    "partitions": {"partitions": 12, "underReplicated": 0, "offline": 0},
+}
+
+
+def broker(number: int, **changes: Any) -> BrokerState:
+    state = BrokerState(
+        broker_id=number,
+        pod=f"demo-main-{number}",
+        pod_uid=str(number),
+        is_outdated=False,
+        is_ready=True,
+        is_live=True,
+    )
+    return replace(state, **changes)
+
+
+def facts(**changes: Any) -> ClusterFacts:
+    healthy = ClusterFacts(
+        name="demo",
+        namespace="shop",
+        generation=3,
+        wanted=2,
+        brokers=(broker(0), broker(1)),
+        controller=CONTROLLER,
+        controller_pod="fairlead-operator-1",
+        store_available=True,
+    )
+    return replace(healthy, **changes)
+
+
+def claims(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {entry["type"]: (entry["status"], entry["reason"]) for entry in status["conditions"]}
+
+
+def partitions(**counts: int) -> dict[str, Any]:
+    return CONTROLLER | {"partitions": {**CONTROLLER["partitions"], **counts}}  # type: ignore[dict-item]
+
+
+def test_a_healthy_cluster_says_so_with_counts() -> None:
+    status = build_cluster_status(facts(), {}, NOW)
+    assert claims(status) == {
+        "Ready": ("True", "Ready"),
+        "Progressing": ("False", "Settled"),
+        "StoreAvailable": ("True", "Available"),
+        "Degraded": ("False", "InSync"),
+    }
+    assert status["bootstrap"] == "demo-bootstrap.shop.svc:9092"
+    assert status["controller"] == {"pod": "fairlead-operator-1", "epoch": 7}
+    assert (status["brokers"], status["brokersReady"], status["topics"]) == (2, 2, 2)
+
+
+def test_the_same_facts_give_the_same_status() -> None:
+    status = build_cluster_status(facts(), {}, NOW)
+    assert build_cluster_status(facts(), status, LATER) == status
+
+
+@pytest.mark.parametrize(
+    ("changes", "condition", "claim"),
+    [
+        ({"problem": ("InvalidSpec", "x")}, "Ready", ("False", "InvalidSpec")),
+        ({"wanted": 0, "brokers": ()}, "Ready", ("False", "NoBrokers")),
+        ({"controller": partitions(offline=1)}, "Ready", ("False", "PartitionsOffline")),
+        ({"controller": partitions(offline=1)}, "Degraded", ("True", "PartitionsOffline")),
+        ({"controller": partitions(underReplicated=1)}, "Ready", ("True", "Ready")),
+        ({"controller": partitions(underReplicated=1)}, "Degraded", ("True", "UnderReplicated")),
+        ({"wanted": 3}, "Ready", ("False", "BrokersNotReady")),
+        ({"wanted": 3}, "Progressing", ("True", "StartingBrokers")),
+        ({"controller": None}, "Ready", ("Unknown", "ControllerNotReachable")),
+        ({"store_available": False}, "StoreAvailable", ("False", "Frozen")),
+        ({"store_available": None}, "StoreAvailable", ("Unknown", "ControllerNotReachable")),
+        ({"is_paused": True, "roll": Wait("Paused", "x")}, "Progressing", ("False", "Paused")),
+        ({"roll": Drain(1)}, "Progressing", ("True", "Rolling")),
+    ],
+)
+def test_each_trouble_has_its_reason(
+    changes: dict[str, Any], condition: str, claim: tuple[str, str]
+) -> None:
+    assert claims(build_cluster_status(facts(**changes), {}, NOW))[condition] == claim
+
+
+def test_the_last_counts_stay_while_the_controller_cannot_be_asked() -> None:
+    before = build_cluster_status(facts(), {}, NOW)
+    after = build_cluster_status(facts(controller=None), before, LATER)
+    assert (after["topics"], after["partitions"], after["clusterId"]) == (2, 12, "abc")
+
+
+def test_a_pool_says_what_blocks_it_and_stops_saying_so() -> None:
+    plan = PoolPlan(pool=pool_view(replicas=2), replicas=2, image="fairlead:1")
+    blocked = replace(plan, blocked_reason="ReplicasRemain", blocked="brokers hold replicas")
+    brokers = (broker(0), broker(1))
+    status = build_pool_status(PoolFacts(generation=1, plan=blocked, brokers=brokers), {}, NOW)
+    assert claims(status)["Blocked"] == ("True", "ReplicasRemain")
+    status = build_pool_status(PoolFacts(generation=2, plan=plan, brokers=brokers), status, NOW)
+    assert "Blocked" not in claims(status)
+    assert claims(status)["Ready"] == ("True", "Ready")
+    assert status["brokerIds"] == [0, 1]
+    assert "fairlead.io/pool=main" in status["selector"]
+
+
+def test_a_roll_names_the_image_and_counts_pods() -> None:
+    plan = PoolPlan(pool=pool_view(replicas=2), replicas=2, image="fairlead:2")
+    old = broker(0, is_outdated=True)
+    status = build_pool_status(
+        PoolFacts(generation=1, plan=plan, brokers=(old, broker(1)), roll=Drain(0)), {}, NOW
+    )
+    assert status["updatedReplicas"] == 1
+    progressing = next(c for c in status["conditions"] if c["type"] == "Progressing")
+    assert progressing["reason"] == "Rolling"
+    assert "fairlead:2" in progressing["message"]
+
+
+def stateful_set(replicas: int = 2) -> dict[str, Any]:
+    return {"spec": {"replicas": replicas}, "status": {"updateRevision": "new"}}
+
+
+def pod(number: int, revision: str = "new", *, ready: bool = True, **metadata: Any) -> Any:
+    labels = {"controller-revision-hash": revision}
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    return {
+        "metadata": {"name": f"demo-main-{number}", "uid": str(number), "labels": labels}
+        | metadata,
+        "status": {"conditions": conditions},
+    }
+
+
+def test_brokers_are_put_together_from_pods_and_the_controller() -> None:
+    pods = {
+        "demo-main-0": pod(0, "old"),
+        "demo-main-1": pod(1, deletionTimestamp="2026-01-01T00:00:00Z"),
+    }
+    known = {10: {"state": "live", "leaders": 3}, 11: {"state": "fenced"}}
+    first, second, third = build_broker_states(
+        pool_view(idBase=10),
+        stateful_set(3),
+        pods,
+        known,
+        draining_s={10: 2.0},
+        recovering={},
+        refused={},
+    )
+    assert (first.broker_id, first.is_outdated, first.is_ready, first.is_live) == (
+        10,
+        True,
+        True,
+        True,
+    )
+    assert (first.leaders, first.draining_s) == (3, 2.0)
+    assert (second.is_terminating, second.is_ready, second.is_live) == (True, False, False)
+    assert third.pod_uid is None
+
+
+def test_ready_pods_count_as_live_while_nobody_can_be_asked() -> None:
+    states = build_broker_states(
+        pool_view(),
+        stateful_set(1),
+        {"demo-main-0": pod(0)},
+        None,
+        draining_s={},
+        recovering={},
+        refused={},
+    )
+    assert states[0].is_live
+
+
+def broken_pod(container: dict[str, Any], *conditions: dict[str, Any]) -> dict[str, Any]:
+    statuses = [{"name": "broker", "ready": False, **container}] if container else []
+    status = {"containerStatuses": statuses, "conditions": list(conditions)}
+    return {"metadata": {"name": "demo-main-0", "uid": "u", "labels": {}}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("shown", "failure"),
+    [
+        (broken_pod({"state": {"running": {}}}), ""),
+        (broken_pod({"state": {"waiting": {"reason": "ContainerCreating"}}}), ""),
+        (
+            broken_pod(
+                {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+            ),
+            "ErrImagePull: no such image",
+        ),
+        (
+            broken_pod(
+                {
+                    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}},
+                    "lastState": {"terminated": {"exitCode": 1, "message": "no disk\nmore"}},
+                }
+            ),
+            "no disk",
+        ),
+        (
+            broken_pod(
+                {},
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": "0/3 nodes",
+                },
+            ),
+            "Unschedulable: 0/3 nodes",
+        ),
+    ],
+)
+def test_why_a_pod_does_not_come_up(shown: dict[str, Any], failure: str) -> None:
+    assert pod_failure(shown) == failure
+
+
+def test_a_broker_that_is_turned_away_is_named_with_the_reason() -> None:
+    shown = broken_pod({"state": {"running": {}}})
+    stateful_set = {"spec": {"replicas": 1}, "metadata": {}}
+    (state,) = build_broker_states(
+        pool_view(replicas=1),
+        stateful_set,
+        {"demo-main-0": shown},
+        {},
+        draining_s={},
+        recovering={},
+        refused={0: "it belongs to another cluster"},
+    )
+    status = build_cluster_status(facts(wanted=1, brokers=(state,)), {}, NOW)
+    ready = next(entry for entry in status["conditions"] if entry["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "BrokersFailing")
+    assert ready["message"] == (
+        "0 of 1 brokers are ready; broker 0 (pod demo-main-0): it belongs to another cluster"
+    )
+
+
+def test_what_the_api_server_refuses_is_said() -> None:
+    status = build_cluster_status(facts(refused="the API server refuses Service a"), {}, NOW)
+    assert claims(status)["Ready"] == ("False", "Refused")

@@ -1,0 +1,358 @@
+"""Brokers and a controller over real sockets."""
+
+import asyncio
+import json
+import logging
+import os
+from urllib.request import urlopen
+
+import aiohttp
+import pytest
+
+from fairlead_broker.session.link import SessionRefusedError
+from fairlead_controller import session_server
+from fairlead_model.cluster import TopicState
+from fairlead_model.refusals import RefusalCode
+from fairlead_model.resources import TopicSpec
+from fairlead_wire.errors import ErrorCode, KafkaError
+
+
+def test_a_broker_registers_follows_and_calls(play) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        node = await stage.start_node(0)
+        other = await stage.start_node(1)
+        assert (node.session.broker_epoch, other.session.broker_epoch) == (1, 2)
+        assert node.session.cluster_id == stage.controller.committed.image.cluster_id
+        reply = await node.create("t", partitions=4)
+        topic_id = reply["topics"][0]["topic_id"]
+        # The delta comes before the reply.
+        assert node.image.topic_name(topic_id) == "t"
+        leaders = sorted(partition.leader for partition in node.image.topic("t").partitions)
+        assert leaders == [0, 0, 1, 1]
+        for delta, image in node.published:
+            assert delta
+            assert image.cluster_id == node.session.cluster_id
+        ids = await node.session.call("allocate_producer_ids", {}, timeout_ms=5000)
+        assert ids == {"first_producer_id": 0, "count": 1000}
+
+    play(story)
+
+
+def test_all_brokers_see_the_same(play, wait_until) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        nodes = [await stage.start_node(number) for number in range(3)]
+        await asyncio.gather(*(node.create(f"t{n}") for n, node in enumerate(nodes)))
+        for node in nodes:
+            await wait_until(lambda node=node: len(node.image.names) == 3)
+        images = [node.image for node in nodes]
+        assert list(images[0].changes_since(images[1])) == []
+        assert list(images[0].changes_since(images[2])) == []
+
+    play(story)
+
+
+def test_a_wrong_secret_is_refused_and_told_nowhere(play, caplog) -> None:
+    wrong = b"not-the-secret-not-the-secret"
+
+    async def story(stage) -> None:
+        await stage.start_controller()
+        node = stage.node(0, secret=wrong)
+        await node.session.start()
+        with pytest.raises(SessionRefusedError, match="secret") as refused:
+            await node.session.wait_registered(10)
+        assert refused.value.code == RefusalCode.CLUSTER_AUTHORIZATION_FAILED
+        assert stage.controller.committed.image.brokers == {}
+
+    with caplog.at_level(logging.DEBUG):
+        play(story)
+    assert "secret of this broker" in caplog.text
+    for text in (wrong, b"0123456789abcdef"):
+        assert text.decode() not in caplog.text
+        assert text.hex() not in caplog.text
+
+
+def test_a_broker_of_another_cluster_is_refused(play) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        node = stage.node(0, cluster_id="AnotherClusterAltogether")
+        await node.session.start()
+        with pytest.raises(SessionRefusedError, match="cluster") as refused:
+            await node.session.wait_registered(10)
+        assert refused.value.code == RefusalCode.INCONSISTENT_CLUSTER_ID
+
+    play(story)
+
+
+def test_a_duplicate_id_is_refused_while_the_first_lives(play, wait_until) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        first = await stage.start_node(0)
+        double = stage.node(0, start_id="double", directory_id="elsewhere")
+        await double.session.start()
+        with pytest.raises(SessionRefusedError, match="in use") as refused:
+            await double.session.wait_registered(10)
+        assert refused.value.code == RefusalCode.DUPLICATE_BROKER_REGISTRATION
+        assert first.session.is_connected
+        assert first.is_live(0)
+
+    play(story)
+
+
+def test_a_restarted_broker_supersedes_itself(play, wait_until) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        await stage.start_node(1)
+        first = await stage.start_node(0)
+        await first.create("t", partitions=2)
+        again = await stage.start_node(0, start_id="again")
+        assert again.session.broker_epoch == 3
+        await wait_until(lambda: all(part.has_leader for part in again.image.topic("t").partitions))
+        epochs = {part.leader: part.leader_epoch for part in again.image.topic("t").partitions}
+        assert epochs == {0: 2, 1: 0}
+
+    play(story)
+
+
+def test_what_was_missed_is_resumed_where_it_broke(play, wait_until) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        node = await stage.start_node(0)
+        other = await stage.start_node(1)
+        await wait_until(lambda: node.is_live(1))
+        count = len(node.published)
+        cut(stage, 0)
+        await other.create("t")
+        await wait_until(lambda: node.image.topic("t") is not None)
+        assert node.session.broker_epoch == 1
+        assert len(node.published) > count
+        # Resumed, not rebuilt: no publication repeats what was known.
+        for delta, _ in node.published[count:]:
+            assert len(delta.changes) <= 2
+
+    play(story)
+
+
+def cut(stage, broker_id: int) -> None:
+    """Break the connection of a broker."""
+    stage.server.sessions._sessions[broker_id].abort()
+
+
+def test_a_controller_restart_keeps_epochs_rising_and_leaders_in_place(play, wait_until) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        nodes = [await stage.start_node(number) for number in range(2)]
+        await nodes[0].create("t", partitions=4)
+        before = nodes[0].image.topic("t").partitions
+        await stage.stop_controller()
+        await wait_until(lambda: not nodes[0].session.is_connected)
+        assert nodes[0].image.topic("t").partitions == before, "the image is kept"
+        with pytest.raises(KafkaError, match="no controller") as error:
+            await nodes[0].session.call("allocate_producer_ids", {}, timeout_ms=50)
+        assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
+        await stage.start_controller()
+        for node in nodes:
+            await wait_until(lambda node=node: node.session.controller_epoch == 2)
+            await wait_until(lambda node=node: node.session.position.controller_epoch == 2)
+        assert [node.session.broker_epoch for node in nodes] == [1, 2]
+        assert nodes[0].image.topic("t").partitions == before, "nothing moved"
+        third = await stage.start_node(2)
+        assert third.session.broker_epoch == 3
+
+    play(story)
+
+
+def test_a_call_waits_for_a_controller_that_is_coming_back(play, wait_until) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        node = await stage.start_node(0)
+        await stage.stop_controller()
+        await wait_until(lambda: not node.session.is_connected)
+        calling = asyncio.create_task(
+            node.session.call("allocate_producer_ids", {}, timeout_ms=10_000)
+        )
+        await asyncio.sleep(0)
+        await stage.start_controller()
+        assert (await calling)["count"] == 1000
+
+    play(story)
+
+
+def test_goodbye_fences_at_once(play, wait_until) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        node = await stage.start_node(0)
+        other = await stage.start_node(1)
+        await node.create("t", partitions=2)
+        assert await node.session.call("controlled_shutdown", {}, timeout_ms=5000) == {
+            "remaining_leaders": 0
+        }
+        await node.session.stop()
+        await wait_until(lambda: other.image.brokers[0].fenced, timeout_s=1)
+        assert {part.leader for part in other.image.topic("t").partitions} == {-1, 1}
+
+    play(story)
+
+
+def test_a_dead_broker_is_found_by_its_refusing_port(play, wait_until) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        nodes = [await stage.start_node(number) for number in range(3)]
+        await nodes[0].create("t", partitions=3)
+        # As a killed process: its sockets close, nobody says goodbye, nothing listens.
+        for task in nodes[1].session._tasks:
+            task.cancel()
+        loop = asyncio.get_running_loop()
+        cut_at = loop.time()
+        cut(stage, 1)
+        await wait_until(lambda: nodes[0].image.brokers[1].fenced)
+        assert loop.time() - cut_at < 1.0
+        leaders = {part.leader for part in nodes[0].image.topic("t").partitions}
+        assert leaders == {0, -1, 2}
+
+    play(story)
+
+
+def test_a_silent_broker_is_fenced_after_the_session_timeout(play, wait_until) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        nodes = [await stage.start_node(number) for number in range(3)]
+        loop = asyncio.get_running_loop()
+        nodes[2].session._send_heartbeat = lambda lag_s: None  # type: ignore[method-assign]
+        silent_at = loop.time()
+        await wait_until(lambda: nodes[0].image.brokers[2].fenced)
+        assert 1.0 < loop.time() - silent_at < 4.0
+        del nodes[2].session._send_heartbeat
+        await wait_until(lambda: nodes[0].is_live(2))
+        assert nodes[2].session.broker_epoch == 3, "the same incarnation came back"
+
+    play(story)
+
+
+def test_a_broker_that_is_not_ready_stays_fenced(play, wait_until) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        node = await stage.start_node(0, is_ready=False)
+        for _ in range(3):
+            node.session._send_heartbeat(0.0)
+            await node.session.call("allocate_producer_ids", {}, timeout_ms=5000)
+        assert not node.is_live(0)
+        node.session.set_ready()
+        await wait_until(lambda: node.is_live(0))
+
+    play(story)
+
+
+def test_deletions_wait_for_absent_brokers(play, wait_until) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        nodes = [await stage.start_node(number) for number in range(2)]
+        topic_id = (await nodes[0].create("t", partitions=2))["topics"][0]["topic_id"]
+        await nodes[1].session.stop()
+        await nodes[0].session.call(
+            "delete_topics", {"topics": [{"name": "t", "topic_id": bytes(16)}]}, timeout_ms=5000
+        )
+        assert nodes[0].image.deleting[topic_id].state is TopicState.DELETING
+        confirm = {"topic_ids": [topic_id]}
+        await nodes[0].session.call("confirm_deletions", confirm, timeout_ms=5000)
+        returned = await stage.start_node(1, start_id="again")
+        assert set(returned.image.deleting[topic_id].unconfirmed_deletions) == {1}
+        await returned.session.call("confirm_deletions", confirm, timeout_ms=5000)
+        await wait_until(lambda: not nodes[0].image.deleting)
+        assert not returned.image.deleting
+
+    play(story)
+
+
+def test_refusals_of_calls_carry_code_and_words(play) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        node = await stage.start_node(0)
+        for method, body in (("nonsense", {}), ("create_topics", {"topics": 5})):
+            with pytest.raises(KafkaError) as error:
+                await node.session.call(method, body, timeout_ms=5000)
+            assert error.value.code is ErrorCode.INVALID_REQUEST
+        assert node.session.is_connected
+
+    play(story)
+
+
+def test_declared_topics_are_spread_over_the_expected_brokers(play, wait_until) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller(TopicSpec("t", "t", 6), expected_brokers=3)
+        nodes = [await stage.start_node(number) for number in range(3)]
+        await wait_until(lambda: nodes[0].image.topic("t") is not None)
+        leaders = [part.leader for part in nodes[0].image.topic("t").partitions]
+        assert sorted(leaders) == [0, 0, 1, 1, 2, 2]
+
+    play(story)
+
+
+def test_one_of_several_candidates_is_enough(play) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        node = await stage.start_node(0, urls=["ws://127.0.0.1:1", stage.url])
+        assert node.session.is_connected
+
+    play(story)
+
+
+def test_strangers_get_no_further_than_the_challenge(play, monkeypatch) -> None:
+    monkeypatch.setattr(session_server, "HANDSHAKE_TIMEOUT_S", 0.2)
+
+    async def story(stage) -> None:
+        await stage.start_controller()
+        attempts = [b"", b"\xc1", b"\x80", os.urandom(1000), b"\x81\xa4type\xa8register"]
+        async with aiohttp.ClientSession() as http:
+            for attempt in attempts:
+                async with http.ws_connect(f"{stage.url}/session") as socket:
+                    assert (await socket.receive()).type is aiohttp.WSMsgType.BINARY
+                    await socket.send_bytes(attempt)
+                    assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+            async with http.ws_connect(f"{stage.url}/session") as socket:
+                await socket.receive()
+                assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE, "too slow"
+            async with http.get(f"http://127.0.0.1:{stage.port}/status") as response:
+                assert response.status == 404
+        assert stage.controller.committed.image.brokers == {}
+
+    play(story)
+
+
+def test_status_shows_brokers_topics_and_what_is_offline(play) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller(TopicSpec("waits", "waits"), expected_brokers=9)
+        nodes = [await stage.start_node(number) for number in range(2)]
+        await nodes[0].create("t", partitions=4)
+        await nodes[1].session.stop()
+        base = f"http://127.0.0.1:{stage.server.http_port}"
+        health = json.loads(await asyncio.to_thread(fetch, f"{base}/healthz"))
+        assert health == {"status": "ok", "controllerEpoch": 1}
+        for _ in range(200):
+            status = json.loads(await asyncio.to_thread(fetch, f"{base}/status"))
+            if status["brokers"][1]["state"] == "fenced":
+                break
+        assert [broker["state"] for broker in status["brokers"]] == ["live", "fenced"]
+        assert status["controller"] == {"pid": os.getpid(), "epoch": 1}
+        (topic,) = status["topics"]
+        del topic["topicId"]
+        assert topic == {
+            "name": "t",
+            "partitions": 4,
+            "replicationFactor": 1,
+            "underReplicated": 2,
+            "underMinIsr": 2,
+            "offline": 2,
+            "lossPossible": 0,
+            "isInternal": False,
+            "resource": None,
+        }
+        assert status["declaredTopics"]["waiting"] == ["waits"]
+
+    play(story)
+
+
+def fetch(url: str) -> bytes:
+    with urlopen(url, timeout=5) as response:
+        return bytes(response.read())

@@ -1,0 +1,90 @@
+import random
+import tracemalloc
+
+import cramjam
+import pytest
+
+from fairlead_wire.compression import XERIAL_MAGIC, Codec, compress, decompress
+from fairlead_wire.errors import RemoteProtocolError
+
+PACKING = [each for each in Codec if each is not Codec.NONE]
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("size", [0, 1, 32 * 1024, 64 * 1024 + 1, 300_000])
+def test_data_survives(codec: Codec, size: int) -> None:
+    chooser = random.Random(size)
+    for data in (chooser.randbytes(size), b"flights " * (size // 8)):
+        assert decompress(compress(data, codec), codec, max_size=MIB) == data
+        assert decompress(memoryview(compress(data, codec)), codec, max_size=MIB) == data
+
+
+@pytest.mark.parametrize("codec", PACKING)
+def test_a_bomb_is_refused_within_the_cap(codec: Codec) -> None:
+    bomb = compress(bytes(64 * MIB), codec)
+    tracemalloc.start()
+    with pytest.raises(RemoteProtocolError, match=f"{codec.name} data unpacks to more than"):
+        decompress(bomb, codec, max_size=MIB)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 * MIB
+
+
+@pytest.mark.parametrize("codec", PACKING)
+def test_exactly_the_cap_is_allowed(codec: Codec) -> None:
+    data = bytes(200_001)
+    packed = compress(data, codec)
+    assert decompress(packed, codec, max_size=200_001) == data
+    with pytest.raises(RemoteProtocolError, match="more than 200000"):
+        decompress(packed, codec, max_size=200_000)
+
+
+@pytest.mark.parametrize("codec", PACKING)
+def test_damaged_data_is_refused_or_read(codec: Codec) -> None:
+    chooser = random.Random(codec.name)
+    packed = compress(b"".join(b"flight %d " % index for index in range(3000)), codec)
+    for _ in range(150):
+        damaged = bytearray(packed)
+        for _ in range(chooser.randrange(1, 4)):
+            damaged[chooser.randrange(len(damaged))] = chooser.randrange(256)
+        for data in (bytes(damaged), packed[: chooser.randrange(len(packed))]):
+            try:
+                assert len(decompress(data, codec, max_size=MIB)) <= MIB
+            except RemoteProtocolError as error:
+                assert codec.name in str(error)
+
+
+@pytest.mark.parametrize("codec", PACKING)
+def test_random_bytes_are_refused(codec: Codec) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decompress(b"\xff\xfe\xfd" * 20, codec, max_size=MIB)
+
+
+def test_raw_snappy_is_read_too() -> None:
+    raw = bytes(cramjam.snappy.compress_raw(b"flights " * 100))
+    assert decompress(raw, Codec.SNAPPY, max_size=MIB) == b"flights " * 100
+
+
+def test_snappy_is_framed_as_java_clients_frame_it() -> None:
+    packed = compress(b"x" * 70_000, Codec.SNAPPY)
+    assert packed.startswith(XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1")
+    assert decompress(packed[:16], Codec.SNAPPY, max_size=MIB) == b""
+
+
+@pytest.mark.parametrize("tail", [b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\5abc", b"\0\0\0\1\xff"])
+def test_damaged_xerial_blocks_are_refused(tail: bytes) -> None:
+    packed = compress(b"x" * 100, Codec.SNAPPY)
+    with pytest.raises(RemoteProtocolError, match="damaged SNAPPY"):
+        decompress(packed + tail, Codec.SNAPPY, max_size=MIB)
+
+
+def test_lz4_blocks_are_independent_as_java_clients_require() -> None:
+    packed = compress(random.Random(1).randbytes(100_000) + bytes(100_000), Codec.LZ4)
+    assert packed.startswith(bytes.fromhex("04224d18 60 40 82"))
+    assert packed.endswith(bytes(4))
+
+
+def test_unknown_codecs_are_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="no codec has the number 5"):
+        decompress(b"", 5, max_size=MIB)
