@@ -1,0 +1,128 @@
+# Every target makes the virtual environment it needs. `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHONSAFEPATH := 1
+export PYTHONSAFEPATH
+KAFKA_VERSION := 4.3.1
+KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_VERSION).jar
+SEEDS ?= 200
+# A program that makes a kind cluster without an image registry, where one lies beside the checkout.
+CLUSTER_TOOL ?= $(wildcard ../shared/cluster/cluster)
+
+# What pytest runs first: everything quick, in one process.
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-17s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/fairlead: pyproject.toml
+	@echo "installing Fairlead into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@$(BIN)/python -m compileall -q broker operator cli  # processes start faster from the first time on
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/fairlead
+	@echo "installing the development tools into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+.PHONY: setup
+setup: $(VENV)/.dev ## make the virtual environment with every development tool
+
+.PHONY: up
+up: $(BIN)/fairlead ## start a local three-broker cluster with the sample topics
+	@$(BIN)/fairlead up -f examples/topics.yaml
+
+.PHONY: down
+down: $(BIN)/fairlead ## stop the local cluster; its data stays
+	@$(BIN)/fairlead down
+
+.PHONY: test
+test: $(VENV)/.dev ## every test that needs no Kubernetes (at most 15 minutes on two cores)
+	@$(PYTEST) $(ARGS)
+
+.PHONY: check
+check: lint types imports check-generated ## lint, formatting, types, import rules and generated files
+
+.PHONY: lint
+lint: $(VENV)/.dev ## ruff: rules and formatting
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+.PHONY: fmt
+fmt: $(VENV)/.dev ## format and fix what ruff can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+.PHONY: types
+types: $(VENV)/.dev ## mypy, strict
+	@$(BIN)/mypy
+
+.PHONY: imports
+imports: $(VENV)/.dev ## who may import whom (ARCHITECTURE.md)
+	@$(BIN)/lint-imports
+
+$(KAFKA_CLIENTS_JAR):
+	@mkdir -p $(@D)
+	@command -v mvn >/dev/null || { echo "generating the messages needs Maven (apt-get install maven)"; exit 1; }
+	mvn -q -B dependency:copy -Dartifact=org.apache.kafka:kafka-clients:$(KAFKA_VERSION) -DoutputDirectory=$(@D)
+
+.PHONY: generate
+generate: $(VENV)/.dev $(KAFKA_CLIENTS_JAR) ## regenerate fairlead_wire.messages, crds/ and docs/resources.md
+	@$(BIN)/python -m fairlead_operator.resources
+	@cd broker && ../$(BIN)/python -m codegen --kafka-clients ../$(KAFKA_CLIENTS_JAR)
+
+.PHONY: check-generated
+check-generated: $(VENV)/.dev $(KAFKA_CLIENTS_JAR) ## fail when a generated file is not what its generator makes
+	@$(BIN)/python -m fairlead_operator.resources --check
+	@cd broker && ../$(BIN)/python -m codegen --kafka-clients ../$(KAFKA_CLIENTS_JAR) --check
+
+.PHONY: simulate
+simulate: $(VENV)/.dev ## the cluster, storage and power losses simulated over many seeds (SEEDS=…); SEED=… replays one
+ifdef SEED
+	@FAIRLEAD_SEED=$(SEED) $(PYTEST) tests/simulation/test_seeds.py -k promise $(ARGS)
+else
+	@FAIRLEAD_SEEDS=$(SEEDS) $(PYTEST) tests/simulation tests/crash/test_power_loss.py tests/property tests/fuzz --timeout 3600 $(ARGS)
+endif
+
+.PHONY: drills
+drills: $(VENV)/.dev ## break real clusters at load RUNS=… times; writes the table of docs/failover.md
+	@FAIRLEAD_RUNS=$(or $(RUNS),100) $(PYTEST) tests/failover tests/crash/test_kill_minus_nine.py --timeout 36000 $(ARGS)
+
+.PHONY: drills-kubernetes
+drills-kubernetes: $(VENV)/.dev ## the same on Kubernetes, RUNS=… times each, where there is a cluster as for e2e
+	@CLUSTER_TOOL="$(CLUSTER_TOOL)" FAIRLEAD_RUNS=$(or $(RUNS),30) $(BIN)/python tests/e2e/run.py tests/e2e/test_drills.py $(ARGS)
+
+.PHONY: bench
+bench: $(VENV)/.dev ## measure against Apache Kafka in one run (table, JSON and a chart in benchmarks/results)
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+.PHONY: scale
+scale: $(VENV)/.dev ## times and memory with 1,000 and with 10,000 partitions on three brokers
+	@$(BIN)/python benchmarks/scale.py $(ARGS)
+
+.PHONY: e2e
+e2e: $(VENV)/.dev ## everything that needs Kubernetes, on a kind cluster made for it or on FAIRLEAD_E2E_CONTEXT
+	@CLUSTER_TOOL="$(CLUSTER_TOOL)" $(BIN)/python tests/e2e/run.py $(ARGS)
+
+IMAGE ?= localhost/fairlead:dev
+BASE_IMAGE ?=
+.PHONY: images
+images: ## the container image (IMAGE=… names it, BASE_IMAGE=… is what it stands on)
+	@command -v docker >/dev/null || { echo "building images needs docker (https://docs.docker.com/engine/install)"; exit 1; }
+	@if [ -z "$(BASE_IMAGE)" ] && [ -x "$(CLUSTER_TOOL)" ]; then \
+	    "$(CLUSTER_TOOL)" image-build -- -q -t $(IMAGE) -f images/Dockerfile .; \
+	else \
+	    docker build -q $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) -t $(IMAGE) -f images/Dockerfile .; \
+	fi
+	@docker image inspect -f '{{index .RepoTags 0}}: {{.Size}} bytes' $(IMAGE)
+
+.PHONY: clean
+clean: ## remove what the targets above made, a local cluster's data aside
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build
