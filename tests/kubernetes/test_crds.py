@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from resource_cases import CASES, TOPIC_UPDATES, UPDATES, Case, Update, cluster, drill, pool, topic
+from resource_cases import (
+    CASES,
+    RENAMES,
+    TOPIC_UPDATES,
+    UPDATES,
+    Case,
+    Update,
+    cluster,
+    drill,
+    group,
+    pool,
+    topic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +98,7 @@ def test_the_api_server_says_what_is_wrong(space: Space, case: Case) -> None:
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("update", [*UPDATES, *TOPIC_UPDATES], ids=str)
+@pytest.mark.parametrize("update", [*UPDATES, *RENAMES, *TOPIC_UPDATES], ids=str)
 def test_the_api_server_says_what_cannot_change(space: Space, update: Update) -> None:
     space.create(update.before)
     try:
@@ -120,6 +132,7 @@ def test_defaults_are_filled_in(space: Space) -> None:
         "deletionProtection": False,
         "reclaimPolicy": "Retain",
     }
+    assert filled(group()) == {"clusterName": "demo", "refreshSeconds": 30}
     assert filled(drill()) == {
         "clusterName": "demo",
         "target": {"type": "Leader"},
@@ -218,6 +231,7 @@ def test_status_is_shown_in_columns_and_can_be_waited_for(space: Space) -> None:
         ),
         ("bp", "NAME CLUSTER BROKERS READY-BROKERS UPDATED READY AGE"),
         ("fd", "NAME TARGET FAULT PHASE DETECT ELECT RECOVER LOST DUP PASSED AGE"),
+        ("cgroup", "NAME GROUP STATE MEMBERS LAG RESET AGE"),
         ("partitiontable", "NAME CLUSTER TABLE EPOCH WRITE AGE"),
     ],
 )
@@ -225,7 +239,7 @@ def test_columns(space: Space, kind: str, columns: str) -> None:
     name = "columns"
     table = {"clusterName": "demo", "table": "t", "controllerEpoch": 1, "writeNumber": 1}
     internal = cluster(name) | {"kind": "PartitionTable", "spec": table | {"lines": ""}}
-    manifests = {"lc": cluster(name), "bp": pool(name), "fd": drill(name)}
+    manifests = {"lc": cluster(name), "bp": pool(name), "cgroup": group(name), "fd": drill(name)}
     manifest = manifests.get(kind, internal)
     space.create(manifest)
     header = must("get", "-n", space.name, kind, name).splitlines()[0]
@@ -250,7 +264,9 @@ def test_all_kinds_for_people_are_in_the_category(space: Space) -> None:
     assert "partitiontable" not in listed
 
 
-@pytest.mark.parametrize("kind", ["logcluster", "brokerpool", "topic", "failoverdrill"])
+@pytest.mark.parametrize(
+    "kind", ["logcluster", "brokerpool", "topic", "consumergroup", "failoverdrill"]
+)
 def test_explain_describes_every_field(space: Space, kind: str) -> None:
     assert space
     text = must("explain", f"{kind}.spec")

@@ -67,7 +67,7 @@ class Installation:
         for release, namespace in RELEASES:
             with suppress(CommandError):
                 run("helm", "uninstall", release, "-n", namespace, "--wait")
-        for kind in ("failoverdrills", "topics", "brokerpools", "logclusters"):
+        for kind in ("failoverdrills", "consumergroups", "topics", "brokerpools", "logclusters"):
             self._delete_all(kind)
         for kind in ("clusterstates", "partitiontables"):
             self._delete_all(kind)

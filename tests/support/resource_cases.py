@@ -66,6 +66,14 @@ def drill(name: str = "drill", **spec: Any) -> Manifest:
     return resource("FailoverDrill", name, given | spec)
 
 
+def group(name: str = "billing", **spec: Any) -> Manifest:
+    return resource("ConsumerGroup", name, {"clusterName": "demo"} | spec)
+
+
+def reset(to: str = "Earliest", **fields: Any) -> Manifest:
+    return {"id": "one", "to": to} | fields
+
+
 def without(manifest: Manifest, field: str) -> Manifest:
     return manifest | {"spec": {k: v for k, v in manifest["spec"].items() if k != field}}
 
@@ -374,7 +382,78 @@ DRILLS = (
     ),
 )
 
-CASES = (*CLUSTERS, *POOLS, *TOPICS, *DRILLS)
+GROUPS = (
+    Case("a bare group", group()),
+    Case("a group of the only cluster there is", without(group(), "clusterName")),
+    Case(
+        "a full group",
+        group(
+            groupId="Shop / Billing",
+            refreshSeconds=3600,
+            offsetReset=reset(
+                "Timestamp",
+                timestamp="2026-11-20T06:00:00+01:00",
+                topics=[{"name": "shop.Orders", "partitions": [0, 9_999]}, {"name": "_b"}],
+            ),
+        ),
+    ),
+    Case("the earliest offset", group(offsetReset=reset())),
+    Case("an offset", group(offsetReset=reset("Offset", offset=0))),
+    Case("some records back", group(offsetReset=reset("ShiftBy", shiftBy=-1_000))),
+    Case(
+        "a group that is looked at all the time",
+        group(refreshSeconds=1),
+        "greater than or equal to 5",
+        "spec.refreshSeconds: expected a whole number of 5 to 3600",
+    ),
+    Case(
+        "an unknown target",
+        group(offsetReset=reset("Middle")),
+        'supported values: "Earliest"',
+        "spec.offsetReset.to: expected Earliest or Latest",
+    ),
+    Case(
+        "a reset without an id",
+        group(offsetReset={"to": "Latest"}),
+        "spec.offsetReset.id: Required value",
+        "spec.offsetReset.id: this field is needed",
+    ),
+    both("an id with a space", group(offsetReset=reset() | {"id": "a b"}), "an id has letters"),
+    both(
+        "an offset that is not named",
+        group(offsetReset=reset("Offset")),
+        "the target Offset needs the field offset",
+    ),
+    both(
+        "an offset for nothing",
+        group(offsetReset=reset("Latest", offset=1)),
+        "the target Offset needs the field offset, and no other target takes it",
+    ),
+    both(
+        "a shift for nothing",
+        group(offsetReset=reset(shiftBy=1)),
+        "the target ShiftBy needs the field shiftBy",
+    ),
+    Case(
+        "a time without its zone",
+        group(offsetReset=reset("Timestamp", timestamp="2026-11-20T06:00:00")),
+        "must be of type date-time",
+        "write a time since 1970 with its zone",
+    ),
+    both(
+        "a time before there were times",
+        group(offsetReset=reset("Timestamp", timestamp="1969-11-20T06:00:00Z")),
+        "write a time since 1970 with its zone",
+    ),
+    Case(
+        "a topic twice",
+        group(offsetReset=reset(topics=[{"name": "a"}, {"name": "a"}])),
+        "Duplicate value",
+        "two entries have the name a",
+    ),
+)
+
+CASES = (*CLUSTERS, *POOLS, *TOPICS, *GROUPS, *DRILLS)
 
 _ANOTHER_DRILL = "a drill cannot be changed once it is made (only suspend can)"
 
@@ -406,12 +485,37 @@ UPDATES = (
     ),
     Update("other ids", pool(), pool(idBase=10), "idBase cannot be changed, because brokers are"),
     Update("ids that are left out", pool(idBase=10), pool(), "idBase cannot be changed, because"),
+    Update("a group's reset", group(), group(offsetReset=reset())),
+    Update("a reset goes", group(offsetReset=reset()), group()),
+    Update(
+        "a new reset",
+        group(offsetReset=reset()),
+        group(offsetReset=reset("Offset", offset=7) | {"id": "two"}),
+    ),
+    Update(
+        "another target of the same reset",
+        group(offsetReset=reset()),
+        group(offsetReset=reset("Latest")),
+        "a reset is carried out once and cannot be changed: give it a new id",
+    ),
+    Update("a group gets its cluster's name", without(group(), "clusterName"), group()),
+    Update(
+        "a group moves",
+        group(),
+        group(clusterName="other"),
+        "a ConsumerGroup cannot move to another cluster",
+    ),
     Update("the drill is let go", drill(suspend=True), drill()),
     Update("another target", drill(), drill(target={"type": "Controller"}), _ANOTHER_DRILL),
     Update("another fault", drill(), drill(fault={"type": "Delete"}), _ANOTHER_DRILL),
     Update("another limit", drill(), drill(limits={"recoveryMs": 500}), _ANOTHER_DRILL),
     Update("another workload", drill(), drill(workload={"partitions": 1}), _ANOTHER_DRILL),
     Update("more runs", drill(), drill(runs=2), _ANOTHER_DRILL),
+)
+
+RENAMES = (
+    Update("a group's name is spelt out", group(), group(groupId="billing")),
+    Update("another group", group(), group(groupId="Billing"), "groupId cannot be changed"),
 )
 
 TOPIC_UPDATES = (

@@ -8,6 +8,7 @@ from fairlead_model.failover_drill import FailoverDrillSpec
 from fairlead_model.resource_reading import change_problems
 from fairlead_model.resources import ManifestError, TopicSpec, parse_topic_manifest
 from fairlead_operator.resources.broker_pool import BrokerPoolSpec, BrokerPoolStatus
+from fairlead_operator.resources.consumer_group import ConsumerGroupSpec, ConsumerGroupStatus
 from fairlead_operator.resources.failover_drill import FailoverDrillStatus
 from fairlead_operator.resources.log_cluster import Listener, LogClusterSpec, LogClusterStatus
 from fairlead_operator.resources.topic import TopicStatus
@@ -15,6 +16,8 @@ from fairlead_operator.resources.topic import TopicStatus
 __all__ = [
     "BrokerPoolSpec",
     "BrokerPoolStatus",
+    "ConsumerGroupSpec",
+    "ConsumerGroupStatus",
     "FailoverDrillSpec",
     "FailoverDrillStatus",
     "Listener",

@@ -3,6 +3,7 @@
 from typing import Final
 
 from fairlead_operator.resources.broker_pool import BROKER_POOL
+from fairlead_operator.resources.consumer_group import CONSUMER_GROUP
 from fairlead_operator.resources.definition import ResourceDefinition
 from fairlead_operator.resources.failover_drill import FAILOVER_DRILL
 from fairlead_operator.resources.log_cluster import LOG_CLUSTER
@@ -13,6 +14,7 @@ DEFINITIONS: Final[tuple[ResourceDefinition, ...]] = (
     LOG_CLUSTER,
     BROKER_POOL,
     TOPIC,
+    CONSUMER_GROUP,
     FAILOVER_DRILL,
     PARTITION_TABLE,
     CLUSTER_STATE,

@@ -14,13 +14,14 @@ WRITE: Final = ("create", "delete", "deletecollection", "patch", "update")
 ALL_PLURALS: Final = (
     "brokerpools",
     "clusterstates",
+    "consumergroups",
     "failoverdrills",
     "logclusters",
     "partitiontables",
     "topics",
 )
 ADMIN_PLURALS: Final = ("brokerpools", "brokerpools/scale", "failoverdrills", "logclusters")
-"""What decides about brokers; topics are for everybody who may edit."""
+"""What decides about brokers; topics and groups are for everybody who may edit."""
 
 _NAMESPACE_CONTROLLER: Final = "system:serviceaccount:kube-system:namespace-controller"
 
@@ -32,7 +33,7 @@ def build_user_roles() -> list[Manifest]:
     """
     return [
         _role("view", ALL_PLURALS, READ),
-        _role("edit", ("topics",), WRITE),
+        _role("edit", ("consumergroups", "topics"), WRITE),
         _role("admin", ADMIN_PLURALS, WRITE),
     ]
 

@@ -10,7 +10,12 @@ import yaml
 
 from fairlead_model.resource_shape import record_of
 from fairlead_model.resources import parse_topic_manifest
-from fairlead_operator.resources import BrokerPoolSpec, FailoverDrillSpec, LogClusterSpec
+from fairlead_operator.resources import (
+    BrokerPoolSpec,
+    ConsumerGroupSpec,
+    FailoverDrillSpec,
+    LogClusterSpec,
+)
 from fairlead_operator.resources.__main__ import generated_files, main
 from fairlead_operator.resources.crd import build_crd
 from fairlead_operator.resources.definition import ResourceDefinition
@@ -22,6 +27,7 @@ READERS: dict[str, Any] = {
     "LogCluster": LogClusterSpec.from_manifest,
     "BrokerPool": BrokerPoolSpec.from_manifest,
     "Topic": parse_topic_manifest,
+    "ConsumerGroup": ConsumerGroupSpec.from_manifest,
     "FailoverDrill": FailoverDrillSpec.from_manifest,
 }
 BUILT_IN_SHORT_NAMES = re.compile(

@@ -7,6 +7,7 @@ from resource_cases import CASES, UPDATES, Case, Update, cluster, drill, listene
 
 from fairlead_operator.resources import (
     BrokerPoolSpec,
+    ConsumerGroupSpec,
     FailoverDrillSpec,
     LogClusterSpec,
     ManifestError,
@@ -19,6 +20,7 @@ READERS: dict[str, Callable[[dict[str, Any]], object]] = {
     "LogCluster": LogClusterSpec.from_manifest,
     "BrokerPool": BrokerPoolSpec.from_manifest,
     "Topic": parse_topic_manifest,
+    "ConsumerGroup": ConsumerGroupSpec.from_manifest,
     "FailoverDrill": FailoverDrillSpec.from_manifest,
 }
 
