@@ -30,6 +30,7 @@ VERBS = {
     "down": Verb("fairlead_cli.down", "down", "Stop a local cluster; its data stays."),
     "status": Verb("fairlead_cli.status", "status", "Show brokers, controller and topics."),
     "topic": Verb("fairlead_cli.topic", "topic", "Create, list, describe, alter, delete topics."),
+    "group": Verb("fairlead_cli.group", "group", "List, describe, reset, delete consumer groups."),
     "broker": Verb("fairlead_cli.broker", "broker", "Restart, kill, pause and list brokers."),
     "produce": Verb("fairlead_cli.produce", "produce", "Write records from lines, CSV or JSON."),
     "consume": Verb("fairlead_cli.consume", "consume", "Read records of a topic."),

@@ -1,0 +1,296 @@
+"""Consumer groups as the Kafka protocol shows them: listed, described, their offsets, their end.
+
+What librdkafka hands out becomes values of ours here, so that verbs know nothing of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fairlead_cli.client.connection import (
+    REQUEST_TIMEOUT_S,
+    build_error,
+    explain,
+    kafka_errors,
+    wait_for,
+)
+from fairlead_cli.errors import CliError
+from fairlead_cli.output import note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient
+
+# librdkafka asks for one group a request: so many are on their way at a time.
+DESCRIBED_AT_ONCE = 500
+STATE_NAMES = {
+    "PREPARING_REBALANCING": "PreparingRebalance",
+    "COMPLETING_REBALANCING": "CompletingRebalance",
+    "STABLE": "Stable",
+    "DEAD": "Dead",
+    "EMPTY": "Empty",
+}
+MISSING_GROUP_NAMES = ("GROUP_ID_NOT_FOUND",)
+
+
+class Place(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Committed(NamedTuple):
+    """A committed offset: the next record to read. The epoch is None where the client sent none."""
+
+    offset: int
+    leader_epoch: int | None
+    metadata: str
+
+
+class GroupListing(NamedTuple):
+    """One line of the coordinators' lists. `is_simple`: offsets only, nobody ever joined."""
+
+    group: str
+    state: str
+    kind: str
+    is_simple: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """`instance_id` is None for a dynamic member; `host` is the address it connects from."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group as its coordinator sees it. State `Dead` means that there is no such group."""
+
+    group: str
+    state: str
+    kind: str
+    is_simple: bool
+    assignor: str
+    coordinator: tuple[int, str, int] | None
+    members: tuple[Member, ...]
+
+    @property
+    def exists(self) -> bool:
+        return self.state != "Dead"
+
+
+def list_groups(admin: AdminClient) -> list[GroupListing]:
+    """Every group of every broker, by name. A broker that does not answer is named on stderr."""
+    what = "cannot list the consumer groups"
+    with kafka_errors(what):
+        future = admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S)
+    result = wait_for(future, what)
+    if result.errors and not result.valid:
+        raise build_error(what, result.errors[0].args[0])
+    for failure in result.errors:
+        note(f"The list may be incomplete: {explain(failure.args[0])}.")
+    listings = [
+        GroupListing(
+            listing.group_id,
+            name_state(getattr(listing, "state", None)),
+            name_kind(getattr(listing, "type", None)),
+            bool(listing.is_simple_consumer_group),
+        )
+        for listing in result.valid
+    ]
+    return sorted(listings)
+
+
+def name_state(state: Any) -> str:
+    """Kafka's own spelling; `Unknown` for a state that this client has no name for."""
+    return STATE_NAMES.get(getattr(state, "name", ""), "Unknown")
+
+
+def name_kind(kind: Any) -> str:
+    """`classic` or `consumer`; brokers older than the second kind name none, and have one only."""
+    name = getattr(kind, "name", "UNKNOWN")
+    return "classic" if name == "UNKNOWN" else str(name).lower()
+
+
+def describe_groups(admin: AdminClient, groups: list[str]) -> list[GroupDescription]:
+    """In the order asked for; a group that does not exist is `Dead`."""
+    described: list[GroupDescription] = []
+    for begin in range(0, len(groups), DESCRIBED_AT_ONCE):
+        part = groups[begin : begin + DESCRIBED_AT_ONCE]
+        with kafka_errors("cannot describe consumer groups"):
+            futures = admin.describe_consumer_groups(part, request_timeout=REQUEST_TIMEOUT_S)
+        described += [read_description(group, futures[group]) for group in part]
+    return described
+
+
+def describe_group(admin: AdminClient, group: str) -> GroupDescription:
+    """One group."""
+    (description,) = describe_groups(admin, [group])
+    return description
+
+
+def read_description(group: str, future: Any) -> GroupDescription:
+    """The answer for one group; newer brokers answer an error where older ones say `Dead`."""
+    from confluent_kafka import KafkaException
+
+    try:
+        found = future.result()
+    except KafkaException as exception:
+        error = exception.args[0]
+        if error.name() in MISSING_GROUP_NAMES:
+            return GroupDescription(group, "Dead", "classic", True, "", None, ())
+        raise build_error(f"cannot describe group '{group}'", error) from exception
+    node = found.coordinator
+    members = tuple(sorted((read_member(each) for each in found.members), key=member_order))
+    return GroupDescription(
+        group,
+        name_state(getattr(found, "state", None)),
+        name_kind(getattr(found, "type", None)),
+        bool(found.is_simple_consumer_group),
+        found.partition_assignor or "",
+        None if node is None else (int(node.id), str(node.host), int(node.port)),
+        members,
+    )
+
+
+def read_member(member: Any) -> Member:
+    """Java shows a member's host as `/10.0.0.7`; the slash is noise."""
+    assignment = member.assignment.topic_partitions if member.assignment is not None else []
+    return Member(
+        member.member_id,
+        member.group_instance_id or None,
+        member.client_id,
+        member.host.removeprefix("/"),
+        tuple(sorted(Place(at.topic, at.partition) for at in assignment)),
+    )
+
+
+def member_order(member: Member) -> tuple[str, str, str]:
+    """Static members by their names, the others by client id."""
+    return (member.instance_id or "", member.client_id, member.member_id)
+
+
+def read_committed(admin: AdminClient, group: str) -> dict[Place, Committed]:
+    """Every committed offset of a group; empty for a group that does not exist."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+
+    what = f"cannot read the offsets of group '{group}'"
+    with kafka_errors(what):
+        futures = admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT_S
+        )
+    try:
+        answer = futures[group].result()
+    except KafkaException as exception:
+        if exception.args[0].name() in MISSING_GROUP_NAMES:
+            return {}
+        raise build_error(what, exception.args[0]) from exception
+    committed = {}
+    for at in answer.topic_partitions:
+        if at.error is not None:
+            raise build_error(f"{what}, {at.topic}-{at.partition}", at.error)
+        if at.offset >= 0:
+            epoch = (
+                at.leader_epoch if at.leader_epoch is not None and at.leader_epoch >= 0 else None
+            )
+            committed[Place(at.topic, at.partition)] = Committed(
+                at.offset, epoch, at.metadata or ""
+            )
+    return dict(sorted(committed.items()))
+
+
+def write_committed(
+    admin: AdminClient, group: str, offsets: dict[Place, int]
+) -> dict[Place, KafkaError]:
+    """Set offsets of a group without members; what was refused, by partition, is the answer."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    what = f"cannot set the offsets of group '{group}'"
+    wanted = [TopicPartition(at.topic, at.partition, offset) for at, offset in offsets.items()]
+    with kafka_errors(what):
+        futures = admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=REQUEST_TIMEOUT_S
+        )
+    answer = wait_for(futures[group], what)
+    return {
+        Place(at.topic, at.partition): at.error
+        for at in answer.topic_partitions
+        if at.error is not None
+    }
+
+
+def delete_groups(admin: AdminClient, groups: Iterable[str]) -> dict[str, KafkaError | None]:
+    """Delete each group, with its offsets; the error by group, None where it is gone."""
+    from confluent_kafka import KafkaException
+
+    outcome: dict[str, KafkaError | None] = {}
+    with kafka_errors("cannot delete consumer groups"):
+        futures = admin.delete_consumer_groups(list(groups), request_timeout=REQUEST_TIMEOUT_S)
+    for group, future in futures.items():
+        try:
+            future.result()
+            outcome[group] = None
+        except KafkaException as exception:
+            outcome[group] = exception.args[0]
+    return outcome
+
+
+def require_group(admin: AdminClient, group: str) -> GroupDescription:
+    """A group that exists, or an error that names the nearest one."""
+    found = describe_group(admin, group)
+    if found.exists:
+        return found
+    raise build_unknown_group_error(admin, group)
+
+
+def build_unknown_group_error(admin: AdminClient, group: str) -> CliError:
+    """Names the nearest group there is."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(group, [listing.group for listing in list_groups(admin)], n=1)
+    nearest = f"Did you mean '{close[0]}'? " if close else ""
+    return CliError(
+        f"group '{group}' does not exist",
+        hint=f"{nearest}See what there is:  fairlead group list",
+    )
+
+
+def build_members_error(what: str, group: GroupDescription) -> CliError:
+    """Refuses what needs a group without members, and says who they are and what to do."""
+    lines = [f"  {describe_member(member)}" for member in group.members]
+    if any(member.instance_id is not None for member in group.members):
+        wait = (
+            "A static member that has ended stays a member until its session times out, "
+            "45 s unless its application says otherwise."
+        )
+    else:
+        wait = "One that died without a word goes when its session times out."
+    stop = "Stop these applications, then try again." if lines else "Try again in a moment."
+    members = "\n".join(lines)
+    count = len(lines)
+    return CliError(
+        f"{what}: group '{group.group}' is {group.state} and has "
+        f"{count} member{'' if count == 1 else 's'}",
+        hint=f"{members}\n{stop} {wait}" if lines else stop,
+    )
+
+
+def describe_member(member: Member) -> str:
+    """One line: who it is, where it runs, what it reads."""
+    name = member.instance_id or member.member_id
+    kind = "instance" if member.instance_id is not None else "member"
+    count = len(member.partitions)
+    reads = f"{count} partition{'' if count == 1 else 's'}"
+    return f"{kind} {name} (client {member.client_id}, host {member.host}, {reads})"

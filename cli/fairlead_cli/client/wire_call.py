@@ -1,0 +1,48 @@
+"""One request to one broker, for the few APIs that librdkafka's Python client does not have."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING, Any
+
+from fairlead_cli.client.connection import CLIENT_ID, REQUEST_TIMEOUT_S
+from fairlead_cli.errors import CliError
+from fairlead_wire.errors import RemoteProtocolError
+from fairlead_wire.header import decode_response, encode_request_frame
+
+if TYPE_CHECKING:
+    from fairlead_wire.message import Message
+
+LENGTH = struct.Struct(">i")
+REPLY_BYTES_MAX = 16 << 20
+
+
+def call_broker(host: str, port: int, message: Message, version: int) -> Any:
+    """The reply to one request on a connection of its own. CliError when none comes."""
+    api_key = message.API_KEY
+    frame = encode_request_frame(api_key, version, 1, CLIENT_ID, message)
+    try:
+        with socket.create_connection((host, port), timeout=REQUEST_TIMEOUT_S) as connection:
+            connection.sendall(b"".join(bytes(part) for part in frame))  # type: ignore[arg-type]
+            (size,) = LENGTH.unpack(receive_exactly(connection, LENGTH.size))
+            if not 0 <= size <= REPLY_BYTES_MAX:
+                raise RemoteProtocolError(f"a reply of {size} bytes")
+            reply = receive_exactly(connection, size)
+        return decode_response(memoryview(reply), api_key, version)[1]
+    except (OSError, EOFError, RemoteProtocolError) as error:
+        raise CliError(
+            f"broker {host}:{port} did not answer {type(message).__name__}: {error}",
+            hint="It may be too old for this request, or gone. Look:  fairlead status",
+        ) from error
+
+
+def receive_exactly(connection: socket.socket, size: int) -> bytes:
+    """So many bytes; EOFError when the broker closes the connection before."""
+    received = bytearray()
+    while len(received) < size:
+        part = connection.recv(size - len(received))
+        if not part:
+            raise EOFError("it closed the connection")
+        received += part
+    return bytes(received)

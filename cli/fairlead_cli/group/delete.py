@@ -1,0 +1,129 @@
+"""`fairlead group delete`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead_cli.errors import CliError
+from fairlead_cli.name_completion import complete_groups, complete_topics
+from fairlead_cli.options import bootstrap_option, data_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from confluent_kafka.admin import AdminClient
+
+    from fairlead_cli.group.selection import TopicSelection
+
+EPILOG = """\b
+Examples:
+  fairlead group delete billing
+  fairlead group delete billing audit --if-exists
+  fairlead group delete billing --topic orders
+  fairlead group delete billing --topic orders:3,4
+
+A group that has members is not deleted. With --topic the group stays and only forgets its offsets
+of that topic; members may read other topics meanwhile.
+"""
+
+
+@click.command("delete", epilog=EPILOG)
+@click.argument(
+    "groups", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups
+)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="T[:P[,P]]",
+    shell_complete=complete_topics,
+    help="Only the offsets of this topic, or of some of its partitions; may be repeated.",
+)
+@click.option("--if-exists", is_flag=True, help="A group that is not there is no error.")
+@data_option
+@bootstrap_option
+def command(
+    groups: tuple[str, ...],
+    topics: tuple[str, ...],
+    if_exists: bool,
+    data: Path,
+    bootstrap: str | None,
+) -> None:
+    """Delete groups with all of their offsets, or only their offsets of a topic."""
+    from fairlead_cli.client.connection import build_admin
+    from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_cli.group.selection import parse_selections
+
+    selections = parse_selections(topics)
+    admin = build_admin(resolve_bootstrap(bootstrap, data))
+    names = list(dict.fromkeys(groups))
+    if selections:
+        for group in names:
+            delete_offsets_of(admin, group, selections, if_exists=if_exists)
+    else:
+        delete_whole(admin, names, if_exists=if_exists)
+
+
+def delete_whole(admin: AdminClient, groups: list[str], *, if_exists: bool) -> None:
+    """Every group that can be is deleted; the last refusal is the error."""
+    from fairlead_cli.client.connection import build_error
+    from fairlead_cli.client.groups import (
+        MISSING_GROUP_NAMES,
+        build_members_error,
+        build_unknown_group_error,
+        delete_groups,
+        describe_group,
+    )
+
+    failure: CliError | None = None
+    for group, error in delete_groups(admin, groups).items():
+        if error is None:
+            click.echo(f"Deleted group {group}.")
+        elif error.name() in MISSING_GROUP_NAMES:
+            if not if_exists:
+                failure = build_unknown_group_error(admin, group)
+        elif error.name() == "NON_EMPTY_GROUP":
+            failure = build_members_error("not deleted", describe_group(admin, group))
+        else:
+            failure = build_error(f"cannot delete group '{group}'", error)
+    if failure is not None:
+        raise failure
+
+
+def delete_offsets_of(
+    admin: AdminClient, group: str, selections: list[TopicSelection], *, if_exists: bool
+) -> None:
+    """Forget what the selections name; there must be something to forget."""
+    from fairlead_cli.client.groups import (
+        build_unknown_group_error,
+        describe_group,
+        read_committed,
+    )
+    from fairlead_cli.group.offset_deletion import delete_offsets
+    from fairlead_cli.output import format_count
+
+    found = describe_group(admin, group)
+    if not found.exists:
+        if if_exists:
+            return
+        raise build_unknown_group_error(admin, group)
+    committed = read_committed(admin, group)
+    wanted = {selection.topic: selection.partitions for selection in selections}
+    places = [
+        place
+        for place in committed
+        if place.topic in wanted
+        and (wanted[place.topic] is None or place.partition in (wanted[place.topic] or ()))
+    ]
+    if not places:
+        names = ", ".join(wanted)
+        if if_exists:
+            return
+        raise CliError(
+            f"group '{group}' has no committed offsets there ({names})",
+            hint=f"See what it has:  fairlead group describe {group}",
+        )
+    delete_offsets(found, places)
+    click.echo(f"Deleted {format_count(len(places), 'offset')} of group {group}.")

@@ -1,0 +1,217 @@
+"""`fairlead group describe`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairlead_cli.name_completion import complete_groups
+from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fairlead_cli.client.groups import GroupDescription, Member
+    from fairlead_cli.group.lag import PartitionLag
+
+# Member ids end in a UUID: eight of its digits tell members of one client apart.
+UUID_TAIL = re.compile(r"(?<=[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
+
+EPILOG = """\b
+Examples:
+  fairlead group describe billing
+  fairlead group describe billing --members
+  fairlead group describe billing audit --state
+  fairlead group describe billing -o json | jq '.[0].offsets[] | select(.lag > 1000)'
+
+The lag of a partition is its log end less the committed offset. A partition without a committed
+offset begins where the application's auto.offset.reset says.
+"""
+
+
+@click.command("describe", epilog=EPILOG)
+@click.argument(
+    "groups", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups
+)
+@click.option("--state", "only_state", is_flag=True, help="Only the state and the total lag.")
+@click.option("--members", "only_members", is_flag=True, help="Only members, with their full ids.")
+@click.option("--offsets", "only_offsets", is_flag=True, help="Only offsets and lag.")
+@data_option
+@bootstrap_option
+@table_or_json
+def command(
+    *,
+    groups: tuple[str, ...],
+    only_state: bool,
+    only_members: bool,
+    only_offsets: bool,
+    data: Path,
+    bootstrap: str | None,
+    output: str,
+) -> None:
+    """Show state, coordinator, members, committed offsets and lag of groups."""
+    from fairlead_cli.client.connection import build_admin
+    from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_cli.group.observation import observe_group
+    from fairlead_cli.output import print_json
+
+    admin = build_admin(resolve_bootstrap(bootstrap, data))
+    observed = [observe_group(admin, group) for group in dict.fromkeys(groups)]
+    if output == "json":
+        print_json([build_document(group, lags) for group, lags in observed])
+        return
+    is_everything = not (only_state or only_members or only_offsets)
+    for group, lags in observed:
+        print_state(group, lags)
+        if only_offsets or is_everything:
+            print_offsets(group, lags)
+        if only_members or is_everything:
+            print_members(group, is_full=only_members)
+
+
+def build_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[str, Any]:
+    """The contract for scripts: every field is always there, null where nothing is known."""
+    from fairlead_cli.group.lag import total_lag
+
+    node = group.coordinator
+    return {
+        "group": group.group,
+        "state": group.state,
+        "type": "simple" if group.is_simple else group.kind,
+        "assignor": group.assignor or None,
+        "coordinator": None
+        if node is None
+        else dict(zip(("id", "host", "port"), node, strict=True)),
+        "lag": total_lag(lags),
+        "members": [
+            {
+                "memberId": member.member_id,
+                "instanceId": member.instance_id,
+                "clientId": member.client_id,
+                "host": member.host,
+                "partitions": [place._asdict() for place in member.partitions],
+            }
+            for member in group.members
+        ],
+        "offsets": [build_offset_document(lag) for lag in lags],
+    }
+
+
+def build_offset_document(lag: PartitionLag) -> dict[str, Any]:
+    """One partition of the JSON output."""
+    committed, member = lag.committed, lag.member
+    return {
+        **lag.place._asdict(),
+        "committed": None if committed is None else committed.offset,
+        "leaderEpoch": None if committed is None else committed.leader_epoch,
+        "metadata": None if committed is None else committed.metadata,
+        "logStart": lag.log_start,
+        "logEnd": lag.log_end,
+        "lag": lag.lag,
+        "memberId": None if member is None else member.member_id,
+        "problem": lag.problem,
+    }
+
+
+def print_state(group: GroupDescription, lags: list[PartitionLag]) -> None:
+    """The first thing to read: is anybody there, and how far behind."""
+    from fairlead_cli.group.lag import total_lag
+    from fairlead_cli.output import format_count
+
+    node = group.coordinator
+    lag = total_lag(lags)
+    behind = sum(1 for each in lags if each.lag)
+    problems = sum(1 for each in lags if each.problem is not None)
+    click.echo(click.style(f"Group {group.group}", bold=True))
+    kind = "simple" if group.is_simple else group.kind
+    click.echo(f"  state        {group.state} ({', '.join(filter(None, (kind, group.assignor)))})")
+    place = "unknown" if node is None else f"broker {node[0]} at {node[1]}:{node[2]}"
+    click.echo(f"  coordinator  {place}")
+    click.echo(f"  members      {len(group.members)}")
+    shown = "unknown" if lag is None else format_count(lag, "record")
+    click.echo(f"  lag          {shown}, {behind} of {format_count(len(lags), 'partition')} behind")
+    if problems:
+        click.echo(f"  problems     {format_count(problems, 'partition')}, see below")
+
+
+def print_offsets(group: GroupDescription, lags: list[PartitionLag]) -> None:
+    """A line a partition; columns that would be empty everywhere are left out."""
+    from fairlead_cli.output import print_table
+
+    if not lags:
+        click.echo("No committed offsets.")
+        return
+    has_metadata = any(lag.committed is not None and lag.committed.metadata for lag in lags)
+    has_problems = any(lag.problem is not None for lag in lags)
+    numbers = ("partition", "committed", "epoch", "log end", "lag")
+    columns = ["topic", *numbers]
+    columns += ["member"] if group.members else []
+    columns += ["metadata"] if has_metadata else []
+    columns += ["problem"] if has_problems else []
+    rows = []
+    for lag in lags:
+        committed = lag.committed
+        cells = {
+            "topic": lag.place.topic,
+            "partition": lag.place.partition,
+            "committed": None if committed is None else committed.offset,
+            "epoch": None if committed is None else committed.leader_epoch,
+            "log end": lag.log_end,
+            "lag": lag.lag,
+            "member": None if lag.member is None else short_name(lag.member),
+            "metadata": None if committed is None else committed.metadata or None,
+            "problem": lag.problem or "",
+        }
+        rows.append(["-" if cells[c] is None else str(cells[c]) for c in columns])
+    print_table(columns, rows, right=numbers)
+
+
+def print_members(group: GroupDescription, *, is_full: bool) -> None:
+    """A line a member."""
+    from fairlead_cli.output import print_table
+
+    if not group.members:
+        if is_full:
+            click.echo("No members.")
+        return
+    has_instances = any(member.instance_id is not None for member in group.members)
+    columns = ["member", *(["instance"] if has_instances and is_full else [])]
+    columns += ["client", "host", "count", "partitions"]
+    rows = []
+    for member in group.members:
+        cells = {
+            "member": member.member_id if is_full else short_name(member),
+            "instance": member.instance_id or "-",
+            "client": member.client_id,
+            "host": member.host,
+            "count": str(len(member.partitions)),
+            "partitions": format_places(member) or "none: idle",
+        }
+        rows.append([cells[column] for column in columns])
+    print_table(columns, rows, right=("count",))
+
+
+def short_name(member: Member) -> str:
+    """A static member's own name; else so much of its id as tells it from others."""
+    return member.instance_id or UUID_TAIL.sub("…", member.member_id)
+
+
+def format_places(member: Member) -> str:
+    """`orders: 0-3, 7; payments: 1`: members of large groups have hundreds."""
+    by_topic: dict[str, list[int]] = {}
+    for place in member.partitions:
+        by_topic.setdefault(place.topic, []).append(place.partition)
+    return "; ".join(f"{topic}: {format_ranges(ids)}" for topic, ids in by_topic.items())
+
+
+def format_ranges(numbers: list[int]) -> str:
+    """`0-3, 7` for ascending numbers."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in ranges)

@@ -1,0 +1,104 @@
+"""`fairlead group list`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from confluent_kafka.admin import AdminClient
+
+    from fairlead_cli.client.groups import GroupListing
+
+STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance")
+EPILOG = """\b
+Examples:
+  fairlead group list
+  fairlead group list --lag
+  fairlead group list --state Empty
+  fairlead group list -o json | jq -r '.[] | select(.members == 0) | .group'
+"""
+
+
+@click.command("list", epilog=EPILOG)
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES, case_sensitive=False),
+    help="Only groups in this state; may be repeated.",
+)
+@click.option("--lag", "with_lag", is_flag=True, help="The total lag too: reads every offset.")
+@data_option
+@bootstrap_option
+@table_or_json
+def command(
+    *,
+    states: tuple[str, ...],
+    with_lag: bool,
+    data: Path,
+    bootstrap: str | None,
+    output: str,
+) -> None:
+    """List consumer groups. Type `simple`: only offsets, nobody ever joined."""
+    from fairlead_cli.client.connection import build_admin
+    from fairlead_cli.client.groups import list_groups
+    from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_cli.output import note, print_json, print_table
+
+    admin = build_admin(resolve_bootstrap(bootstrap, data))
+    listings = [each for each in list_groups(admin) if not states or each.state in states]
+    documents = build_documents(admin, listings, with_lag=with_lag)
+    if output == "json":
+        print_json(documents)
+        return
+    if not documents:
+        note("No consumer group" + (f" is {' or '.join(states)}." if states else "s."))
+        return
+    columns = ["group", "state", "type", "members"] + (["lag"] if with_lag else [])
+    rows = [["-" if each[c] is None else str(each[c]) for c in columns] for each in documents]
+    print_table(columns, rows, right=("members", "lag"))
+
+
+def build_documents(
+    admin: AdminClient, listings: list[GroupListing], *, with_lag: bool
+) -> list[dict[str, Any]]:
+    """What the JSON output has. Only groups that can have members are asked for them."""
+    from fairlead_cli.client.groups import describe_groups
+
+    asked = [listing.group for listing in listings if listing.state != "Empty"]
+    described = {each.group: each for each in describe_groups(admin, asked)}
+    documents = []
+    for listing in listings:
+        now = described.get(listing.group)
+        document: dict[str, Any] = {
+            "group": listing.group,
+            "state": listing.state if now is None else now.state,
+            "type": "simple" if listing.is_simple else listing.kind,
+            "members": 0 if now is None else len(now.members),
+        }
+        documents.append(document)
+    if with_lag:
+        lags = read_total_lags(admin, [listing.group for listing in listings])
+        for document in documents:
+            document["lag"] = lags[document["group"]]
+    return documents
+
+
+def read_total_lags(admin: AdminClient, groups: list[str]) -> dict[str, int | None]:
+    """Total lag by group. Partitions that several groups read are looked at once."""
+    from fairlead_cli.client.groups import read_committed
+    from fairlead_cli.group.lag import build_lags, total_lag
+    from fairlead_cli.group.observation import observe_partitions
+
+    committed = {group: read_committed(admin, group) for group in groups}
+    leaders, ends = observe_partitions(admin, {at for each in committed.values() for at in each})
+    return {
+        group: total_lag(build_lags(offsets, (), ends, leaders))
+        for group, offsets in committed.items()
+    }

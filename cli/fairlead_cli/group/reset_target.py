@@ -1,0 +1,95 @@
+"""Where `group reset` moves offsets to: exactly one of its seven ways to say it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from fairlead_cli.records.start import AGO, UNIT_MS
+
+# ISO 8601, as Kafka's own tool takes it: P1DT2H30M. Months and years have no fixed length.
+DURATION = re.compile(
+    r"^P(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+)S)?)?$"
+)
+DURATION_MS = UNIT_MS | {"w": 7 * UNIT_MS["d"]}
+
+
+@dataclass(frozen=True, slots=True)
+class ToEarliest:
+    """The oldest record that is still there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToLatest:
+    """The log end: only what is written from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToCurrent:
+    """Where it is, moved into the log if it lies outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffset:
+    """This offset in each partition."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftBy:
+    """So many records forward or, negative, back."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToTime:
+    """The first record that is not older than this."""
+
+    timestamp_ms: int
+
+
+Target = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy | ToTime
+
+
+def parse_datetime(text: str) -> ToTime:
+    """ISO 8601, local unless it has a zone; ValueError says what is understood."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"'{text}' is not a time such as 2026-03-01T03:00, 2026-03-01T03:00:00.250Z or "
+            "2026-03-01T03:00+02:00 (local unless it has a zone)"
+        ) from None
+    return ToTime(int(moment.timestamp() * 1000))
+
+
+def parse_duration(text: str, *, now_ms: int) -> ToTime:
+    """An age, `15m` or ISO 8601 `PT15M`; ValueError says what is understood."""
+    if ago := AGO.match(text):
+        return ToTime(now_ms - int(ago[1]) * UNIT_MS[ago[2]])
+    found = DURATION.match(text.upper())
+    parts = {} if found is None else {k: int(v) for k, v in found.groupdict().items() if v}
+    if not parts:
+        raise ValueError(f"'{text}' is not an age such as 30s, 15m, 2h, 7d, PT15M or P1DT2H")
+    return ToTime(now_ms - sum(count * DURATION_MS[unit] for unit, count in parts.items()))
+
+
+def describe_target(target: Target) -> str:
+    """As a person says it, behind 'move it'."""
+    match target:
+        case ToEarliest():
+            return "to the log start"
+        case ToLatest():
+            return "to the log end"
+        case ToCurrent():
+            return "into the log"
+        case ToOffset(offset):
+            return f"to offset {offset}"
+        case ShiftBy(count):
+            return f"{abs(count)} records {'forward' if count > 0 else 'back'}"
+        case ToTime(timestamp_ms):
+            moment = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
+            return "to " + moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

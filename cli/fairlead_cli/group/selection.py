@@ -1,0 +1,71 @@
+"""`--topic T`, `--topic T:0,2`: which partitions a verb means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """A topic, and some of its partitions or (None) all of them."""
+
+    topic: str
+    partitions: tuple[int, ...] | None
+
+
+def parse_selections(texts: Iterable[str]) -> list[TopicSelection]:
+    """One for each topic; one named twice means both. BadParameter says what is wrong."""
+    chosen: dict[str, set[int] | None] = {}
+    for text in texts:
+        topic, separator, numbers = text.partition(":")
+        parts = numbers.split(",") if separator else []
+        if not topic or not all(part.isdecimal() for part in parts):
+            raise click.BadParameter(
+                f"'{text}' is not TOPIC or TOPIC:PARTITION,PARTITION", param_hint="--topic"
+            )
+        known = chosen.get(topic, set())
+        wanted = {int(part) for part in parts} if separator else None
+        chosen[topic] = None if wanted is None or known is None else known | wanted
+    return [
+        TopicSelection(topic, None if numbers is None else tuple(sorted(numbers)))
+        for topic, numbers in chosen.items()
+    ]
+
+
+def expand_selection(
+    selection: TopicSelection, leaders: Mapping[int, int]
+) -> list[tuple[str, int]]:
+    """Partitions that exist and have a leader, or an error: half a selection helps nobody.
+
+    `leaders`: the leader of each partition of the topic, -1 where there is none.
+    """
+    known = sorted(leaders)
+    wanted = known if selection.partitions is None else list(selection.partitions)
+    missing = [number for number in wanted if number not in leaders]
+    if missing:
+        raise CliError(
+            f"topic '{selection.topic}' has no partition {join(missing)}",
+            hint=f"It has {len(known)}: 0 to {len(known) - 1}.",
+        )
+    offline = [number for number in wanted if leaders[number] < 0]
+    if offline:
+        raise CliError(
+            f"partition {join(offline)} of topic '{selection.topic}' has no leader, "
+            "so that nobody knows its offsets",
+            hint="See which brokers run:  fairlead status\nor name the other partitions: "
+            f"--topic {selection.topic}:0,1,…",
+        )
+    return [(selection.topic, number) for number in wanted]
+
+
+def join(numbers: Iterable[int]) -> str:
+    """`0, 2`."""
+    return ", ".join(str(number) for number in numbers)

@@ -1,0 +1,65 @@
+"""Names that a shell completes from the cluster: topics and consumer groups.
+
+A shell waits for this at every press of TAB, and has no place for errors: what does not answer at
+once completes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fairlead_cli.errors import CliError
+from fairlead_cli.options import DATA_DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import click
+    from confluent_kafka.admin import AdminClient
+
+PATIENCE_S = 2.0
+
+
+def complete_topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Topics that begin like this; internal ones only where their underscores are typed."""
+    topic, separator, _ = incomplete.partition(":")
+    if separator:
+        return []
+    names = ask_cluster(ctx, read_topics)
+    return [
+        name
+        for name in names
+        if name.startswith(topic) and (topic.startswith("__") or not name.startswith("__"))
+    ]
+
+
+def complete_groups(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Ids of groups that begin like this."""
+    return [name for name in ask_cluster(ctx, read_groups) if name.startswith(incomplete)]
+
+
+def ask_cluster(ctx: click.Context, read: Callable[[AdminClient], list[str]]) -> list[str]:
+    """Names, or none when the cluster of this command line does not answer."""
+    import click
+    from confluent_kafka import KafkaException
+
+    from fairlead_cli.client.connection import build_admin
+    from fairlead_cli.client.target import resolve_bootstrap
+
+    data = ctx.params.get("data") or DATA_DEFAULT
+    try:
+        address = resolve_bootstrap(ctx.params.get("bootstrap"), data)
+        return sorted(read(build_admin(address)))
+    except (CliError, click.ClickException, KafkaException):
+        return []
+
+
+def read_topics(admin: AdminClient) -> list[str]:
+    """All of them."""
+    return list(admin.list_topics(timeout=PATIENCE_S).topics)
+
+
+def read_groups(admin: AdminClient) -> list[str]:
+    """Those of the brokers that answer."""
+    result: Any = admin.list_consumer_groups(request_timeout=PATIENCE_S).result()
+    return [listing.group_id for listing in result.valid]
