@@ -9,6 +9,7 @@ from typing import Final
 from fairlead_broker.invariants import require
 from fairlead_broker.log.index_file import OFFSET_ENTRY, TIME_ENTRY
 from fairlead_broker.log.rolling import should_roll
+from fairlead_broker.log.segment import RELATIVE_OFFSET_MAX
 from fairlead_broker.log.segmented_log import SegmentedLog
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.record_batch import (
@@ -34,6 +35,7 @@ def append_as_follower(
     refusal: KafkaError | None = None
     position, end = 0, len(batches)
     next_offset = log.log_end_offset
+    has_gap = False
     while end - position >= BATCH_HEADER_SIZE:
         header = BatchHeader._make(BATCH_HEADER.unpack_from(batches, position))
         size, remaining = header.size, end - position
@@ -52,11 +54,14 @@ def append_as_follower(
             )
             break
         _check_offset(log, header, next_offset, is_first=not headers)
+        has_gap |= header.base_offset > next_offset
         headers.append(header)
         next_offset = header.next_offset
         position += size
     if headers:
         try:
+            if has_gap:
+                log.note_holes()
             _append(log, batches[:position], headers, now_ms)
         except OSError as error:
             raise log.go_offline(error) from error
@@ -67,11 +72,12 @@ def append_as_follower(
 def _check_offset(
     log: SegmentedLog, header: BatchHeader, next_offset: int, *, is_first: bool
 ) -> None:
-    """Offsets follow one another (I8); only the first batch of an empty log may start below (R17).
+    """Offsets never go back; only the first batch of an empty log may start below its end (R17).
 
-    A leader's start can lie inside a batch, which is sent whole.
+    A leader's start can lie inside a batch, which is sent whole. Some may be left out, which the
+    leader has compacted away: the topic's settings are no test, they may have changed since.
     """
-    if header.base_offset == next_offset:
+    if header.base_offset >= next_offset:
         return
     is_empty = next_offset == log.log_start_offset == log.active.base_offset
     starts_inside = (
@@ -132,15 +138,23 @@ def _write(log: SegmentedLog, batches: memoryview, headers: list[BatchHeader], n
     for header in headers:
         if header.partition_leader_epoch > epochs.last_epoch:
             epochs.assign(header.partition_leader_epoch, header.base_offset)
-    if _is_full(log, len(batches), headers, now_ms):
+    if headers[-1].last_offset - log.active.base_offset > RELATIVE_OFFSET_MAX:
+        # Behind a gap that no segment spans: the next segment begins where the records do.
+        log.roll(now_ms, max(headers[0].base_offset, log.log_end_offset))
+    elif _is_full(log, len(batches), headers, now_ms):
         log.roll(now_ms)
     elif log.active.is_sealed:
         log.active.activate()
     position = log.active.size
     log.active.append_many(batches, headers)
+    next_offset = log.log_end_offset
     for header in headers:
+        if header.base_offset != next_offset:
+            # Remembered batches have no gaps: one before a gap doesn't hold what is asked for.
+            log.forget_recent()
         log.note_recent(header.base_offset, position)
         position += header.size
+        next_offset = header.next_offset
         if header.producer_id >= 0:
             log.producers.replay(header, now_ms)
     log.log_end_offset = headers[-1].next_offset

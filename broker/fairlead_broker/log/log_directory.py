@@ -25,6 +25,7 @@ from fairlead_broker.log.directory_identity import (
 from fairlead_broker.log.directory_lock import DirectoryLock
 from fairlead_broker.log.directory_scan import scan_directory
 from fairlead_broker.log.file_names import (
+    CLEANER_CHECKPOINT,
     DELETE_DIRECTORY_SUFFIX,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -33,6 +34,7 @@ from fairlead_broker.log.file_names import (
     partition_directory,
 )
 from fairlead_broker.log.flush import note_failed_flush
+from fairlead_broker.log.holes import may_have_holes
 from fairlead_broker.log.log import Log
 from fairlead_broker.log.log_loader import LogLoader, UncleanLogError
 from fairlead_broker.log.read_cache import ReadCache
@@ -170,6 +172,7 @@ class LogDirectory:
         self.high_watermarks = self._checkpoints.read(HIGH_WATERMARK_CHECKPOINT)
         start_offsets = self._checkpoints.read(LOG_START_OFFSET_CHECKPOINT)
         recovery_points = self._checkpoints.read(RECOVERY_POINT_CHECKPOINT)
+        first_dirty_offsets = self._checkpoints.read(CLEANER_CHECKPOINT)
         configs = {key: config_for(*key) for key in scan.partitions}
         unclean = set(scan.partitions)
         if self.start.was_clean:
@@ -188,7 +191,8 @@ class LogDirectory:
                 recovery_point=recovery_points.get(key, 0),
                 log_start_offset=start_offsets.get(key, 0),
                 index_interval_bytes=configs[key].index_interval_bytes,
-                has_holes="compact" in configs[key].cleanup_policy,
+                has_holes=may_have_holes(self.disk, f"{self.path}/{scan.partitions[key]}")
+                or key in first_dirty_offsets,
                 has_page_cache=self.start.is_same_boot,
             )
             for key in sorted(unclean)

@@ -12,6 +12,7 @@ from fairlead_broker.log.batch_scan import CorruptSegmentError
 from fairlead_broker.log.deferred_files import DeferredFiles
 from fairlead_broker.log.file_names import (
     FAILED_FLUSH,
+    HOLES_MARK,
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -138,6 +139,7 @@ class LogLoader:
             epochs=epochs,
             producers=producers,
             deferred=self._deferred,
+            has_holes=HOLES_MARK in entries,
         )
         if wanted_start > log_end_offset:
             # Records were deleted up to there and a crash took the rest: offsets that consumers

@@ -29,7 +29,7 @@ class RecoveryOrder:
     log_start_offset: int
     index_interval_bytes: int
     has_holes: bool = False
-    """True for compacted topics: offsets then rise without being contiguous."""
+    """True where compaction has been: offsets rise without being contiguous (see `holes`)."""
     has_page_cache: bool = False
     """True if the kernel has run on since the log was last written: no write was lost."""
 

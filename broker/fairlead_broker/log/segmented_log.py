@@ -3,6 +3,7 @@
 `Log` adds appending and reading; `lookup`, `retention`, `truncation` and `flush` work on this.
 """
 
+import logging
 from array import array
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from fairlead_broker.log.file_names import (
     offset_name,
 )
 from fairlead_broker.log.flush_state import FlushState
+from fairlead_broker.log.holes import mark_holes
 from fairlead_broker.log.leader_epochs import LeaderEpochs
 from fairlead_broker.log.producer_snapshot import encode_snapshot
 from fairlead_broker.log.producer_state import ProducerState
@@ -27,6 +29,8 @@ from fairlead_broker.log.segment import Segment
 from fairlead_broker.log.text_files import encode_epoch_checkpoint, encode_partition_metadata
 from fairlead_model.log_config import LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
 
 
 class SegmentedLog:
@@ -54,6 +58,7 @@ class SegmentedLog:
         epochs: LeaderEpochs,
         producers: ProducerState,
         deferred: DeferredFiles,
+        has_holes: bool = False,
     ) -> None:
         require(bool(segments), "log {} has no segment", directory)
         self.disk = disk
@@ -81,6 +86,7 @@ class SegmentedLog:
         self.recent_positions: array[int] = array("q")
         self.jitter_ms = 0
         self.is_compacted = False
+        self.has_holes = has_holes
         self.reconfigure(config)
         self.check_marks()
 
@@ -130,6 +136,13 @@ class SegmentedLog:
             f"{self.path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id)
         )
 
+    def note_holes(self) -> None:
+        """Let offsets have gaps from now on, before the first one is there. OSError."""
+        if not self.has_holes:
+            mark_holes(self.disk, self.path)
+            self.has_holes = True
+            logger.info("%s: the log has gaps now, where records were compacted away", self.path)
+
     # Leader epochs.
 
     def assign_leader_epoch(self, leader_epoch: int) -> None:
@@ -171,9 +184,13 @@ class SegmentedLog:
 
     # Rolling.
 
-    def roll(self, now_ms: int) -> None:
-        """Seal the active segment and start the next one at the end of the log."""
-        if self.active.size == 0 and self.active.base_offset == self.log_end_offset:
+    def roll(self, now_ms: int, base_offset: int | None = None) -> None:
+        """Seal the active segment and start the next one at the end of the log.
+
+        A `base_offset` above the end is for what follows a gap that no segment can span.
+        """
+        base_offset = self.log_end_offset if base_offset is None else base_offset
+        if self.active.size == 0 and self.active.base_offset == base_offset:
             return
         self.ensure_writable()
         self.active.seal()
@@ -185,7 +202,7 @@ class SegmentedLog:
                 self.disk,
                 self.cache,
                 self.path,
-                self.log_end_offset,
+                base_offset,
                 index_interval_bytes=self.config.index_interval_bytes,
                 index_bytes_max=self.config.segment_index_bytes,
                 created_ms=now_ms,

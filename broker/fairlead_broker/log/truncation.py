@@ -52,6 +52,10 @@ def truncate_to(log: SegmentedLog, offset: int) -> None:
             position, header = found
             end_offset = min(offset, header.base_offset)
             last.truncate(position)
+        if last.end_offset() < end_offset:
+            # What led up to it was compacted away: only the name of a segment remembers the end.
+            last.seal()
+            log.add_segment(_new_segment(log, end_offset))
         if end_offset < log.log_start_offset:
             # The batch that went also held the log's start: nothing is left above it.
             restart_at(log, log.log_start_offset)
@@ -79,20 +83,22 @@ def restart_at(log: SegmentedLog, offset: int) -> None:
         log.bases.clear()
         remove_segments(log, gone, 0)
         log.log_start_offset = offset
-        log.add_segment(
-            Segment.create(
-                log.disk,
-                log.cache,
-                log.path,
-                offset,
-                index_interval_bytes=log.config.index_interval_bytes,
-                index_bytes_max=log.config.segment_index_bytes,
-                created_ms=0,
-            )
-        )
+        log.add_segment(_new_segment(log, offset))
         _end_at(log, offset)
     except OSError as error:
         raise log.go_offline(error) from error
+
+
+def _new_segment(log: SegmentedLog, base_offset: int) -> Segment:
+    return Segment.create(
+        log.disk,
+        log.cache,
+        log.path,
+        base_offset,
+        index_interval_bytes=log.config.index_interval_bytes,
+        index_bytes_max=log.config.segment_index_bytes,
+        created_ms=0,
+    )
 
 
 def _end_at(log: SegmentedLog, end_offset: int) -> None:

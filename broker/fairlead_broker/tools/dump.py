@@ -18,9 +18,11 @@ from fairlead_broker.log.file_names import (
     BOOT_RECORD,
     CLEAN_SHUTDOWN,
     CLEANED_SUFFIX,
+    CLEANER_CHECKPOINT,
     DELETED_SUFFIX,
     FAILED_FLUSH,
     HIGH_WATERMARK_CHECKPOINT,
+    HOLES_MARK,
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -52,6 +54,7 @@ from fairlead_broker.tools.dump_small_files import (
     PROPERTY_COLUMNS,
     SNAPSHOT_COLUMNS,
     dump_epochs,
+    dump_holes_mark,
     dump_json,
     dump_meta_properties,
     dump_number,
@@ -84,6 +87,7 @@ class FileKind(Enum):
     CLEAN_SHUTDOWN = "clean-shutdown marker"
     START = "start record"
     FAILED_FLUSH = "mark of a failed flush"
+    HOLES_MARK = "mark of a compacted log"
 
 
 @dataclass(slots=True)
@@ -116,10 +120,12 @@ _BY_NAME: Final[dict[str, tuple[FileKind, tuple[str, ...], _Reader]]] = {
     RECOVERY_POINT_CHECKPOINT: _OFFSETS,
     LOG_START_OFFSET_CHECKPOINT: _OFFSETS,
     HIGH_WATERMARK_CHECKPOINT: _OFFSETS,
+    CLEANER_CHECKPOINT: _OFFSETS,
     CLEAN_SHUTDOWN: (FileKind.CLEAN_SHUTDOWN, PROPERTY_COLUMNS, dump_json),
     START_RECORD: (FileKind.START, PROPERTY_COLUMNS, dump_json),
     BOOT_RECORD: (FileKind.START, PROPERTY_COLUMNS, dump_json),
     FAILED_FLUSH: (FileKind.FAILED_FLUSH, NUMBER_COLUMNS, dump_number),
+    HOLES_MARK: (FileKind.HOLES_MARK, PROPERTY_COLUMNS, dump_holes_mark),
 }
 
 

@@ -74,6 +74,14 @@ def dump_meta_properties(path: Path, problems: list[str]) -> Iterator[tuple[obje
     yield from (_decoded(path, decode_meta_properties, problems) or {}).items()
 
 
+def dump_holes_mark(path: Path, problems: list[str]) -> Iterator[tuple[object, ...]]:
+    """`fairlead-compacted`: its presence says all."""
+    size = path.stat().st_size
+    if size:
+        problems.append(f"{size} bytes in a file that should be empty")
+    yield "offsets", "may have gaps"
+
+
 def dump_json(path: Path, problems: list[str]) -> Iterator[tuple[object, ...]]:
     """Files that hold one JSON object."""
     yield from (_decoded(path, decode_json_object, problems) or {}).items()

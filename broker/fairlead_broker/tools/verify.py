@@ -1,9 +1,9 @@
 """Do the files of a partition agree with one another? The library behind `log dump --verify`.
 
-Each batch is read and its CRC checked; offsets must follow one another, leader epochs must not
-fall, and every index entry must point at the batch that it names. Answers findings instead of
-raising; an empty list means that everything fits. Nothing is written, so it may run beside a live
-broker (whose newest batch may then look cut off).
+Each batch is read and its CRC checked; offsets must follow one another (where compaction has been,
+they must rise), leader epochs must not fall, and every index entry must point at the batch that it
+names. Answers findings instead of raising; an empty list means that everything fits. Nothing is
+written, so it may run beside a live broker (whose newest batch may then look cut off).
 """
 
 from bisect import bisect_left
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead_broker.log.file_names import (
+    HOLES_MARK,
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     OFFSET_DIGITS,
@@ -46,8 +47,9 @@ def verify_partition(directory: str | Path) -> Iterator[Finding]:
     """Findings about one partition directory, as they are made."""
     directory = Path(directory)
     previous: BatchHeader | None = None
+    has_holes = (directory / HOLES_MARK).exists()
     for path in segment_files(directory):
-        previous = yield from _verify_segment(path, previous)
+        previous = yield from _verify_segment(path, previous, has_holes=has_holes)
     for child in sorted(directory.iterdir()):
         if child.name in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA) or (
             parse_offset_name(child.name, SNAPSHOT_SUFFIX) is not None
@@ -57,18 +59,19 @@ def verify_partition(directory: str | Path) -> Iterator[Finding]:
 
 def verify_segment(path: str | Path) -> Iterator[Finding]:
     """Findings about one `.log` file and its indexes."""
-    yield from _verify_segment(Path(path), None)
+    path = Path(path)
+    yield from _verify_segment(path, None, has_holes=path.with_name(HOLES_MARK).exists())
 
 
 def _verify_segment(
-    path: Path, previous: BatchHeader | None
+    path: Path, previous: BatchHeader | None, *, has_holes: bool
 ) -> Generator[Finding, None, BatchHeader | None]:
     base_offset = int(path.name[:OFFSET_DIGITS])
     problems: list[str] = []
     batches = _Batches([], [], [])
     largest = -1
     for position, header, batch in read_batches(path, problems):
-        for problem in _batch_problems(header, batch, previous, base_offset):
+        for problem in _batch_problems(header, batch, previous, base_offset, has_holes=has_holes):
             yield Finding(path, f"position {position}: {problem}")
         largest = max(largest, header.max_timestamp)
         batches.positions.append(position)
@@ -83,7 +86,12 @@ def _verify_segment(
 
 
 def _batch_problems(
-    header: BatchHeader, batch: bytes, previous: BatchHeader | None, base_offset: int
+    header: BatchHeader,
+    batch: bytes,
+    previous: BatchHeader | None,
+    base_offset: int,
+    *,
+    has_holes: bool,
 ) -> Iterator[str]:
     if batch_crc(batch, 0, header.size) != header.crc:
         yield "the CRC does not match"
@@ -93,8 +101,8 @@ def _batch_problems(
         return
     if header.base_offset <= previous.last_offset:
         yield f"offset {header.base_offset} after {previous.last_offset}"
-    elif header.base_offset != previous.next_offset:
-        # Compaction leaves such gaps; anything else must not.
+    elif header.base_offset != previous.next_offset and not has_holes:
+        # Compaction leaves such gaps, and says so; anything else must not.
         yield f"offsets {previous.next_offset} to {header.base_offset - 1} are missing"
     if header.partition_leader_epoch < previous.partition_leader_epoch:
         yield (

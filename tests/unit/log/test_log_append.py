@@ -69,14 +69,16 @@ def test_followers_take_batches_as_they_are(bench):
     assert log.log_end_offset == 7
 
 
-def test_followers_refuse_gaps_and_damage(bench):
+def test_followers_refuse_what_goes_back_and_damage(bench):
     log = bench.create()
-    with pytest.raises(InvariantViolation):
-        log.append_as_follower(as_leader_sent(1), now_ms=0)
+    log.append_as_follower(as_leader_sent(0, 4), now_ms=0)
+    for offset in (0, 3):
+        with pytest.raises(InvariantViolation):
+            log.append_as_follower(as_leader_sent(offset), now_ms=0)
     with pytest.raises(KafkaError) as caught:
-        log.append_as_follower(patched(as_leader_sent(0), crc=0), now_ms=0)
+        log.append_as_follower(patched(as_leader_sent(4), crc=0), now_ms=0)
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
-    assert log.log_end_offset == 0
+    assert log.log_end_offset == 4
 
 
 def test_a_leaders_start_may_lie_inside_the_first_batch(bench):

@@ -1,0 +1,129 @@
+"""Logs whose offsets have gaps, because they or their leaders were compacted."""
+
+import pytest
+from log_batches import (
+    LogBench,
+    all_headers,
+    as_leader_sent,
+    flush,
+    read_headers,
+)
+
+from fairlead_broker.invariants import InvariantViolation
+from fairlead_broker.log.file_names import HOLES_MARK
+from fairlead_broker.log.log_directory import LogDirectory
+from fairlead_broker.log.recovery import recover_log
+from fairlead_broker.log.recovery_start import RecoveryOrder
+from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
+from fairlead_broker.tools.dump import open_dump
+from fairlead_broker.tools.verify import verify_partition
+from fairlead_model.log_config import LogConfig
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return LogBench(str(tmp_path / "t-0"))
+
+
+def take(log, *offsets, size=180):
+    sent = b"".join(bytes(as_leader_sent(offset, size=size)) for offset in offsets)
+    log.append_as_follower(memoryview(sent), now_ms=0)
+
+
+def bases(log):
+    return [header.base_offset for header in all_headers(log)]
+
+
+def test_followers_take_over_their_leaders_gaps(bench):
+    log = bench.create(segment_bytes=600)
+    take(log, 3, 4, 9)
+    take(log, 20, 21, 400)
+    assert log.log_end_offset == 401
+    assert bases(log) == [3, 4, 9, 20, 21, 400]
+    # A reader is led over a gap, also one that begins a segment.
+    for asked, found in ((0, 3), (5, 9), (10, 20), (22, 400), (399, 400)):
+        assert read_headers(log, asked)[0].base_offset == found
+    assert not list(verify_partition(bench.directory))
+    with pytest.raises(InvariantViolation):
+        take(log, 399)
+
+
+def test_only_logs_with_gaps_are_marked(bench):
+    log = bench.create()
+    take(log, 0, 1)
+    mark = bench.directory + "/" + HOLES_MARK
+    assert not bench.disk.exists(mark)
+    take(log, 5)
+    assert bench.disk.exists(mark)
+    assert list(open_dump(mark).rows) == [("offsets", "may have gaps")]
+
+
+def test_recovery_keeps_gaps_although_it_knows_no_settings(tmp_path):
+    def start():
+        directory = LogDirectory.open(str(tmp_path), node_id=0, cluster_id="c")
+        report = directory.load(0, config_for=lambda topic, partition: LogConfig())
+        directory.confirm_start(1)
+        return directory, report
+
+    directory, _ = start()
+    log = directory.create_log("t", 0, bytes(16), LogConfig(segment_bytes=600), 0)
+    take(log, 0, 4, 9, 20, 21, 400)
+    directory.close(clean=False)
+    directory, report = start()
+    assert report.recovered["t", 0].reason == ""
+    assert bases(directory.log("t", 0)) == [0, 4, 9, 20, 21, 400]
+    directory.close(clean=True)
+    directory, report = start()
+    assert not report.recovered
+    assert directory.log("t", 0).has_holes
+    directory.close(clean=False)
+
+
+def test_recovery_cuts_an_unmarked_log_at_a_gap(bench):
+    log = bench.create()
+    take(log, 0, 1, 5)
+    log.close()
+    bench.disk.unlink(bench.directory + "/" + HOLES_MARK)
+    report = recover_log(bench.disk, RecoveryOrder(bench.directory, 0, 0, 4096), now_ms=0)
+    assert report.is_unclean
+    assert report.log_end_offset == 2
+
+
+@pytest.mark.parametrize(("cut", "left"), [(12, [3, 4, 9]), (20, [3, 4, 9]), (7, [3, 4])])
+def test_a_log_cut_in_a_gap_keeps_its_end(bench, cut, left):
+    log = bench.create(segment_bytes=600)
+    take(log, 3, 4, 9)
+    take(log, 20, 21)
+    flush(log)
+    log.truncate_to(cut)
+    assert log.log_end_offset == cut
+    assert log.refusal == AWAITS_CHECKPOINT
+    log.close()
+    log = bench.load()
+    # Offsets below were given out: a leader that forgot them would give them out again.
+    assert log.log_end_offset == cut
+    assert bases(log) == left
+    take(log, cut + 2)
+    assert bases(log) == [*left, cut + 2]
+
+
+def test_a_gap_that_no_segment_spans_begins_a_new_one(bench):
+    log = bench.create()
+    take(log, 0)
+    for offset in (2**31 + 5, 2**33, 2**34):
+        take(log, offset, offset + 1)
+    assert log.bases == [0, 2**31 + 5, 2**33, 2**34]
+    assert log.log_end_offset == 2**34 + 2
+    log.close()
+    log = bench.load()
+    assert bases(log)[-2:] == [2**34, 2**34 + 1]
+    assert log.log_end_offset == 2**34 + 2
+
+
+def test_an_empty_follower_begins_behind_a_gap(bench):
+    log = bench.create()
+    take(log, 2**40)
+    assert log.log_start_offset == 0
+    assert log.log_end_offset == 2**40 + 1
+    log.close()
+    assert bases(bench.load()) == [2**40]
