@@ -81,6 +81,21 @@ class LiveObjects:
         del self._own[kind.kind, namespace, name]
         return seen
 
+    def find_cluster(self, namespace: str, name: str | None) -> str:
+        """Give the LogCluster that a resource means; LookupError says why there is none.
+
+        One that names none means the only one of its namespace.
+        """
+        there = [key[1] for key in self.informers[LOG_CLUSTER].objects if key[0] == namespace]
+        if name is not None:
+            if name not in there:
+                raise LookupError(f"there is no LogCluster {name} in the namespace {namespace}")
+            return name
+        if len(there) != 1:
+            found = ", ".join(sorted(there)) or "none"
+            raise LookupError(f"set spec.clusterName: the LogClusters of {namespace} are: {found}")
+        return there[0]
+
     def note_written(
         self, kind: ResourceKind, namespace: str, name: str, answer: Manifest | None
     ) -> None:

@@ -28,6 +28,8 @@ from fairlead_operator.reconcile_loop import ReconcileLoop
 from fairlead_operator.reign_watch import wait_until_over
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.status_writer import StatusWriter
+from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
+from fairlead_operator.stream_jobs.runner import StreamJobRunner
 from fairlead_operator.topics.sync import TopicSync
 
 logger = logging.getLogger(__name__)
@@ -112,6 +114,14 @@ class Reign:
                 events,
                 metrics=DrillMetrics(self._metrics.registry),
                 namespace=namespace,
+            ).run(),
+            "stream jobs": StreamJobRunner(
+                client,
+                events,
+                find_cluster=live.find_cluster,
+                default_image=settings.spark_image,
+                namespace=namespace,
+                metrics=StreamJobMetrics(self._metrics.registry),
             ).run(),
         }
 

@@ -26,6 +26,8 @@ class OperatorSettings:
     """Empty: all namespaces."""
     broker_image: str = ""
     """Image of brokers whose LogCluster names none."""
+    spark_image: str = ""
+    """Image of StreamJobs that name none; empty: each has to."""
     name: str = DEFAULT_NAME
     """Name of the operator's own StatefulSet and of its headless Service."""
     replicas: int = DEFAULT_REPLICAS
@@ -57,6 +59,7 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
         namespace=environment["POD_NAMESPACE"],
         watch_namespace=environment.get("FAIRLEAD_WATCH_NAMESPACE", ""),
         broker_image=environment.get("FAIRLEAD_BROKER_IMAGE", ""),
+        spark_image=environment.get("FAIRLEAD_SPARK_IMAGE", ""),
         name=environment.get("FAIRLEAD_OPERATOR_SERVICE") or DEFAULT_NAME,
         replicas=replicas,
         controller_socket=environment.get("FAIRLEAD_CONTROLLER_SOCKET") or DEFAULT_SOCKET,

@@ -18,10 +18,11 @@ ALL_PLURALS: Final = (
     "failoverdrills",
     "logclusters",
     "partitiontables",
+    "streamjobs",
     "topics",
 )
 ADMIN_PLURALS: Final = ("brokerpools", "brokerpools/scale", "failoverdrills", "logclusters")
-"""What decides about brokers; topics and groups are for everybody who may edit."""
+"""What decides about brokers; topics, groups and jobs are for everybody who may edit."""
 
 _NAMESPACE_CONTROLLER: Final = "system:serviceaccount:kube-system:namespace-controller"
 
@@ -33,7 +34,7 @@ def build_user_roles() -> list[Manifest]:
     """
     return [
         _role("view", ALL_PLURALS, READ),
-        _role("edit", ("consumergroups", "topics"), WRITE),
+        _role("edit", ("consumergroups", "streamjobs", "topics"), WRITE),
         _role("admin", ADMIN_PLURALS, WRITE),
     ]
 

@@ -1,0 +1,1 @@
+"""StreamJobs: one driver pod a job, started, watched, ended and started again."""

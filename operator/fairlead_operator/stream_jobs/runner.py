@@ -1,0 +1,344 @@
+"""Carries jobs through: looks, lets `decide_job_step` decide, does it, and looks again.
+
+A status is written only with the version that was looked at, so that an operator that has been
+replaced meanwhile cannot undo what its successor wrote. A driver that runs needs no operator.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from fairlead_controller.kube.client import KubeClient
+from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
+from fairlead_controller.kube.informer import Informer
+from fairlead_controller.kube.kinds import (
+    CONFIG_MAP,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    SERVICE,
+    STREAM_JOB,
+)
+from fairlead_controller.kube.object_changes import ObjectChange, ObjectKey
+from fairlead_model.resources import ManifestError
+from fairlead_model.stream_job import StreamJobSpec
+from fairlead_operator.events import EventWriter
+from fairlead_operator.specs.names import FIELD_MANAGER
+from fairlead_operator.stream_jobs import manifests, steps
+from fairlead_operator.stream_jobs.driver import DriverPod, is_executor, read_driver
+from fairlead_operator.stream_jobs.driver_client import DriverClient, DriverError
+from fairlead_operator.stream_jobs.job_status import FINAL, JobProgress, JobStatus
+from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
+from fairlead_operator.stream_jobs.names import JOB_LABEL, RPC_PORT, driver_name
+from fairlead_operator.stream_jobs.schedule import ScheduleError, next_time
+from fairlead_operator.stream_jobs.spark_conf import own_setting_problems
+
+Manifest = dict[str, Any]
+_log = logging.getLogger(__name__)
+WATCH_S: Final = 2.0
+"""Between two questions to a driver that runs."""
+FIGURES_S: Final = 5.0
+"""A status that only has other figures is not written more often."""
+ERROR_DELAY_S: Final = 2.0
+IDLE_S: Final = 60.0
+AT_ONCE: Final = 0.0
+"""A time of the next look that has always come."""
+JOBS_AT_ONCE: Final = 16
+
+
+class StreamJobRunner:
+    """Made in a running loop; `run` until cancelled.
+
+    `find_cluster` gives the name of the LogCluster of a namespace that a job reads, from what the
+    job says; LookupError says in words why there is none.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        events: EventWriter,
+        *,
+        find_cluster: Callable[[str, str | None], str],
+        default_image: str,
+        namespace: str = "",
+        metrics: StreamJobMetrics | None = None,
+        drivers: DriverClient | None = None,
+    ) -> None:
+        self._client = client
+        self._events = events
+        self._find_cluster = find_cluster
+        self._image = default_image
+        self._metrics = metrics or StreamJobMetrics()
+        self._drivers = drivers or DriverClient()
+        self._changed = asyncio.Event()
+        watched = namespace or None
+        self._jobs = Informer(client, STREAM_JOB, namespace=watched, on_change=self._on_job)
+        self._pods = Informer(
+            client, POD, namespace=watched, label_selector=JOB_LABEL, on_change=self._on_pod
+        )
+        self._look_at: dict[ObjectKey, float] = {}
+        """Monotonic time of the next look at each job."""
+        self._figures_at: dict[ObjectKey, float] = {}
+        self._slots = asyncio.Semaphore(JOBS_AT_ONCE)
+
+    async def run(self) -> None:
+        """Carry all jobs through."""
+        following = [asyncio.create_task(each.run()) for each in (self._jobs, self._pods)]
+        try:
+            await self._jobs.synced()
+            await self._pods.synced()
+            while True:
+                self._changed.clear()
+                now = time.monotonic()
+                due = [key for key in self._jobs.objects if self._look_at.get(key, AT_ONCE) <= now]
+                await asyncio.gather(*(self._attend(key) for key in due))
+                self._metrics.show(self._jobs.objects)
+                await self._wait()
+        finally:
+            for task in following:
+                task.cancel()
+            await asyncio.gather(*following, return_exceptions=True)
+            await self._drivers.close()
+
+    def _on_job(self, change: ObjectChange) -> None:
+        if change.new is None:
+            self._figures_at.pop(change.key, None)
+            self._look_at.pop(change.key, None)
+        else:
+            self._look_at[change.key] = AT_ONCE
+        self._changed.set()
+
+    def _on_pod(self, change: ObjectChange) -> None:
+        for pod in (change.old, change.new):
+            if pod is not None:
+                job = (pod["metadata"].get("labels") or {}).get(JOB_LABEL, "")
+                self._look_at[change.key[0], job] = AT_ONCE
+        self._changed.set()
+
+    async def _wait(self) -> None:
+        now = time.monotonic()
+        times = (self._look_at.get(key, AT_ONCE) for key in self._jobs.objects)
+        delay_s = min((at - now for at in times), default=IDLE_S)
+        try:
+            await asyncio.wait_for(self._changed.wait(), min(max(delay_s, 0.0), IDLE_S))
+        except TimeoutError:
+            return
+
+    async def _attend(self, key: ObjectKey) -> None:
+        """Do the next step of a job, and say when to look again."""
+        job = self._jobs.objects.get(key)
+        if job is None or "deletionTimestamp" in job["metadata"]:
+            self._look_at[key] = time.monotonic() + IDLE_S
+            return
+        async with self._slots:
+            self._look_at[key] = time.monotonic() + IDLE_S
+            try:
+                delay_s = await self._step(key, job)
+            except (ApiError, ApiUnavailableError) as error:
+                if not (isinstance(error, ApiError) and error.is_conflict):
+                    _log.warning("job %s/%s: trying again: %s", *key, error)
+                delay_s = ERROR_DELAY_S
+        if self._look_at.get(key) != AT_ONCE:
+            self._look_at[key] = time.monotonic() + delay_s
+
+    async def _step(self, key: ObjectKey, job: Manifest) -> float:
+        """Take one step; give the seconds until the next look."""
+        status, now = JobStatus(job), datetime.now(UTC)
+        try:
+            spec = StreamJobSpec.from_manifest(job)
+            problems = own_setting_problems(spec)
+            next_run_at = _next_run(job, spec, now)
+        except ManifestError as error:
+            problems = list(error.problems)
+        except ScheduleError as error:
+            problems = [str(error)]
+        if problems:
+            # A driver that runs is left alone: it was made from a spec that could be read.
+            return await self._refuse(key, job, status, "; ".join(problems), now)
+        view, obstacle = self._view(key, job, spec)
+        fingerprint = manifests.job_hash(view)
+        driver = self._driver(key, job)
+        sight = steps.JobSight(now, fingerprint, driver, obstacle, next_run_at)
+        step = steps.decide_job_step(spec, status.values, sight)
+        match step:
+            case steps.Hold(phase, reason, message, until):
+                status.plan(next_run_at if phase == "Waiting" else None)
+                status.hold(phase, reason, message, now)
+                await self._write(key, job, status)
+                if phase in FINAL:
+                    await self._delete_executors(key)
+                return IDLE_S if until is None else max((until - now).total_seconds(), 0.1)
+            case steps.StartDriver(run):
+                status.start(run, fingerprint, now)
+                await self._write(key, job, status)
+                await self._make(view, run, fingerprint)
+                message = f"driver {run} is started with {view.image}"
+                await self._events.emit(job, "DriverStarted", message, action="Start")
+                return WATCH_S
+            case steps.StopDriver(run, reason, message):
+                status.stop(run, reason, message, now)
+                await self._write(key, job, status)
+                await self._delete_pod(key[0], driver_name(key[1]))
+                await self._events.emit(job, "DriverStopped", message, action="Stop")
+                return WATCH_S
+            case steps.RecordEnd():
+                status.end(step, spec.restart_policy, now)
+                await self._write(key, job, status)
+                await self._tell_end(job, step, status)
+                return 0.0
+            case steps.Watch():
+                return await self._watch(key, job, status, driver, now)
+
+    async def _watch(
+        self,
+        key: ObjectKey,
+        job: Manifest,
+        status: JobStatus,
+        driver: DriverPod | None,
+        now: datetime,
+    ) -> float:
+        progress: JobProgress | None = None
+        problem = "" if driver is None else driver.problem
+        if driver is not None and driver.ip and driver.phase == "Running":
+            try:
+                progress = await self._drivers.progress(driver.ip)
+            except DriverError as error:
+                if status.phase == "Running":
+                    # It was well a moment ago, and its pod says that it still is.
+                    _log.debug("job %s/%s: %s", *key, error)
+                    return WATCH_S
+        status.run_on(
+            progress,
+            driver=f"{driver_name(key[1])}.{key[0]}.svc:{RPC_PORT}",
+            executors=self._count_executors(key),
+            problem=problem,
+            now=now,
+        )
+        await self._write(key, job, status)
+        return WATCH_S
+
+    async def _refuse(
+        self, key: ObjectKey, job: Manifest, status: JobStatus, message: str, now: datetime
+    ) -> float:
+        status.hold("Pending", "InvalidSpec", message, now)
+        if await self._write(key, job, status):
+            await self._events.emit(job, "InvalidSpec", message, "Warning")
+        return IDLE_S
+
+    async def _tell_end(self, job: Manifest, step: steps.RecordEnd, status: JobStatus) -> None:
+        self._metrics.ended(step.outcome)
+        if step.outcome == "Succeeded":
+            await self._events.emit(job, "Succeeded", step.message)
+            return
+        retry_at = status.values.get("retryAt")
+        following = f"; tried again at {retry_at}" if retry_at else "; not tried again"
+        await self._events.emit(job, "DriverFailed", step.message + following, "Warning")
+
+    # Objects.
+
+    async def _make(self, view: manifests.JobView, run: int, fingerprint: str) -> None:
+        """Make what a run needs, the pod last; what is there from the last run is changed."""
+        children = [
+            (SERVICE, manifests.build_service(view)),
+            (CONFIG_MAP, manifests.build_config_map(view, run=run)),
+        ]
+        for kind, manifest in children:
+            name = manifest["metadata"]["name"]
+            await self._client.apply(
+                kind, view.namespace, name, manifest, field_manager=FIELD_MANAGER
+            )
+        claim = manifests.build_claim(view)
+        if claim is not None:
+            await self._create(PERSISTENT_VOLUME_CLAIM, view.namespace, claim)
+        pod = manifests.build_driver_pod(view, run=run, fingerprint=fingerprint)
+        await self._create(POD, view.namespace, pod)
+
+    async def _create(self, kind: Any, namespace: str, manifest: Manifest) -> None:
+        try:
+            await self._client.create(kind, namespace, manifest)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    async def _delete_executors(self, key: ObjectKey) -> None:
+        """Of a job that is over: their driver's pod stays for its log, and they with it."""
+        for (namespace, name), pod in list(self._pods.objects.items()):
+            if namespace == key[0] and _job_of(pod) == key[1] and is_executor(pod):
+                await self._delete_pod(namespace, name)
+
+    async def _delete_pod(self, namespace: str, name: str) -> None:
+        try:
+            await self._client.delete(POD, namespace, name)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+
+    def _driver(self, key: ObjectKey, job: Manifest) -> DriverPod | None:
+        pod = self._pods.objects.get((key[0], driver_name(key[1])))
+        if pod is None:
+            return None
+        driver = read_driver(pod)
+        # One of a job of the same name that was deleted: no run of this one.
+        return driver if manifests.owns(job, pod) else replace(driver, run=-1)
+
+    def _count_executors(self, key: ObjectKey) -> int:
+        return sum(
+            namespace == key[0]
+            and _job_of(pod) == key[1]
+            and is_executor(pod)
+            and (pod.get("status") or {}).get("phase") == "Running"
+            for (namespace, _), pod in self._pods.objects.items()
+        )
+
+    def _view(
+        self, key: ObjectKey, job: Manifest, spec: StreamJobSpec
+    ) -> tuple[manifests.JobView, tuple[str, str] | None]:
+        """Give the job with what it leaves open, and why it cannot start, if so."""
+        obstacle: tuple[str, str] | None = None
+        cluster, image = "", spec.image or self._image
+        try:
+            cluster = self._find_cluster(key[0], spec.cluster_name)
+        except LookupError as error:
+            obstacle = "ClusterMissing", str(error)
+        if not image:
+            message = "set spec.image, or spark.image of the operator's chart"
+            obstacle = "ImageMissing", message
+        uid = str(job["metadata"]["uid"])
+        return manifests.JobView(key[1], key[0], uid, spec, cluster, image), obstacle
+
+    async def _write(self, key: ObjectKey, job: Manifest, status: JobStatus) -> bool:
+        """Write what differs; tell whether anything was written."""
+        patch = status.patch()
+        if not patch:
+            return False
+        now = time.monotonic()
+        is_fresh = now - self._figures_at.get(key, 0.0) < FIGURES_S
+        if is_fresh and status.is_only_figures(patch):
+            return False
+        self._figures_at[key] = now
+        metadata = job["metadata"]
+        body = {
+            "metadata": {"resourceVersion": metadata["resourceVersion"]},
+            "status": patch,
+        }
+        written = await self._client.patch(STREAM_JOB, key[0], key[1], body, subresource="status")
+        # The informer hears of it later; until then this is what the next step builds on.
+        metadata["resourceVersion"] = written["metadata"]["resourceVersion"]
+        job["status"] = written.get("status") or {}
+        self._metrics.writes.inc()
+        return True
+
+
+def _next_run(job: Manifest, spec: StreamJobSpec, now: datetime) -> datetime | None:
+    """Give the first time of the schedule after the last start."""
+    if spec.schedule is None:
+        return None
+    last = (job.get("status") or {}).get("startedAt") or job["metadata"].get("creationTimestamp")
+    return next_time(spec.schedule, steps.read_time(last) or now)
+
+
+def _job_of(pod: Mapping[str, Any]) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(JOB_LABEL, ""))

@@ -1,0 +1,185 @@
+"""What a job needs next: a pure function of its spec, its status and its driver's pod.
+
+| pod | status | then |
+|---|---|---|
+| none | never run, or its time has come | StartDriver |
+| none | a run without an end | RecordEnd: the pod was lost |
+| there | suspended, changed, or of an older run | StopDriver |
+| ended | end not noted | RecordEnd |
+| ended | noted, and another run is due | StopDriver, then as above |
+| runs | | Watch |
+
+Each step can be done twice. The number of a run is written into the status before its pod is made,
+and a pod has the same name in every run: there are never two drivers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, TypeAlias
+
+from fairlead_model.stream_job import RestartPolicy, StreamJobSpec
+from fairlead_operator.conditions import api_time
+from fairlead_operator.stream_jobs.driver import DriverPod
+
+STEADY_S: Final = 600.0
+"""A driver that ran for so long has not failed in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSight:
+    """What can be seen of a job."""
+
+    now: datetime
+    job_hash: str
+    driver: DriverPod | None
+    obstacle: tuple[str, str] | None = None
+    """Reason and message why no driver can be made; one that runs is left alone."""
+    next_run_at: datetime | None = None
+    """When the schedule is due for the first time after the last start; None without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Nothing to do now; look again at `until`, or when something changes."""
+
+    phase: str
+    reason: str
+    message: str
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartDriver:
+    """Make the pod of a run, and all that it needs."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopDriver:
+    """Delete the pod; its executors go with it."""
+
+    run: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEnd:
+    """Take note of how a run ended."""
+
+    run: int
+    outcome: Literal["Succeeded", "Failed"]
+    is_infrastructure: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """The driver is there: ask it how it does."""
+
+
+Step: TypeAlias = Hold | StartDriver | StopDriver | RecordEnd | Watch
+
+
+def decide_job_step(spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSight) -> Step:
+    """Give the next step."""
+    driver, run = sight.driver, int(status.get("run") or 0)
+    if driver is not None:
+        return _with_driver(spec, status, sight, driver, run)
+    if spec.suspend:
+        return Hold("Suspended", "Suspended", "suspend is true; the checkpoint is kept")
+    if run and not _is_ended(status, run):
+        return RecordEnd(run, "Failed", True, "the driver's pod is gone")
+    return _next_run(spec, status, sight)
+
+
+def _with_driver(
+    spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSight, driver: DriverPod, run: int
+) -> Step:
+    if driver.is_terminating:
+        return Hold("Stopping", "Stopping", "the driver is ending")
+    if spec.suspend:
+        return StopDriver(driver.run, "Suspended", "the job was suspended")
+    if driver.run != run:
+        return StopDriver(driver.run, "Superseded", f"the driver is of run {driver.run}, not {run}")
+    if not driver.has_ended:
+        if driver.job_hash != sight.job_hash:
+            return StopDriver(run, "SpecChanged", "the job was changed")
+        return Watch()
+    if not _is_ended(status, run):
+        outcome: Literal["Succeeded", "Failed"] = "Succeeded" if driver.is_success else "Failed"
+        return RecordEnd(run, outcome, driver.is_infrastructure_failure, driver.describe_end())
+    following = _next_run(spec, status, sight)
+    if isinstance(following, StartDriver):
+        return StopDriver(run, "Restarting", "the pod of the last run makes room for the next")
+    return following
+
+
+def _is_ended(status: Mapping[str, Any], run: int) -> bool:
+    return run in (status.get("endedRun"), status.get("stoppedRun"))
+
+
+def _next_run(spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSight) -> Step:
+    """Say when the next driver is due: now, later, or never. No driver runs."""
+    due = _due(spec, status, sight)
+    if isinstance(due, StartDriver) and sight.obstacle is not None:
+        return Hold("Pending", *sight.obstacle)
+    return due
+
+
+def _due(spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSight) -> Step:
+    run = int(status.get("run") or 0)
+    start = StartDriver(run + 1)
+    is_own_end = run > 0 and status.get("endedRun") == run and status.get("stoppedRun") != run
+    is_changed = status.get("jobHash") != sight.job_hash
+    if not is_own_end and run > 0:
+        # It was suspended or changed while it ran: it goes on where it was.
+        return start
+    if run == 0 or (is_changed and sight.next_run_at is None):
+        return _at_schedule(start, sight)
+    if status.get("outcome") == "Failed":
+        retry_at = read_time(status.get("retryAt"))
+        if retry_at is not None:
+            if sight.now >= retry_at:
+                return start
+            message = f"failed; tried again at {api_time(retry_at)}: {status.get('lastError', '')}"
+            return Hold("BackingOff", "BackingOff", message, retry_at)
+        if sight.next_run_at is None:
+            return Hold("Failed", "Failed", str(status.get("lastError") or "the job failed"))
+        return _at_schedule(start, sight)
+    if spec.restart_policy.type == "Always":
+        return start
+    if sight.next_run_at is None:
+        return Hold("Succeeded", "Succeeded", "the job has ended")
+    return _at_schedule(start, sight)
+
+
+def _at_schedule(start: StartDriver, sight: JobSight) -> Step:
+    due = sight.next_run_at
+    if due is None or sight.now >= due:
+        return start
+    return Hold("Waiting", "Scheduled", f"the next run begins at {api_time(due)}", due)
+
+
+def retry_time(
+    policy: RestartPolicy, *, restarts_in_a_row: int, is_infrastructure: bool, now: datetime
+) -> datetime | None:
+    """Say when a failed run is tried again; None: never. `restarts_in_a_row` counts this one."""
+    if policy.type == "Never" or (
+        policy.type == "OnInfrastructureFailure" and not is_infrastructure
+    ):
+        return None
+    if policy.retries is not None and restarts_in_a_row > policy.retries:
+        return None
+    doublings = min(restarts_in_a_row - 1, 30)
+    delay_s = min(policy.backoff_seconds * 2**doublings, policy.backoff_maximum_seconds)
+    return now + timedelta(seconds=delay_s)
+
+
+def read_time(text: Any) -> datetime | None:
+    """Read a time that the status holds; None where there is none."""
+    if not isinstance(text, str) or not text:
+        return None
+    return datetime.fromisoformat(text).astimezone(UTC)
