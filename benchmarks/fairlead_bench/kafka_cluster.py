@@ -35,10 +35,16 @@ class KafkaCluster:
     name = "kafka"
 
     def __init__(
-        self, distribution: KafkaDistribution, data: Path, *, brokers: int = BROKERS
+        self,
+        distribution: KafkaDistribution,
+        data: Path,
+        settings: dict[str, str] | None = None,
+        *,
+        brokers: int = BROKERS,
     ) -> None:
         self.data = data
         self._distribution = distribution
+        self._settings = settings or {}
         ports = free_ports(2 * brokers)
         self.ports, self._controller_ports = ports[:brokers], ports[brokers:]
         self.brokers = [Child(data / f"node-{index}.out") for index in range(brokers)]
@@ -122,6 +128,7 @@ class KafkaCluster:
             "transaction.state.log.replication.factor": copies,
             "transaction.state.log.min.isr": str(min(2, len(self.brokers))),
             "auto.create.topics.enable": "false",
+            **self._settings,
         }
 
     def failure(self) -> str | None:

@@ -9,8 +9,13 @@ from fairlead_bench.kafka_distribution import KafkaDistribution
 class KafkaPeer(KafkaCluster):
     """A single-node cluster in `data`."""
 
-    def __init__(self, distribution: KafkaDistribution, data: Path) -> None:
-        super().__init__(distribution, data, brokers=1)
+    def __init__(
+        self,
+        distribution: KafkaDistribution,
+        data: Path,
+        settings: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(distribution, data, settings, brokers=1)
 
     @property
     def port(self) -> int:

@@ -35,6 +35,11 @@ from fairlead_bench.kafka_distribution import KafkaUnavailableError, ensure_kafk
 from fairlead_bench.kafka_peer import KafkaPeer  # noqa: E402
 from fairlead_bench.peer import wait_until_ready  # noqa: E402
 
+# Tests wait for no member that might still come, and need not wait long for one that died.
+GROUP_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+}
 CLIENT_NAMES = ("confluent-kafka", "kafka-python", "aiokafka", "kcat", "Java console")
 
 
@@ -68,7 +73,11 @@ def peer(
     is_kafka: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[FairleadPeer | KafkaPeer]:
     data = tmp_path_factory.mktemp("cluster")
-    started = KafkaPeer(ensure_kafka(), data) if is_kafka else FairleadPeer(data)
+    started = (
+        KafkaPeer(ensure_kafka(), data, GROUP_SETTINGS)
+        if is_kafka
+        else FairleadPeer(data, GROUP_SETTINGS)
+    )
     with started:
         started.start()
         wait_until_ready(started)

@@ -1,0 +1,217 @@
+"""Members of consumer groups in processes of their own: commands, and Python's to be killed."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Self
+
+from group_members import Event, Found, Membership, Place
+
+from fairlead_bench.java_tools import JavaTools
+
+END_TIMEOUT_S = 20
+JAVA_ASSIGNORS = {
+    name: f"org.apache.kafka.clients.consumer.{class_name}"
+    for name, class_name in (
+        ("range", "RangeAssignor"),
+        ("roundrobin", "RoundRobinAssignor"),
+        ("sticky", "StickyAssignor"),
+        ("cooperative-sticky", "CooperativeStickyAssignor"),
+    )
+}
+
+
+class MemberProcess:
+    """Runs a command and understands its lines: to be watched as a GroupMember is."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = list(command)
+        self.found: list[Found] = []
+        self.events: list[Event] = []
+        self.errors: list[str] = []
+        self.said: list[str] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._readers: list[threading.Thread] = []
+
+    def start(self) -> Self:
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for stream, take in (
+            (self._process.stdout, self.take_output),
+            (self._process.stderr, self.take_message),
+        ):
+            self._readers.append(threading.Thread(target=self._read, args=(stream, take)))
+            self._readers[-1].start()
+        return self
+
+    @staticmethod
+    def _read(stream, take) -> None:  # type: ignore[no-untyped-def]
+        with stream:
+            for line in stream:
+                take(line.decode(errors="replace").rstrip("\n"))
+
+    @property
+    def assigned(self) -> frozenset[Place]:
+        held: frozenset[Place] = frozenset()
+        for event in tuple(self.events):
+            held = held | event.places if event.kind == "assigned" else held - event.places
+        return held
+
+    @property
+    def values(self) -> list[bytes]:
+        return [record.value for record in tuple(self.found)]
+
+    @property
+    def last_error(self) -> str:
+        return self.errors[-1] if self.errors else ""
+
+    def take_output(self, line: str) -> None:
+        said = json.loads(line)
+        if "found" in said:
+            topic, partition, offset, value = said["found"]
+            self.found.append(Found(topic, partition, offset, value.encode()))
+        elif "event" in said:
+            places = frozenset((topic, partition) for topic, partition in said["places"])
+            self.events.append(Event(said["event"], places))
+        else:
+            self.errors.append(said["error"])
+
+    def take_message(self, line: str) -> None:
+        self.said.append(line)
+
+    def kill(self) -> None:
+        """kill -9: it says goodbye to nobody."""
+        assert self._process is not None
+        self._process.kill()
+        self._finish()
+
+    def begin_close(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+
+    def close(self) -> None:
+        """Ends it as Ctrl-C or a service manager does: it leaves its group."""
+        if self._process is None:
+            return
+        self.begin_close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_TIMEOUT_S)
+        self.kill()
+
+    def _finish(self) -> None:
+        assert self._process is not None
+        self._process.wait(END_TIMEOUT_S)
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        for reader in self._readers:
+            reader.join(END_TIMEOUT_S)
+
+
+class LibraryProcess(MemberProcess):
+    """One of the Python clients' members, in a process that can be killed."""
+
+    def __init__(self, name: str, bootstrap: str, membership: Membership) -> None:
+        program = Path(__file__).with_name("group_members.py")
+        arguments = (name, bootstrap, json.dumps(asdict(membership)))
+        super().__init__([sys.executable, str(program), *arguments])
+        self.name = name
+
+    def begin_close(self) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+
+class KcatMember(MemberProcess):
+    """`kcat -G`: says its assignment on standard error."""
+
+    name = "kcat"
+    assignors = ("range", "roundrobin", "cooperative-sticky")
+    TOLD = re.compile(r"% Group .* rebalanced .*: (assigned|revoked): ?(.*)")
+    PLACE = re.compile(r"(\S+) \[(\d+)\]")
+
+    def __init__(self, bootstrap: str, membership: Membership) -> None:
+        wish = membership
+        settings = {
+            "auto.offset.reset": wish.reset,
+            "partition.assignment.strategy": wish.assignor,
+            "enable.auto.commit": str(bool(wish.auto_commit_ms)).lower(),
+            "auto.commit.interval.ms": wish.auto_commit_ms or 5_000,
+            "session.timeout.ms": wish.session_ms,
+            "heartbeat.interval.ms": wish.heartbeat_ms,
+            "topic.metadata.refresh.interval.ms": wish.metadata_age_ms,
+            "fetch.wait.max.ms": 100,
+        }
+        if wish.instance:
+            settings["group.instance.id"] = wish.instance
+        options = [part for name, value in settings.items() for part in ("-X", f"{name}={value}")]
+        topics = [f"^{wish.pattern}"] if wish.pattern else wish.topics
+        kcat = shutil.which("kcat") or "kcat"
+        command = [kcat, "-b", bootstrap, *options, "-u", "-f", "%t %p %o %s\\n"]
+        super().__init__([*command, "-G", wish.group, *topics])
+
+    def take_output(self, line: str) -> None:
+        topic, partition, offset, value = line.split(" ", 3)
+        self.found.append(Found(topic, int(partition), int(offset), value.encode()))
+
+    def take_message(self, line: str) -> None:
+        super().take_message(line)
+        told = self.TOLD.match(line)
+        if told is not None:
+            places = [(topic, int(index)) for topic, index in self.PLACE.findall(told.group(2))]
+            self.events.append(Event(told.group(1), frozenset(places)))
+        elif "ERROR" in line:
+            self.errors.append(line)
+
+
+class JavaMember(MemberProcess):
+    """`kafka-console-consumer` in a group. It never says what it was assigned."""
+
+    name = "Java console"
+    assignors = tuple(JAVA_ASSIGNORS)
+
+    def __init__(self, tools: JavaTools, membership: Membership) -> None:
+        wish = membership
+        settings = {
+            "group.id": wish.group,
+            "auto.offset.reset": wish.reset,
+            "partition.assignment.strategy": JAVA_ASSIGNORS[wish.assignor],
+            "enable.auto.commit": str(bool(wish.auto_commit_ms)).lower(),
+            "auto.commit.interval.ms": wish.auto_commit_ms or 5_000,
+            "session.timeout.ms": wish.session_ms,
+            "heartbeat.interval.ms": wish.heartbeat_ms,
+            "metadata.max.age.ms": wish.metadata_age_ms,
+        }
+        if wish.instance:
+            settings["group.instance.id"] = wish.instance
+        options = [
+            part
+            for name, value in settings.items()
+            for part in ("--command-property", f"{name}={value}")
+        ]
+        for name in ("partition", "offset", "value"):
+            options += ["--formatter-property", f"print.{name}=true"]
+        topics = ("--include", wish.pattern) if wish.pattern else ("--topic", wish.topics[0])
+        super().__init__(tools.command("kafka-console-consumer", *topics, *options))
+        self._topic = wish.pattern or wish.topics[0]
+
+    def take_output(self, line: str) -> None:
+        partition, offset, value = line.split("\t")
+        number, at = (int(part.partition(":")[2]) for part in (partition, offset))
+        self.found.append(Found(self._topic, number, at, value.encode()))
+
+    def take_message(self, line: str) -> None:
+        super().take_message(line)
+        if "ERROR" in line or "Exception" in line:
+            self.errors.append(line)
