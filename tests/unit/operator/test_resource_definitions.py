@@ -10,6 +10,7 @@ import yaml
 
 from fairlead_model.resource_shape import record_of
 from fairlead_model.resources import parse_topic_manifest
+from fairlead_model.stream_job import StreamJobSpec
 from fairlead_operator.resources import (
     BrokerPoolSpec,
     ConsumerGroupSpec,
@@ -29,6 +30,7 @@ READERS: dict[str, Any] = {
     "Topic": parse_topic_manifest,
     "ConsumerGroup": ConsumerGroupSpec.from_manifest,
     "FailoverDrill": FailoverDrillSpec.from_manifest,
+    "StreamJob": StreamJobSpec.from_manifest,
 }
 BUILT_IN_SHORT_NAMES = re.compile(
     "cm|cs|csr|cj|crds?|deploy|ds|ep|ev|hpa|ing|ip|limits|netpol|no|ns|pc|pdb|po|psp|pv|pvc|quota|"

@@ -1,0 +1,239 @@
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fairlead_model.stream_job import RestartPolicy, StreamJobSpec
+from fairlead_operator.stream_jobs.driver import DriverPod, read_driver
+from fairlead_operator.stream_jobs.job_status import JobProgress, JobStatus, QueryProgress
+from fairlead_operator.stream_jobs.schedule import ScheduleError, next_time
+from fairlead_operator.stream_jobs.steps import (
+    Hold,
+    JobSight,
+    RecordEnd,
+    StartDriver,
+    Step,
+    StopDriver,
+    Watch,
+    decide_job_step,
+    retry_time,
+)
+
+NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
+HASH = "abc"
+
+
+def spec(**fields: Any) -> StreamJobSpec:
+    body = {"application": {"file": "/job.py"}, "checkpoint": {"ephemeral": True}, **fields}
+    return StreamJobSpec.from_manifest(
+        {
+            "apiVersion": "fairlead.io/v1alpha1",
+            "kind": "StreamJob",
+            "metadata": {"name": "job"},
+            "spec": body,
+        }
+    )
+
+
+def driver(run: int = 1, phase: str = "Running", job_hash: str = HASH, **more: Any) -> DriverPod:
+    return DriverPod(run=run, job_hash=job_hash, phase=phase, **more)
+
+
+def decide(
+    job: StreamJobSpec,
+    status: dict[str, Any],
+    pod: DriverPod | None,
+    *,
+    obstacle: tuple[str, str] | None = None,
+    next_run_at: datetime | None = None,
+    now: datetime = NOW,
+) -> Step:
+    return decide_job_step(job, status, JobSight(now, HASH, pod, obstacle, next_run_at))
+
+
+RUNNING = {"run": 1, "jobHash": HASH, "phase": "Running"}
+
+
+def test_a_new_job_starts_its_first_driver() -> None:
+    assert decide(spec(), {}, None) == StartDriver(1)
+
+
+def test_a_job_without_its_cluster_waits_and_says_so() -> None:
+    step = decide(spec(), {}, None, obstacle=("ClusterMissing", "there is no LogCluster demo"))
+    assert step == Hold("Pending", "ClusterMissing", "there is no LogCluster demo")
+
+
+def test_a_running_driver_is_left_alone_without_its_cluster() -> None:
+    assert decide(spec(), RUNNING, driver(), obstacle=("ClusterMissing", "")) == Watch()
+
+
+def test_suspending_stops_the_driver_and_then_holds() -> None:
+    suspended = spec(suspend=True)
+    assert isinstance(decide(suspended, RUNNING, driver()), StopDriver)
+    ending = decide(suspended, RUNNING, driver(is_terminating=True))
+    assert isinstance(ending, Hold) and ending.phase == "Stopping"
+    held = decide(suspended, RUNNING | {"stoppedRun": 1}, None)
+    assert isinstance(held, Hold) and held.phase == "Suspended"
+
+
+def test_resuming_goes_on_with_the_next_run_without_waiting() -> None:
+    status = RUNNING | {"stoppedRun": 1, "phase": "Suspended"}
+    assert decide(spec(), status, None) == StartDriver(2)
+
+
+def test_a_changed_job_replaces_its_driver() -> None:
+    step = decide(spec(), RUNNING, driver(job_hash="other"))
+    assert isinstance(step, StopDriver) and step.reason == "SpecChanged"
+
+
+def test_a_driver_of_another_run_goes_first() -> None:
+    for run in (-1, 1):
+        step = decide(spec(), RUNNING | {"run": 2}, driver(run=run))
+        assert isinstance(step, StopDriver) and step.run == run
+
+
+def test_a_vanished_driver_is_an_infrastructure_failure() -> None:
+    step = decide(spec(), RUNNING, None)
+    assert step == RecordEnd(1, "Failed", True, "the driver's pod is gone")
+
+
+def test_ends_are_recorded_once() -> None:
+    failed = driver(phase="Failed", exit_code=1, exit_message="boom")
+    assert decide(spec(), RUNNING, failed) == RecordEnd(1, "Failed", False, "exit code 1: boom")
+    ended = RUNNING | {"endedRun": 1, "outcome": "Failed", "lastError": "boom"}
+    assert decide(spec(), ended, failed) == Hold("Failed", "Failed", "boom")
+
+
+def test_a_failed_run_waits_out_its_back_off_and_makes_room() -> None:
+    retry_at = NOW + timedelta(seconds=20)
+    status = RUNNING | {
+        "endedRun": 1,
+        "outcome": "Failed",
+        "retryAt": retry_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    failed = driver(phase="Failed", exit_code=1)
+    waiting = decide(spec(), status, failed)
+    assert isinstance(waiting, Hold)
+    assert (waiting.phase, waiting.until) == ("BackingOff", retry_at)
+    assert isinstance(decide(spec(), status, failed, now=retry_at), StopDriver)
+    assert decide(spec(), status, None, now=retry_at) == StartDriver(2)
+
+
+def test_success_is_the_end_unless_the_job_runs_always_or_has_changed() -> None:
+    status = RUNNING | {"endedRun": 1, "outcome": "Succeeded"}
+    done = driver(phase="Succeeded", exit_code=0)
+    assert decide(spec(), status, done) == Hold("Succeeded", "Succeeded", "the job has ended")
+    always = spec(restartPolicy={"type": "Always"})
+    assert isinstance(decide(always, status, done), StopDriver)
+    assert decide(always, status, None) == StartDriver(2)
+    assert decide(spec(), status | {"jobHash": "older"}, None) == StartDriver(2)
+
+
+def test_a_schedule_is_waited_for_and_a_run_that_goes_on_lets_it_pass() -> None:
+    job = spec(schedule="0 3 * * *")
+    due = NOW + timedelta(hours=15)
+    first = decide(job, {}, None, next_run_at=due)
+    assert isinstance(first, Hold) and (first.phase, first.until) == ("Waiting", due)
+    assert decide(job, {}, None, next_run_at=due, now=due) == StartDriver(1)
+    assert decide(job, RUNNING, driver(), next_run_at=due, now=due) == Watch()
+    ended = RUNNING | {"endedRun": 1, "outcome": "Succeeded"}
+    assert decide(job, ended, None, next_run_at=due, now=due) == StartDriver(2)
+    failed = RUNNING | {"endedRun": 1, "outcome": "Failed"}
+    assert isinstance(decide(job, failed, None, next_run_at=due), Hold)
+
+
+def test_nothing_is_remembered_between_steps() -> None:
+    """An operator that died after each write finds the same job, and starts one driver."""
+    job, manifest = spec(), {"metadata": {"generation": 1}, "status": {}}
+    pods: list[DriverPod] = []
+    for _ in range(6):
+        status = JobStatus(manifest)
+        step = decide(job, status.values, pods[-1] if pods else None)
+        if isinstance(step, StartDriver):
+            status.start(step.run, HASH, NOW)
+            manifest["status"] = status.values
+            # Died here once: the pod was not made.
+            if step.run > 1:
+                pods.append(driver(run=step.run))
+        elif isinstance(step, RecordEnd):
+            status.end(step, job.restart_policy, NOW - timedelta(minutes=1))
+            manifest["status"] = status.values
+    assert [pod.run for pod in pods] == [2]
+
+
+@pytest.mark.parametrize(
+    ("policy", "row", "is_infrastructure", "delay_s"),
+    [
+        ({"type": "Never"}, 1, True, None),
+        ({"type": "OnFailure"}, 1, False, 5),
+        ({"type": "OnFailure"}, 4, False, 40),
+        ({"type": "OnFailure"}, 40, False, 300),
+        ({"type": "OnFailure", "retries": 2}, 2, False, 10),
+        ({"type": "OnFailure", "retries": 2}, 3, False, None),
+        ({"type": "OnInfrastructureFailure"}, 1, False, None),
+        ({"type": "OnInfrastructureFailure"}, 1, True, 5),
+    ],
+)
+def test_back_off(
+    policy: dict[str, Any], row: int, is_infrastructure: bool, delay_s: int | None
+) -> None:
+    at = retry_time(
+        RestartPolicy(**policy), restarts_in_a_row=row, is_infrastructure=is_infrastructure, now=NOW
+    )
+    assert at == (None if delay_s is None else NOW + timedelta(seconds=delay_s))
+
+
+def test_a_driver_that_ran_for_long_begins_a_new_row() -> None:
+    def row_after(ran_s: int) -> int:
+        started = (NOW - timedelta(seconds=ran_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        values = RUNNING | {"startedAt": started, "restartsInARow": 7}
+        status = JobStatus({"metadata": {}, "status": values})
+        status.end(RecordEnd(1, "Failed", True, "gone"), RestartPolicy(), NOW)
+        return int(status.values["restartsInARow"])
+
+    assert (row_after(599), row_after(600)) == (8, 1)
+
+
+def test_a_killed_container_is_no_fault_of_the_program() -> None:
+    def read(reason: str, code: int) -> DriverPod:
+        ended = {"exitCode": code, "reason": reason, "message": "last words"}
+        return read_driver(
+            {
+                "metadata": {"annotations": {"fairlead.io/run": "3"}},
+                "status": {
+                    "phase": "Failed",
+                    "containerStatuses": [{"name": "driver", "state": {"terminated": ended}}],
+                },
+            }
+        )
+
+    killed, failed = read("OOMKilled", 137), read("Error", 1)
+    assert killed.is_infrastructure_failure and not failed.is_infrastructure_failure
+    assert killed.describe_end() == "OOMKilled exit code 137: last words"
+    assert failed.describe_end() == "exit code 1: last words"
+
+
+def test_figures_alone_are_told_apart_and_an_unchanged_status_is_not_written() -> None:
+    status = JobStatus({"metadata": {"generation": 3}})
+    status.start(1, HASH, NOW)
+
+    def run_on(status: JobStatus, lag: int) -> None:
+        query = QueryProgress("id", "delays", 4, 100, lag)
+        status.run_on(JobProgress((query,)), driver="job-driver", executors=2, problem="", now=NOW)
+
+    run_on(status, 10)
+    stored = {name: value for name, value in status.values.items() if value is not None}
+    written = {"metadata": {"generation": 3}, "status": stored}
+    same, other = JobStatus(written), JobStatus(written)
+    run_on(same, 10)
+    assert same.patch() == {}
+    run_on(other, 9)
+    assert other.patch().keys() == {"lag", "queries"}
+    assert other.is_only_figures(other.patch())
+
+
+def test_schedules_are_utc_and_bad_ones_are_named() -> None:
+    assert next_time("0 3 * * *", NOW) == datetime(2026, 11, 2, 3, 0, tzinfo=UTC)
+    for wrong in ("often", "0 3 * *", "61 * * * *", "0 0 31 2 *"):
+        with pytest.raises(ScheduleError, match=r"spec\.schedule"):
+            next_time(wrong, NOW)
