@@ -1,26 +1,26 @@
-"""`fairlead consume`: read records of a topic, without a consumer group."""
+"""`fairlead consume`: read records of topics, alone or as a member of a consumer group."""
 
 from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fairlead_cli.errors import CliError
+from fairlead_cli.name_completion import complete_groups, complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, output_option
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Message
 
+    from fairlead_cli.client.reader import Limits
     from fairlead_cli.records.start import Start
-
-# librdkafka holds the interpreter while it waits: this bounds how late Ctrl-C is noticed.
-POLL_S = 0.1
-BATCH_MAX = 1000
 
 EPILOG = """\b
 Examples:
@@ -30,15 +30,81 @@ Examples:
   fairlead consume flights --keys --until-end | sort | uniq -c
   fairlead consume flights --partition 2 --from 1000 --count 1
   fairlead consume flights --from 2013-06-01T12:00
-  fairlead consume flights --from 15m
+  fairlead consume orders payments --group billing
+  fairlead consume orders --group billing --instance-id billing-1 --assignor range
+  fairlead consume orders --group billing --commit never --until-end
 
 It ends after --count records, after --timeout-ms without a record, at the end with --until-end,
 or with Ctrl-C. Fewer than --count records before the time-out is a failure (exit code 1).
+
+In a group it begins where the group has committed, and commits what it has written, every second
+and in the end: after a crash some records come again, none is missed.
 """
 
 
+def group_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What only a member of a group needs; collected into GroupOptions."""
+    options = (
+        click.option(
+            "-g",
+            "--group",
+            metavar="GROUP",
+            shell_complete=complete_groups,
+            help="Join this consumer group and share its partitions.",
+        ),
+        click.option(
+            "--assignor",
+            type=click.Choice(["cooperative-sticky", "range", "roundrobin"]),
+            help="How the group divides partitions; the same in all members. "
+            "[default: cooperative-sticky]",
+        ),
+        click.option(
+            "--instance-id",
+            metavar="NAME",
+            help="Join as a static member: it keeps its partitions while it restarts.",
+        ),
+        click.option(
+            "--commit",
+            type=click.Choice(["always", "never"]),
+            help="Commit what was written, or leave the group's offsets alone. [default: always]",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """None stands for an option that was not given."""
+
+    group: str | None
+    assignor: str | None
+    instance_id: str | None
+    commit: str | None
+
+    def check(self, start: Start, partition: int | None) -> None:
+        """UsageError for what makes no sense together."""
+        from fairlead_cli.records.start import FromBeginning, FromEnd
+
+        if self.group is None:
+            for name in ("assignor", "instance_id", "commit"):
+                if getattr(self, name) is not None:
+                    raise click.UsageError(f"--{name.replace('_', '-')} needs --group")
+            return
+        if partition is not None:
+            raise click.UsageError("--partition and --group: the group decides who reads what")
+        if not isinstance(start, FromBeginning | FromEnd):
+            raise click.UsageError(
+                "with --group, --from is beginning or end, and counts only where nothing is "
+                f"committed. Move the group with:  fairlead group reset {self.group}"
+            )
+
+
 @click.command(epilog=EPILOG)
-@click.argument("topic")
+@click.argument(
+    "topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics
+)
 @click.option(
     "--from",
     "start",
@@ -59,12 +125,13 @@ or with Ctrl-C. Fewer than --count records before the time-out is a failure (exi
 @click.option("--headers", is_flag=True, help="Print the headers.")
 @click.option("--key-separator", default="\t", help="Between what is printed.  [default: TAB]")
 @click.option("--separator", default="\n", help="After each record.  [default: newline]")
+@group_options
 @data_option
 @bootstrap_option
 @output_option("text", "json", "raw")
 def consume(
     *,
-    topic: str,
+    topics: tuple[str, ...],
     start: str,
     partition: int | None,
     count: int | None,
@@ -79,9 +146,10 @@ def consume(
     data: Path,
     bootstrap: str | None,
     output: str,
+    **group_values: Any,
 ) -> None:
-    """Read records of TOPIC: text for people, -o json (a line a record), -o raw (exact bytes)."""
-    from fairlead_cli.client.connection import build_consumer, require_topic
+    """Read records of topics: text for people, -o json (a line a record), -o raw (exact bytes)."""
+    from fairlead_cli.client.reader import Limits
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.records.sink import SinkOptions, build_formatter
     from fairlead_cli.records.start import parse_start
@@ -90,163 +158,137 @@ def consume(
         begin = parse_start(start, now_ms=time.time_ns() // 1_000_000)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--from") from error
-    options = SinkOptions(keys, headers, timestamps, offsets, key_separator, separator)
+    names = tuple(dict.fromkeys(topics))
+    if partition is not None and len(names) > 1:
+        raise click.UsageError("--partition goes with a single topic")
+    membership = GroupOptions(**group_values)
+    membership.check(begin, partition)
+    options = SinkOptions(
+        keys, headers, timestamps, offsets, key_separator, separator, topics=len(names) > 1
+    )
     formatter = build_formatter(output, options)
-    address = resolve_bootstrap(bootstrap, data)
-    consumer = build_consumer(address)
-    try:
-        metadata = require_topic(consumer, topic)
-        partitions = choose_partitions(metadata, topic, partition)
-        assign(consumer, address, topic, partitions, begin)
-        reader = Reader(consumer, topic, len(partitions), timeout_ms=timeout_ms)
-        written = 0
-        for message in reader.read(count=count, until_end=until_end):
+
+    def write(batch: list[Message]) -> None:
+        for message in batch:
             sys.stdout.buffer.write(formatter(to_record(message)))
-            written += 1
-            if reader.is_drained:
-                sys.stdout.buffer.flush()
         sys.stdout.buffer.flush()
-    finally:
-        consumer.close()
+
+    address = resolve_bootstrap(bootstrap, data)
+    reading = Reading(names, partition, begin, Limits(count, timeout_ms, until_end), write)
+    if membership.group is None:
+        written = read_alone(address, reading)
+    else:
+        written = read_in_group(address, reading, membership)
     if count is not None and written < count and not until_end:
         raise CliError(
             f"{written} of {count} records came before {timeout_ms} ms passed without one"
         )
 
 
-def choose_partitions(metadata: Any, topic: str, partition: int | None) -> list[int]:
-    """Those to read; a partition without leader is named, and joins in when it has one."""
-    known = sorted(metadata.partitions)
-    if partition is not None and partition not in known:
-        raise CliError(
-            f"topic '{topic}' has no partition {partition}",
-            hint=f"It has {len(known)}: 0 to {len(known) - 1}.",
-        )
-    chosen = known if partition is None else [partition]
-    offline = [number for number in chosen if metadata.partitions[number].leader < 0]
-    if offline and len(offline) == len(chosen):
-        raise CliError(
-            f"no partition of topic '{topic}' that was asked for has a leader",
-            hint="See which brokers run:  fairlead status",
-        )
-    if offline:
-        names = ", ".join(str(number) for number in offline)
-        click.echo(f"Without a leader, not read: partition {names}.", err=True)
-    return [number for number in chosen if number not in offline]
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What to read, from where, until when, and what to do with it."""
+
+    topics: tuple[str, ...]
+    partition: int | None
+    start: Start
+    limits: Limits
+    write: Callable[[list[Message]], None]
+
+    @property
+    def name(self) -> str:
+        """For errors."""
+        names = ", ".join(f"'{topic}'" for topic in self.topics)
+        return f"topic{'' if len(self.topics) == 1 else 's'} {names}"
 
 
-def assign(
-    consumer: Consumer, bootstrap: str, topic: str, partitions: list[int], start: Start
-) -> None:
-    """Assign by hand, at offsets that are known before the first fetch.
+def read_alone(address: str, reading: Reading) -> int:
+    """Read every partition from where the options say; nothing is committed. Records written."""
+    from fairlead_cli.client.assignment import assign, choose_partitions
+    from fairlead_cli.client.connection import build_consumer, require_topic
+    from fairlead_cli.client.places import Place
+    from fairlead_cli.client.reader import Reader
 
-    "End" means the end as it is now: left to the first fetch, a record written in between would
-    be skipped.
-    """
-    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
-
-    from fairlead_cli.client.connection import build_admin
-    from fairlead_cli.client.offsets import find_times, read_ends
-    from fairlead_cli.records.start import FromBeginning, FromOffset, FromTime
-
-    if isinstance(start, FromBeginning):
-        places = dict.fromkeys(partitions, OFFSET_BEGINNING)
-    else:
-        admin = build_admin(bootstrap)
-        ends = read_ends(admin, topic, partitions)
-        match start:
-            case FromOffset(offset):
-                places = {p: clip_offset(topic, p, offset, ends) for p in partitions}
-            case FromTime(timestamp_ms):
-                found = find_times(admin, topic, partitions, timestamp_ms)
-                places = {p: at if at >= 0 else ends[p][1] for p, at in found.items()}
-            case _:
-                places = {p: end for p, (_, end) in ends.items()}
-    consumer.assign([TopicPartition(topic, p, offset) for p, offset in places.items()])
+    consumer = build_consumer(address)
+    written = 0
+    try:
+        places = []
+        for topic in reading.topics:
+            metadata = require_topic(consumer, topic)
+            numbers = choose_partitions(metadata, topic, reading.partition)
+            places += [Place(topic, number) for number in numbers]
+        assignment = assign(consumer, address, places, reading.start)
+        for batch in Reader(consumer, reading.name, assignment).read(reading.limits):
+            reading.write(batch)
+            written += len(batch)
+    finally:
+        consumer.close()
+    return written
 
 
-def clip_offset(topic: str, partition: int, offset: int, ends: dict[int, tuple[int, int]]) -> int:
-    """The offset where it exists. Of several partitions the shorter ones begin at their end."""
-    first, end = ends[partition]
-    if first <= offset <= end:
-        return offset
-    if len(ends) > 1:
-        return first if offset < first else end
-    raise CliError(
-        f"offset {offset} is not in partition {partition} of topic '{topic}'",
-        hint=f"It holds offsets {first} to {end - 1}."
-        if end > first
-        else f"It is empty; the next record gets offset {end}.",
+def read_in_group(address: str, reading: Reading, options: GroupOptions) -> int:
+    """Read what the group gives us, commit what was written, leave cleanly. Records written."""
+    from fairlead_cli.client.assignment import Assignment
+    from fairlead_cli.client.connection import build_error, build_group_consumer, require_topic
+    from fairlead_cli.client.membership import Membership
+    from fairlead_cli.client.reader import Reader
+    from fairlead_cli.client.stop_signals import StopSignals
+    from fairlead_cli.output import format_count, note
+    from fairlead_cli.records.start import FromEnd
+
+    is_from_end = isinstance(reading.start, FromEnd)
+    assignment = Assignment()
+    member = Membership(
+        str(options.group),
+        assignment,
+        start_name="end" if is_from_end else "beginning",
+        is_committing=options.commit != "never",
     )
+    settings = {
+        "group.id": options.group,
+        "auto.offset.reset": "latest" if is_from_end else "earliest",
+        "partition.assignment.strategy": options.assignor or "cooperative-sticky",
+        "on_commit": member.on_commit,
+    }
+    if options.instance_id is not None:
+        settings["group.instance.id"] = options.instance_id
+    written = 0
+    failure = None
+    with StopSignals() as signals:
+        consumer = build_group_consumer(address, settings)
+        try:
+            for topic in reading.topics:
+                require_topic(consumer, topic)
+            member.start(consumer, reading.topics)
+            reader = Reader(consumer, reading.name, assignment)
+            for batch in reader.read(reading.limits, signals.is_stopped):
+                reading.write(batch)
+                member.mark_written(batch)
+                written += len(batch)
+                member.maybe_commit(consumer)
+        finally:
+            failure = member.finish(consumer)
+            consumer.close()
+        if failure is not None:
+            raise build_error(
+                f"{format_count(written, 'record')} written, but the last offsets of group "
+                f"'{options.group}' could not be committed: they will be read again",
+                failure,
+            )
+        note(f"group {options.group}: {describe_end(written, options)}")
+    return written
 
 
-class Reader:
-    """Hands out records until a limit is met. `is_drained`: nothing more is at hand right now."""
+def describe_end(written: int, options: GroupOptions) -> str:
+    """What stays behind in the group."""
+    from fairlead_cli.output import format_count
 
-    def __init__(
-        self, consumer: Consumer, topic: str, partition_count: int, *, timeout_ms: int | None
-    ) -> None:
-        self.consumer = consumer
-        self.topic = topic
-        self.partition_count = partition_count
-        self.timeout_s = None if timeout_ms is None else timeout_ms / 1000
-        self.is_drained = False
-        self.ended: set[int] = set()
-
-    def read(self, *, count: int | None, until_end: bool) -> Any:
-        """Generator of messages."""
-        remaining = count
-        last_seen = time.monotonic()
-        while remaining is None or remaining > 0:
-            batch = self.take_batch(BATCH_MAX if remaining is None else min(BATCH_MAX, remaining))
-            for index, message in enumerate(batch):
-                self.is_drained = index == len(batch) - 1
-                yield message
-            if remaining is not None:
-                remaining -= len(batch)
-            now = time.monotonic()
-            if batch:
-                last_seen = now
-                continue
-            if until_end and len(self.ended) == self.partition_count:
-                return
-            if self.timeout_s is not None and now - last_seen >= self.timeout_s:
-                return
-
-    def take_batch(self, size: int) -> list[Message]:
-        """What is at hand, waiting only for the first one."""
-        timeout_s = POLL_S if self.timeout_s is None else min(POLL_S, self.timeout_s)
-        first = self.consumer.poll(timeout_s)
-        if first is None:
-            return []
-        messages = [first]
-        if size > 1:
-            messages += self.consumer.consume(size - 1, 0)
-        return [message for message in messages if not self.is_event(message)]
-
-    def is_event(self, message: Message) -> bool:
-        """Ends of partitions are remembered, real errors raised; records are no events."""
-        from confluent_kafka import KafkaError
-
-        from fairlead_cli.client.connection import build_error
-
-        error = message.error()
-        if error is None:
-            self.ended.discard(message.partition())
-            return False
-        if error.code() == KafkaError._PARTITION_EOF:
-            self.ended.add(message.partition())
-            return True
-        if error.retriable() or error.code() in transient_codes():
-            return True
-        raise build_error(f"cannot read topic '{self.topic}'", error)
-
-
-def transient_codes() -> tuple[int, ...]:
-    """librdkafka reports lost connections and goes on by itself."""
-    from confluent_kafka import KafkaError
-
-    return (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)
+    is_committed = written > 0 and options.commit != "never"
+    committed = "offsets committed" if is_committed else "nothing committed"
+    gone = "left"
+    if options.instance_id is not None:
+        gone = f"{options.instance_id} stays a member until its session times out"
+    return f"{format_count(written, 'record')}, {committed}, {gone}"
 
 
 def to_record(message: Message) -> Any:

@@ -23,6 +23,14 @@ CLIENT_ID = "fairlead-cli"
 REQUEST_TIMEOUT_S = 15.0
 METADATA_MAX_AGE_MS = 5_000
 RECORD_BYTES_MAX = 100_000_000
+# Offsets are committed by the verb, for what it has written; never behind its back.
+READING = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "check.crcs": True,
+    "fetch.wait.max.ms": 100,
+}
 Result = TypeVar("Result")
 
 HINTS = {
@@ -33,6 +41,11 @@ HINTS = {
     "POLICY_VIOLATION": "Change its manifest, then start the cluster with it again.",
     "BAD_MSG": "A batch is damaged. Look for it:  fairlead log dump DIR --verify",
     "UNKNOWN_TOPIC_OR_PART": "See what there is:  fairlead topic list",
+    "INCONSISTENT_GROUP_PROTOCOL": "Its members divide partitions in another way. Try "
+    "--assignor range, or see:  fairlead group describe GROUP",
+    "FENCED_INSTANCE_ID": "Another process has joined under this --instance-id: use another.",
+    "FENCED": "Another process has joined under this --instance-id: use another.",
+    "NON_EMPTY_GROUP": "See who is in it:  fairlead group describe GROUP --members",
     "MSG_SIZE_TOO_LARGE": "Raise the topic's max.message.bytes with `fairlead topic alter`.",
 }
 
@@ -70,16 +83,15 @@ def build_consumer(bootstrap: str) -> Consumer:
     """For `consume` and offsets. Partitions are assigned by hand: the group is never joined."""
     from confluent_kafka import Consumer
 
-    settings = {
-        "group.id": CLIENT_ID,
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "auto.offset.reset": "error",
-        "enable.partition.eof": True,
-        "check.crcs": True,
-        "fetch.wait.max.ms": 100,
-    }
-    return Consumer(base_settings(bootstrap) | settings, logger=quiet_logger())
+    own = {"group.id": CLIENT_ID, "auto.offset.reset": "error"}
+    return Consumer(base_settings(bootstrap) | READING | own, logger=quiet_logger())
+
+
+def build_group_consumer(bootstrap: str, settings: dict[str, Any]) -> Consumer:
+    """For `consume --group`: `settings` name the group and how it is joined."""
+    from confluent_kafka import Consumer
+
+    return Consumer(base_settings(bootstrap) | READING | settings, logger=quiet_logger())
 
 
 def base_settings(bootstrap: str) -> dict[str, Any]:

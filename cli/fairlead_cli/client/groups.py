@@ -15,6 +15,7 @@ from fairlead_cli.client.connection import (
     kafka_errors,
     wait_for,
 )
+from fairlead_cli.client.places import Place
 from fairlead_cli.errors import CliError
 from fairlead_cli.output import note
 
@@ -34,16 +35,6 @@ STATE_NAMES = {
     "EMPTY": "Empty",
 }
 MISSING_GROUP_NAMES = ("GROUP_ID_NOT_FOUND",)
-
-
-class Place(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class Committed(NamedTuple):

@@ -130,8 +130,10 @@ def print_state(group: GroupDescription, lags: list[PartitionLag]) -> None:
     place = "unknown" if node is None else f"broker {node[0]} at {node[1]}:{node[2]}"
     click.echo(f"  coordinator  {place}")
     click.echo(f"  members      {len(group.members)}")
-    shown = "unknown" if lag is None else format_count(lag, "record")
-    click.echo(f"  lag          {shown}, {behind} of {format_count(len(lags), 'partition')} behind")
+    shown = "-" if lag is None else format_count(lag, "record")
+    if behind:
+        shown += f", {behind} of {format_count(len(lags), 'partition')} behind"
+    click.echo(f"  lag          {shown}")
     if problems:
         click.echo(f"  problems     {format_count(problems, 'partition')}, see below")
 
@@ -170,6 +172,7 @@ def print_offsets(group: GroupDescription, lags: list[PartitionLag]) -> None:
 
 def print_members(group: GroupDescription, *, is_full: bool) -> None:
     """A line a member."""
+    from fairlead_cli.client.places import format_places
     from fairlead_cli.output import print_table
 
     if not group.members:
@@ -187,7 +190,7 @@ def print_members(group: GroupDescription, *, is_full: bool) -> None:
             "client": member.client_id,
             "host": member.host,
             "count": str(len(member.partitions)),
-            "partitions": format_places(member) or "none: idle",
+            "partitions": format_places(member.partitions) or "none: idle",
         }
         rows.append([cells[column] for column in columns])
     print_table(columns, rows, right=("count",))
@@ -196,22 +199,3 @@ def print_members(group: GroupDescription, *, is_full: bool) -> None:
 def short_name(member: Member) -> str:
     """A static member's own name; else so much of its id as tells it from others."""
     return member.instance_id or UUID_TAIL.sub("…", member.member_id)
-
-
-def format_places(member: Member) -> str:
-    """`orders: 0-3, 7; payments: 1`: members of large groups have hundreds."""
-    by_topic: dict[str, list[int]] = {}
-    for place in member.partitions:
-        by_topic.setdefault(place.topic, []).append(place.partition)
-    return "; ".join(f"{topic}: {format_ranges(ids)}" for topic, ids in by_topic.items())
-
-
-def format_ranges(numbers: list[int]) -> str:
-    """`0-3, 7` for ascending numbers."""
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in ranges)

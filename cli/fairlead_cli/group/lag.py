@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fairlead_cli.client.groups import Committed, Member, Place
+    from fairlead_cli.client.groups import Committed, Member
+    from fairlead_cli.client.places import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_cli.client.groups import Place, read_committed, require_group
+from fairlead_cli.client.groups import read_committed, require_group
 from fairlead_cli.client.leaders import read_leaders
 from fairlead_cli.client.offsets import read_ends_of
+from fairlead_cli.client.places import Place
 from fairlead_cli.group.lag import PartitionLag, build_lags
 
 if TYPE_CHECKING:

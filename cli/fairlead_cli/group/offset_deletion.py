@@ -16,7 +16,8 @@ from fairlead_wire.messages.offset_delete import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fairlead_cli.client.groups import GroupDescription, Place
+    from fairlead_cli.client.groups import GroupDescription
+    from fairlead_cli.client.places import Place
 
 VERSION = 0
 HINTS = {
@@ -50,7 +51,8 @@ def delete_offsets(group: GroupDescription, places: Iterable[Place]) -> None:
 def build_refusal(what: str, code: int) -> CliError:
     """In words, also for a code that is newer than we are."""
     try:
-        error = ErrorCode(code)
+        error = ErrorCode(code)  # type: ignore[call-arg]
     except ValueError:
         return CliError(f"{what}: error {code}")
-    return CliError(f"{what}: {error.description} ({error.name})", hint=HINTS.get(error))
+    words = error.description.rstrip(".")
+    return CliError(f"{what}: {words} ({error.name})", hint=HINTS.get(error))

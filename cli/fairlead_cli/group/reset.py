@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-    from fairlead_cli.client.groups import GroupDescription, Place
+    from fairlead_cli.client.groups import GroupDescription
+    from fairlead_cli.client.places import Place
     from fairlead_cli.group.reset_plan import PartitionFacts, PlannedOffset
     from fairlead_cli.group.selection import TopicSelection
 
@@ -156,9 +157,10 @@ def read_facts(
     admin: AdminClient, group: str, selections: list[TopicSelection], target: Target
 ) -> list[PartitionFacts]:
     """Everything the plan is made of; without selections, what the group has offsets of."""
-    from fairlead_cli.client.groups import Place, read_committed
+    from fairlead_cli.client.groups import read_committed
     from fairlead_cli.client.leaders import read_leaders
     from fairlead_cli.client.offsets import find_times_of, read_ends_of
+    from fairlead_cli.client.places import Place
     from fairlead_cli.group.reset_plan import PartitionFacts
 
     committed = read_committed(admin, group)
@@ -192,7 +194,7 @@ def choose_places(
 ) -> list[Place]:
     """The partitions that the options name, all of which must exist and be led."""
     from fairlead_cli.client.connection import build_unknown_topic_error, fetch_metadata
-    from fairlead_cli.client.groups import Place
+    from fairlead_cli.client.places import Place
     from fairlead_cli.group.selection import expand_selection
 
     places = []

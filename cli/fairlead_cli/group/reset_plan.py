@@ -16,7 +16,7 @@ from fairlead_cli.group.reset_target import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_cli.client.groups import Place
+    from fairlead_cli.client.places import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,8 @@ class SinkOptions:
     key_separator: str = "\t"
     separator: str = "\n"
     null_marker: str = "null"
+    topics: bool = False
+    """Whether a place names its topic."""
 
 
 def build_formatter(output: str, options: SinkOptions) -> Callable[[ConsumedRecord], bytes]:
@@ -88,7 +90,8 @@ def format_text(record: ConsumedRecord, options: SinkOptions) -> bytes:
     """Readable and safe for a terminal."""
     columns = []
     if options.places:
-        columns.append(f"{record.partition}:{record.offset}")
+        topic = f"{record.topic}:" if options.topics else ""
+        columns.append(f"{topic}{record.partition}:{record.offset}")
     if options.timestamps:
         columns.append(format_timestamp(record))
     if options.headers:

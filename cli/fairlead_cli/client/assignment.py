@@ -1,0 +1,123 @@
+"""Which partitions a consumer reads, and of which of them it has seen the end."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairlead_cli.client.places import Place
+from fairlead_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from confluent_kafka import Consumer
+
+    from fairlead_cli.records.start import Start
+
+
+# Cooperative members get their first partitions only when others have given them up, which they
+# hear of by a heartbeat every 3 s.
+IDLE_PATIENCE_S = 10.0
+
+
+@dataclass(slots=True)
+class Assignment:
+    """`places` is None as long as a group has not said what is ours. `changed_at` is a monotonic
+    time: silence is counted from there, because nothing can come before."""
+
+    places: set[Place] | None = None
+    ended: set[Place] = field(default_factory=set)
+    changed_at: float = field(default_factory=time.monotonic)
+
+    def add(self, places: Iterable[Place]) -> None:
+        """More partitions are ours."""
+        added = set(places)
+        self.places = (self.places or set()) | added
+        self.ended -= added
+        self.changed_at = time.monotonic()
+
+    def remove(self, places: Iterable[Place]) -> None:
+        """Some are not ours any more."""
+        removed = set(places)
+        self.places = (self.places or set()) - removed
+        self.ended -= removed
+        self.changed_at = time.monotonic()
+
+    def is_at_end(self, now: float) -> bool:
+        """Whether everything was read to the end that it had at some moment.
+
+        A member without partitions may get some with the next rebalance, so it waits for a while.
+        """
+        if not self.places:
+            return self.places is not None and now - self.changed_at >= IDLE_PATIENCE_S
+        return self.places <= self.ended
+
+
+def choose_partitions(metadata: Any, topic: str, partition: int | None) -> list[int]:
+    """Those to read; a partition without leader is named, and joins in when it has one."""
+    known = sorted(metadata.partitions)
+    if partition is not None and partition not in known:
+        raise CliError(
+            f"topic '{topic}' has no partition {partition}",
+            hint=f"It has {len(known)}: 0 to {len(known) - 1}.",
+        )
+    chosen = known if partition is None else [partition]
+    offline = [number for number in chosen if metadata.partitions[number].leader < 0]
+    if offline and len(offline) == len(chosen):
+        raise CliError(
+            f"no partition of topic '{topic}' that was asked for has a leader",
+            hint="See which brokers run:  fairlead status",
+        )
+    if offline:
+        names = ", ".join(str(number) for number in offline)
+        click.echo(f"Without a leader, not read: partition {names} of {topic}.", err=True)
+    return [number for number in chosen if number not in offline]
+
+
+def assign(consumer: Consumer, bootstrap: str, places: list[Place], start: Start) -> Assignment:
+    """Assign by hand, at offsets that are known before the first fetch.
+
+    "End" means the end as it is now: left to the first fetch, a record written in between would
+    be skipped.
+    """
+    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+    from fairlead_cli.client.connection import build_admin
+    from fairlead_cli.client.offsets import find_times_of, read_ends_of
+    from fairlead_cli.records.start import FromBeginning, FromOffset, FromTime
+
+    begins: dict[Place, int]
+    if isinstance(start, FromBeginning):
+        begins = dict.fromkeys(places, OFFSET_BEGINNING)
+    else:
+        admin = build_admin(bootstrap)
+        ends = {Place(*at): pair for at, pair in read_ends_of(admin, places).items()}
+        match start:
+            case FromOffset(offset):
+                begins = {place: clip_offset(place, offset, ends) for place in places}
+            case FromTime(timestamp_ms):
+                found = find_times_of(admin, places, timestamp_ms)
+                begins = {at: found[at] if found[at] >= 0 else ends[at][1] for at in places}
+            case _:
+                begins = {place: end for place, (_, end) in ends.items()}
+    consumer.assign([TopicPartition(*place, offset) for place, offset in begins.items()])
+    return Assignment(set(places))
+
+
+def clip_offset(place: Place, offset: int, ends: dict[Place, tuple[int, int]]) -> int:
+    """The offset where it exists. Of several partitions the shorter ones begin at their end."""
+    first, end = ends[place]
+    if first <= offset <= end:
+        return offset
+    if len(ends) > 1:
+        return first if offset < first else end
+    raise CliError(
+        f"offset {offset} is not in partition {place.partition} of topic '{place.topic}'",
+        hint=f"It holds offsets {first} to {end - 1}."
+        if end > first
+        else f"It is empty; the next record gets offset {end}.",
+    )

@@ -1,0 +1,37 @@
+"""Partitions of topics, and how many of them are named in little room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Place(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def format_places(places: Iterable[Place]) -> str:
+    """`orders: 0-3, 7; payments: 1`: a member of a large group has hundreds."""
+    by_topic: dict[str, list[int]] = {}
+    for place in sorted(places):
+        by_topic.setdefault(place.topic, []).append(place.partition)
+    return "; ".join(f"{topic}: {format_ranges(ids)}" for topic, ids in by_topic.items())
+
+
+def format_ranges(numbers: list[int]) -> str:
+    """`0-3, 7` for ascending numbers."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in ranges)

@@ -1,0 +1,121 @@
+"""Takes records from librdkafka, batch by batch, until a limit is met."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from fairlead_cli.client.places import Place
+from fairlead_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from confluent_kafka import Consumer, Message
+
+    from fairlead_cli.client.assignment import Assignment
+
+# librdkafka holds the interpreter while it waits: this bounds how late Ctrl-C is noticed.
+POLL_S = 0.1
+BATCH_MAX = 1000
+# Until a group has let us in nothing can come; a coordinator that is gone is replaced sooner.
+JOIN_PATIENCE_S = 60.0
+
+
+class Limits(NamedTuple):
+    """When to stop: after so many records, after so long a silence, at the end."""
+
+    count: int | None
+    timeout_ms: int | None
+    until_end: bool
+
+
+class Reader:
+    """Hands out what is at hand, also nothing, so that the caller may look at the time."""
+
+    def __init__(self, consumer: Consumer, what: str, assignment: Assignment) -> None:
+        self.consumer = consumer
+        self.what = what
+        self.assignment = assignment
+        self.began_at = time.monotonic()
+
+    def read(
+        self, limits: Limits, is_stopped: Callable[[], bool] = lambda: False
+    ) -> Iterator[list[Message]]:
+        """Batches of records; ends with the first limit, or when `is_stopped` says so."""
+        remaining = limits.count
+        last_seen = self.began_at
+        timeout_s = None if limits.timeout_ms is None else limits.timeout_ms / 1000
+        poll_s = POLL_S if timeout_s is None else min(POLL_S, timeout_s)
+        while (remaining is None or remaining > 0) and not is_stopped():
+            size = BATCH_MAX if remaining is None else min(BATCH_MAX, remaining)
+            batch = self.take_batch(size, poll_s)
+            yield batch
+            if remaining is not None:
+                remaining -= len(batch)
+            now = time.monotonic()
+            if batch:
+                last_seen = now
+                continue
+            if self.is_joining(now):
+                continue
+            if limits.until_end and self.assignment.is_at_end(now):
+                return
+            silent_since = max(last_seen, self.assignment.changed_at)
+            if timeout_s is not None and now - silent_since >= timeout_s:
+                return
+
+    def is_joining(self, now: float) -> bool:
+        """Whether a group has not let us in yet; CliError when it takes too long."""
+        if self.assignment.places is not None:
+            return False
+        if now - self.began_at < JOIN_PATIENCE_S:
+            return True
+        raise CliError(
+            f"cannot read {self.what}: not let into the group within {JOIN_PATIENCE_S:.0f} s",
+            hint="See whether its coordinator answers:  fairlead group describe GROUP",
+        )
+
+    def take_batch(self, size: int, poll_s: float) -> list[Message]:
+        """What is at hand, waiting only for the first one.
+
+        A rebalance may happen in here: what was taken of a partition that is no longer ours is
+        for its new owner.
+        """
+        first = self.consumer.poll(poll_s)
+        if first is None:
+            return []
+        messages = [first]
+        if size > 1:
+            messages += self.consumer.consume(size - 1, 0)
+        records = [message for message in messages if not self.is_event(message)]
+        owned = self.assignment.places or ()
+        return [each for each in records if (each.topic(), each.partition()) in owned]
+
+    def is_event(self, message: Message) -> bool:
+        """Ends of partitions are remembered, real errors raised; records are no events."""
+        from confluent_kafka import KafkaError
+
+        from fairlead_cli.client.connection import build_error
+        from fairlead_cli.output import note
+
+        error = message.error()
+        if error is None:
+            self.assignment.ended.discard(Place(message.topic(), message.partition()))
+            return False
+        if error.code() == KafkaError._PARTITION_EOF:
+            self.assignment.ended.add(Place(message.topic(), message.partition()))
+            return True
+        if error.code() == KafkaError._MAX_POLL_EXCEEDED:
+            note("Nobody took the output for so long that the group gave up on us; joining again.")
+            return True
+        if error.retriable() or error.code() in transient_codes():
+            return True
+        raise build_error(f"cannot read {self.what}", error)
+
+
+def transient_codes() -> tuple[int, ...]:
+    """librdkafka reports lost connections and goes on by itself."""
+    from confluent_kafka import KafkaError
+
+    return (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)
