@@ -15,6 +15,8 @@ from fairlead_controller.kube.client import KubeClient
 from fairlead_operator.api_writer import ApiWriter
 from fairlead_operator.broker_roller import BrokerRoller
 from fairlead_operator.cluster_reconciler import ClusterReconciler
+from fairlead_operator.consumer_groups.metrics import GroupMetrics
+from fairlead_operator.consumer_groups.sync import GroupSync
 from fairlead_operator.controller_client import ControllerClient, ControllerStandbyError
 from fairlead_operator.deletion import Deletions
 from fairlead_operator.drills.metrics import DrillMetrics
@@ -103,11 +105,16 @@ class Reign:
         self._metrics.registry.register(
             ReignCounters(events=events.counters, topic_statuses=lambda: topics.statuses.written)
         )
+        groups = GroupSync(client, events, namespace=namespace)
+        self._metrics.registry.register(
+            GroupMetrics(groups.scope, statuses=lambda: groups.statuses.written, looks=groups.looks)
+        )
         return {
             "informers": live.run(),
             "reconcilers": _reconcile(loop, live, reconciler),
             "kopf": _run_kopf(loop, live, deletions, namespace),
             "topics": topics.run(),
+            "consumer groups": groups.run(),
             "drills": DrillRunner(
                 client,
                 controller,

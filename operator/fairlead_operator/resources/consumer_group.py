@@ -148,8 +148,8 @@ class ConsumerGroupSpec:
 
     cluster_name: Annotated[
         str | None,
-        "LogCluster of the same namespace that the group reads from; it cannot be changed. Default: "
-        "the only LogCluster of the namespace, which is then written here.",
+        "LogCluster of the same namespace that the group reads from; it cannot be changed. "
+        "Default: the only LogCluster of the namespace, which is then written here.",
         CLUSTER_NAME,
     ] = None
     group_id: Annotated[
@@ -214,8 +214,8 @@ class TopicOffsets:
     offsets: Annotated[str, "What the reset sets.", Text(_OFFSETS_LENGTH_MAX)] = ""
     before: Annotated[
         str,
-        "What was committed before, by which a mistaken reset can be undone; a partition without an "
-        "offset is left out.",
+        "What was committed before, by which a mistaken reset can be undone; a partition without "
+        "an offset is left out.",
         Text(_OFFSETS_LENGTH_MAX),
     ] = ""
 
@@ -227,8 +227,8 @@ class LastReset:
     id: Annotated[str, "Its id.", Text(RESET_ID_LENGTH_MAX)]
     phase: Annotated[
         ResetPhase,
-        "Waiting: until the group is empty. Committing: where to go is settled and being committed. "
-        "Done and Failed are final.",
+        "Waiting: until the group is empty. Committing: where to go is settled and being "
+        "committed. Done and Failed are final.",
     ]
     at: Annotated[str, "Since when.", Text(64, format="date-time")]
     reason: Annotated[str, "Why it failed, in one word for programs.", Text(128)] = ""

@@ -1,0 +1,1 @@
+"""ConsumerGroup resources: what coordinators say into statuses, and resets, each once."""

@@ -1,0 +1,76 @@
+"""A ConsumerGroup resource as the reconciler looks at it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead_operator.resources import ConsumerGroupSpec, ManifestError
+from fairlead_operator.resources.consumer_group import GROUP_ID_LENGTH_MAX, REFRESH_S, OffsetReset
+from fairlead_operator.specs.names import MANAGED_ANNOTATION
+
+ResourceKey = tuple[str, str]
+"""Namespace and name of a ConsumerGroup."""
+ClusterKey = tuple[str, str]
+"""Namespace and name of a LogCluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResource:
+    """What of a manifest decides what is done about it."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    cluster: str
+    """Empty where the resource names none."""
+    group_id: str
+    refresh_s: float
+    reset: OffsetReset | None
+    problem: str
+    """What is wrong with the spec, empty if nothing is."""
+    is_ours: bool
+    """It is neither being deleted nor to be left alone."""
+
+    @property
+    def key(self) -> ResourceKey:
+        """Where it is."""
+        return self.namespace, self.name
+
+    @property
+    def cluster_key(self) -> ClusterKey:
+        """The cluster that it names."""
+        return self.namespace, self.cluster
+
+
+def read_group_resource(manifest: Mapping[str, Any]) -> GroupResource:
+    """Look at a manifest as the API server gives it."""
+    metadata = manifest["metadata"]
+    annotations = metadata.get("annotations") or {}
+    spec, problem = None, ""
+    try:
+        spec = ConsumerGroupSpec.from_manifest(manifest)
+    except ManifestError as error:
+        label = f"ConsumerGroup {metadata['name']}: "
+        problem = "; ".join(text.removeprefix(label) for text in error.problems)
+    group_id = str((spec and spec.group_id) or metadata["name"])
+    return GroupResource(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=str(metadata.get("uid", "")),
+        generation=int(metadata.get("generation", 0)),
+        cluster=str((manifest.get("spec") or {}).get("clusterName") or ""),
+        group_id=group_id[:GROUP_ID_LENGTH_MAX],
+        refresh_s=float(REFRESH_S if spec is None else spec.refresh_seconds),
+        reset=None if spec is None else spec.offset_reset,
+        problem=problem,
+        is_ours=annotations.get(MANAGED_ANNOTATION) != "false"
+        and "deletionTimestamp" not in metadata,
+    )
+
+
+def differs_for_us(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Tell whether a change of a manifest is more than a status that was written."""
+    before, after = old["metadata"], new["metadata"]
+    fields = ("uid", "generation", "annotations", "deletionTimestamp")
+    return any(before.get(field) != after.get(field) for field in fields)

@@ -1,0 +1,56 @@
+"""What is known of ConsumerGroups and LogClusters, and what of the groups was seen last."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairlead_operator.consumer_groups.group_resource import (
+    ClusterKey,
+    GroupResource,
+    ResourceKey,
+    read_group_resource,
+)
+
+if TYPE_CHECKING:
+    from fairlead_operator.consumer_groups.group_sight import GroupSight
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A resource and the manifest that it was read from."""
+
+    resource: GroupResource
+    manifest: dict[str, Any]
+
+
+class GroupScope:
+    """State without any input or output of its own."""
+
+    def __init__(self) -> None:
+        self.groups: dict[ResourceKey, Followed] = {}
+        self.clusters: dict[ClusterKey, dict[str, Any]] = {}
+        """LogClusters that are not being deleted, by place."""
+        self.sights: dict[ResourceKey, GroupSight] = {}
+        """The last sight of each group that can be looked at."""
+
+    def take(self, key: ResourceKey, manifest: dict[str, Any] | None) -> None:
+        """Note a resource as it is now, or that it is gone."""
+        if manifest is None:
+            self.groups.pop(key, None)
+            self.sights.pop(key, None)
+            return
+        self.groups[key] = Followed(read_group_resource(manifest), manifest)
+
+    def cluster_of(self, resource: GroupResource) -> ClusterKey | None:
+        """Give the LogCluster that a resource names, or means; None where there is none."""
+        if resource.cluster:
+            return resource.cluster_key if resource.cluster_key in self.clusters else None
+        places = [place for place in self.clusters if place[0] == resource.namespace]
+        return places[0] if len(places) == 1 else None
+
+    def of_cluster(self, cluster: ClusterKey) -> list[GroupResource]:
+        """Give all resources that are ours and follow a group of this cluster."""
+        return [
+            followed.resource
+            for followed in self.groups.values()
+            if followed.resource.is_ours and self.cluster_of(followed.resource) == cluster
+        ]

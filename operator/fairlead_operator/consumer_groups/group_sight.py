@@ -1,0 +1,87 @@
+"""What was seen of a consumer group at its coordinator, and how far behind it is. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+Place = tuple[str, int]
+"""A topic's name and a partition."""
+
+DEAD: Final = "Dead"
+EMPTY: Final = "Empty"
+ABSENT: Final = "Absent"
+"""Shown where there is no such group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A consumer in the group."""
+
+    client_id: str
+    member_id: str = ""
+    instance_id: str = ""
+    host: str = ""
+    partitions: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSight:
+    """A group at one moment; a group that nobody has heard of is Dead and has no offsets."""
+
+    state: str
+    protocol: str = ""
+    assignor: str = ""
+    coordinator: int | None = None
+    members: tuple[Member, ...] = ()
+    committed: Mapping[Place, int] = field(default_factory=dict)
+    log_ends: Mapping[Place, int] = field(default_factory=dict)
+    """High watermarks; a partition without a leader has none."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is such a group."""
+        return self.state != DEAD or bool(self.committed)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nobody is in the group, so that its offsets may be set."""
+        return self.state in {DEAD, EMPTY} and not self.members
+
+    @property
+    def uncommitted(self) -> int:
+        """Partitions that members read without a committed offset."""
+        read = {place for member in self.members for place in member.partitions}
+        return len(read - self.committed.keys())
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProblem:
+    """A group that could not be looked at; others could."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLag:
+    """What a group has still to read of a topic, in records."""
+
+    name: str
+    partitions: int
+    total: int
+    worst: int
+
+
+def lag_by_topic(sight: GroupSight) -> list[TopicLag]:
+    """Give the lag of every topic with committed offsets, by name.
+
+    A partition whose end is not known counts as committed and adds nothing; an offset beyond the
+    end, as after an unclean election, is no lag.
+    """
+    lags: dict[str, list[int]] = {}
+    for (topic, partition), offset in sight.committed.items():
+        end = sight.log_ends.get((topic, partition), offset)
+        lags.setdefault(topic, []).append(max(0, end - offset))
+    return [
+        TopicLag(topic, len(values), sum(values), max(values))
+        for topic, values in sorted(lags.items())
+    ]

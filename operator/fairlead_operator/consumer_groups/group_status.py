@@ -1,0 +1,170 @@
+"""The status of a ConsumerGroup: what was seen of the group, and how its reset stands. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from fairlead_operator.conditions import find_condition, set_condition, without_condition
+from fairlead_operator.consumer_groups.group_resource import GroupResource
+from fairlead_operator.consumer_groups.group_sight import ABSENT, GroupSight, lag_by_topic
+from fairlead_operator.consumer_groups.reset_record import (
+    ResetRecord,
+    build_reset_status,
+    past_resets,
+)
+from fairlead_operator.resources.consumer_group import MEMBERS_SHOWN_MAX, TOPICS_SHOWN_MAX
+
+READY: Final = "Ready"
+OFFSET_RESET: Final = "OffsetReset"
+FIGURES: Final = ("lag", "lagMax", "committedPartitions", "uncommittedPartitions", "topics")
+"""What changes with every record; it is written once a refresh at most."""
+_SEEN: Final = (
+    "state",
+    "protocol",
+    "assignor",
+    "coordinator",
+    "members",
+    "memberList",
+    *FIGURES,
+)
+_TEXT_MAX: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a condition says; `holds` is None for what is not known."""
+
+    holds: bool | None
+    reason: str
+    message: str
+
+
+FOLLOWED: Final = Verdict(True, "Ready", "the group is there and followed")
+NOT_FOUND: Final = Verdict(
+    False,
+    "GroupNotFound",
+    "the cluster knows no such group: it begins with its first member or committed offset",
+)
+
+
+def judge_reset(record: ResetRecord | None, repeated_id: str) -> Verdict | None:
+    """Give what `OffsetReset` says; None where there never was a reset."""
+    if repeated_id:
+        text = (
+            f"the reset {repeated_id} was over before and is not carried out again: a new id is a "
+            "new reset"
+        )
+        return Verdict(False, "AlreadyOver", text)
+    if record is None:
+        return None
+    match record.phase:
+        case "Done":
+            return Verdict(True, "Done", f"the reset {record.id}: {record.message}")
+        case "Waiting":
+            return Verdict(False, record.reason or "WaitingForEmptyGroup", record.message)
+        case "Committing":
+            return Verdict(False, "Committing", record.message)
+        case "Failed":
+            return Verdict(False, record.reason or "Failed", record.message)
+
+
+def build_group_status(
+    resource: GroupResource,
+    before: Mapping[str, Any],
+    ready: Verdict,
+    now: datetime,
+    *,
+    sight: GroupSight | None,
+    record: ResetRecord | None,
+    repeated_id: str = "",
+    is_seen_kept: bool = False,
+    are_figures_kept: bool = False,
+) -> dict[str, Any]:
+    """Give the status; equal to the one before if nothing has changed.
+
+    `is_seen_kept` leaves what was seen last, for a group that cannot be looked at now, and
+    `are_figures_kept` its lag, which is not to be written yet.
+    """
+    conditions = before.get("conditions") or []
+    reset = judge_reset(record, repeated_id)
+    for type, verdict in ((READY, ready), (OFFSET_RESET, reset)):
+        if verdict is None:
+            conditions = without_condition(conditions, type)
+            continue
+        conditions = set_condition(
+            conditions,
+            type,
+            verdict.holds,
+            verdict.reason,
+            verdict.message,
+            generation=resource.generation,
+            now=now,
+        )
+    status: dict[str, Any] = {
+        "conditions": list(conditions),
+        "observedGeneration": resource.generation,
+        "groupId": resource.group_id,
+    }
+    if sight is not None:
+        status |= _describe(sight)
+    elif is_seen_kept:
+        status |= {name: before[name] for name in _SEEN if name in before}
+    if are_figures_kept:
+        for name in FIGURES:
+            status.pop(name, None)
+        status |= {name: before[name] for name in FIGURES if name in before}
+    if record is not None:
+        status["lastReset"] = build_reset_status(record)
+    past = past_resets(before, record)
+    if past:
+        status["pastResets"] = past
+    return status
+
+
+def _describe(sight: GroupSight) -> dict[str, Any]:
+    """Say what was seen of a group."""
+    topics = lag_by_topic(sight)
+    largest = sorted(topics, key=lambda topic: (-topic.total, topic.name))[:TOPICS_SHOWN_MAX]
+    members = sorted(sight.members, key=lambda each: (each.client_id, each.member_id))
+    status: dict[str, Any] = {
+        "state": sight.state if sight.is_known else ABSENT,
+        "members": len(members),
+        "committedPartitions": len(sight.committed),
+        "uncommittedPartitions": sight.uncommitted,
+        "memberList": [
+            {
+                "clientId": member.client_id[:_TEXT_MAX],
+                "memberId": member.member_id[:_TEXT_MAX],
+                "instanceId": member.instance_id[:_TEXT_MAX],
+                "host": member.host[:_TEXT_MAX],
+                "partitions": len(member.partitions),
+            }
+            for member in members[:MEMBERS_SHOWN_MAX]
+        ],
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": topic.partitions,
+                "lag": topic.total,
+                "lagMax": topic.worst,
+            }
+            for topic in sorted(largest, key=lambda topic: topic.name)
+        ],
+    }
+    if topics:
+        status["lag"] = sum(topic.total for topic in topics)
+        status["lagMax"] = max(topic.worst for topic in topics)
+    if sight.is_known:
+        status |= {"protocol": sight.protocol, "assignor": sight.assignor[:_TEXT_MAX]}
+        if sight.coordinator is not None:
+            status["coordinator"] = sight.coordinator
+    return status
+
+
+def turned_bad(before: Mapping[str, Any], ready: Verdict) -> bool:
+    """Tell whether people are to hear that a group is not followed; one to come is no news."""
+    if ready.holds or ready.reason == NOT_FOUND.reason:
+        return False
+    known = find_condition(before.get("conditions") or [], READY)
+    return known is None or known.get("reason") != ready.reason

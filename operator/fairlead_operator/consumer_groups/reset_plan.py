@@ -1,0 +1,209 @@
+"""What is to be done about a reset of offsets, and where it goes. Pure.
+
+A reset happens once, whatever dies when. Its targets are settled and written to the status first
+(phase Committing), then committed, then it is Done. Between the commit and Done an operator may
+die. The one that takes over finds the targets and what was committed before them:
+
+* all partitions are at their targets: it was done;
+* nobody is in the group, and each partition is where it was or at its target: the same offsets
+  are committed (again), which changes nothing if they had been;
+* anything else: the group has read on, from the old offsets or from the new ones, and nobody can
+  tell which. Committing could rewind it twice, so the reset fails and says so.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from fairlead_operator.consumer_groups.group_sight import GroupSight, Place
+from fairlead_operator.consumer_groups.reset_record import ResetRecord
+from fairlead_operator.resources.consumer_group import RESET_PARTITIONS_MAX, OffsetReset
+
+MEMBERS_NAMED_MAX: Final = 5
+PLACES_NAMED_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Nothing is to be done; this is how the last reset stands, if there is one."""
+
+    record: ResetRecord | None
+    repeated_id: str = ""
+    """The reset that is wished for was over before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The group has members."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Find out where to go, write that down, commit it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAgain:
+    """It was written down where to go, and not whether it was committed."""
+
+    record: ResetRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """It was committed; only the word is missing."""
+
+    record: ResetRecord
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """It can never be carried out."""
+
+    record: ResetRecord
+    reason: str
+    message: str
+
+
+ResetStep: TypeAlias = Keep | Wait | Settle | CommitAgain | Confirm | GiveUp
+
+
+def decide_reset(
+    wish: OffsetReset | None, last: ResetRecord | None, past: Collection[str], sight: GroupSight
+) -> ResetStep:
+    """Decide about the reset that a spec asks for, after the last one and those before it."""
+    if last is not None and last.phase == "Committing":
+        return _resolve(last, sight)
+    settled = last if last is not None and last.is_over else None
+    if wish is None:
+        return Keep(settled)
+    if settled is not None and settled.id == wish.id:
+        return Keep(settled)
+    if wish.id in past:
+        return Keep(settled, repeated_id=wish.id)
+    if not sight.is_quiet:
+        return Wait(describe_members(sight))
+    return Settle()
+
+
+def _resolve(record: ResetRecord, sight: GroupSight) -> ResetStep:
+    """Find out what became of a commit whose outcome nobody has written down."""
+    now = {place: sight.committed.get(place) for place in record.targets}
+    is_change = any(record.before.get(place) != target for place, target in record.targets.items())
+    if now == record.targets and (is_change or sight.is_quiet):
+        return Confirm(record)
+    is_untouched = all(
+        offset in {record.before.get(place), record.targets[place]} for place, offset in now.items()
+    )
+    if sight.is_quiet and is_untouched:
+        return CommitAgain(record)
+    return GiveUp(
+        record,
+        "OutcomeUnknown",
+        "the operator was interrupted while it committed the offsets, and the group has been active"
+        " since: whether they were set is not known, and they are not set again. Compare the "
+        "group's offsets with lastReset.topics; a reset with a new id is a new attempt",
+    )
+
+
+def describe_members(sight: GroupSight) -> str:
+    """Say who keeps a reset waiting."""
+    if not sight.members:
+        return f"the group is in state {sight.state}; its offsets can be set when it is empty"
+    names = sorted(
+        f"{member.client_id or member.member_id} ({member.host})" for member in sight.members
+    )
+    shown = ", ".join(names[:MEMBERS_NAMED_MAX])
+    more = len(names) - MEMBERS_NAMED_MAX
+    rest = f" and {more} more" if more > 0 else ""
+    return f"stop the group's {len(names)} members to let its offsets be set: {shown}{rest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a reset can never be carried out as it is."""
+
+    reason: str
+    message: str
+
+
+def choose_places(
+    wish: OffsetReset, committed: Mapping[Place, int], partition_counts: Mapping[str, int]
+) -> list[Place] | Refusal:
+    """Give the partitions to set; `partition_counts` knows each topic that the wish names."""
+    places: list[Place] = []
+    for topic in wish.topics:
+        count = partition_counts.get(topic.name)
+        if count is None:
+            return Refusal("UnknownTopic", f"there is no topic {topic.name}")
+        wrong = [number for number in topic.partitions if number >= count]
+        if wrong:
+            text = f"topic {topic.name} has {count} partitions and no partition {wrong[0]}"
+            return Refusal("UnknownPartition", text)
+        numbers = sorted(set(topic.partitions)) or range(count)
+        places += [(topic.name, number) for number in numbers]
+    if not wish.topics:
+        places = sorted(committed)
+        if not places:
+            return Refusal(
+                "NothingToReset",
+                "the group has not committed an offset: name the topics to set in "
+                "offsetReset.topics",
+            )
+    if len(places) > RESET_PARTITIONS_MAX:
+        return Refusal(
+            "TooManyPartitions",
+            f"{len(places)} partitions are to be set, and one reset takes {RESET_PARTITIONS_MAX}: "
+            "name fewer in offsetReset.topics and set the others with a second ConsumerGroup",
+        )
+    if wish.to == "ShiftBy":
+        lacking = [place for place in places if place not in committed]
+        if lacking:
+            return Refusal(
+                "NoCommittedOffset",
+                f"there is nothing to shift from in {name_places(lacking)}: the group has "
+                "committed no offset there",
+            )
+    return places
+
+
+def settle_targets(
+    wish: OffsetReset,
+    places: Collection[Place],
+    *,
+    committed: Mapping[Place, int],
+    starts: Mapping[Place, int],
+    ends: Mapping[Place, int],
+    at_time: Mapping[Place, int],
+) -> dict[Place, int]:
+    """Give where each partition goes, within its log.
+
+    `at_time` has the first offset of the time that is wished for; where it is missing or negative,
+    no record is that late, and the end is meant.
+    """
+    targets = {}
+    for place in places:
+        start, end = starts[place], ends[place]
+        match wish.to:
+            case "Earliest":
+                target = start
+            case "Latest":
+                target = end
+            case "Timestamp":
+                found = at_time.get(place, -1)
+                target = found if found >= 0 else end
+            case "Offset":
+                target = wish.offset or 0
+            case "ShiftBy":
+                target = committed[place] + (wish.shift_by or 0)
+        targets[place] = min(max(target, start), end)
+    return targets
+
+
+def name_places(places: Collection[Place]) -> str:
+    """Name partitions as Kafka does, some of them where there are many."""
+    shown = ", ".join(f"{topic}-{number}" for topic, number in sorted(places)[:PLACES_NAMED_MAX])
+    more = len(places) - PLACES_NAMED_MAX
+    return shown + (f" and {more} more" if more > 0 else "")

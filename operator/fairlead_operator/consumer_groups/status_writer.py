@@ -1,0 +1,90 @@
+"""Writes statuses of ConsumerGroups: only what has changed, and only over what was looked at.
+
+Every write carries the resource's version. So an operator that has been replaced meanwhile cannot
+undo what its successor wrote, and what a reset has written down is there when it acts.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fairlead_controller.kube.client import KubeClient
+from fairlead_controller.kube.kinds import CONSUMER_GROUP
+from fairlead_operator.consumer_groups.group_scope import Followed, GroupScope
+from fairlead_operator.consumer_groups.reset_record import ResetRecord, build_reset_status
+from fairlead_operator.events import EventType, EventWriter
+from fairlead_operator.topics.topic_status import build_status_patch
+
+_EVENTS: Final[Mapping[str, tuple[str, EventType]]] = {
+    "Waiting": ("OffsetResetWaiting", "Normal"),
+    "Done": ("OffsetsReset", "Normal"),
+    "Failed": ("OffsetResetFailed", "Warning"),
+}
+
+
+class GroupStatusWriter:
+    """Keeps the scope up to date with what it wrote, before the informer tells."""
+
+    def __init__(self, client: KubeClient, scope: GroupScope, events: EventWriter) -> None:
+        self.written = 0
+        """Statuses written, for metrics."""
+        self._client = client
+        self._scope = scope
+        self._events = events
+
+    async def write(self, followed: Followed, after: Mapping[str, Any]) -> Followed:
+        """Write what differs, if anything; give the resource as it is then.
+
+        ApiError with a conflict where somebody else wrote meanwhile.
+        """
+        before = followed.manifest.get("status") or {}
+        patch = build_status_patch(before, after)
+        if patch.get("lastReset") and before.get("lastReset"):
+            # A merge patch leaves the fields of a mapping that it does not name.
+            patch["lastReset"] = build_status_patch(before["lastReset"], patch["lastReset"])
+        if not patch:
+            return followed
+        metadata = followed.manifest["metadata"]
+        body = {
+            "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
+            "status": patch,
+        }
+        key = followed.resource.key
+        answer = await self._client.patch(CONSUMER_GROUP, *key, body, subresource="status")
+        self.written += 1
+        self._scope.take(key, answer)
+        await self._tell_reset(answer, before.get("lastReset"), after.get("lastReset"))
+        return Followed(followed.resource, answer)
+
+    async def write_reset(self, followed: Followed, record: ResetRecord) -> Followed:
+        """Write down how a reset stands, and nothing else."""
+        before = followed.manifest.get("status") or {}
+        return await self.write(followed, before | {"lastReset": build_reset_status(record)})
+
+    async def read(self, followed: Followed) -> Followed | None:
+        """Read a resource as it is in the store now; None where it is another one or being deleted.
+
+        ApiError where it is gone.
+        """
+        manifest = await self._client.get(CONSUMER_GROUP, *followed.resource.key)
+        self._scope.take(followed.resource.key, manifest)
+        now = self._scope.groups[followed.resource.key]
+        is_same = now.resource.uid == followed.resource.uid and now.resource.is_ours
+        return now if is_same else None
+
+    async def warn(self, followed: Followed, reason: str, message: str) -> None:
+        """Tell people that a group cannot be followed."""
+        await self._events.emit(followed.manifest, reason, message, "Warning")
+
+    async def _tell_reset(
+        self,
+        manifest: Mapping[str, Any],
+        before: Mapping[str, Any] | None,
+        after: Mapping[str, Any] | None,
+    ) -> None:
+        fields = ("id", "phase")
+        if after is None or [(before or {}).get(f) for f in fields] == [after[f] for f in fields]:
+            return
+        event = _EVENTS.get(after["phase"])
+        if event is not None:
+            message = f"reset {after['id']}: {after.get('message', '')}"
+            await self._events.emit(manifest, event[0], message, event[1])
