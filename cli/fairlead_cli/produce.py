@@ -5,28 +5,23 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from fairlead_cli.client.sending import SendingOptions, sending_options
 from fairlead_cli.errors import CliError
+from fairlead_cli.name_completion import complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, output_option, parse_assignments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from confluent_kafka import KafkaError, Producer
-
+    from fairlead_cli.client.delivery import Deliveries, Destination
     from fairlead_cli.records.source import SourceOptions, SourceRecord
 
 STDIN = Path("-")
-DELIVERY_TIMEOUT_MS = 60_000
-INTERRUPTED_FLUSH_S = 5.0
-FLUSH_POLL_S = 0.5
-# How many records pass between two looks at delivery reports and the progress bar.
-POLL_EVERY = 256
 
 EPILOG = """\b
 Examples:
@@ -35,32 +30,18 @@ Examples:
   fairlead produce flights --input csv flights.csv --key-field carrier
   fairlead produce events --input jsonl events.jsonl --key-field user --header source=import
   fairlead produce events --acks 1 --compression zstd < lines.txt
+  fairlead produce events --partitioner round-robin --rate 100 < lines.txt
+  fairlead produce events --partitioner my_keys:by_country --key-separator : < lines.txt
+  fairlead produce events --batch-size 65536 --linger-ms 50 < lines.txt
 
 CSV rows become JSON objects by the names in the first line; an empty cell is null. JSON lines are
-sent as they are. A key goes to the same partition as with Java's clients.
+sent as they are. A key goes to the same partition as with Java's clients, unless --partitioner
+says otherwise: a function of yours is called with (key, value, partitions) and returns a number.
 """
 
 
-@dataclass(slots=True)
-class Deliveries:
-    """What became of the records. `first_error` explains, `failed` counts."""
-
-    sent: int = 0
-    sent_bytes: int = 0
-    failed: int = 0
-    first_error: KafkaError | None = None
-    started: float = field(default_factory=time.monotonic)
-
-    def on_delivery(self, error: KafkaError | None, _message: object) -> None:
-        """librdkafka calls this for failures only (delivery.report.only.error)."""
-        if error is None:
-            return
-        self.failed += 1
-        self.first_error = self.first_error or error
-
-
 @click.command(epilog=EPILOG)
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.argument("file", type=click.Path(path_type=Path), default=STDIN, required=False)
 @click.option(
     "--input",
@@ -94,20 +75,7 @@ class Deliveries:
 )
 @click.option("--null-marker", metavar="TEXT", help="A key, value or CSV cell that means null.")
 @click.option("--numbers", is_flag=True, help="CSV cells that are numbers become JSON numbers.")
-@click.option("--partition", type=click.IntRange(min=0), help="Send everything there.")
-@click.option(
-    "--acks",
-    type=click.Choice(["0", "1", "all"]),
-    default="all",
-    show_default=True,
-    help="Which brokers must have a record before it counts; `all` also means no duplicates.",
-)
-@click.option(
-    "--compression",
-    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
-    default="none",
-    show_default=True,
-)
+@sending_options
 @click.option("--quiet", is_flag=True, help="No progress bar and no summary.")
 @data_option
 @bootstrap_option
@@ -124,16 +92,15 @@ def produce(
     timestamp_field: str | None,
     null_marker: str | None,
     numbers: bool,
-    partition: int | None,
-    acks: str,
-    compression: str,
     quiet: bool,
     data: Path,
     bootstrap: str | None,
     output: str,
+    **sending_values: Any,
 ) -> None:
     """Write records to TOPIC from FILE or stdin: lines, CSV rows or JSON lines."""
     from fairlead_cli.client.connection import build_producer, require_topic
+    from fairlead_cli.client.delivery import Deliveries, send_all
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.records.source import SourceOptions
 
@@ -141,6 +108,8 @@ def produce(
         raise click.UsageError("lines have no fields: use --input csv or --input jsonl")
     if input_format != "lines" and key_separator:
         raise click.UsageError("--key-separator is for lines; name a field with --key-field")
+    sending = SendingOptions(**sending_values)
+    sending.check()
     fixed = parse_assignments(headers, "--header")
     options = SourceOptions(
         name="stdin" if file == STDIN else str(file),
@@ -153,21 +122,14 @@ def produce(
         numbers=numbers,
     )
     with open_input(file) as stream:
-        settings = {
-            "acks": acks,
-            "enable.idempotence": acks == "all",
-            "compression.type": compression,
-            "message.timeout.ms": DELIVERY_TIMEOUT_MS,
-            "delivery.report.only.error": True,
-        }
-        producer = build_producer(resolve_bootstrap(bootstrap, data), settings)
-        check_partition(require_topic(producer, topic), topic, partition)
+        producer = build_producer(resolve_bootstrap(bootstrap, data), sending.settings)
+        destination = choose_destination(require_topic(producer, topic), topic, sending)
         if stream.isatty():
             click.echo("One record a line; Ctrl-D ends.", err=True)
         records = choose_reader(input_format)(stream, options)
         deliveries = Deliveries()
         with show_progress(stream, topic, quiet=quiet) as advance:
-            send_all(producer, (topic, partition), records, deliveries, advance)
+            send_all(producer, destination, records, deliveries, advance)
     report(topic, deliveries, output, quiet=quiet)
 
 
@@ -194,72 +156,21 @@ def choose_reader(
     return {"lines": read_lines, "csv": read_csv_rows, "jsonl": read_json_lines}[input_format]
 
 
-def check_partition(metadata: Any, topic: str, partition: int | None) -> None:
+def choose_destination(metadata: Any, topic: str, sending: SendingOptions) -> Destination:
     """A partition that is not there would only fail after the delivery time-out."""
-    if partition is not None and partition not in metadata.partitions:
+    from fairlead_cli.client.delivery import Destination
+    from fairlead_cli.records.partitioner import build_partitioner
+
+    count = len(metadata.partitions)
+    partition = sending.partition
+    if partition is not None and partition >= count:
         raise CliError(
             f"topic '{topic}' has no partition {partition}",
-            hint=f"It has {len(metadata.partitions)}: 0 to {len(metadata.partitions) - 1}.",
+            hint=f"It has {count}: 0 to {count - 1}.",
         )
-
-
-def send_all(
-    producer: Producer,
-    target: tuple[str, int | None],
-    records: Iterator[SourceRecord],
-    deliveries: Deliveries,
-    advance: Callable[[int, int], None],
-) -> None:
-    """Send everything and wait for the answers; on Ctrl-C only for what is on its way."""
-    try:
-        for record in records:
-            enqueue(producer, target, record, deliveries)
-            deliveries.sent += 1
-            deliveries.sent_bytes += len(record.value or b"") + len(record.key or b"")
-            if deliveries.sent % POLL_EVERY == 0:
-                producer.poll(0)
-            advance(record.size, deliveries.sent)
-        while producer.flush(FLUSH_POLL_S) > 0:
-            pass
-    except (CliError, KeyboardInterrupt):
-        # What was read before the bad line, or before Ctrl-C, still counts.
-        deliveries.failed += producer.flush(INTERRUPTED_FLUSH_S)
-        done = deliveries.sent - deliveries.failed
-        click.echo(f"Stopped early: {done:,} records were written to {target[0]}.", err=True)
-        raise
-
-
-def enqueue(
-    producer: Producer,
-    target: tuple[str, int | None],
-    record: SourceRecord,
-    deliveries: Deliveries,
-) -> None:
-    """Hand one record to librdkafka, waiting while its queue is full."""
-    from confluent_kafka import KafkaException
-
-    topic, partition = target
-    place = {} if partition is None else {"partition": partition}
-    if record.timestamp_ms is not None:
-        place["timestamp"] = record.timestamp_ms
-    while True:
-        try:
-            producer.produce(
-                topic,
-                value=record.value,
-                key=record.key,
-                headers=record.headers or None,
-                on_delivery=deliveries.on_delivery,
-                **place,
-            )
-        except BufferError:
-            producer.poll(FLUSH_POLL_S)
-        except KafkaException as exception:
-            # Too large for a request: the broker never sees it.
-            deliveries.on_delivery(exception.args[0], None)
-            return
-        else:
-            return
+    name = sending.partitioner or "murmur2"
+    partitioner = build_partitioner(name, count, batch_bytes=sending.batch_bytes)
+    return Destination(topic, partition, partitioner, sending.rate)
 
 
 @contextmanager

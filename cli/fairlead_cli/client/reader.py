@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fairlead_cli.client.places import Place
 from fairlead_cli.errors import CliError
@@ -22,7 +23,8 @@ BATCH_MAX = 1000
 JOIN_PATIENCE_S = 60.0
 
 
-class Limits(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Limits:
     """When to stop: after so many records, after so long a silence, at the end."""
 
     count: int | None

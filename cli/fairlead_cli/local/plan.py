@@ -51,6 +51,8 @@ class LaunchPlan:
             "fairlead.cluster.secret.file": str(self.layout.secret_file),
             REPLICATION_FACTOR_SETTING: str(self.replication_factor),
             "offsets.topic.replication.factor": str(self.replication_factor),
+            # On one machine there are few members, and whoever tries it out should not wait.
+            "group.initial.rebalance.delay.ms": "0",
         }
 
 

@@ -1,0 +1,132 @@
+"""Hands records to librdkafka, at a pace if one is wanted, and counts what became of them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead_cli.errors import CliError
+from fairlead_cli.records.pace import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from confluent_kafka import KafkaError, Producer
+
+    from fairlead_cli.records.partitioner import Partitioner
+    from fairlead_cli.records.source import SourceRecord
+
+INTERRUPTED_FLUSH_S = 5.0
+FLUSH_POLL_S = 0.5
+# librdkafka holds the interpreter while it waits: this bounds how late Ctrl-C is noticed.
+PACE_POLL_S = 0.1
+# Shorter waits cost more than they are worth; the next one is longer by as much.
+SHORTEST_WAIT_S = 0.001
+# How many records pass between two looks at delivery reports and the progress bar.
+POLL_EVERY = 256
+
+
+@dataclass(slots=True)
+class Deliveries:
+    """What became of the records. `first_error` explains, `failed` counts."""
+
+    sent: int = 0
+    sent_bytes: int = 0
+    failed: int = 0
+    first_error: KafkaError | None = None
+    started: float = field(default_factory=time.monotonic)
+
+    def on_delivery(self, error: KafkaError | None, _message: object) -> None:
+        """librdkafka calls this for failures only (delivery.report.only.error)."""
+        if error is None:
+            return
+        self.failed += 1
+        self.first_error = self.first_error or error
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where records go: a fixed partition, one that a function chooses, or librdkafka's choice."""
+
+    topic: str
+    partition: int | None
+    partitioner: Partitioner | None
+    rate_per_s: float | None
+
+    def choose(self, record: SourceRecord) -> int | None:
+        """None leaves it to librdkafka."""
+        if self.partitioner is None:
+            return self.partition
+        return self.partitioner(record.key, record.value)
+
+
+def send_all(
+    producer: Producer,
+    destination: Destination,
+    records: Iterator[SourceRecord],
+    deliveries: Deliveries,
+    advance: Callable[[int, int], None],
+) -> None:
+    """Send everything and wait for the answers; on Ctrl-C only for what is on its way."""
+    rate = destination.rate_per_s
+    pace = None if rate is None else Pace(rate, time.monotonic())
+    try:
+        for record in records:
+            if pace is not None:
+                wait(producer, pace.take_delay(time.monotonic()))
+            enqueue(producer, destination, record, deliveries)
+            deliveries.sent += 1
+            deliveries.sent_bytes += len(record.value or b"") + len(record.key or b"")
+            if deliveries.sent % POLL_EVERY == 0:
+                producer.poll(0)
+            advance(record.size, deliveries.sent)
+        while producer.flush(FLUSH_POLL_S) > 0:
+            pass
+    except (CliError, KeyboardInterrupt):
+        # What was read before the bad line, or before Ctrl-C, still counts.
+        deliveries.failed += producer.flush(INTERRUPTED_FLUSH_S)
+        done = deliveries.sent - deliveries.failed
+        click.echo(
+            f"Stopped early: {done:,} records were written to {destination.topic}.", err=True
+        )
+        raise
+
+
+def wait(producer: Producer, delay_s: float) -> None:
+    """Let time pass while delivery reports come in."""
+    deadline = time.monotonic() + delay_s
+    while (left := deadline - time.monotonic()) > SHORTEST_WAIT_S:
+        producer.poll(min(left, PACE_POLL_S))
+
+
+def enqueue(
+    producer: Producer, destination: Destination, record: SourceRecord, deliveries: Deliveries
+) -> None:
+    """Hand one record to librdkafka, waiting while its queue is full."""
+    from confluent_kafka import KafkaException
+
+    partition = destination.choose(record)
+    place = {} if partition is None else {"partition": partition}
+    if record.timestamp_ms is not None:
+        place["timestamp"] = record.timestamp_ms
+    while True:
+        try:
+            producer.produce(
+                destination.topic,
+                value=record.value,
+                key=record.key,
+                headers=record.headers or None,
+                on_delivery=deliveries.on_delivery,
+                **place,
+            )
+        except BufferError:
+            producer.poll(FLUSH_POLL_S)
+        except KafkaException as exception:
+            # Too large for a request: the broker never sees it.
+            deliveries.on_delivery(exception.args[0], None)
+            return
+        else:
+            return

@@ -1,0 +1,119 @@
+"""How `produce` sends: its options, what of them contradicts each other, librdkafka's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairlead_cli.client.connection import RECORD_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DELIVERY_TIMEOUT_MS = 60_000
+# Records must not grow old in the client: librdkafka gives them up after the delivery time-out.
+LINGER_MS_MAX = 30_000
+BATCH_BYTES_DEFAULT = 1_000_000
+# With --batch-size bytes alone decide when a batch is full.
+BATCH_RECORDS_MAX = 1_000_000
+
+
+def sending_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Collected into SendingOptions."""
+    options = (
+        click.option("--partition", type=click.IntRange(min=0), help="Send everything there."),
+        click.option(
+            "--partitioner",
+            metavar="NAME",
+            help="murmur2: keys as Java's clients do, the rest in batches to any; round-robin and "
+            "sticky (batch by batch) ignore keys; or your own PACKAGE:FUNCTION.  "
+            "[default: murmur2]",
+        ),
+        click.option(
+            "--acks",
+            type=click.Choice(["0", "1", "all"]),
+            default="all",
+            show_default=True,
+            help="Which brokers must have a record before it counts.",
+        ),
+        click.option(
+            "--idempotent/--no-idempotent",
+            "idempotent",
+            default=None,
+            help="Whether retries never double or reorder.  [default: with --acks all]",
+        ),
+        click.option(
+            "--compression",
+            type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+            default="none",
+            show_default=True,
+        ),
+        click.option(
+            "--batch-size",
+            type=click.IntRange(1, RECORD_BYTES_MAX),
+            metavar="BYTES",
+            help=f"Send a batch when it has so many bytes.  [default: {BATCH_BYTES_DEFAULT}]",
+        ),
+        click.option(
+            "--linger-ms",
+            type=click.IntRange(0, LINGER_MS_MAX),
+            default=5,
+            show_default=True,
+            help="Send a batch after so long even if it is not full.",
+        ),
+        click.option(
+            "--rate",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="N",
+            help="At most N records a second.  [default: as fast as it goes]",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class SendingOptions:
+    """None stands for an option that was not given."""
+
+    partition: int | None
+    partitioner: str | None
+    acks: str
+    idempotent: bool | None
+    compression: str
+    batch_size: int | None
+    linger_ms: int
+    rate: float | None
+
+    def check(self) -> None:
+        """UsageError for what makes no sense together."""
+        if self.partition is not None and self.partitioner is not None:
+            raise click.UsageError("--partition and --partitioner: only one can choose")
+        if self.idempotent and self.acks != "all":
+            raise click.UsageError(
+                f"--idempotent needs --acks all: with --acks {self.acks} a broker may lose what "
+                "it has acknowledged, and nobody could tell what to send again"
+            )
+
+    @property
+    def batch_bytes(self) -> int:
+        return self.batch_size or BATCH_BYTES_DEFAULT
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For librdkafka."""
+        is_idempotent = self.acks == "all" if self.idempotent is None else self.idempotent
+        settings = {
+            "acks": self.acks,
+            "enable.idempotence": is_idempotent,
+            "compression.type": self.compression,
+            "linger.ms": self.linger_ms,
+            "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+            "delivery.report.only.error": True,
+        }
+        if self.batch_size is not None:
+            settings |= {"batch.size": self.batch_size, "batch.num.messages": BATCH_RECORDS_MAX}
+        return settings

@@ -1,0 +1,97 @@
+"""Which partition a record goes to, where the client library's own choice is not wanted."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from itertools import count
+from pathlib import Path
+
+from fairlead_cli.errors import CliError, InputError
+
+# Key and value of a record to a partition.
+Partitioner = Callable[[bytes | None, bytes | None], int]
+NAMES = ("murmur2", "round-robin", "sticky")
+
+
+def build_partitioner(name: str, partitions: int, *, batch_bytes: int) -> Partitioner | None:
+    """None for `murmur2`, which the client library does itself; InputError for a wrong name."""
+    match name:
+        case "murmur2":
+            return None
+        case "round-robin":
+            return build_round_robin(partitions)
+        case "sticky":
+            return build_sticky(partitions, batch_bytes)
+    return build_own(name, load_function(name), partitions)
+
+
+def build_round_robin(partitions: int) -> Partitioner:
+    """Each record to the next partition, whatever its key."""
+    numbers = count()
+    return lambda _key, _value: next(numbers) % partitions
+
+
+def build_sticky(partitions: int, batch_bytes: int) -> Partitioner:
+    """A batch's worth of bytes to one partition, then on to the next (as KIP-794 does)."""
+    # Programs that each send a little would otherwise all begin with partition 0.
+    chosen = random.randrange(partitions)  # noqa: S311
+    sent_bytes = 0
+
+    def choose(key: bytes | None, value: bytes | None) -> int:
+        nonlocal chosen, sent_bytes
+        if sent_bytes >= batch_bytes:
+            chosen = (chosen + 1) % partitions
+            sent_bytes = 0
+        sent_bytes += len(key or b"") + len(value or b"")
+        return chosen
+
+    return choose
+
+
+def load_function(name: str) -> Callable[..., object]:
+    """`PACKAGE:FUNCTION`, also from the current folder; InputError says what is not there."""
+    module_name, separator, function_name = name.partition(":")
+    if not separator or not module_name or not function_name:
+        raise InputError(f"--partitioner: '{name}' is not {', '.join(NAMES)} or PACKAGE:FUNCTION")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = import_module(module_name)
+    except ImportError as error:
+        raise InputError(
+            f"--partitioner: cannot import {module_name}: {error}",
+            hint="It is looked for in the current folder and where Python's packages are.",
+        ) from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise InputError(
+            f"--partitioner: {module_name} has no function {function_name}",
+            hint="It is called with (key: bytes | None, value: bytes | None, partitions: int) "
+            "and returns a partition.",
+        )
+    found: Callable[..., object] = function
+    return found
+
+
+def build_own(name: str, function: Callable[..., object], partitions: int) -> Partitioner:
+    """Calls the user's function; what it raises or answers wrongly is a CliError."""
+
+    def choose(key: bytes | None, value: bytes | None) -> int:
+        try:
+            chosen = function(key, value, partitions)
+        except Exception as error:  # Whatever a user's function raises is the user's to read.
+            raise CliError(
+                f"partitioner {name} failed for key {key!r}: {type(error).__name__}: {error}"
+            ) from error
+        if type(chosen) is not int or not 0 <= chosen < partitions:
+            raise CliError(
+                f"partitioner {name} answered {chosen!r} for key {key!r}",
+                hint=f"The topic has {partitions} partitions: 0 to {partitions - 1}.",
+            )
+        return chosen
+
+    return choose
