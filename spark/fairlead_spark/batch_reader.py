@@ -1,0 +1,71 @@
+"""`spark.read.format("fairlead")`: ranges are settled once, on the driver, before any task runs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from fairlead_spark.boundaries import find_partitions, resolve_end, resolve_start
+from fairlead_spark.cluster import keep_cluster
+from fairlead_spark.offsets import EARLIEST, TopicPartition
+from fairlead_spark.options import Boundary, SourceOptions
+from fairlead_spark.planning import OffsetRange, build_ranges, split_ranges
+from fairlead_spark.range_reader import RangeReader, ReadSettings
+
+
+@dataclass
+class RangePartition(InputPartition):
+    """One task: a range of one partition."""
+
+    range: OffsetRange
+
+
+class FairleadBatchReader(DataSourceReader):
+    """Reads what lies between two boundaries."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Runs on the driver."""
+        options = self._options
+        cluster = keep_cluster(options.client)
+        topics = cluster.find_topics(options.subscription)
+        partitions = find_partitions(options.subscription, topics)
+        ranges = build_ranges(
+            resolve_start(cluster, options, partitions),
+            resolve_end(cluster, options, partitions),
+            topic_ids={topic.name: topic.topic_id for topic in topics.values()},
+            from_earliest=begins_earliest(options.starting, partitions),
+        )
+        pieces = split_ranges(
+            ranges,
+            min_partitions=options.min_partitions,
+            max_records=options.max_records_per_partition,
+        )
+        return [RangePartition(piece) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs in a task."""
+        assert isinstance(partition, RangePartition)  # noqa: S101  # `partitions` made it.
+        return read_range(self._options, partition.range)
+
+
+def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """Arrow batches of one range, over the connections that this worker keeps."""
+    settings = ReadSettings(
+        fail_on_data_loss=options.fail_on_data_loss,
+        include_headers=options.include_headers,
+        poll_timeout_s=options.poll_timeout_ms / 1000,
+    )
+    return RangeReader(keep_cluster(options.client), wanted, settings).batches()
+
+
+def begins_earliest(
+    boundary: Boundary, partitions: frozenset[TopicPartition]
+) -> frozenset[TopicPartition]:
+    """Partitions of which the query wants whatever is there."""
+    if boundary.everywhere is not None:
+        return partitions if boundary.everywhere == EARLIEST else frozenset()
+    return frozenset(each for each, offset in boundary.offsets.items() if offset == EARLIEST)

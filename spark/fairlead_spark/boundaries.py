@@ -1,0 +1,112 @@
+"""From what an option says (earliest, a time, offsets) to an offset for each partition."""
+
+from collections.abc import Collection
+
+from fairlead_spark.cluster import Cluster, Topic
+from fairlead_spark.errors import OptionError, SourceError
+from fairlead_spark.offsets import (
+    EARLIEST,
+    LATEST,
+    PartitionValues,
+    TopicPartition,
+    check_same_partitions,
+)
+from fairlead_spark.options import Boundary, SourceOptions, Subscription
+
+
+def find_partitions(
+    subscription: Subscription, topics: dict[str, Topic]
+) -> frozenset[TopicPartition]:
+    """Partitions that a query reads now; OptionError for one that is named but doesn't exist."""
+    missing = sorted(set(subscription.topics) - topics.keys())
+    if missing:
+        raise OptionError(
+            f"topic {', '.join(missing)} does not exist: create it, or correct {subscription.text}"
+        )
+    existing = frozenset(
+        TopicPartition(topic.name, partition)
+        for topic in topics.values()
+        for partition in topic.leaders
+    )
+    if not subscription.assigned:
+        return existing
+    absent = [each for each in subscription.assigned if each not in existing]
+    if absent:
+        raise OptionError(f"assign names {absent[0]}, which does not exist")
+    return frozenset(subscription.assigned)
+
+
+def resolve_start(
+    cluster: Cluster, options: SourceOptions, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The first offset of each partition."""
+    boundary = options.starting
+    found = _resolve(cluster, options, boundary, partitions)
+    late = sorted(each for each, offset in found.items() if offset < 0)
+    if not late:
+        return found
+    if not options.is_latest_without_timestamp:
+        where = late[0]
+        raise SourceError(
+            f"{boundary.option}: no record of {where} is that young; choose an earlier time, or "
+            "set startingOffsetsByTimestampStrategy to latest"
+        )
+    return found | _sentinel(cluster, options, late, LATEST)
+
+
+def resolve_end(
+    cluster: Cluster, options: SourceOptions, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The offset behind the last one of each partition. Behind every record: the end of the log."""
+    found = _resolve(cluster, options, options.ending, partitions)
+    late = sorted(each for each, offset in found.items() if offset < 0)
+    return found | _sentinel(cluster, options, late, LATEST)
+
+
+def read_latest(
+    cluster: Cluster, options: SourceOptions, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Where each partition ends for this reader: the last stable offset if read_committed."""
+    return _sentinel(cluster, options, partitions, LATEST)
+
+
+def read_earliest(
+    cluster: Cluster, options: SourceOptions, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Where each partition begins."""
+    return _sentinel(cluster, options, partitions, EARLIEST)
+
+
+def _resolve(
+    cluster: Cluster,
+    options: SourceOptions,
+    boundary: Boundary,
+    partitions: Collection[TopicPartition],
+) -> dict[TopicPartition, int]:
+    if boundary.everywhere is not None:
+        return _sentinel(cluster, options, partitions, boundary.everywhere)
+    if boundary.timestamp_ms is not None:
+        return _ask(cluster, options, dict.fromkeys(partitions, boundary.timestamp_ms))
+    if boundary.timestamps_ms:
+        check_same_partitions(boundary.timestamps_ms, set(partitions), option=boundary.option)
+        return _ask(cluster, options, boundary.timestamps_ms)
+    check_same_partitions(boundary.offsets, set(partitions), option=boundary.option)
+    named = {each: offset for each, offset in boundary.offsets.items() if offset < 0}
+    return dict(boundary.offsets) | _ask(cluster, options, named)
+
+
+def _sentinel(
+    cluster: Cluster,
+    options: SourceOptions,
+    partitions: Collection[TopicPartition],
+    sentinel: int,
+) -> dict[TopicPartition, int]:
+    return _ask(cluster, options, dict.fromkeys(partitions, sentinel))
+
+
+def _ask(
+    cluster: Cluster, options: SourceOptions, times: PartitionValues
+) -> dict[TopicPartition, int]:
+    if not times:
+        return {}
+    return cluster.list_offsets(times, is_committed=options.client.is_read_committed)

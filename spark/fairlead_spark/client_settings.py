@@ -1,0 +1,181 @@
+"""`kafka.*`: settings of Kafka clients, those that a source or sink may have.
+
+A source speaks the protocol by itself, so it takes the settings of Java's consumer that mean
+something to it, lets pass those that only tune Java's, and refuses those that would change what
+the query reads. A sink hands its settings to librdkafka's producer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from fairlead_spark import limits
+from fairlead_spark.errors import OptionError
+
+PREFIX: Final = "kafka."
+SHARED: Final = ("bootstrap.servers", "client.id", "request.timeout.ms", "security.protocol")
+READ: Final = (
+    *SHARED,
+    "group.id",
+    "isolation.level",
+    "fetch.max.bytes",
+    "max.partition.fetch.bytes",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
+    "receive.buffer.bytes",
+    "check.crcs",
+)
+WRITTEN: Final = (
+    *SHARED,
+    "acks",
+    "batch.size",
+    "buffer.memory",
+    "compression.type",
+    "delivery.timeout.ms",
+    "linger.ms",
+    "max.in.flight.requests.per.connection",
+    "max.request.size",
+    "partitioner",
+    "retries",
+)
+# They tune Java's client or librdkafka's and change nothing that a query sees.
+WITHOUT_EFFECT: Final = (
+    "allow.auto.create.topics",
+    "client.dns.lookup",
+    "connections.max.idle.ms",
+    "default.api.timeout.ms",
+    "heartbeat.interval.ms",
+    "max.block.ms",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "metadata.max.age.ms",
+    "partition.assignment.strategy",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "send.buffer.bytes",
+    "session.timeout.ms",
+)
+PROTECTED: Final = {
+    "auto.offset.reset": "startingOffsets says where a query begins",
+    "enable.auto.commit": "done batches are committed to the group kafka.group.id",
+    "enable.idempotence": "it is always on",
+    "group.instance.id": "a query joins no group",
+    "interceptor.classes": "there is no Java class to load",
+    "key.deserializer": "keys are binary: cast them in the query",
+    "key.serializer": "keys are binary or strings: cast them in the query",
+    "transactional.id": "the sink writes without transactions",
+    "value.deserializer": "values are binary: cast them in the query",
+    "value.serializer": "values are binary or strings: cast them in the query",
+}
+ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """How brokers are spoken to. `producer` is only for the sink: settings by Java's names
+    and their values."""
+
+    bootstrap_servers: str
+    client_id: str = "fairlead-spark"
+    group_id: str | None = None
+    is_read_committed: bool = False
+    is_crc_checked: bool = True
+    fetch_bytes: int = limits.FETCH_BYTES
+    fetch_min_bytes: int = 1
+    fetch_wait_ms: int = 500
+    receive_buffer_bytes: int = limits.RECEIVE_BUFFER_BYTES
+    request_timeout_s: float = limits.REQUEST_TIMEOUT_S
+    producer: tuple[tuple[str, str], ...] = ()
+
+
+def is_client_option(name: str) -> bool:
+    return name.startswith(PREFIX)
+
+
+def read_client_settings(options: Mapping[str, str], *, is_sink: bool) -> ClientSettings:
+    """The settings among `options`; OptionError for one that is unknown or not for the user."""
+    values = {
+        name.lower().removeprefix(PREFIX): value
+        for name, value in options.items()
+        if is_client_option(name.lower())
+    }
+    _check_names(values, WRITTEN if is_sink else READ)
+    servers = values.get("bootstrap.servers", "").strip()
+    if not servers:
+        raise OptionError("kafka.bootstrap.servers is missing: give it as 'host:9092,other:9092'")
+    parse_addresses(servers)
+    protocol = values.get("security.protocol", "PLAINTEXT").upper()
+    if protocol != "PLAINTEXT":
+        raise OptionError(f"kafka.security.protocol is {protocol}; only PLAINTEXT is served so far")
+    isolation = values.get("isolation.level", ISOLATION_LEVELS[0]).lower()
+    if isolation not in ISOLATION_LEVELS:
+        raise OptionError(
+            f"kafka.isolation.level is '{isolation}'; it can be {' or '.join(ISOLATION_LEVELS)}"
+        )
+    given = {
+        "client_id": values.get("client.id"),
+        "group_id": values.get("group.id"),
+        "fetch_bytes": _fetch_bytes(values),
+        "fetch_min_bytes": _number(values, "fetch.min.bytes"),
+        "fetch_wait_ms": _number(values, "fetch.max.wait.ms"),
+        "receive_buffer_bytes": _receive_buffer(values),
+        "request_timeout_s": _seconds(_number(values, "request.timeout.ms")),
+    }
+    return ClientSettings(
+        bootstrap_servers=servers,
+        is_read_committed=isolation == "read_committed",
+        is_crc_checked=values.get("check.crcs", "true").lower() != "false",
+        producer=tuple(each for each in values.items() if is_sink and each[0] not in SHARED),
+        **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
+    )
+
+
+def parse_addresses(text: str) -> list[tuple[str, int]]:
+    """`host:port,…`, an IPv6 address in brackets; OptionError for anything else."""
+    addresses = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        host, _, port = part.rpartition(":")
+        if not host or not port.isdecimal():
+            raise OptionError(f"kafka.bootstrap.servers: '{part}' is not host:port")
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
+        raise OptionError("kafka.bootstrap.servers names no address")
+    return addresses
+
+
+def _check_names(values: Mapping[str, str], served: tuple[str, ...]) -> None:
+    for name in values:
+        if name in PROTECTED:
+            raise OptionError(f"kafka.{name} cannot be set here: {PROTECTED[name]}")
+        if name not in served and name not in WITHOUT_EFFECT:
+            close = get_close_matches(name, (*served, *WITHOUT_EFFECT), n=1)
+            hint = f": did you mean 'kafka.{close[0]}'?" if close else ""
+            raise OptionError(f"unknown or unsupported setting 'kafka.{name}'{hint}")
+
+
+def _fetch_bytes(values: Mapping[str, str]) -> int | None:
+    """One fetch asks for one partition, so the smaller of the two bounds counts."""
+    bounds = [_number(values, name) for name in ("fetch.max.bytes", "max.partition.fetch.bytes")]
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _receive_buffer(values: Mapping[str, str]) -> int | None:
+    if values.get("receive.buffer.bytes", "").strip() == "-1":
+        return 0  # The system's own.
+    return _number(values, "receive.buffer.bytes")
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _number(values: Mapping[str, str], name: str) -> int | None:
+    text = values.get(name)
+    if text is None:
+        return None
+    if not text.strip().isdecimal():
+        raise OptionError(f"kafka.{name} is '{text}', which is no whole number from 0")
+    return int(text)

@@ -1,0 +1,290 @@
+"""A cluster as a reader sees it: topics, leaders, offsets, over one connection a broker.
+
+Errors that pass (a leader that moved, a broker that restarts) are retried here until a deadline;
+what comes out is an answer or a SourceError that says who said what.
+"""
+
+import logging
+import os
+import random
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from fairlead_spark import limits
+from fairlead_spark.client_settings import ClientSettings, parse_addresses
+from fairlead_spark.connection import Connection
+from fairlead_spark.errors import SourceError, error_of
+from fairlead_spark.offsets import NO_TOPIC_ID, TopicPartition
+from fairlead_spark.options import Subscription
+from fairlead_wire.errors import ErrorCode, RemoteProtocolError
+from fairlead_wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from fairlead_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+logger = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+
+METADATA_VERSION: Final = 12
+LIST_OFFSETS_VERSION: Final = 7
+# What a connection that went bad looks like.
+CONNECTION_ERRORS: Final = (OSError, EOFError, RemoteProtocolError)
+_MISSING: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class PassingError(Exception):
+    """Worth another try: the text says what went wrong this time."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic that exists. A leader is None while there is none."""
+
+    name: str
+    topic_id: bytes
+    leaders: Mapping[int, int | None]
+    leader_epochs: Mapping[int, int]
+
+
+class Cluster:
+    """Keeps connections open between tasks and batches: not for more than one thread."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._bootstrap = parse_addresses(settings.bootstrap_servers)
+        random.shuffle(self._bootstrap)
+        self._nodes: dict[int, tuple[str, int]] = {}
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._topics: dict[str, Topic] = {}
+
+    def find_topics(self, subscription: Subscription) -> dict[str, Topic]:
+        """Topics of a subscription that exist now, internal ones left out of a pattern."""
+        if subscription.pattern:
+            # Java's Matcher.matches: the whole name.
+            pattern = re.compile(subscription.pattern)
+            return self.read_topics(None, lambda name: pattern.fullmatch(name) is not None)
+        names = subscription.topics or sorted({each.topic for each in subscription.assigned})
+        return self.read_topics(names)
+
+    def read_topics(
+        self, names: Iterable[str] | None, is_wanted: Callable[[str], bool] = lambda _: True
+    ) -> dict[str, Topic]:
+        """Topics by name, fresh from a broker; those that don't exist are missing. None: all."""
+        wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+
+        def ask() -> dict[str, Topic]:
+            reply = self._call_any(request, METADATA_VERSION)
+            self._nodes = {each.node_id: (each.host, each.port) for each in reply.brokers}
+            found = {}
+            for each in reply.topics:
+                skipped = wanted is None and (each.is_internal or not is_wanted(each.name))
+                if skipped or each.error_code in _MISSING:
+                    continue
+                _raise_unless_fine(each.error_code, f"topic {each.name}")
+                found[each.name] = _topic(each)
+            return found
+
+        topics = self.retry(ask, "the topics")
+        self._topics.update(topics)
+        return topics
+
+    def forget_leaders(self) -> None:
+        """The next look-up asks a broker again."""
+        self._topics.clear()
+
+    def leader_of(self, topic: str, partition: int) -> tuple[int, Topic]:
+        """Node id of the leader; PassingError while there is none."""
+        known = self._topics.get(topic)
+        if known is None:
+            self.read_topics([topic])
+            known = self._topics.get(topic)
+        if known is None:
+            raise PassingError(f"topic {topic} does not exist")
+        if partition not in known.leaders:
+            raise PassingError(f"topic {topic} has no partition {partition}")
+        leader = known.leaders[partition]
+        if leader is None or leader not in self._nodes:
+            raise PassingError(f"{topic}-{partition} has no leader")
+        return leader, known
+
+    def list_offsets(
+        self, times: Mapping[TopicPartition, int], *, is_committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """Offsets for EARLIEST, LATEST or times in milliseconds; -1: no record is that young.
+
+        `is_committed`: the end is the last stable offset, as a read_committed reader sees it.
+        """
+        found: dict[TopicPartition, int] = {}
+
+        def ask() -> dict[TopicPartition, int]:
+            try:
+                for leader, asked in self._by_leader(times, found).items():
+                    request = _list_offsets_request(asked, times, is_committed)
+                    self._read_offsets(leader, request, found)
+            except (PassingError, *CONNECTION_ERRORS):
+                self.forget_leaders()
+                raise
+            return found
+
+        return self.retry(ask, "offsets")
+
+    def call(self, node_id: int, message: Any, version: int) -> Any:
+        """One request to one broker."""
+        return self._call_at(self._nodes[node_id], message, version)
+
+    def connection(self, node_id: int) -> Connection:
+        """The open connection to a broker, or a new one; OSError if it can't be reached."""
+        return self._connect(self._nodes[node_id])
+
+    def drop(self, connection: Connection) -> None:
+        """Closes a connection that went bad or whose replies nobody waits for any more."""
+        connection.close()
+        for address, each in list(self._connections.items()):
+            if each is connection:
+                del self._connections[address]
+
+    def call_address(self, host: str, port: int, message: Any, version: int) -> Any:
+        """One request to a broker whose address another request told."""
+        return self._call_at((host, port), message, version)
+
+    def call_any(self, message: Any, version: int) -> Any:
+        """One request to whichever broker answers; PassingError if none does."""
+        return self._call_any(message, version)
+
+    def close(self) -> None:
+        for each in self._connections.values():
+            each.close()
+        self._connections.clear()
+
+    def retry(
+        self,
+        ask: Callable[[], _Result],
+        what: str,
+        *,
+        timeout_s: float = limits.METADATA_TIMEOUT_S,
+    ) -> _Result:
+        """Calls `ask` until it succeeds; SourceError with the last reason at the deadline."""
+        deadline = time.monotonic() + timeout_s
+        backoff_s = limits.RETRY_BACKOFF_S
+        while True:
+            try:
+                return ask()
+            except (PassingError, *CONNECTION_ERRORS) as error:
+                if time.monotonic() + backoff_s > deadline:
+                    raise SourceError(
+                        f"{self.settings.bootstrap_servers} gave no answer about {what} for "
+                        f"{timeout_s:.0f} s: {error}; check kafka.bootstrap.servers, and that "
+                        "every partition has a leader"
+                    ) from error
+                logger.debug("asking again for %s: %s", what, error)
+            time.sleep(backoff_s)
+            backoff_s = min(backoff_s * 2, limits.RETRY_BACKOFF_S_MAX)
+
+    def _by_leader(
+        self, times: Mapping[TopicPartition, int], found: Mapping[TopicPartition, int]
+    ) -> dict[int, list[TopicPartition]]:
+        asked: dict[int, list[TopicPartition]] = {}
+        for each in times:
+            if each not in found:
+                leader, _ = self.leader_of(each.topic, each.partition)
+                asked.setdefault(leader, []).append(each)
+        return asked
+
+    def _read_offsets(
+        self, leader: int, request: ListOffsetsRequest, found: dict[TopicPartition, int]
+    ) -> None:
+        reply = self.call(leader, request, LIST_OFFSETS_VERSION)
+        trouble: PassingError | None = None
+        for topic in reply.topics:
+            for each in topic.partitions:
+                where = TopicPartition(topic.name, each.partition_index)
+                try:
+                    _raise_unless_fine(each.error_code, f"{where}")
+                except PassingError as error:
+                    trouble = error
+                else:
+                    found[where] = each.offset
+        if trouble is not None:
+            raise trouble
+
+    def _call_any(self, message: Any, version: int) -> Any:
+        known = list(self._nodes.values())
+        # An open connection first, then brokers heard of, then the addresses that were given.
+        addresses = dict.fromkeys((*self._connections, *known, *self._bootstrap))
+        reason: Exception = PassingError("no address")
+        for address in addresses:
+            try:
+                return self._call_at(address, message, version)
+            except CONNECTION_ERRORS as error:
+                reason = error
+        raise PassingError(f"no broker answers: {reason}")
+
+    def _call_at(self, address: tuple[str, int], message: Any, version: int) -> Any:
+        connection = self._connect(address)
+        try:
+            return connection.call(message, version)
+        except CONNECTION_ERRORS:
+            self.drop(connection)
+            raise
+
+    def _connect(self, address: tuple[str, int]) -> Connection:
+        found = self._connections.get(address)
+        if found is None:
+            found = Connection(
+                *address,
+                client_id=self.settings.client_id,
+                receive_buffer_bytes=self.settings.receive_buffer_bytes,
+                timeout_s=self.settings.request_timeout_s,
+            )
+            self._connections[address] = found
+        return found
+
+
+_kept: dict[tuple[int, ClientSettings], Cluster] = {}
+
+
+def keep_cluster(settings: ClientSettings) -> Cluster:
+    """The cluster of this process: Spark uses Python workers again, and connections live on."""
+    key = (os.getpid(), settings)
+    if key not in _kept:
+        _kept[key] = Cluster(settings)
+    return _kept[key]
+
+
+def _topic(each: Any) -> Topic:
+    leaders = {
+        part.partition_index: None if part.leader_id < 0 else part.leader_id
+        for part in each.partitions
+    }
+    epochs = {part.partition_index: part.leader_epoch for part in each.partitions}
+    return Topic(each.name, bytes(each.topic_id or NO_TOPIC_ID), leaders, epochs)
+
+
+def _list_offsets_request(
+    asked: list[TopicPartition], times: Mapping[TopicPartition, int], is_committed: bool
+) -> ListOffsetsRequest:
+    topics: dict[str, ListOffsetsTopic] = {}
+    for each in asked:
+        topic = topics.setdefault(each.topic, ListOffsetsTopic(each.topic))
+        topic.partitions.append(
+            ListOffsetsPartition(partition_index=each.partition, timestamp=times[each])
+        )
+    return ListOffsetsRequest(
+        replica_id=-1, isolation_level=int(is_committed), topics=list(topics.values())
+    )
+
+
+def _raise_unless_fine(code: int, what: str) -> None:
+    if code == ErrorCode.NONE:
+        return
+    error = error_of(code)
+    text = f"{what}: {error.name}: {error.description}"
+    if error.retriable:
+        raise PassingError(text)
+    raise SourceError(text)

@@ -1,0 +1,131 @@
+"""One blocking connection to a broker. Requests may be sent ahead of the replies before them.
+
+A reply lies in a buffer that the next one overwrites: whoever wants to keep bytes copies them.
+"""
+
+import socket
+import struct
+import time
+from typing import Any, Final
+
+from fairlead_spark import limits
+from fairlead_wire.errors import RemoteProtocolError
+from fairlead_wire.header import decode_response, encode_request_frame
+from fairlead_wire.messages.api_versions import ApiVersionsRequest
+
+_LENGTH: Final = struct.Struct(">i")
+# Version 0 is answered by every broker there is, and tells all that is needed.
+_API_VERSIONS_VERSION: Final = 0
+
+
+class Connection:
+    """Open from the start; after any error it is of no more use and must be closed."""
+
+    def __init__(
+        self, host: str, port: int, *, client_id: str, receive_buffer_bytes: int, timeout_s: float
+    ) -> None:
+        """Connects and asks for the versions that the broker serves; OSError if it can't."""
+        self.address = f"{host}:{port}"
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._correlation_id = 0
+        self._buffer = bytearray(64 * 1024)
+        self._served: dict[int, tuple[int, int]] = {}
+        self._socket = _open_socket(
+            host, port, receive_buffer_bytes, min(timeout_s, limits.CONNECT_TIMEOUT_S)
+        )
+        try:
+            reply = self._call_in(ApiVersionsRequest(), _API_VERSIONS_VERSION)
+        except BaseException:
+            self._socket.close()
+            raise
+        self._served = {
+            each.api_key: (each.min_version, each.max_version) for each in reply.api_keys
+        }
+
+    def version_of(self, api_key: int, wanted: int) -> int:
+        """The highest version served, up to `wanted`; RemoteProtocolError if there is none."""
+        lowest, highest = self._served.get(api_key, (0, -1))
+        version = min(wanted, highest)
+        if version < lowest:
+            raise RemoteProtocolError(
+                f"broker {self.address} does not serve API {api_key} up to version {wanted}"
+            )
+        return version
+
+    def call(self, message: Any, wanted_version: int) -> Any:
+        """Sends a request and waits for its reply. OSError covers time-outs and closed sockets."""
+        return self._call_in(message, self.version_of(message.API_KEY, wanted_version))
+
+    def send(self, message: Any, version: int) -> int:
+        """Sends a request; returns its id, which `receive` asks for."""
+        self._correlation_id += 1
+        frame = encode_request_frame(
+            message.API_KEY, version, self._correlation_id, self._client_id, message
+        )
+        self._socket.settimeout(self._timeout_s)
+        self._socket.sendall(b"".join(bytes(each) for each in frame))  # type: ignore[arg-type]
+        return self._correlation_id
+
+    def receive(self, api_key: int, version: int, sent: int, *, timeout_s: float) -> Any:
+        """The reply to request `sent`, which must be the oldest that has none yet."""
+        deadline = time.monotonic() + timeout_s
+        self._receive_into(memoryview(self._buffer)[: _LENGTH.size], deadline)
+        (size,) = _LENGTH.unpack_from(self._buffer)
+        if not 0 <= size <= limits.FRAME_BYTES_MAX:
+            raise RemoteProtocolError(f"broker {self.address} announces a reply of {size} bytes")
+        if size > len(self._buffer):
+            self._buffer = bytearray(size + size // 4)
+        frame = memoryview(self._buffer)[:size]
+        self._receive_into(frame, deadline)
+        correlation_id, reply = decode_response(frame, api_key, version)
+        if correlation_id != sent:
+            raise RemoteProtocolError(f"broker {self.address} answers another request")
+        return reply
+
+    def close(self) -> None:
+        """Drops it, with whatever is on its way."""
+        self._socket.close()
+
+    @property
+    def frame(self) -> bytearray:
+        """Where the last reply lies."""
+        return self._buffer
+
+    def _call_in(self, message: Any, version: int) -> Any:
+        sent = self.send(message, version)
+        return self.receive(message.API_KEY, version, sent, timeout_s=self._timeout_s)
+
+    def _receive_into(self, target: memoryview, deadline: float) -> None:
+        at = 0
+        while at < len(target):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"broker {self.address} did not answer in time")
+            self._socket.settimeout(left)
+            size = self._socket.recv_into(target[at:])
+            if not size:
+                raise ConnectionError(f"broker {self.address} closed the connection")
+            at += size
+
+
+def _open_socket(
+    host: str, port: int, receive_buffer_bytes: int, timeout_s: float
+) -> socket.socket:
+    """The first address of the name that accepts; OSError of the last that did not."""
+    reason = OSError(f"{host} has no address")
+    for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        opened = socket.socket(family, kind)
+        try:
+            if receive_buffer_bytes:
+                # Before connecting: the window is agreed on then.
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            opened.settimeout(timeout_s)
+            opened.connect(address)
+        except OSError as error:
+            opened.close()
+            reason = error
+        else:
+            return opened
+    raise OSError(f"{host}:{port}: {reason}") from reason

@@ -1,0 +1,222 @@
+"""The driver: a session, the program or the query, the page, and an end that keeps checkpoints."""
+
+import logging
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from fairlead_spark.job.document import DOCUMENT_VARIABLE, Job
+from fairlead_spark.job.progress import describe_query, has_state
+from fairlead_spark.job.progress_page import ProgressPage
+from fairlead_spark.job.sql_job import start_query
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger("fairlead_spark.job")
+LOOK_S: Final = 0.5
+"""Between two looks at the queries."""
+TERMINATION_LOG: Final = Path("/dev/termination-log")
+ERROR_BYTES_MAX: Final = 1024
+TERMINATED: Final = 128 + signal.SIGTERM
+
+
+class StateNotSharedError(Exception):
+    """A query keeps state where executors cannot share it."""
+
+
+class Driver:
+    """Runs one job in this process."""
+
+    def __init__(self, job: Job, document: Path) -> None:
+        self._job = job
+        self._document = document
+        self._spark: SparkSession | None = None
+        self._queries: list[dict[str, Any]] = []
+        self._problem: Exception | None = None
+        self._is_over = threading.Event()
+        self._page = ProgressPage(self._describe, port=job.progress_port, host=_page_host())
+
+    def run(self) -> int:
+        """Run until the job ends, fails, or is asked to end; give the exit code."""
+        signal.signal(signal.SIGTERM, _raise_terminated)
+        os.environ[DOCUMENT_VARIABLE] = str(self._document)
+        self._page.start()
+        print(f"progress at port {self._page.port}", flush=True)
+        try:
+            spark = self._begin_session()
+            threading.Thread(target=self._look_on, name="queries", daemon=True).start()
+            self._run_application(spark)
+            self._wait_for_queries(spark)
+            self._raise_problem()
+        except _TerminatedError:
+            _log.info("asked to end: stopping the queries, their checkpoints stay")
+            return TERMINATED
+        except SystemExit as exit:
+            return _exit_code(exit)
+        except Exception as error:
+            problem = self._problem or error
+            _log.exception("the job has failed")
+            _leave_word(problem)
+            return 1
+        finally:
+            self._end()
+        return 0
+
+    def _begin_session(self) -> "SparkSession":
+        from pyspark.sql import SparkSession
+
+        from fairlead_spark.source import FairleadDataSource
+
+        builder = SparkSession.builder.appName(self._job.name)
+        for name, value in self._job.conf.items():
+            builder = builder.config(name, value)
+        self._spark = builder.getOrCreate()
+        self._spark.dataSource.register(FairleadDataSource)
+        return self._spark
+
+    def _run_application(self, spark: "SparkSession") -> None:
+        if self._job.sql is not None:
+            start_query(spark, self._job)
+            return
+        file = str(self._job.file)
+        if not Path(file).is_file():
+            raise FileNotFoundError(f"there is no program {file}")
+        sys.argv = [file, *self._job.arguments]
+        # Modules beside the program are found, as `python FILE` does.
+        sys.path.insert(0, str(Path(file).resolve().parent))
+        runpy.run_path(file, run_name="__main__")
+
+    def _wait_for_queries(self, spark: "SparkSession") -> None:
+        """A program that only starts queries need not wait for them itself."""
+        while queries := spark.streams.active:
+            for query in queries:
+                query.awaitTermination(LOOK_S)
+            self._raise_problem()
+        self._raise_failed()
+
+    def _look_on(self) -> None:
+        """In a thread: keep the page up to date, and notice what cannot go on."""
+        while not self._is_over.wait(LOOK_S):
+            try:
+                self._look()
+            except StateNotSharedError as error:
+                self._problem = error
+                self._stop_queries()
+            except Exception:
+                # The session is ending, or busy: the next look tells.
+                _log.debug("the queries could not be looked at", exc_info=True)
+
+    def _look(self) -> None:
+        if self._spark is None:
+            return
+        described = []
+        for query in self._spark.streams.active:
+            progress = query.lastProgress
+            if progress is None:
+                described.append({"id": query.id, "name": query.name, "batchId": None})
+                continue
+            described.append(describe_query(progress))
+            self._check_state(query.name or query.id, progress)
+        if described or not self._is_over.is_set():
+            self._queries = described or self._queries
+
+    def _check_state(self, query: str, progress: Any) -> None:
+        master = str(self._job.conf.get("spark.master", "local"))
+        if has_state(progress) and not self._job.is_checkpoint_shared and "local" not in master:
+            raise StateNotSharedError(
+                f"the query {query} keeps state, and its checkpoint lies where only the driver "
+                "reaches it: an executor that is replaced would lose it. Set checkpoint.uri, or "
+                "checkpoint.claim.shared for a volume of several nodes"
+            )
+
+    def _describe(self) -> dict[str, Any]:
+        return {
+            "version": 1,
+            "name": self._job.name,
+            "run": self._job.run,
+            "queries": self._queries,
+            "error": "" if self._problem is None else str(self._problem),
+        }
+
+    def _raise_problem(self) -> None:
+        if self._problem is not None:
+            raise self._problem
+
+    def _raise_failed(self) -> None:
+        """A query that ended with an error has not ended well, even if nobody waited for it."""
+        if self._spark is None:
+            return
+        # Throws what the first query that failed failed with; at once where none is left to wait for.
+        if self._queries:
+            self._spark.streams.awaitAnyTermination(0)
+
+    def _stop_queries(self) -> None:
+        if self._spark is None:
+            return
+        for query in self._spark.streams.active:
+            query.stop()
+
+    def _end(self) -> None:
+        self._is_over.set()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if self._spark is not None:
+            started = time.monotonic()
+            try:
+                self._stop_queries()
+                self._spark.stop()
+            except Exception:
+                # The JVM may have ended first; checkpoints are written batch by batch.
+                _log.warning("the session did not end well", exc_info=True)
+            _log.info("the session ended within %.1f s", time.monotonic() - started)
+        self._page.stop()
+
+
+class _TerminatedError(Exception):
+    """Raised in the main thread by SIGTERM, also out of a call that waits."""
+
+
+def _raise_terminated(_number: int, _frame: FrameType | None) -> None:
+    raise _TerminatedError
+
+
+def _exit_code(exit: SystemExit) -> int:
+    if exit.code is None:
+        return 0
+    if isinstance(exit.code, int):
+        return exit.code
+    print(exit.code, file=sys.stderr)
+    _leave_word(Exception(str(exit.code)))
+    return 1
+
+
+def _leave_word(error: BaseException) -> None:
+    """Tell Kubernetes why, in the few words that a status has room for."""
+    text = describe_error(error)
+    if TERMINATION_LOG.exists():
+        TERMINATION_LOG.write_bytes(text.encode()[:ERROR_BYTES_MAX])
+
+
+def describe_error(error: BaseException) -> str:
+    """The cause in a line or two: of what came through the JVM, what the user's side said."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [
+        line
+        for line in lines
+        if not line.startswith(("at ", "JVM stacktrace", "Traceback", "File ", "..."))
+    ]
+    head = f"{type(error).__name__}: {told[0]}" if told else type(error).__name__
+    # The last line of a Python traceback within is the error of the program or of the source.
+    inner = next((line for line in reversed(told) if "Error: " in line), "")
+    return head if not inner or inner in head else f"{head} … {inner}"
+
+
+def _page_host() -> str:
+    """In a pod everybody may ask; on a laptop only the laptop itself."""
+    return os.environ.get("POD_IP") or "127.0.0.1"

@@ -1,0 +1,45 @@
+"""The page at which a driver says how it does: `/progress`, as JSON, and `/healthz`."""
+
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class ProgressPage:
+    """Serves what `describe` gives, in threads of its own that end with the process."""
+
+    def __init__(self, describe: Callable[[], dict[str, Any]], *, port: int, host: str) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.path == "/progress":
+                    self._answer(200, describe())
+                elif self.path == "/healthz":
+                    self._answer(200, {"status": "ok"})
+                else:
+                    self._answer(404, {"error": "there are /progress and /healthz"})
+
+            def _answer(self, status: int, body: dict[str, Any]) -> None:
+                data = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Probes are no news."""
+
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._server.daemon_threads = True
+        self.port: int = self._server.server_address[1]
+
+    def start(self) -> None:
+        """Serve until the process ends or `stop`."""
+        threading.Thread(target=self._server.serve_forever, name="progress", daemon=True).start()
+
+    def stop(self) -> None:
+        """Serve no more."""
+        self._server.shutdown()
+        self._server.server_close()

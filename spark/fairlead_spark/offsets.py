@@ -1,0 +1,153 @@
+"""Positions in topics: the JSON of options and checkpoints, and what makes one valid.
+
+The JSON is that of Spark's Kafka source, `{"orders": {"0": 23, "1": -2}}`. A stream's offset has
+one more entry, `"@topicIds": {"orders": "…"}` (no topic can have that name), so that a topic that
+was deleted and made again is told from the one that was read.
+"""
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from fairlead_spark.errors import OptionError, SourceError
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+TOPIC_IDS: Final = "@topicIds"
+NO_TOPIC_ID: Final = bytes(16)
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+PartitionValues = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class StreamOffset:
+    """Where a stream stands: the next offset of each partition, and the id of each topic."""
+
+    positions: PartitionValues
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """As Spark stores it; equal offsets give equal text."""
+        nested: dict[str, dict[str, Any]] = {}
+        for (topic, partition), position in sorted(self.positions.items()):
+            nested.setdefault(topic, {})[str(partition)] = position
+        known = {topic: self.topic_ids.get(topic, NO_TOPIC_ID) for topic in nested}
+        ids = {topic: _id_text(each) for topic, each in known.items() if each != NO_TOPIC_ID}
+        return {TOPIC_IDS: ids, **nested} if ids else nested
+
+    @classmethod
+    def from_json(cls, nested: Mapping[str, Any]) -> "StreamOffset":
+        """Reads what `to_json` wrote, or Spark's Kafka source; SourceError for anything else."""
+        try:
+            ids = {topic: _id_bytes(text) for topic, text in nested.get(TOPIC_IDS, {}).items()}
+            positions = {
+                TopicPartition(topic, int(partition)): _whole(position)
+                for topic, partitions in nested.items()
+                if topic != TOPIC_IDS
+                for partition, position in partitions.items()
+            }
+        except (AttributeError, TypeError, ValueError) as error:
+            raise SourceError(
+                f"the checkpoint's offset cannot be read ({error}): {json.dumps(nested)[:500]}; "
+                "start the query with another checkpointLocation"
+            ) from error
+        return cls(positions, ids)
+
+
+def parse_offsets(text: str, *, option: str) -> PartitionValues:
+    """`{"topic": {"0": 23}}`; -2 stands for earliest, -1 for latest."""
+    return _parse(text, option, least=EARLIEST)
+
+
+def parse_timestamps(text: str, *, option: str) -> PartitionValues:
+    """`{"topic": {"0": 1577836800000}}`, milliseconds since 1970."""
+    return _parse(text, option, least=0)
+
+
+def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
+    """`{"topic": [0, 1]}`."""
+    try:
+        nested = json.loads(text)
+        found = {
+            TopicPartition(str(topic), _whole(partition))
+            for topic, partitions in nested.items()
+            for partition in partitions
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise OptionError(
+            f"assign is '{text}' ({error}); write it as {{\"orders\": [0, 1]}}"
+        ) from None
+    if not found or any(each.partition < 0 for each in found):
+        raise OptionError("assign names no partition, or one below 0")
+    return tuple(sorted(found))
+
+
+def check_same_partitions(
+    wanted: PartitionValues, existing: set[TopicPartition], *, option: str
+) -> None:
+    """Spark's rule: such an option names every partition that is read and no other."""
+    missing = sorted(existing - wanted.keys())
+    if missing:
+        raise OptionError(
+            f"{option} says nothing about {_listing(missing)}: name every partition, "
+            "with -2 for earliest or -1 for latest"
+        )
+    unknown = sorted(wanted.keys() - existing)
+    if unknown:
+        raise OptionError(f"{option} names {_listing(unknown)}, which the query does not read")
+
+
+def _parse(text: str, option: str, *, least: int) -> PartitionValues:
+    try:
+        nested = json.loads(text)
+        values = {
+            TopicPartition(str(topic), int(partition)): _whole(value)
+            for topic, partitions in nested.items()
+            for partition, value in partitions.items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise OptionError(
+            f'{option} is \'{text}\' ({error}); write it as {{"orders": {{"0": 23}}}}'
+        ) from None
+    if not values:
+        raise OptionError(f"{option} names no partition")
+    wrong = sorted(each for each, value in values.items() if value < least or each.partition < 0)
+    if wrong:
+        raise OptionError(f"{option}: {wrong[0]} has {values[wrong[0]]}, the least is {least}")
+    return values
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{value!r} is no whole number")
+    return value
+
+
+def _listing(partitions: list[TopicPartition]) -> str:
+    shown = ", ".join(map(str, partitions[:10]))
+    return shown if len(partitions) <= 10 else f"{shown} and {len(partitions) - 10} more"
+
+
+def _id_text(topic_id: bytes) -> str:
+    """As Kafka's tools write an id."""
+    return urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def _id_bytes(text: str) -> bytes:
+    topic_id = urlsafe_b64decode(text + "==")
+    if len(topic_id) != len(NO_TOPIC_ID):
+        raise ValueError(f"{text!r} is no topic id")
+    return topic_id

@@ -1,0 +1,256 @@
+"""The options of `format("fairlead")`: those of Spark's Kafka source and sink, by the same names.
+
+Names are case-insensitive, values are text. An unknown name fails and the nearest valid one is
+named: a misspelt `failOnDataLoss` that goes unnoticed costs somebody a night.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final
+
+from fairlead_spark.client_settings import ClientSettings, is_client_option, read_client_settings
+from fairlead_spark.errors import OptionError
+from fairlead_spark.offsets import (
+    EARLIEST,
+    LATEST,
+    PartitionValues,
+    TopicPartition,
+    parse_assignment,
+    parse_offsets,
+    parse_timestamps,
+)
+
+SOURCE_OPTIONS: Final = (
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "startingTimestamp",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "failOnDataLoss",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "groupIdPrefix",
+    "includeHeaders",
+)
+SINK_OPTIONS: Final = ("topic", "includeHeaders")
+# Spark puts these among the options of a source or sink by itself.
+SPARKS_OWN: Final = ("path", "checkpointLocation", "queryName", "outputMode", "truncate", "numRows")
+
+_DURATION: Final = re.compile(r"\s*(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)\s*")
+_MILLISECONDS: Final = {"ms": 1, "mi": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """What is read: exactly one of the three is set."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    assigned: tuple[TopicPartition, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As the user wrote it, for messages."""
+        if self.pattern:
+            return f"subscribePattern '{self.pattern}'"
+        if self.assigned:
+            return "assign " + ", ".join(map(str, self.assigned))
+        return "subscribe " + ", ".join(self.topics)
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Where reading begins or ends: one of these.
+
+    `everywhere` is EARLIEST or LATEST; `offsets` gives an offset (or one of the two) for each
+    partition; `timestamp_ms` holds for all partitions, `timestamps_ms` for those it names.
+    """
+
+    everywhere: int | None = None
+    offsets: PartitionValues = field(default_factory=dict)
+    timestamp_ms: int | None = None
+    timestamps_ms: PartitionValues = field(default_factory=dict)
+    option: str = ""
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """A source, as its options describe it. A count is None where it bounds nothing."""
+
+    client: ClientSettings
+    subscription: Subscription
+    starting: Boundary
+    ending: Boundary
+    is_latest_without_timestamp: bool
+    fail_on_data_loss: bool
+    include_headers: bool
+    poll_timeout_ms: int
+    offset_retries: int
+    offset_retry_interval_ms: int
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """A sink: `topic` wins over a topic column."""
+
+    client: ClientSettings
+    topic: str | None = None
+
+
+def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
+    """Reads the options of a batch or streaming read; OptionError names what is wrong."""
+    given = _Given(options, SOURCE_OPTIONS)
+    if is_stream:
+        given.refuse_in_stream(("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"))
+    strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+    least, most = given.count("minOffsetsPerTrigger"), given.count("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"minOffsetsPerTrigger {least} is above maxOffsetsPerTrigger {most}")
+    given.text("groupIdPrefix")  # Names consumers of the Kafka source; this one joins no group.
+    return SourceOptions(
+        client=read_client_settings(options, is_sink=False),
+        subscription=_subscription(given),
+        starting=_boundary(given, "starting", LATEST if is_stream else EARLIEST),
+        ending=_boundary(given, "ending", LATEST),
+        is_latest_without_timestamp=strategy == "latest",
+        fail_on_data_loss=given.flag("failOnDataLoss", True),
+        include_headers=given.flag("includeHeaders", False),
+        poll_timeout_ms=given.count("kafkaConsumer.pollTimeoutMs") or 120_000,
+        offset_retries=given.count("fetchOffset.numRetries") or 3,
+        offset_retry_interval_ms=given.count("fetchOffset.retryIntervalMs") or 1000,
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=given.duration_ms("maxTriggerDelay") or 15 * 60_000,
+        min_partitions=given.count("minPartitions"),
+        max_records_per_partition=given.count("maxRecordsPerPartition"),
+    )
+
+
+def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Reads the options of a write; OptionError names what is wrong."""
+    given = _Given(options, SINK_OPTIONS)
+    given.flag("includeHeaders", False)  # Headers are written wherever there is such a column.
+    return SinkOptions(read_client_settings(options, is_sink=True), given.text("topic"))
+
+
+def _subscription(given: "_Given") -> Subscription:
+    names = ("assign", "subscribe", "subscribePattern")
+    chosen = [name for name in names if given.text(name) is not None]
+    if len(chosen) != 1:
+        found = " and ".join(chosen) or "none of them"
+        raise OptionError(f"one of subscribe, subscribePattern and assign is needed; got {found}")
+    text = given.text(chosen[0]) or ""
+    if chosen[0] == "assign":
+        return Subscription(assigned=parse_assignment(text))
+    if chosen[0] == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise OptionError(
+                f"subscribePattern '{text}' is no regular expression: {error}"
+            ) from None
+        return Subscription(pattern=text)
+    topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not topics:
+        raise OptionError("subscribe names no topic: give it as 'one' or 'one,two'")
+    return Subscription(topics=topics)
+
+
+def _boundary(given: "_Given", side: str, default: int) -> Boundary:
+    """A time for all partitions wins over times for each, those over offsets, as in Spark."""
+    one_time = given.count(f"{side}Timestamp", least=0)
+    if one_time is not None:
+        return Boundary(timestamp_ms=one_time, option=f"{side}Timestamp")
+    name = f"{side}OffsetsByTimestamp"
+    times = given.text(name)
+    if times is not None:
+        return Boundary(timestamps_ms=parse_timestamps(times, option=name), option=name)
+    name = f"{side}Offsets"
+    text = given.text(name)
+    if text is None:
+        return Boundary(everywhere=default, option=name)
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    word = text.strip().lower()
+    if word in words:
+        if side == "ending" and word == "earliest":
+            raise OptionError("endingOffsets cannot be 'earliest': nothing lies before it")
+        return Boundary(everywhere=words[word], option=name)
+    offsets = parse_offsets(text, option=name)
+    if side == "ending" and EARLIEST in offsets.values():
+        raise OptionError("endingOffsets cannot be -2 (earliest): nothing lies before it")
+    return Boundary(offsets=offsets, option=name)
+
+
+class _Given:
+    """Options of one read or write, by lower-case name, all of them known."""
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        valid = {name.lower(): name for name in (*known, *SPARKS_OWN)}
+        for name in self._values:
+            if name not in valid and not is_client_option(name):
+                raise OptionError(f"unknown option '{name}'{_nearest(name, valid)}")
+
+    def text(self, name: str) -> str | None:
+        return self._values.get(name.lower())
+
+    def refuse_in_stream(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            if self.text(name) is not None:
+                raise OptionError(f"{name} bounds a batch read; a stream has no end: leave it out")
+
+    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        value = (self.text(name) or default).strip().lower()
+        if value not in choices:
+            raise OptionError(f"{name} is '{value}'; it can be {' or '.join(choices)}")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
+
+    def count(self, name: str, *, least: int = 1) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            number = int(value)
+        except ValueError:
+            raise OptionError(f"{name} is '{value}', which is no whole number") from None
+        if number < least:
+            raise OptionError(f"{name} is {number}; it must be {least} or more")
+        return number
+
+    def duration_ms(self, name: str) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        match = _DURATION.fullmatch(value)
+        if match is None:
+            raise OptionError(f"{name} is '{value}'; write it as '30s', '15m' or '500ms'")
+        unit = match[2]
+        key = unit[:2] if unit.startswith(("ms", "milli")) else unit[:1]
+        return int(match[1]) * _MILLISECONDS[key]
+
+
+def _nearest(name: str, valid: Mapping[str, str]) -> str:
+    close = get_close_matches(name, valid, n=1)
+    hint = f": did you mean '{valid[close[0]]}'?" if close else ""
+    return hint or "; settings of the client begin with 'kafka.'"

@@ -1,0 +1,247 @@
+"""Reads one range of one partition: the next fetch is on its way while the last one is decoded."""
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from fairlead_spark import limits
+from fairlead_spark.cluster import CONNECTION_ERRORS, Cluster, PassingError, Topic
+from fairlead_spark.connection import Connection
+from fairlead_spark.errors import DataLossError, SourceError, error_of
+from fairlead_spark.fetched_batches import FetchedRecords, find_batches
+from fairlead_spark.offsets import EARLIEST, LATEST, NO_TOPIC_ID, TopicPartition
+from fairlead_spark.planning import OffsetRange
+from fairlead_spark.record_columns import decode_records
+from fairlead_spark.rows import RowBuilder
+from fairlead_wire.errors import ErrorCode, RemoteProtocolError
+from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+logger = logging.getLogger(__name__)
+
+FETCH_VERSION: Final = 13
+"""Since 13 a topic is named by its id: one that was made again is not taken for the old one."""
+_WHOLE_LOG_SEEN: Final = 2
+"""Replies without a batch, though the log goes on, until that is believed."""
+
+
+@dataclass(frozen=True)
+class ReadSettings:
+    """What the tasks of a query have in common."""
+
+    fail_on_data_loss: bool
+    include_headers: bool
+    poll_timeout_s: float
+
+
+class _Request(NamedTuple):
+    """A fetch that was sent: who is asked, for what, and how to read the answer."""
+
+    connection: Connection
+    version: int
+    sent: int
+    offset: int
+    leader: int
+
+
+class RangeReader:
+    """Iterate `batches` once."""
+
+    def __init__(self, cluster: Cluster, wanted: OffsetRange, settings: ReadSettings) -> None:
+        self._cluster = cluster
+        self._wanted = wanted
+        self._settings = settings
+        self._position = wanted.start
+        self._where = TopicPartition(wanted.topic, wanted.partition)
+        self._rows = RowBuilder(
+            wanted.topic, wanted.partition, include_headers=settings.include_headers
+        )
+        self._leader = "none known"
+        self._empty_replies = 0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of the range. SourceError, DataLossError when they cannot be had."""
+        deadline = time.monotonic() + self._settings.poll_timeout_s
+        pending: _Request | None = None
+        try:
+            while self._position < self._wanted.until:
+                reached = self._position
+                try:
+                    pending = pending or self._send(self._position)
+                    fetched = self._receive(pending)
+                    pending = None
+                    if fetched is not None and fetched.next_offset is not None:
+                        if fetched.next_offset < self._wanted.until:
+                            pending = self._send_ahead(fetched.next_offset)
+                        yield from self._decode(fetched)
+                        self._position = fetched.next_offset
+                except (PassingError, *CONNECTION_ERRORS) as error:
+                    if pending is not None:
+                        self._cluster.drop(pending.connection)
+                        pending = None
+                    self._recover(error, deadline)
+                if self._position > reached:
+                    deadline = time.monotonic() + self._settings.poll_timeout_s
+                elif time.monotonic() > deadline:
+                    raise self._timed_out(PassingError("the broker sends no records"))
+        finally:
+            if pending is not None:
+                # Its reply will never be read: nobody else may find it on the connection.
+                self._cluster.drop(pending.connection)
+
+    def _send_ahead(self, offset: int) -> _Request | None:
+        """None where it fails: then the next turn of the loop finds out why."""
+        try:
+            return self._send(offset)
+        except (PassingError, *CONNECTION_ERRORS):
+            self._cluster.forget_leaders()
+            return None
+
+    def _send(self, offset: int) -> _Request:
+        wanted = self._wanted
+        leader, topic = self._cluster.leader_of(wanted.topic, wanted.partition)
+        self._check_topic(topic)
+        connection = self._cluster.connection(leader)
+        self._leader = f"{leader} at {connection.address}"
+        version = connection.version_of(FetchRequest.API_KEY, FETCH_VERSION)
+        settings = self._cluster.settings
+        partition = FetchPartition(
+            partition=wanted.partition,
+            current_leader_epoch=topic.leader_epochs.get(wanted.partition, -1),
+            fetch_offset=offset,
+            partition_max_bytes=settings.fetch_bytes,
+        )
+        name, topic_id = wanted.topic, wanted.topic_id
+        if version == FETCH_VERSION and topic_id == NO_TOPIC_ID:
+            topic_id = topic.topic_id
+        request = FetchRequest(
+            max_wait_ms=settings.fetch_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_bytes,
+            isolation_level=int(settings.is_read_committed),
+            topics=[FetchTopic(topic=name, topic_id=topic_id, partitions=[partition])],
+        )
+        sent = connection.send(request, version)
+        return _Request(connection, version, sent, offset, leader)
+
+    def _receive(self, asked: _Request) -> FetchedRecords | None:
+        """What came; None where the reply holds nothing and the reader has to ask again."""
+        settings = self._cluster.settings
+        reply = asked.connection.receive(
+            FetchRequest.API_KEY,
+            asked.version,
+            asked.sent,
+            timeout_s=settings.request_timeout_s + settings.fetch_wait_ms / 1000,
+        )
+        self._raise_for(reply.error_code)
+        partition = reply.responses[0].partitions[0]
+        if partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._leave_gap()
+            return None
+        self._raise_for(partition.error_code)
+        fetched = find_batches(
+            f"{self._where} (leader {self._leader})",
+            asked.connection.frame,
+            memoryview(partition.records or b""),
+            partition.aborted_transactions or (),
+            is_crc_checked=settings.is_crc_checked,
+        )
+        if fetched.next_offset is None:
+            self._notice_end(partition)
+            return None
+        self._empty_replies = 0
+        return fetched
+
+    def _decode(self, fetched: FetchedRecords) -> Iterator[pa.RecordBatch]:
+        start, until = self._position, self._wanted.until
+        for group in fetched.groups(start, until):
+            try:
+                columns = decode_records(group.data, group.bodies).slice(start, until)
+                yield from self._rows.build(columns)
+            except RemoteProtocolError as error:
+                raise fetched.damaged(group.bodies[0].base_offset, str(error)) from error
+
+    def _notice_end(self, partition: Any) -> None:
+        """A log may end in offsets that hold no record (aborted, compacted): then all is read."""
+        is_committed = self._cluster.settings.is_read_committed
+        end = partition.last_stable_offset if is_committed else partition.high_watermark
+        if end < self._wanted.until:
+            self._empty_replies = 0
+            return
+        self._empty_replies += 1
+        if self._empty_replies >= _WHOLE_LOG_SEEN:
+            self._position = self._wanted.until
+
+    def _leave_gap(self) -> None:
+        """The wanted offset is not in the log: go on where it begins, or fail."""
+        both = {
+            sentinel: self._cluster.list_offsets({self._where: sentinel})[self._where]
+            for sentinel in (EARLIEST, LATEST)
+        }
+        earliest, latest = both[EARLIEST], both[LATEST]
+        if earliest <= self._position <= latest:
+            raise PassingError(f"{self._where}: offset {self._position} is out of range for now")
+        if self._position > latest:
+            self._lose(
+                f"offset {self._position} of {self._where} lies behind the end of its log, "
+                f"{latest}: records were lost with their leader, or deleted",
+                "Start the query with another checkpointLocation",
+            )
+            self._position = self._wanted.until
+            return
+        if not self._wanted.is_from_earliest:
+            self._lose(
+                f"offsets {self._position} to {min(earliest, self._wanted.until) - 1} of "
+                f"{self._where} are no longer there, its log begins at {earliest}: retention or a "
+                "deletion was faster than the query",
+                "Raise the topic's retention.ms and retention.bytes",
+            )
+        self._position = min(earliest, self._wanted.until)
+
+    def _lose(self, what: str, advice: str) -> None:
+        if self._settings.fail_on_data_loss:
+            raise DataLossError(
+                f"{what}. {advice}; to go on without these records set failOnDataLoss to false"
+            )
+        logger.warning("%s; going on, because failOnDataLoss is false", what)
+
+    def _check_topic(self, topic: Topic) -> None:
+        wanted = self._wanted.topic_id
+        if NO_TOPIC_ID in (wanted, topic.topic_id) or topic.topic_id == wanted:
+            return
+        what = f"topic {topic.name} was deleted and made again while {self._wanted} was read"
+        self._lose(what, "Start the query with another checkpointLocation")
+        self._position = self._wanted.until
+        raise PassingError(what)
+
+    def _raise_for(self, code: int) -> None:
+        if code == ErrorCode.NONE:
+            return
+        error = error_of(code)
+        text = f"broker {self._leader} answers {error.name}: {error.description}"
+        if error == ErrorCode.CORRUPT_MESSAGE:
+            raise SourceError(
+                f"{self._where} at offset {self._position}: {text} Another replica may hold a good "
+                "copy; to go on behind it, start anew with startingOffsets after that batch"
+            )
+        if error.retriable:
+            raise PassingError(text)
+        raise SourceError(f"{self._where} at offset {self._position}: {text}")
+
+    def _recover(self, error: Exception, deadline: float) -> None:
+        """Looks for the leader anew, after a moment; fails when the time for that is over."""
+        if time.monotonic() > deadline:
+            raise self._timed_out(error) from error
+        logger.info("%s at offset %d: %s", self._where, self._position, error)
+        self._cluster.forget_leaders()
+        time.sleep(limits.RETRY_BACKOFF_S)
+
+    def _timed_out(self, error: Exception) -> SourceError:
+        return SourceError(
+            f"no records from {self._where} at offset {self._position} (leader {self._leader}) for "
+            f"{self._settings.poll_timeout_s:.0f} s: {error}; check that the partition has a "
+            "leader, or raise kafkaConsumer.pollTimeoutMs"
+        )

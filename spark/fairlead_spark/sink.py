@@ -1,0 +1,175 @@
+"""`df.write` and `df.writeStream` with `format("fairlead")`: each task has an idempotent producer.
+
+A write is at least once, as that of Spark's Kafka sink: a task that is run again writes its rows
+again. What a task wrote is flushed before its commit message goes to the driver.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import KafkaException, Producer
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from fairlead_spark import limits
+from fairlead_spark.client_settings import ClientSettings
+from fairlead_spark.errors import OptionError, SinkError
+from fairlead_spark.options import SinkOptions
+from fairlead_spark.sink_columns import SinkColumns
+
+# Java's names where librdkafka has others.
+_RENAMED: Final = {"max.request.size": "message.max.bytes"}
+_FLUSH_STEP_S: Final = 1.0
+_FULL_WAIT_S: Final = 0.1
+
+
+@dataclass
+class TaskWritten(WriterCommitMessage):
+    """Every one of a task's rows was acknowledged."""
+
+    records: int
+
+
+class RowWriter:
+    """Writes one task's rows."""
+
+    def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
+        self._topic = options.topic
+        self._columns = columns
+        self._producer = Producer(producer_settings(options.client))
+        self._failures: list[str] = []
+        self._failed = 0
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> TaskWritten:
+        """Sends all rows and waits until brokers have them; SinkError if one was refused."""
+        records = 0
+        try:
+            for batch in batches:
+                self._send(batch)
+                records += batch.num_rows
+                self._producer.poll(0)
+                self._raise_failures()
+            # Ends by itself: a record that nobody takes fails after delivery.timeout.ms.
+            while self._producer.flush(_FLUSH_STEP_S):
+                self._raise_failures()
+            self._raise_failures()
+        except BaseException:
+            self._producer.purge()
+            raise
+        return TaskWritten(records)
+
+    def _send(self, batch: pa.RecordBatch) -> None:
+        columns = self._columns
+        for row in zip(
+            self._topics(batch),
+            _cells(batch, columns.key),
+            _cells(batch, columns.value),
+            _cells(batch, columns.partition),
+            _cells(batch, columns.headers),
+            strict=True,
+        ):
+            self._send_one(*row)
+
+    def _send_one(
+        self, topic: str | None, key: Any, value: Any, partition: int | None, headers: Any
+    ) -> None:
+        if topic is None:
+            raise SinkError("a row has a null topic: fill the column, or set the option 'topic'")
+        named: dict[str, Any] = {"on_delivery": self._on_delivery}
+        if partition is not None:
+            if partition < 0:
+                raise SinkError(
+                    f"a row has partition {partition}: null leaves the choice to the key"
+                )
+            named["partition"] = partition
+        if headers:
+            named["headers"] = [(each["key"], each["value"]) for each in headers]
+        while True:
+            try:
+                self._producer.produce(topic, value, key, **named)
+            except BufferError:
+                # The queue is full: brokers are slower than the query.
+                self._producer.poll(_FULL_WAIT_S)
+                self._raise_failures()
+            except KafkaException as error:
+                where = topic if partition is None else f"{topic}-{partition}"
+                raise SinkError(f"a row cannot be written to {where}: {error.args[0]}") from error
+            else:
+                return
+
+    def _topics(self, batch: pa.RecordBatch) -> Sequence[str | None]:
+        if self._topic is not None:
+            return [self._topic] * batch.num_rows
+        return _cells(batch, self._columns.topic)
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        if error is None:
+            return
+        self._failed += 1
+        if len(self._failures) < limits.ERRORS_SHOWN:
+            partition = message.partition()
+            where = message.topic() if partition < 0 else f"{message.topic()}-{partition}"
+            self._failures.append(f"{where}: {error.str()} ({error.name()})")
+
+    def _raise_failures(self) -> None:
+        if self._failed:
+            raise SinkError(
+                f"{self._failed} rows were not acknowledged: {'; '.join(self._failures)}. The task "
+                "may be run again: rows that were acknowledged are then written twice"
+            )
+
+
+class FairleadBatchWriter(DataSourceArrowWriter):
+    """For `df.write`."""
+
+    def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
+        self._options = options
+        self._columns = columns
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Runs in a task."""
+        return RowWriter(self._options, self._columns).write(iterator)
+
+
+class FairleadStreamWriter(DataSourceStreamArrowWriter):
+    """For `df.writeStream`."""
+
+    def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
+        self._options = options
+        self._columns = columns
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Runs in a task."""
+        return RowWriter(self._options, self._columns).write(iterator)
+
+
+def producer_settings(client: ClientSettings) -> dict[str, Any]:
+    """librdkafka's settings for a sink; OptionError for acks that can lose rows."""
+    given = dict(client.producer)
+    if given.pop("acks", "all") not in ("all", "-1"):
+        raise OptionError("kafka.acks must be all: the sink's producer is idempotent")
+    memory = given.pop("buffer.memory", None)
+    if memory is not None:
+        given["queue.buffering.max.kbytes"] = str(max(1, int(memory) // 1024))
+    return {
+        "bootstrap.servers": client.bootstrap_servers,
+        "client.id": client.client_id,
+        "enable.idempotence": True,
+        # Partitions as Java's producer chooses them, so that writers of all kinds agree.
+        "partitioner": "murmur2_random",
+        "linger.ms": 20,
+        "queue.buffering.max.messages": limits.SINK_QUEUE_RECORDS,
+        **{_RENAMED.get(name, name): value for name, value in given.items()},
+    }
+
+
+def _cells(batch: pa.RecordBatch, position: int | None) -> Sequence[Any]:
+    if position is None:
+        return [None] * batch.num_rows
+    cells: Sequence[Any] = batch.column(position).to_pylist()
+    return cells
