@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.deletion_confirmer import DeletionConfirmer
 from fairlead_broker.departed_brokers import DepartedBrokers
+from fairlead_broker.group.coordinator import GroupCoordinator
 from fairlead_broker.handlers.fetch_sessions import FetchSessions
 from fairlead_broker.handlers.follower_sessions import FollowerSessions
 from fairlead_broker.leader_doubts import LeaderDoubts
@@ -30,8 +31,8 @@ from fairlead_broker.replica_reporter import ReplicaReporter
 from fairlead_broker.replication.purgatory import Purgatory
 from fairlead_broker.topic_creator import TopicCreator
 from fairlead_broker.wake_check import WakeCheck
-from fairlead_model.cluster import ClusterImage
-from fairlead_model.ids import NO_BROKER_EPOCH
+from fairlead_model.cluster import ClusterImage, TopicChanged, TopicRemoved
+from fairlead_model.ids import CONSUMER_OFFSETS, NO_BROKER_EPOCH
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class Broker:
         self.topic_creator = TopicCreator(self)
         self.producer_ids = ProducerIds(self)
         self.deletion_confirmer = DeletionConfirmer(self)
+        self.group_coordinator = GroupCoordinator(self)
         self.replicas = LocalReplicas(
             settings=settings,
             clock=clock,
@@ -133,13 +135,31 @@ class Broker:
     def publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Take over a new image; the session calls this for each one, in order."""
         self.departed_brokers.publish(self.image, delta, image, self.clock.monotonic_ms())
+        deleted = self._deleted_topics(delta, image)
         self.image = image
         self.leader_doubts.settle(image)
         self.replicas.publish(delta, image)
+        if deleted:
+            self.group_coordinator.topics_deleted(deleted)
         waiters, self._image_waiters = self._image_waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def _deleted_topics(self, delta: ClusterDelta, image: ClusterImage) -> set[str]:
+        """Names that this delta frees: of topics that are being deleted, or were forgotten."""
+        deleted = set()
+        for change in delta.changes:
+            if isinstance(change, TopicRemoved):
+                topic_id: bytes = change.topic_id
+            elif isinstance(change, TopicChanged):
+                topic_id = change.header.topic_id
+            else:
+                continue
+            name = self.image.topic_name(topic_id)
+            if name is not None and image.topic_by_id(topic_id) is None:
+                deleted.add(name)
+        return deleted
 
     async def image_changed(self) -> None:
         """Wait for the next `publish`."""
@@ -175,6 +195,8 @@ class Broker:
 
     def on_partition_role(self, partition: Partition) -> None:
         """`partition` leads, follows or is gone now."""
+        if partition.topic == CONSUMER_OFFSETS:
+            self.group_coordinator.on_role(partition)
         if self.on_role is not None:
             self.on_role(partition)
 
@@ -199,6 +221,7 @@ class Broker:
         keys = [(partition.topic, partition.index) for partition in advanced]
         # Produces first: a fetch that is answered now may as well carry what they completed.
         self.produce_purgatory.check(keys)
+        self.group_coordinator.advanced(advanced)
         self.follower_sessions.advanced(advanced)
         self.fetch_purgatory.check(keys)
         if self.on_moved is not None:

@@ -340,6 +340,7 @@ class BrokerProcess:
         if hasattr(self, "_session"):
             await self._leave_cluster()
         self._broker.replicas.stop()
+        self._broker.group_coordinator.stop()
         await self._server.stop(grace_s=REPLY_GRACE_S)
         await self._background.stop()
         self._broker.deletion_confirmer.stop()

@@ -104,6 +104,10 @@ SMALL_FILE_BYTES_MAX: Final = 64 * MIB
 """No checkpoint, snapshot or metadata file is larger; a larger one is not read."""
 LOOKUP_DECOMPRESSED_MAX: Final = 16 * MIB
 """What one compressed batch may grow to while a timestamp is looked up inside it."""
+CLEANER_DECOMPRESSED_MAX: Final = 64 * MIB
+"""What one compressed batch may grow to while its log is compacted."""
+CLEANER_BATCH_BYTES_MAX: Final = 128 * MIB
+"""The largest batch that compaction reads; none that a request carries is as large."""
 
 # Metadata and admin requests.
 TOPICS_PER_REQUEST_MAX: Final = 10_000
@@ -133,6 +137,28 @@ DEPARTED_BROKER_LISTED_MS: Final = 10_000
 """How long Metadata goes on naming the address of a broker that has gone out of service."""
 LEADER_DOUBT_MS: Final = 300
 """How long Metadata waits for the controller's word on a leader that has hung up."""
+
+# Groups.
+GROUP_PENDING_MEMBERS_MAX: Final = 1_000
+"""Member ids of one group that were handed out and not come back with; the oldest goes first."""
+GROUPS_PER_SHARD_MAX: Final = 50_000
+"""Groups in one partition of the offsets topic; beyond, no new ones are made."""
+GROUP_MEMBERS_MAX: Final = 10_000
+"""Members of a group, where `group.max.size` allows more."""
+PARKED_MEMBERS_MAX: Final = 20_000
+"""Joins and syncs of all groups that wait for other members."""
+MEMBER_METADATA_BYTES_MAX: Final = MIB
+"""What a member may bring along with a join, all its protocols together."""
+GROUP_WRITES_WAITING_MAX: Final = 10_000
+"""Batches of one partition that wait for the high watermark; beyond, writes are refused."""
+TOMBSTONES_PER_WRITE: Final = 500
+"""Offsets removed by one write: with the longest names they fit into a batch of 512 KiB."""
+GROUP_LOADS_AT_ONCE_MAX: Final = 2
+"""Partitions of the offsets topic that are read at one time."""
+GROUP_TIMER_MS: Final = 5
+"""Deadlines of groups are kept to within this."""
+GROUPS_PER_REQUEST_MAX: Final = 10_000
+"""Groups in one request that describes, deletes or asks for the offsets of many."""
 
 # Replication.
 FOLLOWER_FETCHES_IN_FLIGHT_MAX: Final = 2

@@ -61,6 +61,15 @@ class Settings:
     offsets_topic_num_partitions: int
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_initial_rebalance_delay_ms: int
+    group_max_size: int
+    offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
+    offsets_load_buffer_size: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
     retention_check_interval_ms: int
     recovery_point_checkpoint_interval_ms: int
     log_start_checkpoint_interval_ms: int
@@ -181,6 +190,15 @@ _NUMBERS: Final = {
     "offsets_topic_num_partitions": "offsets.topic.num.partitions",
     "offsets_topic_replication_factor": "offsets.topic.replication.factor",
     "offsets_topic_segment_bytes": "offsets.topic.segment.bytes",
+    "group_min_session_timeout_ms": "group.min.session.timeout.ms",
+    "group_max_session_timeout_ms": "group.max.session.timeout.ms",
+    "group_initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
+    "group_max_size": "group.max.size",
+    "offset_metadata_max_bytes": "offset.metadata.max.bytes",
+    "offsets_commit_timeout_ms": "offsets.commit.timeout.ms",
+    "offsets_load_buffer_size": "offsets.load.buffer.size",
+    "offsets_retention_minutes": "offsets.retention.minutes",
+    "offsets_retention_check_interval_ms": "offsets.retention.check.interval.ms",
     "retention_check_interval_ms": "log.retention.check.interval.ms",
     "recovery_point_checkpoint_interval_ms": "log.flush.offset.checkpoint.interval.ms",
     "log_start_checkpoint_interval_ms": "log.flush.start.offset.checkpoint.interval.ms",

@@ -119,6 +119,29 @@ _TOPICS = (
     ),
 )
 
+_GROUPS = (
+    _int("group.min.session.timeout.ms", 6_000, "Shortest session that a member may ask for."),
+    _int("group.max.session.timeout.ms", 1_800_000, "Longest session that a member may ask for."),
+    _int(
+        "group.initial.rebalance.delay.ms",
+        3_000,
+        "How long the first rebalance of an empty group waits for more members.",
+    ),
+    _int("group.max.size", INT_MAX, "Members that a group may have.", 1),
+    _int("offset.metadata.max.bytes", 4_096, "Longest text with a committed offset."),
+    _int("offsets.commit.timeout.ms", 5_000, "How long a commit waits for its replicas.", 1),
+    _int("offsets.load.buffer.size", 5_242_880, "Bytes read at once when groups are loaded.", 1),
+    _int(
+        "offsets.retention.minutes",
+        10_080,
+        "How long offsets stay after their group became empty, or after a standalone commit.",
+        1,
+    ),
+    _long(
+        "offsets.retention.check.interval.ms", 600_000, "How often old offsets are looked for.", 1
+    ),
+)
+
 _TOPIC_DEFAULTS = (
     _topic_default("cleanup.policy"),
     _topic_default("compression.gzip.level"),
@@ -228,5 +251,5 @@ _CLUSTER = (
 )
 
 BROKER_CONFIGS: Final = key_table(
-    (*_IDENTITY, *_NETWORK, *_TOPICS, *_TOPIC_DEFAULTS, *_LOGS, *_REPLICATION, *_CLUSTER)
+    (*_IDENTITY, *_NETWORK, *_TOPICS, *_GROUPS, *_TOPIC_DEFAULTS, *_LOGS, *_REPLICATION, *_CLUSTER)
 )

@@ -17,6 +17,7 @@ from fairlead_broker.tasks.housekeeping import (
 )
 from fairlead_broker.tasks.isr_proposer import IsrProposer
 from fairlead_broker.tasks.loop_lag import LoopLagMeter
+from fairlead_broker.tasks.offset_expiry import OffsetExpiry
 from fairlead_broker.tasks.periodic import run_periodically
 from fairlead_broker.tasks.replica_fetchers import ReplicaFetchers
 
@@ -77,6 +78,11 @@ class Background:
         self._every("deletion", self._housekeeping.unlink_deleted, DELETION_INTERVAL_MS)
         self._every(
             "producer expiry", self._housekeeping.expire_producers, PRODUCER_EXPIRY_INTERVAL_MS
+        )
+        self._every(
+            "offset expiry",
+            OffsetExpiry(self._broker).remove_expired,
+            settings.offsets_retention_check_interval_ms,
         )
         self._every(
             "checkpoints",

@@ -1,0 +1,30 @@
+"""A group with all that the shell around its state machine keeps for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.group.group_offsets import GroupOffsets
+
+if TYPE_CHECKING:
+    from fairlead_broker.group.classic_group import ClassicGroup
+    from fairlead_broker.group.shard import Shard
+
+
+class CoordinatedGroup:
+    """`scheduled_ms` is the deadline that the coordinator's timer knows of, None for none.
+
+    `is_gone` once the group is deleted or coordinated elsewhere: nothing is written for it then.
+    """
+
+    __slots__ = ("classic", "group_id", "is_gone", "offsets", "scheduled_ms", "shard")
+
+    def __init__(
+        self, group_id: str, shard: Shard, classic: ClassicGroup, offsets: GroupOffsets | None
+    ) -> None:
+        self.group_id = group_id
+        self.shard = shard
+        self.classic = classic
+        self.offsets = GroupOffsets(group_id) if offsets is None else offsets
+        self.scheduled_ms: int | None = None
+        self.is_gone = False

@@ -1,0 +1,204 @@
+"""A partition of the offsets topic that this broker leads, and the groups that live in it.
+
+Everything that is written in one turn of the loop goes into as few batches as hold it; what was
+written is answered when the high watermark has passed it under the same leader epoch (R20). No task
+or future is made for a write: an open batch, and a queue of appended ones.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from fairlead_broker.group.record_batching import RECORD_OVERHEAD_MAX, build_batch
+from fairlead_broker.limits import GROUP_WRITES_WAITING_MAX
+from fairlead_broker.replication.partition import ALL_IN_SYNC
+from fairlead_wire.errors import ErrorCode, KafkaError
+from fairlead_wire.record_batch import BATCH_HEADER_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from fairlead_broker.group.coordinated_group import CoordinatedGroup
+    from fairlead_broker.replication.partition import Partition
+
+_REFUSALS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+"""What clients of a coordinator are told in place of what the log says; as Kafka maps them."""
+
+
+class ShardState(Enum):
+    """How far a shard has come."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    """Its log can't be read."""
+    DROPPED = "dropped"
+
+
+class Write(Protocol):
+    """Records that belong together, and what their outcome means.
+
+    `committed` or `failed` is called exactly once; `timed_out` may come before `committed`: the
+    records are in the log and may yet be committed, but nobody waits any longer.
+    """
+
+    bodies: Sequence[bytes]
+    """The records, as `record_batching.encode_body` gives them."""
+    size: int
+    """Their bytes in a batch, at most."""
+
+    def committed(self) -> None: ...
+    def failed(self, code: ErrorCode) -> None: ...
+    def timed_out(self) -> None: ...
+
+
+class _Appended(NamedTuple):
+    """Writes that are in the log; `end_offset` is where the high watermark must get to."""
+
+    end_offset: int
+    deadline_ms: int
+    writes: Sequence[Write]
+
+
+def size_in_batch(bodies: Sequence[bytes]) -> int:
+    """An upper bound of what records take in a batch."""
+    return sum(map(len, bodies)) + RECORD_OVERHEAD_MAX * len(bodies)
+
+
+class Shard:
+    """State of one partition under one leader epoch; another epoch gets a new shard."""
+
+    __slots__ = (
+        "_appended",
+        "_open",
+        "_timed_out_to",
+        "groups",
+        "index",
+        "leader_epoch",
+        "partition",
+        "state",
+    )
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.index = partition.index
+        self.leader_epoch = partition.leader_epoch
+        self.state = ShardState.LOADING
+        self.groups: dict[str, CoordinatedGroup] = {}
+        self._open: list[Write] = []
+        self._appended: deque[_Appended] = deque()
+        self._timed_out_to = 0
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the partition still is what this shard was made for (R20)."""
+        partition = self.partition
+        return partition.leader is not None and partition.leader_epoch == self.leader_epoch
+
+    @property
+    def waiting_count(self) -> int:
+        """Appends whose outcome is not known."""
+        return len(self._appended)
+
+    def add(self, write: Write) -> bool:
+        """Put a write into the next append; says whether it is the first of it.
+
+        Whoever is told so must see to it that `flush` is called this turn.
+        """
+        self._open.append(write)
+        return len(self._open) == 1
+
+    def flush(self, *, now_ms: int, now_wall_ms: int, timeout_ms: int) -> None:
+        """Append all that was added; what is committed at once is answered at once."""
+        writes, self._open = self._open, []
+        config = self.partition.log.config
+        size_max = min(config.max_message_bytes, config.segment_bytes)
+        deadline_ms = now_ms + timeout_ms
+        batch: list[Write] = []
+        size = BATCH_HEADER_SIZE
+        for write in writes:
+            if batch and size + write.size > size_max:
+                self._append(batch, deadline_ms, now_wall_ms)
+                batch, size = [], BATCH_HEADER_SIZE
+            batch.append(write)
+            size += write.size
+        if batch:
+            self._append(batch, deadline_ms, now_wall_ms)
+        self.advanced()
+
+    def _append(self, writes: list[Write], deadline_ms: int, now_wall_ms: int) -> None:
+        if not self.is_current:
+            fail_all(writes, ErrorCode.NOT_COORDINATOR)
+            return
+        if len(self._appended) >= GROUP_WRITES_WAITING_MAX:
+            fail_all(writes, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        bodies = [body for write in writes for body in write.bodies]
+        batch = build_batch(bodies, timestamp_ms=now_wall_ms)
+        try:
+            result = self.partition.append_as_leader(
+                memoryview(batch), required_acks=ALL_IN_SYNC, now_ms=now_wall_ms
+            )
+        except KafkaError as error:
+            fail_all(writes, _REFUSALS.get(error.code, error.code))
+            return
+        self._appended.append(_Appended(result.last_offset + 1, deadline_ms, writes))
+
+    def advanced(self) -> None:
+        """The partition has moved: settle what is committed, or lost (R20)."""
+        appended = self._appended
+        if not appended:
+            return
+        if not self.is_current:
+            self.fail_waiting(ErrorCode.NOT_COORDINATOR)
+            return
+        high_watermark = self.partition.high_watermark
+        while appended and appended[0].end_offset <= high_watermark:
+            for write in appended.popleft().writes:
+                write.committed()
+
+    def next_deadline_ms(self) -> int | None:
+        """When somebody who waits must be told that it takes too long."""
+        for appended in self._appended:
+            if appended.end_offset > self._timed_out_to:
+                return appended.deadline_ms
+        return None
+
+    def expire(self, now_ms: int) -> None:
+        """Answer those whose time is up; their records count all the same once committed."""
+        for appended in list(self._appended):
+            if appended.deadline_ms > now_ms:
+                return
+            if appended.end_offset > self._timed_out_to:
+                self._timed_out_to = appended.end_offset
+                for write in appended.writes:
+                    write.timed_out()
+
+    def uncommitted(self) -> Iterator[Write]:
+        """Writes that are appended or about to be, in order."""
+        for appended in self._appended:
+            yield from appended.writes
+        yield from self._open
+
+    def fail_waiting(self, code: ErrorCode) -> None:
+        """Give everything up whose outcome is not known."""
+        appended, self._appended = self._appended, deque()
+        writes, self._open = self._open, []
+        for each in appended:
+            fail_all(each.writes, code)
+        fail_all(writes, code)
+
+
+def fail_all(writes: Sequence[Write], code: ErrorCode) -> None:
+    """The writes will not be in the log, or nobody can tell whether they are."""
+    for write in writes:
+        write.failed(code)

@@ -1,0 +1,77 @@
+"""DescribeGroups (key 15), versions 0-6.
+
+Behaviour: state, protocol and members of groups that this broker coordinates. Subscriptions
+and assignments are those of a stable group. A group that does not exist is Dead.
+Versions:  3 authorized operations, which are not told · 4 static members · 5 flexible
+           · 6 a group that does not exist is GROUP_ID_NOT_FOUND, with a message.
+Missing:   nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.group.group_types import GroupState
+from fairlead_broker.handlers.registry import handles
+from fairlead_broker.limits import GROUPS_PER_REQUEST_MAX
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+if TYPE_CHECKING:
+    from fairlead_broker.handlers.registry import RequestContext
+
+_NOT_FOUND_SINCE = 6
+
+
+@handles(ApiKey.DESCRIBE_GROUPS, versions=(0, 6))
+def describe_groups(
+    request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse:
+    if len(request.groups) > GROUPS_PER_REQUEST_MAX:
+        raise RemoteProtocolError(f"DescribeGroups names {len(request.groups)} groups")
+    return DescribeGroupsResponse(groups=[_describe(each, context) for each in request.groups])
+
+
+def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
+    broker = context.broker
+    try:
+        group = broker.group_coordinator.find(group_id)
+    except KafkaError as error:
+        broker.metrics.errors[error.code.name] += 1
+        return DescribedGroup(
+            error_code=error.code, error_message=_text(error.message, context), group_id=group_id
+        )
+    if group is None:
+        missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        if context.version >= _NOT_FOUND_SINCE:
+            missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            missing.error_message = f"there is no group {group_id}"
+        return missing
+    described = group.classic.describe()
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=described.state.value,
+        protocol_type=described.protocol_type,
+        protocol_data=described.protocol_name,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in described.members
+        ],
+    )
+
+
+def _text(message: str, context: RequestContext) -> str | None:
+    return message if context.version >= _NOT_FOUND_SINCE else None

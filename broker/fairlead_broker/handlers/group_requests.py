@@ -1,0 +1,67 @@
+"""What the handlers of the group APIs share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from fairlead_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fairlead_broker.handlers.registry import RequestContext
+
+_Result = TypeVar("_Result")
+
+
+def check_group_id(group_id: str) -> None:
+    """Members need a group with a name; only old standalone commits may go without."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+
+
+class ParkedMember(Generic[_Result]):
+    """A join or sync on its way; `park` when the handler returns without an answer."""
+
+    __slots__ = ("_build", "_context", "_group_id", "_is_parked")
+
+    def __init__(
+        self,
+        context: RequestContext,
+        group_id: str,
+        build: Callable[[_Result, int], Any],
+    ) -> None:
+        self._context: RequestContext | None = context
+        self._group_id = group_id
+        self._build = build
+        self._is_parked = False
+
+    def park(self) -> None:
+        """Wait, unless the answer came at once."""
+        context = self._context
+        if context is not None:
+            context.parked = self
+            self._is_parked = True
+            context.broker.group_coordinator.parked_count += 1
+
+    def answer(self, result: Any) -> None:
+        """The group has decided."""
+        context = self._leave()
+        if context is not None:
+            if result.error is not ErrorCode.NONE:
+                context.broker.metrics.errors[result.error.name] += 1
+            context.respond(self._build(result, context.version))
+
+    def cancel(self) -> None:
+        """The connection is gone; the member stays until its session is over."""
+        context = self._leave()
+        if context is not None:
+            group = context.broker.group_coordinator.groups.get(self._group_id)
+            if group is not None:
+                group.classic.forget_waiter(self)
+
+    def _leave(self) -> RequestContext | None:
+        context, self._context = self._context, None
+        if context is not None and self._is_parked:
+            context.broker.group_coordinator.parked_count -= 1
+        return context

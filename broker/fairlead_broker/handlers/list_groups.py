@@ -1,0 +1,47 @@
+"""ListGroups (key 16), versions 0-5.
+
+Behaviour: the groups that this broker coordinates, those with offsets but without members too.
+While some of its partitions are being read the list is incomplete: COORDINATOR_LOAD_IN_PROGRESS.
+Versions:  3 flexible · 4 state, and a filter by states · 5 type, which is `classic`, and a filter.
+Missing:   nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.group.shard import ShardState
+from fairlead_broker.handlers.registry import handles
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from fairlead_broker.handlers.registry import RequestContext
+
+_CLASSIC = "classic"
+
+
+@handles(ApiKey.LIST_GROUPS, versions=(0, 5))
+def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    coordinator = context.broker.group_coordinator
+    is_loading = any(shard.state is ShardState.LOADING for shard in coordinator.shards.values())
+    states = {state.lower() for state in request.states_filter}
+    types = {each.lower() for each in request.types_filter}
+    groups = []
+    if not types or _CLASSIC in types:
+        for group in coordinator.groups.values():
+            state = group.classic.state.value
+            if not states or state.lower() in states:
+                groups.append(
+                    ListedGroup(
+                        group_id=group.group_id,
+                        protocol_type=group.classic.protocol_type,
+                        group_state=state,
+                        group_type=_CLASSIC,
+                    )
+                )
+    return ListGroupsResponse(
+        error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE,
+        groups=groups,
+    )

@@ -1,0 +1,109 @@
+"""OffsetDelete (key 47), version 0.
+
+Behaviour: deletes committed offsets of a group and answers when the tombstones are committed. Of a
+topic that members consume they stay: GROUP_SUBSCRIBED_TO_TOPIC. A group with members whose
+subscriptions nobody can tell is NON_EMPTY_GROUP. An offset that there isn't is no error.
+Versions:  0 only; never flexible.
+Missing:   nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.group.group_types import GroupState
+from fairlead_broker.group.removal import delete_offsets
+from fairlead_broker.handlers.registry import PENDING, Pending, handles
+from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from fairlead_broker.group.coordinated_group import CoordinatedGroup
+    from fairlead_broker.handlers.registry import RequestContext
+
+
+@handles(ApiKey.OFFSET_DELETE, versions=(0, 0))
+def offset_delete(
+    request: OffsetDeleteRequest, context: RequestContext
+) -> OffsetDeleteResponse | Pending:
+    if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_PER_REQUEST_MAX:
+        raise RemoteProtocolError("OffsetDelete names too many partitions")
+    coordinator = context.broker.group_coordinator
+    try:
+        group = coordinator.find(request.group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        subscribed = _subscribed(group)
+    except KafkaError as error:
+        context.broker.metrics.errors[error.code.name] += 1
+        return OffsetDeleteResponse(error_code=error.code)
+    deletion = _Deletion(request, context, subscribed)
+    delete_offsets(coordinator, group, deletion.partitions, deletion.settle)
+    return deletion.reply()
+
+
+def _subscribed(group: CoordinatedGroup) -> frozenset[str]:
+    """Topics whose offsets must stay."""
+    state = group.classic.state
+    if state is GroupState.EMPTY:
+        return frozenset()
+    topics = group.classic.subscribed_topics()
+    if topics is None or state is GroupState.DEAD:
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND if state is GroupState.DEAD else ErrorCode.NON_EMPTY_GROUP
+        )
+    return topics
+
+
+class _Deletion:
+    """A request on its way; `partitions` are those that may go."""
+
+    def __init__(
+        self, request: OffsetDeleteRequest, context: RequestContext, subscribed: frozenset[str]
+    ) -> None:
+        self._context: RequestContext | None = context
+        self._slots: list[OffsetDeleteResponsePartition] = []
+        self._is_settled = False
+        self.partitions: list[tuple[str, int]] = []
+        topics = []
+        for topic in request.topics:
+            slots = []
+            topics.append(OffsetDeleteResponseTopic(topic.name, slots))
+            for each in topic.partitions:
+                slot = OffsetDeleteResponsePartition(each.partition_index)
+                slots.append(slot)
+                if topic.name in subscribed:
+                    slot.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                elif context.broker.image.partition(topic.name, slot.partition_index) is None:
+                    slot.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                else:
+                    self._slots.append(slot)
+                    self.partitions.append((topic.name, slot.partition_index))
+        self._response = OffsetDeleteResponse(topics=topics)
+
+    def settle(self, code: ErrorCode) -> None:
+        """The tombstones are committed, or not."""
+        self._is_settled = True
+        context, self._context = self._context, None
+        for slot in self._slots:
+            slot.error_code = code
+        if context is not None and context.parked is self:
+            context.respond(self._response)
+
+    def reply(self) -> OffsetDeleteResponse | Pending:
+        """The answer, if there was nothing to wait for."""
+        if self._is_settled or self._context is None:
+            return self._response
+        self._context.parked = self
+        return PENDING
+
+    def cancel(self) -> None:
+        """The connection is gone; the offsets go all the same."""
+        self._context = None

@@ -1,0 +1,52 @@
+"""SyncGroup (key 14), versions 0-5.
+
+Behaviour: a member asks for its assignment. The leader's request brings those of all members; it is
+in the log of the group before anybody is answered. Who asks earlier waits for the leader.
+Versions:  3 static members · 4 flexible · 5 protocol type and name, which must be the group's.
+Missing:   nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.group.group_types import SyncRequest, SyncResult
+from fairlead_broker.handlers.group_requests import ParkedMember, check_group_id
+from fairlead_broker.handlers.registry import PENDING, Pending, handles
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import KafkaError
+from fairlead_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from fairlead_broker.handlers.registry import RequestContext
+
+
+@handles(ApiKey.SYNC_GROUP, versions=(0, 5))
+def sync_group(request: SyncGroupRequest, context: RequestContext) -> Pending | SyncGroupResponse:
+    broker = context.broker
+    waiter = ParkedMember(context, request.group_id, _build_response)
+    asked = SyncRequest(
+        member_id=request.member_id,
+        generation_id=request.generation_id,
+        group_instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments=tuple((each.member_id, bytes(each.assignment)) for each in request.assignments),
+    )
+    try:
+        check_group_id(request.group_id)
+        broker.group_coordinator.sync(request.group_id, asked, waiter)
+    except KafkaError as error:
+        broker.metrics.errors[error.code.name] += 1
+        return SyncGroupResponse(error_code=error.code)
+    waiter.park()
+    return PENDING
+
+
+def _build_response(result: SyncResult, version: int) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )
