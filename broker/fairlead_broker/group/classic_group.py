@@ -1,38 +1,47 @@
 """A consumer group of the classic protocol as a state machine: who is in it, and what each has.
 
-Pure: it is told of requests, of outcomes of writes and of time, and answers with `Effects`.
+Pure. It is told of requests, of outcomes of writes and of time, and answers with `Effects`. How a
+rebalance goes is in `rebalance`; here is what each request may do in which state. A request that
+the state does not allow changes nothing.
+
+Two rules go beyond Kafka's coordinator. A member whose connection is gone while it waits is given
+its session time-out from then on, not five minutes. And a static member that comes back with other
+topics makes the group rebalance, where Kafka would leave the new topics unread.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from fairlead_broker.group.group_types import (
+    NO_GENERATION,
+    NO_MEMBER,
+    Effects,
+    GroupDescription,
+    GroupState,
+    JoinResult,
+    SyncResult,
+)
+from fairlead_broker.group.member import Member
+from fairlead_broker.group.membership import TakeoverToken, Turn
+from fairlead_broker.group.rebalance import Rebalance
+from fairlead_broker.group.records import decode_group_value
+from fairlead_broker.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from fairlead_broker.limits import GROUP_PENDING_MEMBERS_MAX
+from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairlead_broker.group.group_types import (
-        Effects,
-        GroupDescription,
-        GroupState,
-        GroupWrite,
-        JoinRequest,
-        LeavingMember,
-        SyncRequest,
-    )
-    from fairlead_wire.errors import ErrorCode
+    from fairlead_broker.group.group_types import JoinRequest, LeavingMember, SyncRequest
 
 
-class ClassicGroup:
-    """One group. `generation_id`, `state`, `protocol_type`, `leader` are readable attributes."""
+class ClassicGroup(Rebalance):
+    """One group. `generation_id`, `state`, `protocol_type`, `leader` are readable attributes,
+    and so is `state_timestamp_ms`, since when (wall clock) it has been in its state."""
 
-    group_id: str
-    state: GroupState
-    generation_id: int
-    protocol_type: str
-    leader: str
-
-    def __init__(self, group_id: str, *, initial_rebalance_delay_ms: int, size_max: int) -> None:
-        raise NotImplementedError
+    __slots__ = ()
 
     @classmethod
     def from_record(
@@ -45,60 +54,318 @@ class ClassicGroup:
         now_ms: int,
     ) -> ClassicGroup:
         """As the log says it was, every session beginning now. ValueError for damaged values."""
-        raise NotImplementedError
+        record = decode_group_value(value)
+        group = cls(
+            group_id, initial_rebalance_delay_ms=initial_rebalance_delay_ms, size_max=size_max
+        )
+        group.protocol_type = record.protocol_type
+        group.generation_id = record.generation_id
+        group.state_timestamp_ms = record.state_timestamp_ms
+        if not record.members:
+            return group
+        group.state = GroupState.STABLE
+        group.protocol_name = record.protocol or ""
+        for each in record.members:
+            member = Member.of_record(each, group.protocol_name)
+            if group.members.get(member.member_id) or group.members.of_instance(
+                member.group_instance_id
+            ):
+                raise ValueError(f"the record of group {group_id} names {member.member_id} twice")
+            group.members.add(member)
+            group.keep_alive(member, now_ms)
+        is_member = record.leader is not None and group.members.get(record.leader) is not None
+        group.leader = str(record.leader) if is_member else record.members[0].member_id
+        return group
+
+    # JoinGroup.
 
     def join(self, request: JoinRequest, waiter: Any, *, now_ms: int, now_wall_ms: int) -> Effects:
         """A member joins or rejoins; it is answered now or when the rebalance is complete."""
-        raise NotImplementedError
+        turn = Turn(now_ms, now_wall_ms)
+        refusal = self._refusal(request)
+        if refusal is not None:
+            if refusal is ErrorCode.GROUP_MAX_SIZE_REACHED:
+                self._give_up_place(request, turn)
+            turn.reply(waiter, JoinResult(refusal, member_id=request.member_id))
+        elif request.member_id == NO_MEMBER:
+            self._join_without_id(request, waiter, turn)
+        elif request.member_id in self.pending:
+            del self.pending[request.member_id]
+            self._add_member(request, request.member_id, waiter, turn)
+        else:
+            self._rejoin(request, waiter, turn)
+        return turn.effects
+
+    def _refusal(self, request: JoinRequest) -> ErrorCode | None:
+        member_id, instance_id = request.member_id, request.group_instance_id
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if member_id in self.pending:
+            # Ids are handed out to dynamic members only.
+            known = ErrorCode.NONE if instance_id is None else ErrorCode.UNKNOWN_MEMBER_ID
+        elif member_id == NO_MEMBER:
+            known = ErrorCode.NONE
+        else:
+            known = self.check_member(member_id, instance_id)
+        if known is not ErrorCode.NONE:
+            return known
+        if not self._has_room(request):
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
+        if not self._supports(request):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return None
+
+    def _supports(self, request: JoinRequest) -> bool:
+        if not request.protocol_type or not request.protocols:
+            return False
+        if not self.members:
+            return True
+        return request.protocol_type == self.protocol_type and self.members.have_common(
+            request.protocols
+        )
+
+    def _has_room(self, request: JoinRequest) -> bool:
+        """In a rebalance the places go to those who come first."""
+        member = self.members.get(request.member_id)
+        if member is None:
+            member = self.members.of_instance(request.group_instance_id)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            is_parked = member is not None and member.join_waiter is not None
+            return is_parked or self.members.joining < self.size_max
+        return member is not None or len(self.members) < self.size_max
+
+    def _give_up_place(self, request: JoinRequest, turn: Turn) -> None:
+        """Whoever is told that there is no room does not come back, so nobody waits for it."""
+        self.pending.pop(request.member_id, None)
+        member = self.members.get(request.member_id)
+        if member is not None:
+            self.remove(member, turn)
+        self.on_members_gone(turn)
+
+    def _join_without_id(self, request: JoinRequest, waiter: Any, turn: Turn) -> None:
+        holder = self.members.of_instance(request.group_instance_id)
+        if holder is not None:
+            self._take_over(holder, request, waiter, turn)
+        elif request.requires_known_member_id and request.group_instance_id is None:
+            # KIP-394: who never comes back with its id, is never a member.
+            while len(self.pending) >= GROUP_PENDING_MEMBERS_MAX:
+                del self.pending[next(iter(self.pending))]
+            deadline_ms = turn.now_ms + request.session_timeout_ms
+            self.pending[request.new_member_id] = deadline_ms
+            self.check_sessions_by(deadline_ms)
+            required = JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id=request.new_member_id)
+            turn.reply(waiter, required)
+        else:
+            self._add_member(request, request.new_member_id, waiter, turn)
+
+    def _add_member(self, request: JoinRequest, member_id: str, waiter: Any, turn: Turn) -> None:
+        member = Member.of_request(member_id, request)
+        if not self.members:
+            self.protocol_type = request.protocol_type
+            self.leader = member_id
+        self.members.add(member)
+        self.note_new_member()
+        self.wait_for_rebalance(member, waiter, turn)
+
+    def _rejoin(self, request: JoinRequest, waiter: Any, turn: Turn) -> None:
+        member = self.members.get(request.member_id)
+        if member is None:
+            return
+        is_same = member.protocols == request.protocols
+        is_leader = member.member_id == self.leader
+        is_current = self.state is GroupState.COMPLETING_REBALANCE or (
+            # The leader of a stable group comes back because it wants partitions assigned anew.
+            self.state is GroupState.STABLE and not is_leader
+        )
+        if is_same and is_current:
+            # It may never have had the answer to its last request.
+            self.keep_alive(member, turn.now_ms)
+            turn.reply(waiter, self.joined(member))
+            return
+        self._update(member, request)
+        self.wait_for_rebalance(member, waiter, turn)
+
+    def _update(self, member: Member, request: JoinRequest) -> None:
+        self.members.change_protocols(member, request.protocols)
+        member.take_timeouts(request)
+        member.client_id, member.client_host = request.client_id, request.client_host
+
+    def _take_over(self, member: Member, request: JoinRequest, waiter: Any, turn: Turn) -> None:
+        """KIP-345: a new process of a static instance takes the place of the one before it."""
+        old_leader, old_topics = self.leader, self._topics_of(member)
+        self.fence(member, request.new_member_id, turn)
+        self._update(member, request)
+        self.keep_alive(member, turn.now_ms)
+        is_undisturbed = (
+            self.state is GroupState.STABLE
+            and self.members.elect_protocol() == self.protocol_name
+            and self._topics_of(member) == old_topics
+        )
+        if not is_undisturbed:
+            self.wait_for_rebalance(member, waiter, turn)
+            return
+        # KIP-814: a leader is told all members, and that it has nothing to assign. An older client
+        # is told of its predecessor instead, so that it takes itself for a follower.
+        result = self.joined(member)
+        if not request.supports_skipping_assignment:
+            result = replace(result, leader=old_leader, members=())
+        elif member.member_id == self.leader:
+            result = replace(result, skip_assignment=True)
+        token = TakeoverToken(member.member_id, member.group_instance_id, result, waiter)
+        self.write_takeover(member, token, turn)
+
+    # SyncGroup.
 
     def sync(self, request: SyncRequest, waiter: Any, *, now_ms: int, now_wall_ms: int) -> Effects:
         """A member asks for its assignment; the leader's request makes the group stable."""
-        raise NotImplementedError
+        turn = Turn(now_ms, now_wall_ms)
+        error = self._check_sync(request)
+        member = self.members.get(request.member_id)
+        if error is not ErrorCode.NONE or member is None:
+            turn.reply(waiter, SyncResult(error))
+        elif self.state is GroupState.STABLE:
+            self.keep_alive(member, turn.now_ms)
+            self.note_synced(member)
+            turn.reply(waiter, self.synced(member))
+        else:
+            self.wait_for_assignment(member, waiter, turn)
+            if member.member_id == self.leader:
+                self.write_assignments(dict(request.assignments), turn)
+        return turn.effects
+
+    def _check_sync(self, request: SyncRequest) -> ErrorCode:
+        error = self._check_generation(
+            request.member_id, request.generation_id, request.group_instance_id
+        )
+        if error is not ErrorCode.NONE:
+            return error
+        for said, agreed in (
+            (request.protocol_type, self.protocol_type),
+            (request.protocol_name, self.protocol_name),
+        ):
+            if said is not None and said != agreed:
+                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    # Signs of life.
 
     def heartbeat(
         self, member_id: str, generation_id: int, group_instance_id: str | None, *, now_ms: int
     ) -> ErrorCode:
         """A sign of life; REBALANCE_IN_PROGRESS tells the member to join again."""
-        raise NotImplementedError
+        error = self._check_generation(member_id, generation_id, group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        self._note_life(member_id, now_ms)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def check_commit(
+        self, member_id: str, generation_id: int, group_instance_id: str | None, *, now_ms: int
+    ) -> ErrorCode:
+        """Whether offsets may be committed under these credentials; counts as a sign of life.
+
+        Without a generation it is a commit from outside the group, which needs one that is empty.
+        """
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation_id <= NO_GENERATION and self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        error = self._check_generation(member_id, generation_id, group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            # Its partitions may be somebody else's already.
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        self._note_life(member_id, now_ms)
+        return ErrorCode.NONE
+
+    def _note_life(self, member_id: str, now_ms: int) -> None:
+        member = self.members.get(member_id)
+        if member is not None:
+            self.keep_alive(member, now_ms)
+
+    def _check_generation(
+        self, member_id: str, generation_id: int, group_instance_id: str | None
+    ) -> ErrorCode:
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = self.check_member(member_id, group_instance_id)
+        if error is ErrorCode.NONE and generation_id != self.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error
+
+    # LeaveGroup and deletion.
 
     def leave(
         self, members: Sequence[LeavingMember], *, now_ms: int, now_wall_ms: int
     ) -> tuple[list[ErrorCode], Effects]:
         """Members go on their own (or static ones are removed by an administrator)."""
-        raise NotImplementedError
+        turn = Turn(now_ms, now_wall_ms)
+        if self.state is GroupState.DEAD:
+            return [ErrorCode.COORDINATOR_NOT_AVAILABLE for _ in members], Effects()
+        errors = [self._leave_one(leaving, turn) for leaving in members]
+        if ErrorCode.NONE in errors:
+            self.on_members_gone(turn)
+        return errors, turn.effects
 
-    def check_commit(
-        self, member_id: str, generation_id: int, group_instance_id: str | None, *, now_ms: int
-    ) -> ErrorCode:
-        """Whether offsets may be committed under these credentials; counts as a sign of life."""
-        raise NotImplementedError
+    def _leave_one(self, leaving: LeavingMember, turn: Turn) -> ErrorCode:
+        member_id, instance_id = leaving.member_id, leaving.group_instance_id
+        if member_id in self.pending and instance_id is None:
+            del self.pending[member_id]
+            return ErrorCode.NONE
+        if member_id == NO_MEMBER:
+            member = self.members.of_instance(instance_id)
+        else:
+            error = self.check_member(member_id, instance_id)
+            if error is not ErrorCode.NONE:
+                return error
+            member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        self.remove(member, turn)
+        return ErrorCode.NONE
 
-    def written(
-        self, write: GroupWrite, error: ErrorCode, *, now_ms: int, now_wall_ms: int
-    ) -> Effects:
-        """A write is committed (NONE), or it failed; whoever waited for it is answered."""
-        raise NotImplementedError
+    def delete(self) -> tuple[ErrorCode, Effects]:
+        """The group ends, with a tombstone, if it is empty; it is gone once that is written."""
+        if self.state is GroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND, Effects()
+        if self.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP, Effects()
+        turn = Turn(0, 0)
+        self.write_tombstone(turn)
+        return ErrorCode.NONE, turn.effects
 
-    def tick(self, *, now_ms: int, now_wall_ms: int) -> Effects:
-        """Time has passed: sessions and rebalances that ran out end."""
-        raise NotImplementedError
-
-    def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do at the earliest."""
-        raise NotImplementedError
-
-    def forget_waiter(self, waiter: Any) -> None:
-        """The connection of a parked request is gone; the member stays until its session ends."""
-        raise NotImplementedError
-
-    def fail_all(self, error: ErrorCode) -> Effects:
-        """Another broker coordinates now: everybody who waits is answered with `error`."""
-        raise NotImplementedError
+    # What others want to know.
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """Topics that members consume (protocol type `consumer`); None where nobody can tell."""
-        raise NotImplementedError
+        if self.members and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        topics: set[str] = set()
+        for member in self.members:
+            each = self._topics_of(member)
+            if each is None:
+                return None
+            topics |= each
+        return frozenset(topics)
+
+    def _topics_of(self, member: Member) -> frozenset[str] | None:
+        """By the agreed assignor's metadata; before there is one, by the member's first choice."""
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        metadata = member.metadata(self.protocol_name) or member.protocols[0][1]
+        return subscribed_topics(metadata)
 
     def describe(self) -> GroupDescription:
         """For DescribeGroups and ListGroups."""
-        raise NotImplementedError
+        agreed = self.protocol_name if self.state is GroupState.STABLE else None
+        return GroupDescription(
+            self.state,
+            self.protocol_type,
+            agreed or "",
+            tuple(member.described(agreed) for member in self.members),
+        )
