@@ -1,6 +1,7 @@
 """`python -m fairlead_spark.job DOCUMENT`: the driver of a job.
 
-Exit codes: 0 the job has ended, 1 it failed, 2 the document cannot be used, 143 it was asked to end.
+Exit codes: 0 the job has ended, 1 it failed, 2 the document cannot be used, 143 it was asked to
+end.
 """
 
 import logging

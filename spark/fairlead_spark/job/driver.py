@@ -153,9 +153,9 @@ class Driver:
         """A query that ended with an error has not ended well, even if nobody waited for it."""
         if self._spark is None:
             return
-        # Throws what the first query that failed failed with; at once where none is left to wait for.
+        # Throws what the first query that failed has failed with.
         if self._queries:
-            self._spark.streams.awaitAnyTermination(0)
+            self._spark.streams.awaitAnyTermination(LOOK_S)
 
     def _stop_queries(self) -> None:
         if self._spark is None:
