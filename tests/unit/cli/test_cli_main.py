@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from fairlead_cli.broker import VERBS as BROKER_VERBS
 from fairlead_cli.errors import ExitCode
+from fairlead_cli.group import VERBS as GROUP_VERBS
 from fairlead_cli.main import VERBS, fairlead, run
 from fairlead_cli.topic import VERBS as TOPIC_VERBS
 
@@ -18,6 +19,7 @@ COMMAND_LINES = [
     [],
     *[[name] for name in VERBS],
     *[["topic", name] for name in TOPIC_VERBS],
+    *[["group", name] for name in GROUP_VERBS],
     *[["broker", name] for name in BROKER_VERBS],
     ["config", "list"],
     ["metadata", "export"],
@@ -60,7 +62,7 @@ def test_a_misspelt_verb_names_the_nearest(capsys: pytest.CaptureFixture[str]) -
 
 def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["consume"]) == ExitCode.USAGE
-    assert "Missing argument 'TOPIC'" in capsys.readouterr().err
+    assert "Missing argument 'TOPIC..." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -69,6 +71,8 @@ def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
         ["status"],
         ["down"],
         ["topic", "list"],
+        ["group", "list"],
+        ["consume", "orders", "--group", "billing"],
         ["produce", "orders"],
         ["consume", "orders"],
     ],
