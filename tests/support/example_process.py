@@ -1,0 +1,77 @@
+"""An example of `examples/consumers` as a user runs it: a process, its log, signals."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "consumers"
+KILL_AT_LINE = Path(__file__).with_name("kill_at_line.py")
+DEADLINE_S = 40.0
+
+
+class ExampleProcess:
+    """One run of `name`.py; `kill_at` is a line and how often it is reached before the end."""
+
+    def __init__(
+        self, directory: Path, name: str, *arguments: str, kill_at: tuple[int, int] | None = None
+    ) -> None:
+        killer = [] if kill_at is None else [str(KILL_AT_LINE), *map(str, kill_at)]
+        self.command = [sys.executable, *killer, str(EXAMPLES / f"{name}.py"), *arguments]
+        self.output = directory / f"{name}-{time.monotonic_ns()}.log"
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                self.command,
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def text(self) -> str:
+        return self.output.read_text()
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def wait(self) -> int:
+        """Until it ends by itself; minus the signal's number if one killed it."""
+        try:
+            return self.process.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"still running: {self.command}\n{self.text}") from error
+
+    def succeed(self) -> str:
+        """It ends by itself without an error; its output."""
+        assert self.wait() == 0, self.text
+        return self.text
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Until the condition holds, while the example runs."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert self.is_running, self.text
+            assert time.monotonic() < deadline, self.text
+            time.sleep(0.002)
+
+    def kill(self) -> None:
+        """SIGKILL: it gets no chance to finish anything."""
+        assert self.is_running, self.text
+        self.process.kill()
+        assert self.wait() == -signal.SIGKILL
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> str:
+        """As a supervisor or Ctrl-C does; it must end in good order."""
+        assert self.is_running, self.text
+        self.process.send_signal(number)
+        return self.succeed()
+
+    def clean_up(self) -> None:
+        if self.is_running:
+            self.process.kill()
+        self.process.wait()
