@@ -259,6 +259,7 @@ def resolve_log_config(overrides: Mapping[str, str], broker: BrokerValues) -> Lo
         return value
 
     policy = resolve_topic_config("cleanup.policy", overrides, broker)
+    ratio = resolve_topic_config("min.cleanable.dirty.ratio", overrides, broker)
     expiration = broker.value("producer.id.expiration.ms")
     return LogConfig(
         segment_bytes=number("segment.bytes"),
@@ -278,6 +279,10 @@ def resolve_log_config(overrides: Mapping[str, str], broker: BrokerValues) -> Lo
         message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         cleanup_policy=frozenset(policy) if isinstance(policy, tuple) else frozenset({str(policy)}),
+        delete_retention_ms=number("delete.retention.ms"),
+        min_cleanable_dirty_ratio=float(ratio) if isinstance(ratio, int | float) else 0.5,
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
+        max_compaction_lag_ms=number("max.compaction.lag.ms"),
         min_insync_replicas=number("min.insync.replicas"),
         preallocate=bool(resolve_topic_config("preallocate", overrides, broker)),
         producer_id_expiration_ms=expiration if isinstance(expiration, int) else 86_400_000,

@@ -30,6 +30,10 @@ class LogConfig:
     message_timestamp_before_max_ms: int = NEVER
     message_timestamp_after_max_ms: int = 3_600_000
     cleanup_policy: frozenset[str] = frozenset({"delete"})
+    delete_retention_ms: int = 24 * 3600 * 1000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NEVER
     min_insync_replicas: int = 1
     preallocate: bool = False
     producer_id_expiration_ms: int = 86_400_000
@@ -38,6 +42,11 @@ class LogConfig:
     def is_log_append_time(self) -> bool:
         """True where the broker's clock, not the producer's, stamps the batches."""
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def is_compacted(self) -> bool:
+        """True where only the last record of each key is kept, for good or until retention."""
+        return "compact" in self.cleanup_policy
 
     @property
     def deletes_by_retention(self) -> bool:

@@ -56,7 +56,7 @@ def walk_headers(
 
 
 def scan_batches(
-    disk: Disk, fd: int, position: int, end: int
+    disk: Disk, fd: int, position: int, end: int, *, batch_bytes_max: int = BATCH_BYTES_MAX
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Position, header and bytes of each intact batch; the CRC of each was checked."""
     chunk, chunk_start = memoryview(b""), position
@@ -72,6 +72,8 @@ def scan_batches(
         header = BatchHeader._make(BATCH_HEADER.unpack_from(chunk, at))
         _check_layout(header, position, end)
         size = header.size
+        if size > batch_bytes_max:
+            raise CorruptSegmentError(position, f"a batch of {size} bytes")
         if at + size > len(chunk):
             wanted = min(max(size, SCAN_CHUNK_BYTES), end - position)
             chunk = memoryview(disk.pread(fd, wanted, position))

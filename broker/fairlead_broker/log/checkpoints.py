@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from fairlead_broker.disk import Disk, read_file, replace_file
 from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
 from fairlead_broker.log.file_names import (
+    CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -91,6 +92,7 @@ class Checkpoints:
         recovery_points: Mapping[TopicPartition, int],
         log_start_offsets: Mapping[TopicPartition, int],
         high_watermarks: Mapping[TopicPartition, int],
+        first_dirty_offsets: Mapping[TopicPartition, int],
         truncated: list[TruncatedLog],
     ) -> CheckpointJob | None:
         """A job for the files that changed; None while another one runs."""
@@ -101,6 +103,8 @@ class Checkpoints:
             LOG_START_OFFSET_CHECKPOINT: encode_offset_checkpoint(log_start_offsets),
             HIGH_WATERMARK_CHECKPOINT: encode_offset_checkpoint(high_watermarks),
         }
+        if first_dirty_offsets or CLEANER_CHECKPOINT in self._written:
+            contents[CLEANER_CHECKPOINT] = encode_offset_checkpoint(first_dirty_offsets)
         self._running = {
             name: content
             for name, content in contents.items()

@@ -11,13 +11,13 @@ entries. What Kafka left untrimmed fails the sanity test below and is rebuilt.
 
 import struct
 from array import array
-from collections.abc import Sequence
 from typing import Final, Protocol
 
 from fairlead_broker.disk import Disk, unlink_if_present, write_fully
 from fairlead_broker.invariants import violated
 from fairlead_broker.log.file_slice import OpenFile
 from fairlead_broker.log.read_cache import PAGE_ENTRIES, ReadCache
+from fairlead_wire.segments import Buffer
 
 OFFSET_ENTRY: Final = struct.Struct(">II")
 TIME_ENTRY: Final = struct.Struct(">qI")
@@ -178,11 +178,8 @@ def read_columns(
     return keys, values
 
 
-def write_index(
-    disk: Disk, path: str, entry: struct.Struct, entries: Sequence[tuple[int, int]]
-) -> None:
+def write_index(disk: Disk, path: str, content: Buffer) -> None:
     """Write a rebuilt index in place of whatever is there."""
     unlink_if_present(disk, path)
     file = OpenFile(disk, disk.open_write(path))
-    content = b"".join(entry.pack(key, value) for key, value in entries)
     write_fully(disk, file.fd, content, 0)

@@ -48,6 +48,13 @@ def settle_leftovers(disk: Disk, directory: str, names: set[str]) -> bool:
     return changed
 
 
+def discard_cleaned(disk: Disk, directory: str) -> None:
+    """Remove what a cleaning wrote that was given up."""
+    for entry in disk.list_directory(directory):
+        if entry.name.endswith(CLEANED_SUFFIX):
+            unlink_if_present(disk, f"{directory}/{entry.name}")
+
+
 def _finish_swap(disk: Disk, directory: str, name: str, names: set[str]) -> None:
     """Replace the segments whose range the swapped-in file covers."""
     path = f"{directory}/{name}"
@@ -62,6 +69,8 @@ def _finish_swap(disk: Disk, directory: str, name: str, names: set[str]) -> None
                 unlink_if_present(disk, f"{directory}/{offset_name(other_base)}{suffix}")
     for suffix in SEGMENT_SUFFIXES[1:]:
         unlink_if_present(disk, f"{directory}/{offset_name(base_offset)}{suffix}")
+    # First the old segments are gone for good: beside the new one they would hold offsets twice.
+    disk.fsync_directory(directory)
     disk.rename(path, path.removesuffix(SWAP_SUFFIX))
 
 

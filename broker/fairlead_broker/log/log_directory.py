@@ -119,6 +119,7 @@ class LogDirectory:
         self.deferred = DeferredFiles(self.disk)
         self._loader = LogLoader(self.disk, self._cache, self.deferred)
         self._checkpoints = Checkpoints(self.disk, path)
+        self._first_dirty_offsets: dict[TopicPartition, int] = {}
         self._is_confirmed = False
         self._removals: list[tuple[int, str]] = []
         # Marks of logs that could not be opened: kept, so that a repaired disk gets them back.
@@ -172,7 +173,7 @@ class LogDirectory:
         self.high_watermarks = self._checkpoints.read(HIGH_WATERMARK_CHECKPOINT)
         start_offsets = self._checkpoints.read(LOG_START_OFFSET_CHECKPOINT)
         recovery_points = self._checkpoints.read(RECOVERY_POINT_CHECKPOINT)
-        first_dirty_offsets = self._checkpoints.read(CLEANER_CHECKPOINT)
+        self._first_dirty_offsets = self._checkpoints.read(CLEANER_CHECKPOINT)
         configs = {key: config_for(*key) for key in scan.partitions}
         unclean = set(scan.partitions)
         if self.start.was_clean:
@@ -192,7 +193,7 @@ class LogDirectory:
                 log_start_offset=start_offsets.get(key, 0),
                 index_interval_bytes=configs[key].index_interval_bytes,
                 has_holes=may_have_holes(self.disk, f"{self.path}/{scan.partitions[key]}")
-                or key in first_dirty_offsets,
+                or key in self._first_dirty_offsets,
                 has_page_cache=self.start.is_same_boot,
             )
             for key in sorted(unclean)
@@ -259,6 +260,7 @@ class LogDirectory:
             log_start_offset=log_start_offset,
             now_ms=now_ms,
         )
+        log.first_dirty_offset = self._first_dirty_offsets.get(key, log.log_start_offset)
         log.refusal = AWAITS_START
         self._logs[key] = log
 
@@ -339,6 +341,11 @@ class LogDirectory:
             log_start_offsets=self._offline_starts
             | {key: log.log_start_offset for key, log in self._logs.items()},
             high_watermarks=self.high_watermarks,
+            first_dirty_offsets={
+                key: log.first_dirty_offset
+                for key, log in self._logs.items()
+                if log.first_dirty_offset > log.log_start_offset
+            },
             truncated=[
                 TruncatedLog(log) for log in self._logs.values() if log.refusal == AWAITS_CHECKPOINT
             ],

@@ -35,7 +35,7 @@ from fairlead_broker.log.file_names import (
     parse_offset_name,
 )
 from fairlead_broker.log.index_builder import IndexBuilder
-from fairlead_broker.log.index_file import OFFSET_ENTRY, TIME_ENTRY, write_index
+from fairlead_broker.log.index_file import write_index
 from fairlead_broker.log.leader_epochs import LeaderEpochs
 from fairlead_broker.log.leftovers import settle_leftovers
 from fairlead_broker.log.producer_loading import restore_snapshot
@@ -301,12 +301,12 @@ class LogRecovery:
 
     def _write_indexes(self, base: int, builder: IndexBuilder) -> None:
         builder.finish()
-        for suffix, entry, entries in (
-            (INDEX_SUFFIX, OFFSET_ENTRY, builder.offset_entries),
-            (TIME_INDEX_SUFFIX, TIME_ENTRY, builder.time_entries),
+        for suffix, content in (
+            (INDEX_SUFFIX, builder.offset_index),
+            (TIME_INDEX_SUFFIX, builder.time_index),
         ):
             path = self._path(base, suffix)
-            write_index(self._disk, path, entry, entries)
+            write_index(self._disk, path, content)
             self._written.append(path)
 
     def _write_derived(self, scanned_from: int) -> None:

@@ -101,6 +101,7 @@ def remove_segments(log: SegmentedLog, segments: list[Segment], now_ms: int) -> 
 def _delete_first(log: SegmentedLog, count: int, now_ms: int) -> None:
     if count == 0:
         return
+    log.settle_swap()
     gone = log.segments[:count]
     del log.segments[:count], log.bases[:count]
     # The start moves first: nobody may look for the segments that are renamed next.

@@ -30,11 +30,18 @@ def should_roll(
         age_ms = max_timestamp - segment.first_timestamp
     else:
         age_ms = now_ms - segment.created_ms
-    if age_ms > config.segment_ms - jitter_ms:
+    if age_ms > _longest_age_ms(config) - jitter_ms:
         return True
     if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
         return True
     return segment.is_index_full
+
+
+def _longest_age_ms(config: LogConfig) -> int:
+    """The active segment is not compacted: where records must be some day, it is rolled by then."""
+    if config.is_compacted:
+        return min(config.segment_ms, config.max_compaction_lag_ms)
+    return config.segment_ms
 
 
 def roll_jitter_ms(path: str, base_offset: int, config: LogConfig) -> int:

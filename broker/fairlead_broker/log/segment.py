@@ -75,8 +75,12 @@ class Segment:
         index_interval_bytes: int,
         index_bytes_max: int,
         created_ms: int = 0,
+        suffix: str = "",
     ) -> None:
-        """A sealed segment of known file sizes; `activate` makes it the one that is written."""
+        """A sealed segment of known file sizes; `activate` makes it the one that is written.
+
+        Its files carry a working `suffix` while they take the place of others.
+        """
         stem = f"{directory}/{offset_name(base_offset)}"
         self._disk = disk
         self._cache = cache
@@ -86,12 +90,11 @@ class Segment:
         self._is_checked = False
         self.directory = directory
         self.base_offset = base_offset
-        self.path = stem + LOG_SUFFIX
+        self.path = stem + LOG_SUFFIX + suffix
         self.size = size
-        self.offset_index = IndexFile(disk, cache, stem + INDEX_SUFFIX, OFFSET_ENTRY, index_size)
-        self.time_index = IndexFile(
-            disk, cache, stem + TIME_INDEX_SUFFIX, TIME_ENTRY, time_index_size
-        )
+        index_path, time_path = stem + INDEX_SUFFIX + suffix, stem + TIME_INDEX_SUFFIX + suffix
+        self.offset_index = IndexFile(disk, cache, index_path, OFFSET_ENTRY, index_size)
+        self.time_index = IndexFile(disk, cache, time_path, TIME_ENTRY, time_index_size)
         self.index_interval_bytes = index_interval_bytes
         self.index_bytes_max = index_bytes_max
         self.is_index_full = False
@@ -128,7 +131,7 @@ class Segment:
         segment.is_sealed = False
         segment.open_writer()
         for index in (segment.offset_index, segment.time_index):
-            write_index(disk, index.path, OFFSET_ENTRY, ())
+            write_index(disk, index.path, b"")
             index.activate()
         return segment
 
@@ -351,12 +354,12 @@ class Segment:
         for position, header in self.headers():
             builder.add(position, header)
         builder.finish()
-        for index, entry, entries in (
-            (self.offset_index, OFFSET_ENTRY, builder.offset_entries),
-            (self.time_index, TIME_ENTRY, builder.time_entries),
+        for index, content, entry_size in (
+            (self.offset_index, builder.offset_index, OFFSET_ENTRY.size),
+            (self.time_index, builder.time_index, TIME_ENTRY.size),
         ):
-            write_index(self._disk, index.path, entry, entries)
-            index.reload(len(entries))
+            write_index(self._disk, index.path, content)
+            index.reload(len(content) // entry_size)
         self.indexed_position = builder.indexed_position
 
     # The end.

@@ -6,6 +6,7 @@
 import logging
 from array import array
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fairlead_broker.disk import Disk
 from fairlead_broker.invariants import require, violated
@@ -30,6 +31,9 @@ from fairlead_broker.log.text_files import encode_epoch_checkpoint, encode_parti
 from fairlead_model.log_config import LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
 
+if TYPE_CHECKING:
+    from fairlead_broker.log.segment_swap import SegmentSwap
+
 logger = logging.getLogger(__name__)
 
 
@@ -38,7 +42,8 @@ class SegmentedLog:
     DeleteRecords, `recovery_point` a completed flush (everything below was fsynced).
 
     `segments` is never empty; the last one is active. `recent_*` are base offset and position of
-    the newest batches of the active segment, contiguous up to its end.
+    the newest batches of the active segment, contiguous up to its end. Below `first_dirty_offset`
+    the log was compacted.
     """
 
     def __init__(
@@ -87,6 +92,8 @@ class SegmentedLog:
         self.jitter_ms = 0
         self.is_compacted = False
         self.has_holes = has_holes
+        self.first_dirty_offset = log_start_offset
+        self.swap: SegmentSwap | None = None
         self.reconfigure(config)
         self.check_marks()
 
@@ -124,7 +131,7 @@ class SegmentedLog:
     def reconfigure(self, config: LogConfig) -> None:
         """Take over changed topic settings; they hold from the next append or check on."""
         self.config = config
-        self.is_compacted = "compact" in config.cleanup_policy
+        self.is_compacted = config.is_compacted
         self._set_jitter()
         self.active.index_interval_bytes = config.index_interval_bytes
         self.active.index_bytes_max = config.segment_index_bytes
@@ -214,6 +221,14 @@ class SegmentedLog:
         if self.active.is_sealed:
             self.active.activate()
 
+    def settle_swap(self) -> None:
+        """Before segments go or are cut: a replacement under way is finished or given up. OSError.
+
+        May wait for the device, which otherwise nothing on the loop does; it is hardly ever so.
+        """
+        if self.swap is not None:
+            self.swap.settle()
+
     def add_segment(self, segment: Segment) -> None:
         """Make a new segment the active one."""
         self.segments.append(segment)
@@ -246,6 +261,11 @@ class SegmentedLog:
     def close(self) -> None:
         """Let go of every descriptor. Flush first if the log shall count as cleanly stopped."""
         self.refusal = "closed"
+        if not self.is_offline:
+            try:
+                self.settle_swap()
+            except OSError as error:
+                logger.warning("%s: the next start finishes a compaction: %s", self.path, error)
         for segment in self.segments:
             segment.close()
 

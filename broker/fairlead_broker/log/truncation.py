@@ -37,11 +37,12 @@ def truncate_to(log: SegmentedLog, offset: int) -> None:
         offset,
         log.log_start_offset,
     )
-    keep = max(bisect_left(log.bases, offset + 1), 1)
-    gone = log.segments[keep:]
-    del log.segments[keep:], log.bases[keep:]
-    last = log.segments[-1]
     try:
+        log.settle_swap()
+        keep = max(bisect_left(log.bases, offset + 1), 1)
+        gone = log.segments[keep:]
+        del log.segments[keep:], log.bases[keep:]
+        last = log.segments[-1]
         if gone:
             remove_segments(log, gone, 0)
         if last.is_sealed:
@@ -78,6 +79,7 @@ def _forget_empty_epochs(log: SegmentedLog) -> None:
 def restart_at(log: SegmentedLog, offset: int) -> None:
     """Drop everything; the log is empty and starts at `offset`."""
     try:
+        log.settle_swap()
         gone = list(log.segments)
         log.segments.clear()
         log.bases.clear()
@@ -106,6 +108,7 @@ def _end_at(log: SegmentedLog, end_offset: int) -> None:
     log.log_end_offset = end_offset
     log.flush_state.forget_flushes()
     log.recovery_point = min(log.recovery_point, end_offset)
+    log.first_dirty_offset = min(log.first_dirty_offset, end_offset)
     if log.refusal is None:
         log.refusal = AWAITS_CHECKPOINT
     log.epochs.truncate_from_end(end_offset)

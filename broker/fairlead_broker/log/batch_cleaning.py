@@ -1,0 +1,196 @@
+"""What is left of one batch after compaction. Pure.
+
+A record survives if no later record has its key. A tombstone (no value) survives too, until its
+batch's *delete horizon* has passed: the first cleaning that meets it notes the time from which it
+may go in the batch itself (attribute bit 6; the base timestamp then holds the horizon, KIP-534), so
+that whoever reads from the beginning has `delete.retention.ms` to learn of the deletion. A record
+without a key, from a time when the topic was not compacted, goes.
+
+Offsets stay: base offset, last offset, leader epoch, producer id, epoch and sequence of a batch
+are kept whatever dies in it. A batch without survivors goes, but for two: the last of a producer
+that is still active, without which a retry would be appended twice after a change of leader; and
+the last of a segment, without which a reader could not get to the segment's end. They stay empty.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from struct import pack_into
+from typing import Final, NamedTuple
+
+from fairlead_broker.log.keyed_records import (
+    RECORD_BYTES_MIN,
+    KeyedRecord,
+    UnreadableRecordsError,
+    keyed_records,
+    unpack_body,
+    with_shifted_timestamp,
+)
+from fairlead_broker.log.offset_map import OffsetMap
+from fairlead_wire.compression import Codec, compress
+from fairlead_wire.record_batch import (
+    BATCH_HEADER,
+    BATCH_LENGTH_MIN,
+    CODEC_MASK,
+    DELETE_HORIZON_MASK,
+    NO_TIMESTAMP,
+    BatchHeader,
+    batch_crc,
+)
+from fairlead_wire.segments import Buffer
+
+HORIZON_MAX: Final = 2**63 - 1
+CRC_POSITION: Final = 17
+
+
+@dataclass(slots=True)
+class CleaningCounts:
+    """What one cleaning did to records; `null_keys` are among the removed."""
+
+    records_kept: int = 0
+    records_removed: int = 0
+    tombstones_removed: int = 0
+    null_keys: int = 0
+    next_horizon_ms: int = HORIZON_MAX
+    """When the first of the tombstones that are left may go."""
+
+
+class CleanedBatch(NamedTuple):
+    """A batch as it is written; `data` is the very batch that was read if nothing changed."""
+
+    header: BatchHeader
+    data: Buffer
+
+
+class BatchCleaning:
+    """The rules of one cleaning: which keys are newer where, and what time it is.
+
+    `last_offsets` are the newest offsets of active producers, by producer id. Batches from
+    `end_offset` on are not in the map; they are kept as they are.
+    """
+
+    __slots__ = (
+        "_delete_retention_ms",
+        "_end_offset",
+        "_last_offsets",
+        "_newest",
+        "_now_ms",
+        "counts",
+    )
+
+    def __init__(
+        self,
+        newest: OffsetMap,
+        *,
+        end_offset: int,
+        now_ms: int,
+        delete_retention_ms: int,
+        last_offsets: Mapping[int, int],
+    ) -> None:
+        self._newest = newest
+        self._end_offset = end_offset
+        self._now_ms = now_ms
+        self._delete_retention_ms = delete_retention_ms
+        self._last_offsets = last_offsets
+        self.counts = CleaningCounts()
+
+    def clean(
+        self, header: BatchHeader, batch: memoryview, *, is_last: bool
+    ) -> CleanedBatch | None:
+        """What is left of `batch`, None if nothing is. UnreadableRecordsError."""
+        if header.base_offset >= self._end_offset or header.is_control:
+            return CleanedBatch(header, batch)
+        records = read_keyed_records(header, body := unpack_body(header, batch))
+        kept, has_tombstones = self._survivors(header, records)
+        counts = self.counts
+        counts.records_kept += len(kept)
+        counts.records_removed += len(records) - len(kept)
+        if not kept:
+            is_needed = is_last or self._last_offsets.get(header.producer_id) == header.last_offset
+            return _emptied(header) if is_needed else None
+        horizon_ms = None
+        if has_tombstones:
+            horizon_ms = header.base_timestamp
+            if not header.has_delete_horizon:
+                horizon_ms = min(self._now_ms + self._delete_retention_ms, HORIZON_MAX)
+            counts.next_horizon_ms = min(counts.next_horizon_ms, horizon_ms)
+            if header.has_delete_horizon:
+                horizon_ms = None
+        if len(kept) == len(records) and horizon_ms is None:
+            return CleanedBatch(header, batch)
+        return _rebuilt(header, body, kept, horizon_ms)
+
+    def _survivors(
+        self, header: BatchHeader, records: list[KeyedRecord]
+    ) -> tuple[list[KeyedRecord], bool]:
+        base_offset, newest, counts = header.base_offset, self._newest.newest, self.counts
+        is_over = header.has_delete_horizon and header.base_timestamp <= self._now_ms
+        kept, has_tombstones = [], False
+        for record in records:
+            key = record.key
+            if key is None:
+                counts.null_keys += 1
+                continue
+            if newest(key) > base_offset + record.offset_delta:
+                continue
+            if record.is_tombstone:
+                if is_over:
+                    counts.tombstones_removed += 1
+                    continue
+                has_tombstones = True
+            kept.append(record)
+        return kept, has_tombstones
+
+
+def read_keyed_records(header: BatchHeader, body: bytes) -> list[KeyedRecord]:
+    """The records of an unpacked batch, whose header may claim anything."""
+    if not 0 <= header.records_count <= len(body) // RECORD_BYTES_MIN:
+        raise UnreadableRecordsError(f"{header.records_count} records in {len(body)} bytes")
+    return keyed_records(body, header.records_count)
+
+
+def _emptied(header: BatchHeader) -> CleanedBatch:
+    """The batch without records: what it says of its producer and of offsets stays."""
+    attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_MASK)
+    return _sealed(
+        header._replace(
+            attributes=attributes,
+            base_timestamp=NO_TIMESTAMP,
+            max_timestamp=NO_TIMESTAMP,
+            records_count=0,
+        ),
+        b"",
+    )
+
+
+def _rebuilt(
+    header: BatchHeader, body: bytes, kept: list[KeyedRecord], horizon_ms: int | None
+) -> CleanedBatch:
+    """The batch with the surviving records; `horizon_ms` becomes its base timestamp if given."""
+    base_timestamp, attributes = header.base_timestamp, header.attributes
+    max_timestamp = header.max_timestamp
+    if not header.timestamp_type:
+        max_timestamp = base_timestamp + max([record.timestamp_delta for record in kept])
+    if horizon_ms is None:
+        parts = [body[record.start : record.end] for record in kept]
+    else:
+        shift_ms = base_timestamp - horizon_ms
+        parts = [with_shifted_timestamp(body, record, shift_ms) for record in kept]
+        base_timestamp, attributes = horizon_ms, attributes | DELETE_HORIZON_MASK
+    return _sealed(
+        header._replace(
+            attributes=attributes,
+            base_timestamp=base_timestamp,
+            max_timestamp=max_timestamp,
+            records_count=len(kept),
+        ),
+        compress(b"".join(parts), Codec(header.codec)),
+    )
+
+
+def _sealed(header: BatchHeader, packed: bytes) -> CleanedBatch:
+    """The batch with its new length and CRC."""
+    header = header._replace(length=BATCH_LENGTH_MIN + len(packed))
+    batch = bytearray(BATCH_HEADER.pack(*header) + packed)
+    crc = batch_crc(batch, 0, len(batch))
+    pack_into(">I", batch, CRC_POSITION, crc)
+    return CleanedBatch(header._replace(crc=crc), batch)

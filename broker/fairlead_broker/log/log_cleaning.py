@@ -1,0 +1,325 @@
+"""Compacting the segments of one log into new files; plain code over `Disk`.
+
+Two passes. The first walks the dirty part and notes the newest offset of each key, as far as the
+map has room: a cleaning covers as many dirty batches as fit, the next one goes on from there. The
+second rewrites the log from its start, group by group, into `<base>.log.cleaned` with its indexes,
+and makes them durable. Nothing that is there is touched: replacing segments is the event loop's
+part (`segment_swap`), in the order of the groups, so that a key's old value goes before its
+tombstone.
+
+Runs in a child process (`cleaner_worker`), for it keeps the interpreter busy. Memory is bounded by
+the map, one batch, and the index entries of one segment.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from fairlead_broker.disk import Disk, unlink_if_present, write_fully
+from fairlead_broker.limits import CLEANER_BATCH_BYTES_MAX
+from fairlead_broker.log.batch_cleaning import BatchCleaning, CleaningCounts, read_keyed_records
+from fairlead_broker.log.batch_scan import CorruptSegmentError, scan_batches, walk_headers
+from fairlead_broker.log.cleaning_plan import SegmentFacts, group_segments
+from fairlead_broker.log.file_names import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    offset_name,
+)
+from fairlead_broker.log.index_builder import IndexBuilder
+from fairlead_broker.log.index_file import write_index
+from fairlead_broker.log.keyed_records import UnreadableRecordsError, unpack_body
+from fairlead_broker.log.offset_map import OffsetMap
+from fairlead_wire.record_batch import BatchHeader
+from fairlead_wire.segments import Buffer
+
+WRITE_BYTES: Final = 1 << 20
+"""What is written at once, and how often the kernel is asked to begin its part."""
+POSITION_MAX: Final = 2**31 - 1
+
+
+class UncleanableLogError(Exception):
+    """The log cannot be compacted until somebody looks at it; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningOrder:
+    """What to compact; see `cleaning_plan`. `last_offsets` are pairs of producer id and offset."""
+
+    directory: str
+    segments: list[SegmentFacts]
+    first_dirty_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    dedupe_buffer_bytes: int
+    last_offsets: list[tuple[int, int]] = field(default_factory=list)
+    io_bytes_per_second: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedGroup:
+    """New files, complete and durable as `.cleaned`, for the segments with `source_bases`."""
+
+    source_bases: list[int]
+    size: int
+    index_size: int
+    time_index_size: int
+
+    @property
+    def base_offset(self) -> int:
+        return self.source_bases[0]
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningReport:
+    """What one cleaning did. Below `end_offset` the log is clean."""
+
+    end_offset: int
+    keys: int
+    read_bytes: int
+    written_bytes: int
+    source_bytes: int
+    counts: CleaningCounts
+
+
+class LogCleaning:
+    """One run. `on_bytes` hears of bytes read and written, `on_group` of each finished group."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        order: CleaningOrder,
+        *,
+        on_group: Callable[[CleanedGroup], None],
+        on_bytes: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._disk = disk
+        self._order = order
+        self._on_group = on_group
+        self._on_bytes = on_bytes
+        self._read_bytes = 0
+        self._written_bytes = 0
+        self._source_bytes = 0
+
+    def run(self) -> CleaningReport:
+        """Clean. UncleanableLogError, or OSError if the disk fails; `.cleaned` files may stay."""
+        order = self._order
+        newest, end_offset = self._map_keys()
+        cleaning = BatchCleaning(
+            newest,
+            end_offset=end_offset,
+            now_ms=order.now_ms,
+            delete_retention_ms=order.delete_retention_ms,
+            last_offsets=dict(order.last_offsets),
+        )
+        groups = group_segments(
+            [segment for segment in order.segments if segment.base_offset < end_offset],
+            segment_bytes=order.segment_bytes,
+            segment_index_bytes=order.segment_index_bytes,
+        )
+        for group in groups:
+            cleaned = self._clean_group(group, cleaning)
+            if cleaned is not None:
+                self._on_group(cleaned)
+        return CleaningReport(
+            end_offset,
+            len(newest),
+            self._read_bytes,
+            self._written_bytes,
+            self._source_bytes,
+            cleaning.counts,
+        )
+
+    # The first pass.
+
+    def _map_keys(self) -> tuple[OffsetMap, int]:
+        """The map, and the offset behind the last batch that is in it."""
+        order = self._order
+        dirty = [s for s in order.segments if s.next_base_offset > order.first_dirty_offset]
+        newest = OffsetMap(
+            keys_expected=sum(self._count_records(segment) for segment in dirty),
+            bytes_max=order.dedupe_buffer_bytes,
+        )
+        end_offset = order.segments[-1].next_base_offset
+        for segment in dirty:
+            for position, header, batch in self._batches(segment):
+                if header.base_offset < order.first_dirty_offset or header.is_control:
+                    continue
+                if not self._map_batch(newest, segment, position, header, batch):
+                    if not len(newest):
+                        raise UncleanableLogError(
+                            f"the keys of one batch need more than {newest.capacity} entries;"
+                            " raise log.cleaner.dedupe.buffer.size"
+                        )
+                    return newest, header.base_offset
+        return newest, end_offset
+
+    def _map_batch(
+        self,
+        newest: OffsetMap,
+        segment: SegmentFacts,
+        position: int,
+        header: BatchHeader,
+        batch: memoryview,
+    ) -> bool:
+        """Note the keys of a batch; False if they may not fit, then none of them is noted."""
+        try:
+            records = read_keyed_records(header, unpack_body(header, batch))
+        except UnreadableRecordsError as error:
+            raise self._uncleanable(segment, position, error) from error
+        keyed = [record for record in records if record.key is not None]
+        if len(newest) + len(keyed) > newest.capacity:
+            fresh = {r.key for r in keyed if r.key is not None and newest.newest(r.key) < 0}
+            if len(newest) + len(fresh) > newest.capacity:
+                return False
+        for record in keyed:
+            if record.key is not None:
+                newest.put(record.key, header.base_offset + record.offset_delta)
+        return True
+
+    def _count_records(self, segment: SegmentFacts) -> int:
+        fd = self._disk.open_read(self._path(segment.base_offset, LOG_SUFFIX))
+        try:
+            return sum(
+                max(header.records_count, 0)
+                for _, header in walk_headers(self._disk, fd, 0, segment.size)
+                if header.base_offset >= self._order.first_dirty_offset
+            )
+        except CorruptSegmentError as error:
+            raise self._uncleanable(segment, error.position, error) from error
+        finally:
+            self._disk.close(fd)
+
+    # The second pass.
+
+    def _clean_group(
+        self, group: list[SegmentFacts], cleaning: BatchCleaning
+    ) -> CleanedGroup | None:
+        """The new files for a group of segments; None if they would be what is there."""
+        base_offset = group[0].base_offset
+        output = _Output(self._disk, self._order.directory, base_offset, self._wrote)
+        builder = IndexBuilder(base_offset, self._order.index_interval_bytes)
+        is_same = len(group) == 1
+        try:
+            for segment in group:
+                self._source_bytes += segment.size
+                for position, header, batch in self._batches(segment):
+                    is_last = segment is group[-1] and position + header.size == segment.size
+                    try:
+                        cleaned = cleaning.clean(header, batch, is_last=is_last)
+                    except UnreadableRecordsError as error:
+                        raise self._uncleanable(segment, position, error) from error
+                    if cleaned is None:
+                        is_same = False
+                        continue
+                    is_same &= cleaned.data is batch
+                    if output.size + cleaned.header.size > POSITION_MAX:
+                        raise UncleanableLogError(f"segment {base_offset} would grow over 2 GiB")
+                    builder.add(output.size, cleaned.header)
+                    output.append(cleaned.data)
+            if is_same:
+                output.discard()
+                return None
+            builder.finish()
+            output.finish()
+        finally:
+            output.close()
+        for suffix, content in (
+            (INDEX_SUFFIX, builder.offset_index),
+            (TIME_INDEX_SUFFIX, builder.time_index),
+        ):
+            path = self._path(base_offset, suffix) + CLEANED_SUFFIX
+            write_index(self._disk, path, content)
+            fd = self._disk.open_read(path)
+            try:
+                self._disk.fsync(fd)
+            finally:
+                self._disk.close(fd)
+        return CleanedGroup(
+            [segment.base_offset for segment in group],
+            output.size,
+            len(builder.offset_index),
+            len(builder.time_index),
+        )
+
+    def _batches(self, segment: SegmentFacts) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """The batches of a segment, each checked; progress is told on the way."""
+        fd = self._disk.open_read(self._path(segment.base_offset, LOG_SUFFIX))
+        told = 0
+        try:
+            for position, header, batch in scan_batches(
+                self._disk, fd, 0, segment.size, batch_bytes_max=CLEANER_BATCH_BYTES_MAX
+            ):
+                yield position, header, batch
+                end = position + header.size
+                if end - told >= WRITE_BYTES or end == segment.size:
+                    self._read_bytes += end - told
+                    self._on_bytes(end - told)
+                    told = end
+        except CorruptSegmentError as error:
+            raise self._uncleanable(segment, error.position, error) from error
+        finally:
+            self._disk.close(fd)
+
+    def _wrote(self, size: int) -> None:
+        self._written_bytes += size
+        self._on_bytes(size)
+
+    def _uncleanable(
+        self, segment: SegmentFacts, position: int, error: Exception
+    ) -> UncleanableLogError:
+        reason = error.reason if isinstance(error, CorruptSegmentError) else str(error)
+        name = offset_name(segment.base_offset) + LOG_SUFFIX
+        return UncleanableLogError(f"{name} position {position}: {reason}")
+
+    def _path(self, offset: int, suffix: str) -> str:
+        return f"{self._order.directory}/{offset_name(offset)}{suffix}"
+
+
+class _Output:
+    """A `.cleaned` file that grows by large writes."""
+
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: int, on_written: Callable[[int], None]
+    ) -> None:
+        self._disk = disk
+        self._on_written = on_written
+        self._path = f"{directory}/{offset_name(base_offset)}{LOG_SUFFIX}{CLEANED_SUFFIX}"
+        unlink_if_present(disk, self._path)
+        self._fd = disk.open_write(self._path)
+        self._parts: list[Buffer] = []
+        self._pending = 0
+        self.size = 0
+
+    def append(self, data: Buffer) -> None:
+        # A view would keep its whole chunk of the source in memory, and be of no use by then.
+        self._parts.append(bytes(data))
+        self._pending += len(data)
+        self.size += len(data)
+        if self._pending >= WRITE_BYTES:
+            self._write()
+
+    def finish(self) -> None:
+        """Everything is on the device when this returns."""
+        if self._pending:
+            self._write()
+        self._disk.fsync(self._fd)
+
+    def discard(self) -> None:
+        self._disk.unlink(self._path)
+
+    def close(self) -> None:
+        self._disk.close(self._fd)
+
+    def _write(self) -> None:
+        position = self.size - self._pending
+        write_fully(self._disk, self._fd, b"".join(self._parts), position)
+        # Little by little: pages that pile up would stall the broker's own writes.
+        self._disk.start_write_out(self._fd, position, self._pending)
+        self._on_written(self._pending)
+        self._parts.clear()
+        self._pending = 0

@@ -1,0 +1,123 @@
+"""Putting a compacted segment in the place of those that it was made from. On the event loop.
+
+    files                                        after a crash
+    base.log.cleaned, durable                    discarded; the sources are all there
+    base.log.swap           `begin`, `sync`      finished: the sources go, then it takes its name
+    sources .deleted        `replace`, `sync`    the same
+    base.log                `finish`             done
+
+The two `sync` run in a thread. The second is why the new segment serves reads under its working
+name for a moment: if its final name could become durable before those of its sources are gone, a
+power cut would leave offsets twice. Readers that are being sent an old segment keep its descriptor,
+and its files stay for `file.delete.delay.ms`.
+
+Whoever cuts or deletes segments meanwhile calls `settle` first.
+"""
+
+from enum import Enum
+
+from fairlead_broker.disk import unlink_if_present
+from fairlead_broker.invariants import require
+from fairlead_broker.log.deferred_files import SyncJob
+from fairlead_broker.log.file_names import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    offset_name,
+)
+from fairlead_broker.log.log_cleaning import CleanedGroup
+from fairlead_broker.log.segment import Segment
+from fairlead_broker.log.segmented_log import SegmentedLog
+
+# The log comes last, so that a `.log.swap` never misses indexes that were written for it.
+_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
+
+
+class SwapState(Enum):
+    """How far a replacement has come."""
+
+    BEGUN = "the new files are called .swap"
+    REPLACED = "the new segment serves, under its working name"
+    OVER = "finished or given up"
+
+
+class SegmentSwap:
+    """One replacement; there is one at a time in a log."""
+
+    def __init__(self, log: SegmentedLog, group: CleanedGroup) -> None:
+        self._log = log
+        self._group = group
+        self._stem = f"{log.path}/{offset_name(group.base_offset)}"
+        self.state = SwapState.OVER
+
+    def begin(self) -> SyncJob:
+        """Give the new files the name that makes a start finish this. OSError."""
+        log = self._log
+        require(log.swap is None, "{}: two replacements at once", log.path)
+        log.note_holes()
+        for suffix in _SUFFIXES:
+            log.disk.rename(self._stem + suffix + CLEANED_SUFFIX, self._stem + suffix + SWAP_SUFFIX)
+        log.swap, self.state = self, SwapState.BEGUN
+        return SyncJob(log.disk, [], [log.path])
+
+    def replace(self, now_ms: int) -> SyncJob | None:
+        """Let the new segment serve; the old ones are to be deleted. None if it was given up."""
+        if self.state is not SwapState.BEGUN:
+            return None
+        log, bases = self._log, self._group.source_bases
+        at = log.bases.index(bases[0])
+        gone = log.segments[at : at + len(bases)]
+        require([s.base_offset for s in gone] == bases, "{}: {} are gone", log.path, bases)
+        paths = [path for segment in gone for path in segment.mark_deleted()]
+        for base in bases[1:]:
+            snapshot = f"{log.path}/{offset_name(base)}{SNAPSHOT_SUFFIX}"
+            if log.disk.exists(snapshot):
+                paths.append(snapshot)
+        log.deletions.add(paths, now_ms + log.config.file_delete_delay_ms)
+        log.segments[at : at + len(bases)] = [self._segment(SWAP_SUFFIX)]
+        log.bases[at : at + len(bases)] = bases[:1]
+        self.state = SwapState.REPLACED
+        return SyncJob(log.disk, [], [log.path])
+
+    def finish(self) -> None:
+        """Take the final names; nothing to do if that was done or given up meanwhile. OSError."""
+        if self.state is not SwapState.REPLACED:
+            return
+        log = self._log
+        for suffix in _SUFFIXES:
+            log.disk.rename(self._stem + suffix + SWAP_SUFFIX, self._stem + suffix)
+        at = log.bases.index(self._group.base_offset)
+        log.segments[at].close()
+        log.segments[at] = self._segment("")
+        log.deferred.note_directory(log.path)
+        log.swap, self.state = None, SwapState.OVER
+
+    def settle(self) -> None:
+        """Finish or give up here and now. OSError."""
+        log = self._log
+        if self.state is SwapState.REPLACED:
+            log.disk.fsync_directory(log.path)
+            self.finish()
+        elif self.state is SwapState.BEGUN:
+            for suffix in reversed(_SUFFIXES):
+                unlink_if_present(log.disk, self._stem + suffix + SWAP_SUFFIX)
+            log.deferred.note_directory(log.path)
+            log.swap, self.state = None, SwapState.OVER
+
+    def _segment(self, suffix: str) -> Segment:
+        log, group = self._log, self._group
+        return Segment(
+            log.disk,
+            log.cache,
+            log.path,
+            group.base_offset,
+            size=group.size,
+            index_size=group.index_size,
+            time_index_size=group.time_index_size,
+            index_interval_bytes=log.config.index_interval_bytes,
+            index_bytes_max=log.config.segment_index_bytes,
+            suffix=suffix,
+        )

@@ -1,0 +1,66 @@
+"""Compacting a log in the test's own process, and reading what is left of it."""
+
+from fairlead_broker.log.cleaning_plan import plan_cleaning
+from fairlead_broker.log.cleaning_state import LogCleaner, log_facts
+from fairlead_broker.log.log import Log
+from fairlead_broker.log.log_cleaning import CleanedGroup, CleaningReport, LogCleaning
+from fairlead_broker.log.segment_swap import SegmentSwap
+from fairlead_wire.records import Record, decode_batch
+
+
+def compact(
+    log: Log,
+    now_ms: int,
+    *,
+    stable_offset: int | None = None,
+    dedupe_buffer_bytes: int = 1 << 20,
+    next_horizon_ms: int | None = None,
+) -> CleaningReport | None:
+    """One cleaning, as the loop, a thread and the child do it together; None if none is due."""
+    stable_offset = log.log_end_offset if stable_offset is None else stable_offset
+    facts = log_facts(log, stable_offset, *([] if next_horizon_ms is None else [next_horizon_ms]))
+    plan = plan_cleaning(facts, log.config, now_ms)
+    if plan is None:
+        return None
+    cleaner = LogCleaner(log, plan)
+    order = cleaner.order(now_ms, dedupe_buffer_bytes=dedupe_buffer_bytes)
+    groups: list[CleanedGroup] = []
+
+    def swap(group: CleanedGroup) -> None:
+        groups.append(group)
+        assert cleaner.may_replace(group)
+        replacement = SegmentSwap(log, group)
+        replacement.begin().run()
+        job = replacement.replace(now_ms)
+        assert job is not None
+        job.run()
+        replacement.finish()
+
+    report = LogCleaning(log.disk, order, on_group=swap).run()
+    cleaner.complete(report)
+    return report
+
+
+def read_records(log: Log, offset: int | None = None) -> list[Record]:
+    """Every record from `offset` on, as a consumer reads on from batch to batch.
+
+    Asserts that the reader gets to the log's end, whatever is missing on the way.
+    """
+    offset = log.log_start_offset if offset is None else offset
+    found: list[Record] = []
+    while offset < log.log_end_offset:
+        piece = log.read(
+            offset, 4_000, end_offset=log.log_end_offset, minimum_one_batch=True
+        ).records
+        assert piece is not None, f"a reader at {offset} gets no further"
+        content = log.disk.pread(piece.file.read_fd, piece.length, piece.position)
+        position = 0
+        while position < len(content):
+            size = int.from_bytes(content[position + 8 : position + 12], "big") + 12
+            found += [r for r in decode_batch(content, position) if r.offset >= offset]
+            base = int.from_bytes(content[position : position + 8], "big")
+            delta = int.from_bytes(content[position + 23 : position + 27], "big")
+            assert base + delta >= offset
+            offset = base + delta + 1
+            position += size
+    return found
