@@ -26,7 +26,8 @@ RANGE = (("range", b"sub"),)
 
 def subscription(*topics: str) -> bytes:
     """A consumer's metadata in version 0."""
-    names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
+    encoded = [topic.encode() for topic in topics]
+    names = b"".join(len(topic).to_bytes(2, "big") + topic for topic in encoded)
     return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
 
 
