@@ -135,7 +135,9 @@ class JobSink:
         default_factory=dict
     )
     output_mode: Annotated[OutputMode, "What a stream writes of a result that changes."] = "append"
-    save_mode: Annotated[SaveMode, "What a load does with what is there."] = "append"
+    save_mode: Annotated[
+        SaveMode, "How each batch is written where the format has no streams of its own: jdbc."
+    ] = "append"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ VERBS = {
     "broker": Verb("fairlead_cli.broker", "broker", "Restart, kill, pause and list brokers."),
     "produce": Verb("fairlead_cli.produce", "produce", "Write records from lines, CSV or JSON."),
     "consume": Verb("fairlead_cli.consume", "consume", "Read records of a topic."),
+    "spark": Verb("fairlead_cli.spark", "spark", "Run PySpark jobs against the cluster."),
     "drill": Verb("fairlead_cli.drill.command", "command", "Break something under load, measured."),
     "metadata": Verb("fairlead_cli.metadata", "metadata", "Save and rebuild the metadata."),
     "log": Verb("fairlead_cli.log", "log", "Look into segment files."),

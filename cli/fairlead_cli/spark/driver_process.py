@@ -1,0 +1,130 @@
+"""The driver's process: started, watched, and ended when the user asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fairlead_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
+
+LOOK_S: Final = 0.5
+ANSWER_S: Final = 2.0
+END_S: Final = 45.0
+"""More than Spark gives a query to stop."""
+LOG_TAIL_BYTES: Final = 65_536
+_PORT_LINE: Final = re.compile(r"progress at port (\d+)")
+
+
+def require_spark() -> None:
+    """CliError says what is missing and how to get it."""
+    if find_spec("pyspark") is None:
+        raise CliError("PySpark is not installed", hint="  pip install 'fairlead[spark]'")
+    has_java = shutil.which("java") or (Path(os.environ.get("JAVA_HOME", "/none")) / "bin").is_dir()
+    if not has_java:
+        raise CliError(
+            "Spark needs Java, and there is none", hint="  apt-get install default-jre-headless"
+        )
+
+
+class DriverProcess:
+    """One run of a job."""
+
+    def __init__(self, folder: Path, document: dict[str, Any]) -> None:
+        self.log_file = folder / "driver.log"
+        self._document = document
+        self._document_file = folder / "job.json"
+        self._port: int | None = None
+        self._process: subprocess.Popen[str]
+
+    def run(self, *, with_progress: bool) -> int:
+        """Run to the end; give the exit code. Ctrl-C ends the job, and then this."""
+        from fairlead_cli.spark.job_progress import job_progress
+
+        self._document_file.parent.mkdir(parents=True, exist_ok=True)
+        self._document_file.write_text(json.dumps(self._document, indent=1), encoding="utf-8")
+        with self.log_file.open("w", encoding="utf-8") as log:
+            self._start(log)
+            pump = threading.Thread(target=self._pass_on_output, name="output", daemon=True)
+            pump.start()
+            try:
+                with job_progress(self._document["name"], is_shown=with_progress) as show:
+                    self._watch(show)
+            except KeyboardInterrupt:
+                self._end()
+                raise
+            pump.join(timeout=LOOK_S)
+        return self._process.returncode
+
+    def describe_failure(self) -> str:
+        """The last error in Spark's log, in a line."""
+        text = self.log_file.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        told = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b.*: ", line)]
+        return told[-1][:500] if told else f"exit code {self._process.returncode}"
+
+    def _start(self, log: TextIO) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "fairlead_spark.job", str(self._document_file)],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONUNBUFFERED": "1"},
+            # A Ctrl-C is ours: the JVM must not end before the queries have.
+            start_new_session=True,
+        )
+
+    def _pass_on_output(self) -> None:
+        output = self._process.stdout
+        if output is None:
+            return
+        for line in output:
+            found = _PORT_LINE.fullmatch(line.strip())
+            if found is not None and self._port is None:
+                self._port = int(found[1])
+            else:
+                click.echo(line, nl=False)
+
+    def _watch(self, show: Callable[[list[dict[str, Any]]], None]) -> None:
+        while True:
+            try:
+                self._process.wait(LOOK_S)
+            except subprocess.TimeoutExpired:
+                queries = self._ask()
+                if queries is not None:
+                    show(queries)
+                continue
+            return
+
+    def _ask(self) -> list[dict[str, Any]] | None:
+        if self._port is None:
+            return None
+        url = f"http://127.0.0.1:{self._port}/progress"
+        try:
+            with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
+                return list(json.load(answer)["queries"])
+        except OSError:
+            return None  # It is ending.
+
+    def _end(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()

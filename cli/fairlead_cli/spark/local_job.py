@@ -1,0 +1,117 @@
+"""A file as a job of this machine: a Python program, or a StreamJob's manifest."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from fairlead_cli.errors import InputError
+from fairlead_model.job_document import build_job_document
+from fairlead_model.resources import ManifestError
+from fairlead_model.stream_job import (
+    JobApplication,
+    JobCheckpoint,
+    JobTrigger,
+    StreamJobSpec,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+MANIFEST_SUFFIXES: Final = (".yaml", ".yml")
+LOCAL_CONF: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    # A laptop has few cores: 200 tasks of an empty shuffle cost more than the shuffle.
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalJob:
+    """A job and where its program lies."""
+
+    name: str
+    spec: StreamJobSpec
+    program: Path | None
+
+
+def read_local_job(
+    file: Path,
+    *,
+    arguments: tuple[str, ...] = (),
+    name: str | None = None,
+    available_now: bool = False,
+) -> LocalJob:
+    """Read a file; InputError says what is wrong with it."""
+    if file.suffix in MANIFEST_SUFFIXES:
+        job = _read_manifest(file, arguments)
+    else:
+        spec = StreamJobSpec(
+            application=JobApplication(file=str(file), arguments=arguments),
+            checkpoint=JobCheckpoint(ephemeral=True),
+        )
+        job = LocalJob(_name_of(file), spec, file.resolve())
+    if available_now:
+        spec = replace(job.spec, trigger=JobTrigger(available_now=True))
+        job = replace(job, spec=spec)
+    return job if name is None else replace(job, name=name)
+
+
+def build_local_document(
+    job: LocalJob, *, bootstrap: str, checkpoint: Path, master: str, conf: Mapping[str, str]
+) -> dict[str, Any]:
+    """Give what the driver is told; settings of the caller stand above those of the job."""
+    return build_job_document(
+        job.name,
+        job.spec,
+        bootstrap=bootstrap,
+        file=None if job.program is None else str(job.program),
+        checkpoint=job.spec.checkpoint.uri or str(checkpoint.resolve()),
+        conf={**LOCAL_CONF, "spark.master": master, **job.spec.spark_conf, **conf},
+        progress_port=0,
+    )
+
+
+def _read_manifest(file: Path, arguments: tuple[str, ...]) -> LocalJob:
+    try:
+        manifest = yaml.safe_load(file.read_text(encoding="utf-8"))
+        spec = StreamJobSpec.from_manifest(manifest, is_local=True)
+    except yaml.YAMLError as error:
+        raise InputError(f"{file} is not YAML: {error}") from error
+    except ManifestError as error:
+        lines = "\n".join(f"  {problem}" for problem in error.problems)
+        raise InputError(f"{file} is not a StreamJob that can run", hint=lines) from error
+    application = spec.application
+    if application.config_map is not None:
+        raise InputError(
+            f"{file}: a ConfigMap is there in Kubernetes only",
+            hint="Run its program itself:\n  fairlead spark run PROGRAM.py",
+        )
+    if arguments:
+        spec = replace(spec, application=replace(application, arguments=arguments))
+    program = None
+    if application.file is not None:
+        # Where images keep jobs is no folder of this machine: the same name beside the manifest.
+        beside = file.parent / application.file.rpartition("/")[2]
+        program = (file.parent / application.file).resolve()
+        if not program.is_file() and beside.is_file():
+            program = beside.resolve()
+        if not program.is_file():
+            raise InputError(
+                f"{file}: there is no program {application.file}",
+                hint=f"Looked for {program} and {beside}.",
+            )
+    return LocalJob(str(manifest["metadata"]["name"]), spec, program)
+
+
+def _name_of(file: Path) -> str:
+    """A name that topics, groups and files take."""
+    return re.sub(r"[^a-z0-9-]+", "-", file.stem.lower()).strip("-") or "job"
