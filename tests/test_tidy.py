@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE_FOLDERS = ("broker", "operator", "cli")
+PACKAGE_FOLDERS = ("broker", "operator", "cli", "spark")
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 BANNED_MODULE_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}

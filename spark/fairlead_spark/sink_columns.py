@@ -28,15 +28,15 @@ class SinkColumns:
 
 
 def check_sink_schema(schema: Any, options: SinkOptions) -> SinkColumns:
-    """Finds the columns in Spark's StructType; OptionError for a missing or a wrong one."""
+    """Finds the columns in Spark's StructType; OptionError for a missing or a wrong one.
+
+    Other columns are ignored, so that what was read can be written as it is.
+    """
     found: dict[str, int] = {}
     for position, column in enumerate(schema.fields):
         types = _TYPES.get(column.name)
         if types is None:
-            raise OptionError(
-                f"column '{column.name}' means nothing to the sink: a row has value, and may have "
-                "key, topic, partition and headers; select those"
-            )
+            continue
         if column.dataType.simpleString() not in types:
             raise OptionError(
                 f"column {column.name} is {column.dataType.simpleString()}; it must be "

@@ -1,0 +1,121 @@
+"""Names and values of options, and what a user is told about wrong ones."""
+
+import pytest
+
+from fairlead_spark.errors import OptionError
+from fairlead_spark.offsets import EARLIEST, LATEST, TopicPartition
+from fairlead_spark.options import SourceOptions, parse_sink_options, parse_source_options
+
+NEEDED = {"kafka.bootstrap.servers": "one:9092,[::1]:9093", "subscribe": "orders"}
+
+
+def parse(**options: str) -> SourceOptions:
+    return parse_source_options(NEEDED | options, is_stream=False)
+
+
+def refusal(options: dict[str, str], *, is_stream: bool = False) -> str:
+    with pytest.raises(OptionError) as caught:
+        parse_source_options(options, is_stream=is_stream)
+    return str(caught.value)
+
+
+def test_defaults_are_those_of_sparks_kafka_source() -> None:
+    batch = parse()
+    assert batch.subscription.topics == ("orders",)
+    assert batch.starting.everywhere == EARLIEST
+    assert batch.ending.everywhere == LATEST
+    assert batch.fail_on_data_loss
+    assert not batch.include_headers
+    assert not batch.client.is_read_committed
+    stream = parse_source_options(NEEDED, is_stream=True)
+    assert stream.starting.everywhere == LATEST
+
+
+def test_names_do_not_depend_on_case() -> None:
+    options = parse_source_options(
+        {"KAFKA.Bootstrap.Servers": "a:1", "SUBSCRIBE": " a , b,a", "FAILONDATALOSS": "False"},
+        is_stream=False,
+    )
+    assert options.subscription.topics == ("a", "b")
+    assert not options.fail_on_data_loss
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"failOnDataLos": "true"}, "did you mean 'failOnDataLoss'?"),
+        ({"kafka.isolation.levle": "x"}, "did you mean 'kafka.isolation.level'?"),
+        ({"zzz": "1"}, "begin with 'kafka.'"),
+        ({"kafka.auto.offset.reset": "earliest"}, "startingOffsets says where"),
+        ({"kafka.enable.auto.commit": "true"}, "kafka.group.id"),
+        ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT"),
+        ({"kafka.isolation.level": "dirty"}, "read_uncommitted or read_committed"),
+        ({"kafka.fetch.max.bytes": "lots"}, "no whole number"),
+        ({"assign": '{"a": [0]}'}, "got assign and subscribe"),
+        ({"minPartitions": "0"}, "must be 1 or more"),
+        ({"maxOffsetsPerTrigger": "ten"}, "no whole number"),
+        ({"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"}, "is above"),
+        ({"failOnDataLoss": "perhaps"}, "true or false"),
+        ({"endingOffsets": "earliest"}, "nothing lies before it"),
+        ({"endingOffsets": '{"orders": {"0": -2}}'}, "nothing lies before it"),
+        ({"startingOffsets": "{oops"}, '{"orders": {"0": 23}}'),
+        ({"maxTriggerDelay": "soon"}, "'15m'"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_would_be_right(wrong: dict[str, str], said: str) -> None:
+    assert said in refusal(NEEDED | wrong)
+
+
+@pytest.mark.parametrize(
+    ("servers", "said"),
+    [("", "is missing"), ("host", "not host:port"), ("host:port", "not host:port")],
+)
+def test_addresses_are_checked_before_anything_runs(servers: str, said: str) -> None:
+    assert said in refusal({"kafka.bootstrap.servers": servers, "subscribe": "a"})
+
+
+def test_a_stream_has_no_end() -> None:
+    assert "leave it out" in refusal(NEEDED | {"endingOffsets": "latest"}, is_stream=True)
+
+
+def test_a_pattern_must_be_an_expression() -> None:
+    wrong = {"kafka.bootstrap.servers": "a:1", "subscribePattern": "orders-("}
+    assert "no regular expression" in refusal(wrong)
+
+
+def test_one_time_wins_over_times_and_those_over_offsets() -> None:
+    times = '{"orders": {"0": 1000}}'
+    every = {"startingOffsets": "latest", "startingOffsetsByTimestamp": times}
+    assert parse(**every).starting.timestamps_ms == {TopicPartition("orders", 0): 1000}
+    assert parse(**every, startingTimestamp="5").starting.timestamp_ms == 5
+
+
+def test_one_fetch_asks_one_partition_so_the_smaller_bound_counts() -> None:
+    client = parse(**{"kafka.fetch.max.bytes": "9", "kafka.max.partition.fetch.bytes": "7"}).client
+    assert client.fetch_bytes == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("500ms", 500), ("30s", 30_000), ("15m", 900_000), ("2 h", 7_200_000)],
+)
+def test_a_delay_has_a_unit(text: str, milliseconds: int) -> None:
+    assert parse(maxTriggerDelay=text).max_trigger_delay_ms == milliseconds
+
+
+def test_a_sink_keeps_the_producers_settings() -> None:
+    options = parse_sink_options(
+        {
+            "kafka.bootstrap.servers": "a:1",
+            "topic": "out",
+            "kafka.compression.type": "zstd",
+            "checkpointLocation": "/somewhere",
+        }
+    )
+    assert options.topic == "out"
+    assert options.client.producer == (("compression.type", "zstd"),)
+
+
+def test_a_sink_does_not_read() -> None:
+    with pytest.raises(OptionError, match="unknown option 'subscribe'"):
+        parse_sink_options({"kafka.bootstrap.servers": "a:1", "subscribe": "orders"})
