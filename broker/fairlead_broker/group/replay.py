@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.group.group_offsets import GroupOffsets, TopicOffsets, is_plain_value
 from fairlead_broker.group.records import (
+    Key,
     OffsetKey,
     decode_group_value,
     decode_key,
@@ -164,7 +165,7 @@ class Replay:
             group = self.offsets[key.group_id] = GroupOffsets(key.group_id)
         return group.topic(key.topic)
 
-    def _decode_key(self, key: bytes) -> object:
+    def _decode_key(self, key: bytes) -> Key | None:
         try:
             decoded = decode_key(key)
         except ValueError:

@@ -74,7 +74,7 @@ class _Deletion:
         self.partitions: list[tuple[str, int]] = []
         topics = []
         for topic in request.topics:
-            slots = []
+            slots: list[OffsetDeleteResponsePartition] = []
             topics.append(OffsetDeleteResponseTopic(topic.name, slots))
             for each in topic.partitions:
                 slot = OffsetDeleteResponsePartition(each.partition_index)
