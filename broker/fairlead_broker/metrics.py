@@ -23,6 +23,29 @@ def _all_request_times() -> list[RequestTimes]:
 
 
 @dataclass(slots=True)
+class CleanerMetrics:
+    """What compaction did; those that are gauges say so."""
+
+    runs: int = 0
+    """Cleanings of a log that were finished."""
+    failures: int = 0
+    """Cleanings that ended in an error of the disk or of the child."""
+    read_bytes: int = 0
+    written_bytes: int = 0
+    records_removed: int = 0
+    null_keys_removed: int = 0
+    """Of them, records that had no key."""
+    last_run_ms: int = 0
+    """A gauge: how long the last finished cleaning took."""
+    is_running: int = 0
+    """A gauge: 1 while a log is being compacted."""
+    dirty_ratio_max: float = 0.0
+    """A gauge: the largest dirty ratio among the logs that were due in the last look."""
+    uncleanable: int = 0
+    """A gauge: logs that are not compacted because something in them is damaged."""
+
+
+@dataclass(slots=True)
 class BrokerMetrics:
     """Counters since the process started; gauges say so."""
 
@@ -60,6 +83,7 @@ class BrokerMetrics:
     """Slices that were not in the page cache when they were to be sent; up to a second old."""
     cold_read_bytes: int = 0
     segments_deleted: int = 0
+    cleaner: CleanerMetrics = field(default_factory=CleanerMetrics)
     flushes: int = 0
     flush_failures: int = 0
     flush_times: Durations = field(default_factory=Durations)

@@ -75,6 +75,10 @@ class Settings:
     log_start_checkpoint_interval_ms: int
     high_watermark_checkpoint_interval_ms: int
     recovery_processes: int
+    cleaner_enable: bool
+    cleaner_backoff_ms: int
+    cleaner_dedupe_buffer_bytes: int
+    cleaner_io_bytes_per_second: float
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
@@ -180,6 +184,8 @@ def build_settings(
         drills_enable=_flag(values, "fairlead.drills.enable"),
         auto_create_topics_enable=_flag(values, "auto.create.topics.enable"),
         delete_topic_enable=_flag(values, "delete.topic.enable"),
+        cleaner_enable=_flag(values, "log.cleaner.enable"),
+        cleaner_io_bytes_per_second=_required_float(values, "log.cleaner.io.max.bytes.per.second"),
         **{field: _required_number(values, name) for field, name in _NUMBERS.items()},
     )
 
@@ -203,6 +209,8 @@ _NUMBERS: Final = {
     "recovery_point_checkpoint_interval_ms": "log.flush.offset.checkpoint.interval.ms",
     "log_start_checkpoint_interval_ms": "log.flush.start.offset.checkpoint.interval.ms",
     "high_watermark_checkpoint_interval_ms": "replica.high.watermark.checkpoint.interval.ms",
+    "cleaner_backoff_ms": "log.cleaner.backoff.ms",
+    "cleaner_dedupe_buffer_bytes": "log.cleaner.dedupe.buffer.size",
     "recovery_processes": "num.recovery.threads.per.data.dir",
     "socket_send_buffer_bytes": "socket.send.buffer.bytes",
     "socket_receive_buffer_bytes": "socket.receive.buffer.bytes",
@@ -306,3 +314,10 @@ def _required_number(values: BrokerValues, name: str) -> int:
     if not isinstance(value, int):
         raise ConfigError(name, f"{name} must be set")
     return value
+
+
+def _required_float(values: BrokerValues, name: str) -> float:
+    value = values.value(name)
+    if not isinstance(value, int | float):
+        raise ConfigError(name, f"{name} must be set")
+    return float(value)

@@ -208,6 +208,27 @@ _LOGS = (
     ),
 )
 
+_COMPACTION = (
+    ConfigKey(
+        "log.cleaner.enable", _BOOLEAN, "true", "Compact topics with cleanup.policy=compact."
+    ),
+    _int("log.cleaner.threads", 1, "Processes that compact; one is supported.", 1, 1),
+    _long(
+        "log.cleaner.dedupe.buffer.size",
+        134_217_728,
+        "Bytes that remember keys while a log is compacted, 32 a key; more keys take more rounds.",
+        1 << 20,
+    ),
+    ConfigKey(
+        "log.cleaner.io.max.bytes.per.second",
+        ConfigType.DOUBLE,
+        "1.7976931348623157E308",
+        "Bytes that compaction reads and writes in a second.",
+        minimum=1,
+    ),
+    _long("log.cleaner.backoff.ms", 15_000, "How often logs to compact are looked for.", 1),
+)
+
 _REPLICATION = (
     _long(
         "replica.lag.time.max.ms",
@@ -251,5 +272,15 @@ _CLUSTER = (
 )
 
 BROKER_CONFIGS: Final = key_table(
-    (*_IDENTITY, *_NETWORK, *_TOPICS, *_GROUPS, *_TOPIC_DEFAULTS, *_LOGS, *_REPLICATION, *_CLUSTER)
+    (
+        *_IDENTITY,
+        *_NETWORK,
+        *_TOPICS,
+        *_GROUPS,
+        *_TOPIC_DEFAULTS,
+        *_LOGS,
+        *_COMPACTION,
+        *_REPLICATION,
+        *_CLUSTER,
+    )
 )

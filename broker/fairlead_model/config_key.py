@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from math import isfinite
+from sys import float_info
 from typing import Final, TypeAlias
 
 ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...]
@@ -11,10 +12,11 @@ ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...]
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
-_RANGES: Final = {
+_RANGES: Final[dict[str, tuple[float, float]]] = {
     "SHORT": (-(2**15), 2**15 - 1),
     "INT": (-(2**31), INT_MAX),
     "LONG": (-(2**63), LONG_MAX),
+    "DOUBLE": (-float_info.max, float_info.max),
 }
 _TEXT_LENGTH_MAX: Final = 32 * 1024
 

@@ -132,18 +132,15 @@ def _unknown(name: str, kind: str, table: Mapping[str, ConfigKey], kin: str | No
     return ConfigError(name, f"unknown {kind} config {name!r}{hint}")
 
 
-def validate_topic_config(name: str, text: str, *, is_internal: bool = False) -> ConfigValue:
+def validate_topic_config(name: str, text: str) -> ConfigValue:
     """Check one override of a topic; ConfigError says what is wrong and what would do."""
-    value = topic_config_key(name).parse(text)
-    if name == "cleanup.policy" and not is_internal:
-        _refuse_compaction(name, value)
-    return value
+    return topic_config_key(name).parse(text)
 
 
-def validate_topic_configs(configs: Mapping[str, str], *, is_internal: bool = False) -> None:
+def validate_topic_configs(configs: Mapping[str, str]) -> None:
     """Check all overrides of a topic, and how they go together."""
     for name, text in configs.items():
-        validate_topic_config(name, text, is_internal=is_internal)
+        validate_topic_config(name, text)
     minimum = _number(configs, "min.compaction.lag.ms")
     maximum = _number(configs, "max.compaction.lag.ms")
     if minimum > maximum:
@@ -164,15 +161,7 @@ def validate_broker_config(name: str, text: str, *, is_dynamic: bool = False) ->
     key = broker_config_key(name)
     if is_dynamic and not key.is_dynamic:
         raise ConfigError(name, f"{name} is read when a broker starts; it cannot be altered here")
-    value = key.parse(text)
-    if name == "log.cleanup.policy":
-        _refuse_compaction(name, value)
-    return value
-
-
-def _refuse_compaction(name: str, value: ConfigValue) -> None:
-    if isinstance(value, tuple) and "compact" in value:
-        raise ConfigError(name, f"{name}: log compaction is not available; use 'delete'")
+    return key.parse(text)
 
 
 def _topic_places(

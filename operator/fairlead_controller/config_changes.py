@@ -93,7 +93,7 @@ def _alter_topic(draft: Draft, resource: AlterableResource, *, is_incremental: b
 
 def set_topic_configs(draft: Draft, topic: TopicImage, configs: Mapping[str, str]) -> None:
     """Give a topic these overrides in a draft, and its partitions what follows from them."""
-    validate_topic_configs(configs, is_internal=topic.is_internal)
+    validate_topic_configs(configs)
     if configs == topic.configs:
         return
     minimum = effective_min_insync_replicas(draft.state.image, configs)

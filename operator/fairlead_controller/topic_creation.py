@@ -89,7 +89,7 @@ def plan_topic(
     name = topic["name"]
     is_internal = bool(call.get("internal", False)) and is_internal_topic(name)
     check_new_name(state, name, is_internal=is_internal)
-    configs = _checked_configs(topic["configs"], is_internal=is_internal)
+    configs = _checked_configs(topic["configs"])
     assignments = _assignments(state, topic, call, random, partitions_max)
     return TopicPlan(
         header=TopicHeader(
@@ -124,14 +124,14 @@ def check_new_name(state: ControllerState, name: str, *, is_internal: bool) -> N
         )
 
 
-def _checked_configs(configs: Mapping[str, str | None], *, is_internal: bool) -> dict[str, str]:
+def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     checked = {}
     for name, value in configs.items():
         if value is None:
             raise RefusedError(RefusalCode.INVALID_CONFIG, f"{name}: a value is needed")
         checked[name] = value
     try:
-        validate_topic_configs(checked, is_internal=is_internal)
+        validate_topic_configs(checked)
     except ConfigError as error:
         raise RefusedError(RefusalCode.INVALID_CONFIG, error.message) from error
     return checked

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.exposition import Exposition
+from fairlead_broker.http.cleaner_families import expose_compaction
 from fairlead_broker.http.process_families import (
     expose_counters,
     expose_disk,
@@ -50,6 +51,7 @@ class MetricsPage:
             capacity = await self._capacity(broker.log_directory.path)
             self._requests.expose(out, broker.metrics)
             expose_counters(out, broker.metrics)
+            expose_compaction(out, broker.metrics.cleaner)
             expose_waiting(out, broker)
             expose_session(out, self.session)
             expose_disk(out, capacity)

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.tasks.checkpoints import CheckpointWriter
+from fairlead_broker.tasks.cleaner import Cleaner
 from fairlead_broker.tasks.disk_check import DiskCheck
 from fairlead_broker.tasks.flusher import Flusher
 from fairlead_broker.tasks.housekeeping import (
@@ -42,6 +43,7 @@ class Background:
         self._broker = broker
         self._housekeeping = Housekeeping(broker, executor)
         self._checkpoints = CheckpointWriter(broker, executor)
+        self._cleaner = Cleaner(broker, executor)
         self._proposer = IsrProposer(broker)
         self._fetchers = ReplicaFetchers(
             broker, cluster_secret, on_truncated=self._checkpoints.write_soon
@@ -93,6 +95,8 @@ class Background:
                 settings.log_start_checkpoint_interval_ms,
             ),
         )
+        if settings.cleaner_enable:
+            self._every("compaction", self._cleaner.clean_all, settings.cleaner_backoff_ms)
         self._loop_lag.start()
 
     async def stop(self) -> None:

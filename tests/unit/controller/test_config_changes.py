@@ -68,6 +68,8 @@ def test_lists_can_be_appended_to_and_subtracted_from(configured) -> None:
     # An unset list starts from its default.
     configured.do(alter(resource(TOPIC, "t", ("cleanup.policy", APPEND, "delete"))))
     assert configs(configured)["cleanup.policy"] == "delete"
+    configured.do(alter(resource(TOPIC, "t", ("cleanup.policy", APPEND, "compact"))))
+    assert configs(configured)["cleanup.policy"] == "delete,compact"
 
 
 REFUSED = [
@@ -84,9 +86,9 @@ REFUSED = [
         "twice",
     ),
     (
-        resource(TOPIC, "t", ("cleanup.policy", APPEND, "compact")),
+        resource(TOPIC, "t", ("cleanup.policy", APPEND, "shred")),
         RefusalCode.INVALID_CONFIG,
-        "compaction",
+        "shred",
     ),
     (resource(BROKER, "9"), RefusalCode.INVALID_REQUEST, "no broker '9'"),
     (resource(BROKER, "x"), RefusalCode.INVALID_REQUEST, "no broker 'x'"),

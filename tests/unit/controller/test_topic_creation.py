@@ -54,7 +54,7 @@ REFUSED = [
     ),
     ({"configs": {"x": "y"}}, RefusalCode.INVALID_CONFIG, "unknown topic config"),
     ({"configs": {"retention.ms": None}}, RefusalCode.INVALID_CONFIG, "value"),
-    ({"configs": {"cleanup.policy": "compact"}}, RefusalCode.INVALID_CONFIG, "compaction"),
+    ({"configs": {"cleanup.policy": "shred"}}, RefusalCode.INVALID_CONFIG, "shred"),
     ({"assignments": {0: [0]}}, RefusalCode.INVALID_REQUEST, "-1"),
     (
         {"assignments": {0: [9]}, "partitions": -1, "replication_factor": -1},

@@ -148,9 +148,8 @@ REFUSED = [
     ("min.cleanable.dirty.ratio", "1.5"),
     ("min.cleanable.dirty.ratio", "nan"),
     ("message.timestamp.type", "Now"),
-    ("cleanup.policy", "compact"),
-    ("cleanup.policy", "delete,compact"),
     ("cleanup.policy", ""),
+    ("cleanup.policy", "compact,shred"),
     ("cleanup.policy", "shred"),
     ("compression.type", "zstd"),
     ("compression.type", "lzma"),
@@ -172,6 +171,8 @@ ACCEPTED = [
     ("retention.ms", "-1", -1),
     ("retention.ms", " 5 ", 5),
     ("cleanup.policy", "delete", ("delete",)),
+    ("cleanup.policy", "compact", ("compact",)),
+    ("cleanup.policy", "compact,delete", ("compact", "delete")),
     ("compression.type", "producer", "producer"),
     ("leader.replication.throttled.replicas", "0:1,1:2", ("0:1", "1:2")),
     ("leader.replication.throttled.replicas", "*", ("*",)),
@@ -185,10 +186,6 @@ def test_values_are_typed(name: str, text: str, value: object) -> None:
     assert validate_topic_config(name, text) == value
 
 
-def test_internal_topics_may_be_compacted() -> None:
-    assert validate_topic_config("cleanup.policy", "compact", is_internal=True) == ("compact",)
-
-
 def test_configs_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ConfigError, match="above"):
         validate_topic_configs({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"})
@@ -198,8 +195,6 @@ def test_only_dynamic_broker_configs_may_be_altered() -> None:
     validate_broker_config("log.retention.ms", "5", is_dynamic=True)
     with pytest.raises(ConfigError, match="starts"):
         validate_broker_config("node.id", "5", is_dynamic=True)
-    with pytest.raises(ConfigError, match="compaction"):
-        validate_broker_config("log.cleanup.policy", "compact")
 
 
 def test_a_secret_value_is_never_told() -> None:

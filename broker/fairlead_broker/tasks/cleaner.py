@@ -1,0 +1,237 @@
+"""Compacts the logs of topics with `cleanup.policy=compact`, the dirtiest first, one at a time.
+
+Leaders and followers alike, each on its own. The child does the work; here it is decided what is
+worth it, and finished segments are put in place. A log that is cut, loses segments or leaves this
+broker meanwhile is given up; the next round looks at it anew. One that holds a damaged batch is
+named, counted and left alone until the broker restarts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from fairlead_broker.limits import HOUSEKEEPING_SLICE_MS
+from fairlead_broker.log.batch_cleaning import CleaningCounts
+from fairlead_broker.log.batch_scan import CorruptSegmentError
+from fairlead_broker.log.cleaning_plan import plan_cleaning
+from fairlead_broker.log.cleaning_state import LogCleaner, log_facts, maybe_roll
+from fairlead_broker.log.leftovers import discard_cleaned
+from fairlead_broker.log.log_cleaning import CleanedGroup, CleaningReport
+from fairlead_broker.log.segment_swap import SegmentSwap
+from fairlead_broker.tasks.cleaner_process import CleanerDiedError, CleanerProcess
+from fairlead_model.log_config import NEVER
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from typing import Any
+
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.log.cleaning_plan import CleaningPlan
+    from fairlead_broker.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+
+class _Choice(NamedTuple):
+    partition: Partition
+    plan: CleaningPlan
+
+
+class Cleaner:
+    """`clean_all` is a round for `run_periodically`."""
+
+    def __init__(self, broker: Broker, executor: Executor) -> None:
+        self._broker = broker
+        self._executor = executor
+        self._process = CleanerProcess()
+        self._uncleanable: set[Partition] = set()
+        self._horizons: dict[Partition, int] = {}
+
+    async def clean_all(self) -> None:
+        """Compact whatever is due, then let the child go."""
+        given_up: set[Partition] = set()
+        self._forget_departed()
+        try:
+            while (choice := await self._choose(given_up)) is not None:
+                if not await self._clean(choice):
+                    given_up.add(choice.partition)
+        except BaseException:
+            # Stopped, or something unforeseen: nobody reads what the child says any more.
+            await self._process.kill()
+            raise
+        await self._process.end()
+
+    async def _choose(self, given_up: set[Partition]) -> _Choice | None:
+        """The log that gains most; those that have waited too long come first."""
+        clock, best = self._broker.clock, None
+        best_rank = (False, -1.0)
+        deadline_ms = clock.monotonic_ms() + HOUSEKEEPING_SLICE_MS
+        dirty_ratio_max = 0.0
+        for partition in list(self._broker.partitions.values()):
+            if partition not in given_up and partition not in self._uncleanable:
+                plan = self._plan(partition)
+                if plan is not None:
+                    dirty_ratio_max = max(dirty_ratio_max, plan.dirty_ratio)
+                    rank = (plan.is_overdue, plan.dirty_ratio)
+                    if rank > best_rank:
+                        best, best_rank = _Choice(partition, plan), rank
+            if clock.monotonic_ms() >= deadline_ms:
+                await asyncio.sleep(0)
+                deadline_ms = clock.monotonic_ms() + HOUSEKEEPING_SLICE_MS
+        self._broker.metrics.cleaner.dirty_ratio_max = dirty_ratio_max
+        return best
+
+    def _plan(self, partition: Partition) -> CleaningPlan | None:
+        log = partition.log
+        if not log.is_compacted or log.refusal is not None:
+            return None
+        now_ms = self._broker.clock.now_ms()
+        try:
+            if maybe_roll(log, now_ms) and self._broker.on_moved is not None:
+                # The flusher makes the segment durable, and with that fit for compaction.
+                self._broker.on_moved([partition])
+            horizon_ms = self._horizons.get(partition, NEVER)
+            facts = log_facts(log, partition.last_stable_offset, horizon_ms)
+        except CorruptSegmentError as error:
+            self._mark_uncleanable(partition, str(error))
+            return None
+        except OSError as error:
+            log.go_offline(error)
+            self._broker.on_partition_offline(partition)
+            return None
+        return plan_cleaning(facts, log.config, now_ms)
+
+    async def _clean(self, choice: _Choice) -> bool:
+        """One cleaning; False if it was given up."""
+        partition, broker = choice.partition, self._broker
+        log, settings, metrics = partition.log, broker.settings, broker.metrics.cleaner
+        cleaner = LogCleaner(log, choice.plan)
+        order = cleaner.order(
+            broker.clock.now_ms(),
+            dedupe_buffer_bytes=settings.cleaner_dedupe_buffer_bytes,
+            io_bytes_per_second=settings.cleaner_io_bytes_per_second,
+        )
+        began_ms = broker.clock.monotonic_ms()
+        metrics.is_running = 1
+        try:
+            async with contextlib.aclosing(self._process.run(order)) as messages:
+                async for message in messages:
+                    if "uncleanable" in message:
+                        self._mark_uncleanable(partition, message["uncleanable"])
+                        break
+                    if not await self._heed(message, partition, cleaner):
+                        break
+                    if "report" in message:
+                        metrics.last_run_ms = broker.clock.monotonic_ms() - began_ms
+                        return True
+        except CleanerDiedError as error:
+            metrics.failures += 1
+            logger.warning("compaction of %s failed: %s", partition, error)
+        finally:
+            metrics.is_running = 0
+            self._settle(partition)
+        await self._give_up(partition)
+        return False
+
+    async def _heed(
+        self, message: dict[str, Any], partition: Partition, cleaner: LogCleaner
+    ) -> bool:
+        """Act on what the child says; False if this cleaning has come to nothing."""
+        if "error" in message:
+            self._broker.metrics.cleaner.failures += 1
+            logger.warning("compaction of %s failed: %s", partition, message["error"])
+            return False
+        if not cleaner.is_valid:
+            logger.info("compaction of %s is given up: its log has changed", partition)
+            return False
+        if "group" in message:
+            return await self._put_in_place(partition, cleaner, CleanedGroup(**message["group"]))
+        if "report" in message:
+            counts = CleaningCounts(**message["report"].pop("counts"))
+            self._complete(partition, cleaner, CleaningReport(**message["report"], counts=counts))
+        return True
+
+    async def _put_in_place(
+        self, partition: Partition, cleaner: LogCleaner, group: CleanedGroup
+    ) -> bool:
+        """Replace segments by the new one; False if they are not the log's any more."""
+        if not cleaner.may_replace(group):
+            return False
+        log, loop = partition.log, asyncio.get_running_loop()
+        swap = SegmentSwap(log, group)
+        try:
+            await loop.run_in_executor(self._executor, swap.begin().run)
+            job = swap.replace(self._broker.clock.now_ms())
+            if job is None:
+                return False
+            await loop.run_in_executor(self._executor, job.run)
+            swap.finish()
+        except OSError as error:
+            if log.refusal != "closed":
+                log.go_offline(error)
+                self._broker.on_partition_offline(partition)
+            return False
+        return True
+
+    def _complete(self, partition: Partition, cleaner: LogCleaner, report: CleaningReport) -> None:
+        cleaner.complete(report)
+        counts, metrics = report.counts, self._broker.metrics.cleaner
+        self._horizons[partition] = counts.next_horizon_ms
+        metrics.runs += 1
+        metrics.read_bytes += report.read_bytes
+        metrics.written_bytes += report.written_bytes
+        metrics.records_removed += counts.records_removed
+        metrics.null_keys_removed += counts.null_keys
+        logger.info(
+            "compacted %s up to offset %d: %d bytes, %d keys, %d of %d records removed",
+            partition,
+            report.end_offset,
+            report.source_bytes,
+            report.keys,
+            counts.records_removed,
+            counts.records_removed + counts.records_kept,
+        )
+        if counts.null_keys:
+            logger.warning(
+                "%s held %d records without a key, from a time when it was not compacted;"
+                " they are removed",
+                partition,
+                counts.null_keys,
+            )
+
+    def _settle(self, partition: Partition) -> None:
+        """After a stop in the middle of a replacement."""
+        log = partition.log
+        if log.swap is None or log.is_offline:
+            return
+        try:
+            log.settle_swap()
+        except OSError as error:
+            log.go_offline(error)
+            self._broker.on_partition_offline(partition)
+
+    async def _give_up(self, partition: Partition) -> None:
+        """Remove what the child has written, once it writes no more."""
+        await self._process.kill()
+        log = partition.log
+        if log.refusal is None:
+            loop = asyncio.get_running_loop()
+            try:
+                await loop.run_in_executor(self._executor, discard_cleaned, log.disk, log.path)
+            except OSError as error:
+                # The next cleaning, or the next start, removes them.
+                logger.warning("files of a compaction of %s are left: %s", partition, error)
+
+    def _mark_uncleanable(self, partition: Partition, reason: str) -> None:
+        self._uncleanable.add(partition)
+        self._broker.metrics.cleaner.uncleanable = len(self._uncleanable)
+        logger.error("%s is not compacted until this broker restarts: %s", partition, reason)
+
+    def _forget_departed(self) -> None:
+        here = set(self._broker.partitions.values())
+        self._uncleanable &= here
+        self._broker.metrics.cleaner.uncleanable = len(self._uncleanable)
+        self._horizons = {key: value for key, value in self._horizons.items() if key in here}
