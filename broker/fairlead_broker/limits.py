@@ -127,6 +127,8 @@ METRIC_PARTITIONS_MAX: Final = 1_000
 """Partitions with metrics of their own, the first by topic and index; sums count all."""
 METRIC_BROKERS_MAX: Final = 50
 """Followers whose lag is told one by one."""
+METRIC_GROUPS_A_TURN: Final = 1_000
+"""Groups that a scrape looks at before others get their turn of the loop."""
 METRIC_PARTITIONS_A_TURN: Final = 200
 """Partitions that a scrape looks at before others get their turn of the loop."""
 PARTITION_CHANGES_PER_TURN_MS: Final = 20

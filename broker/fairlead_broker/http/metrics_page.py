@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.exposition import Exposition
 from fairlead_broker.http.cleaner_families import expose_compaction
+from fairlead_broker.http.group_families import expose_groups, measure_groups
 from fairlead_broker.http.process_families import (
     expose_counters,
     expose_disk,
@@ -48,11 +49,13 @@ class MetricsPage:
         broker = self.broker
         if broker is not None:
             sums = await measure_replicas(broker)
+            groups = await measure_groups(broker)
             capacity = await self._capacity(broker.log_directory.path)
             self._requests.expose(out, broker.metrics)
             expose_counters(out, broker.metrics)
             expose_compaction(out, broker.metrics.cleaner)
             expose_waiting(out, broker)
+            expose_groups(out, broker, groups)
             expose_session(out, self.session)
             expose_disk(out, capacity)
             await asyncio.sleep(0)
