@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from fairlead_bench import replicated
+from fairlead_bench import replicated, spark
 from fairlead_bench.chart import draw_chart
 from fairlead_bench.fairlead_cluster import FairleadCluster
 from fairlead_bench.fairlead_peer import FairleadPeer
@@ -57,8 +57,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--repetitions", type=int, help="of each load (default 5, quick 2)")
     parser.add_argument("--quick", action="store_true", help="small loads: at most three minutes")
     parser.add_argument("--peers", default="fairlead,kafka", help="which of them to run")
-    loads = ", ".join([*SCENARIOS, "start", replicated.GROUP])
+    loads = ", ".join([*SCENARIOS, "start", replicated.GROUP, spark.GROUP])
     parser.add_argument("--only", help=f"loads, comma-separated: {loads}")
+    parser.add_argument("--spark", action="store_true", help="also what only --only=spark measures")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--data", type=Path, help="folder for data (default: beside the results)")
     parser.add_argument("--name", default="latest", help="base name of the files in results/")
@@ -82,6 +83,8 @@ class Run:
         self.scenarios = {name: load for name, load in SCENARIOS.items() if name in chosen}
         self.measures_start = "start" in chosen
         self.measures_replicated = replicated.GROUP in chosen
+        # Not of every run: it takes some minutes, and says nothing of the broker.
+        self.measures_spark = options.spark or spark.GROUP in chosen
         self.results = Results()
         self.makers: dict[str, Callable[[Path], Peer]] = {}
         self.cluster_makers: dict[str, replicated.Maker] = {}
@@ -100,6 +103,9 @@ class Run:
         counts = [self.repetitions] if self.scenarios or self.measures_start else []
         if self.measures_replicated:
             counts.append(self.replicated_sizes.repetitions)
+        if self.measures_spark:
+            sizes = spark.QUICK if self.options.quick else spark.FULL
+            counts.append(sizes.repetitions * sizes.sessions)
         return " and ".join(str(count) for count in counts)
 
     def measure(self) -> None:
@@ -128,6 +134,9 @@ class Run:
                 say=self._say,
                 settle=settle,
             ).measure(self.folder)
+        if self.measures_spark:
+            sizes = spark.QUICK if self.options.quick else spark.FULL
+            spark.SparkRun(sizes, self.results, say=self._say).measure(self.folder)
 
     def _measure_loads(self) -> None:
         with ExitStack() as stack:

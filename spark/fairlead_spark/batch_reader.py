@@ -48,18 +48,24 @@ class FairleadBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
-        assert isinstance(partition, RangePartition)  # noqa: S101  # `partitions` made it.
-        return read_range(self._options, partition.range)
+        return read_partition(self._options, partition)
 
 
-def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of one range, over the connections that this worker keeps."""
+def read_partition(
+    options: SourceOptions, partition: InputPartition | None
+) -> Iterator[pa.RecordBatch]:
+    """Arrow batches of one task, over the connections that this worker keeps.
+
+    A read without partitions has one task all the same: Spark gives it None.
+    """
+    if not isinstance(partition, RangePartition):
+        return iter(())
     settings = ReadSettings(
         fail_on_data_loss=options.fail_on_data_loss,
         include_headers=options.include_headers,
         poll_timeout_s=options.poll_timeout_ms / 1000,
     )
-    return RangeReader(keep_cluster(options.client), wanted, settings).batches()
+    return RangeReader(keep_cluster(options.client), partition.range, settings).batches()
 
 
 def begins_earliest(

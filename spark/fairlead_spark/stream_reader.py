@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from fairlead_spark.batch_reader import RangePartition, read_range
+from fairlead_spark.batch_reader import RangePartition, read_partition
 from fairlead_spark.boundaries import find_partitions, read_earliest, read_latest, resolve_start
 from fairlead_spark.cluster import Cluster, Topic, keep_cluster
 from fairlead_spark.errors import DataLossError
@@ -130,8 +130,7 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
-        assert isinstance(partition, RangePartition)  # noqa: S101  # `partitions` made it.
-        return read_range(self._options, partition.range)
+        return read_partition(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """A batch is done. Spark says so when it begins the next one."""

@@ -1,0 +1,155 @@
+"""Streaming reads: batches, restarts, limits, topics that change, and the group's offsets."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from spark_source import DEADLINE_S, Source, Topics, finish, numbers
+
+Collect = Callable[..., tuple[list[int], list[dict[str, Any]]]]
+
+
+def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[int, int]:
+    """Offsets of a group, as any tool sees them."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
+        return {each.partition: each.offset for each in consumer.committed(wanted, timeout=10)}
+    finally:
+        consumer.close()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.05)
+
+
+def test_limited_batches_end_exactly_at_their_target_and_a_restart_goes_on(
+    source: Source, topics: Topics, collect: Collect
+) -> None:
+    name = topics.create("limited")
+    topics.fill(name, 0, 1000)
+    seen, batches = collect(
+        source.stream(subscribe=name, maxOffsetsPerTrigger=400, **{"kafka.group.id": "limited-job"})
+    )
+    assert seen == list(range(1000))
+    assert [batch["numInputRows"] for batch in batches] == [400, 400, 200]
+    topics.fill(name, 1000, 50)
+    seen, batches = collect(source.stream(subscribe=name, **{"kafka.group.id": "limited-job"}))
+    assert seen == list(range(1050))
+    assert [batch["numInputRows"] for batch in batches] == [50]
+    offsets = committed(topics.bootstrap, "limited-job", name, 2)
+    assert offsets == {0: 525, 1: 525}, "the lag of a query that has read everything is 0"
+
+
+def test_records_that_come_while_it_runs_and_the_lag_they_leave(
+    source: Source, topics: Topics, tmp_path: Path
+) -> None:
+    name = topics.create("running")
+    topics.fill(name, 0, 10)
+    query = (
+        source.stream(subscribe=name, **{"kafka.group.id": "running-job"})
+        .writeStream.format("memory")
+        .queryName("running")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(processingTime="200 milliseconds")
+        .start()
+    )
+    try:
+        rows = source.spark.table("running")
+        wait_until(lambda: rows.count() == 10)
+        topics.fill(name, 10, 10)
+        wait_until(lambda: rows.count() == 20)
+        # Spark never reports the last batch as done: the next look for new records does.
+        wait_until(lambda: committed(topics.bootstrap, "running-job", name, 2) == {0: 10, 1: 10})
+        # Partitions that are added are read from their first record on.
+        topics.grow(name, 3)
+        topics.fill(name, 20, 9, partitions=3)
+        wait_until(lambda: rows.count() == 29)
+        assert numbers(rows) == list(range(29))
+        progress = query.lastProgress
+        assert progress is not None
+        assert '"2"' in progress["sources"][0]["endOffset"]
+    finally:
+        query.stop()
+
+
+def test_too_few_records_wait(source: Source, topics: Topics, tmp_path: Path) -> None:
+    name = topics.create("few")
+    topics.fill(name, 0, 5)
+    query = (
+        source.stream(subscribe=name, minOffsetsPerTrigger=10, maxTriggerDelay="10m")
+        .writeStream.format("memory")
+        .queryName("few")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(processingTime="100 milliseconds")
+        .start()
+    )
+    try:
+        looks = len(query.recentProgress)
+        wait_until(lambda: query.status["message"].startswith("Waiting"))
+        assert source.spark.table("few").count() == 0, looks
+        topics.fill(name, 5, 7)
+        wait_until(lambda: source.spark.table("few").count() == 12)
+    finally:
+        query.stop()
+
+
+def test_a_topic_that_was_made_again(source: Source, topics: Topics, collect: Collect) -> None:
+    name = topics.create("again")
+    topics.fill(name, 0, 20)
+    assert collect(source.stream(subscribe=name))[0] == list(range(20))
+    topics.delete(name)
+    wait_until(lambda: name not in topics.admin.list_topics(timeout=10).topics)
+    topics.create(name)
+    topics.fill(name, 100, 30)
+    with pytest.raises(Exception, match="again was deleted and made again since the checkpoint"):
+        collect(source.stream(subscribe=name))
+    seen, _ = collect(source.stream(subscribe=name, failOnDataLoss="false"))
+    assert seen == [*range(20), *range(100, 130)]
+
+
+def test_records_that_went_before_they_were_read(
+    source: Source, topics: Topics, collect: Collect
+) -> None:
+    name = topics.create("expired", 1)
+    topics.fill(name, 0, 20, partitions=1)
+    assert collect(source.stream(subscribe=name))[0] == list(range(20))
+    topics.fill(name, 20, 30, partitions=1)
+    for future in topics.admin.delete_records([TopicPartition(name, 0, 35)]).values():
+        future.result()
+    with pytest.raises(Exception, match="offsets 20 to 34 of expired-0 are no longer there"):
+        collect(source.stream(subscribe=name))
+    seen, _ = collect(source.stream(subscribe=name, failOnDataLoss="false"))
+    assert seen == [*range(20), *range(35, 50)]
+
+
+def test_a_leader_dies_in_the_middle_of_a_batch(
+    spark: Any, make_cluster: Callable[..., Any], collect: Collect
+) -> None:
+    cluster = make_cluster(brokers=3, settings={"replica.lag.time.max.ms": "2000"})
+    topics = Topics(cluster.bootstrap)
+    name = topics.create("survivors", 3, copies=3)
+    topics.fill(name, 0, 6000, partitions=3)
+    source = Source(spark, cluster.bootstrap, "fairlead")
+    rows = source.stream(subscribe=name, maxOffsetsPerTrigger=1500)
+    killed: list[int] = []
+
+    def kill_once(batch: Any, number: int) -> None:
+        if number == 1 and not killed:
+            leader = topics.admin.list_topics(name, timeout=10).topics[name].partitions[0].leader
+            cluster.brokers[leader].kill()
+            killed.append(leader)
+        seen.extend(numbers(batch))
+
+    seen: list[int] = []
+    query = rows.writeStream.foreachBatch(kill_once).trigger(availableNow=True)
+    checkpoint = cluster.directory / "checkpoint"
+    finish(query.option("checkpointLocation", str(checkpoint)).start())
+    assert killed
+    assert sorted(seen) == list(range(6000))
