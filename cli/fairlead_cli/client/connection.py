@@ -44,7 +44,6 @@ HINTS = {
     "INCONSISTENT_GROUP_PROTOCOL": "Its members divide partitions in another way. Try "
     "--assignor range, or see:  fairlead group describe GROUP",
     "FENCED_INSTANCE_ID": "Another process has joined under this --instance-id: use another.",
-    "FENCED": "Another process has joined under this --instance-id: use another.",
     "NON_EMPTY_GROUP": "See who is in it:  fairlead group describe GROUP --members",
     "MSG_SIZE_TOO_LARGE": "Raise the topic's max.message.bytes with `fairlead topic alter`.",
 }

@@ -15,6 +15,7 @@ from fairlead_cli.client.connection import (
     kafka_errors,
     wait_for,
 )
+from fairlead_cli.client.coordinators import settle
 from fairlead_cli.client.places import Place
 from fairlead_cli.errors import CliError
 from fairlead_cli.output import note
@@ -122,7 +123,7 @@ def describe_groups(admin: AdminClient, groups: list[str]) -> list[GroupDescript
         part = groups[begin : begin + DESCRIBED_AT_ONCE]
         with kafka_errors("cannot describe consumer groups"):
             futures = admin.describe_consumer_groups(part, request_timeout=REQUEST_TIMEOUT_S)
-        described += [read_description(group, futures[group]) for group in part]
+        described += [read_description(admin, group, futures[group]) for group in part]
     return described
 
 
@@ -132,12 +133,15 @@ def describe_group(admin: AdminClient, group: str) -> GroupDescription:
     return description
 
 
-def read_description(group: str, future: Any) -> GroupDescription:
+def read_description(admin: AdminClient, group: str, future: Any) -> GroupDescription:
     """The answer for one group; newer brokers answer an error where older ones say `Dead`."""
     from confluent_kafka import KafkaException
 
+    def ask() -> Any:
+        return admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)[group]
+
     try:
-        found = future.result()
+        found = settle(future, ask)
     except KafkaException as exception:
         error = exception.args[0]
         if error.name() in MISSING_GROUP_NAMES:
@@ -178,12 +182,13 @@ def read_committed(admin: AdminClient, group: str) -> dict[Place, Committed]:
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
     what = f"cannot read the offsets of group '{group}'"
-    with kafka_errors(what):
-        futures = admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT_S
-        )
+
+    def ask() -> Any:
+        request = [ConsumerGroupTopicPartitions(group)]
+        return admin.list_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S)[group]
+
     try:
-        answer = futures[group].result()
+        answer = settle(ask(), ask, find_first_error)
     except KafkaException as exception:
         if exception.args[0].name() in MISSING_GROUP_NAMES:
             return {}
@@ -210,11 +215,13 @@ def write_committed(
 
     what = f"cannot set the offsets of group '{group}'"
     wanted = [TopicPartition(at.topic, at.partition, offset) for at, offset in offsets.items()]
+
+    def ask() -> Any:
+        request = [ConsumerGroupTopicPartitions(group, wanted)]
+        return admin.alter_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S)[group]
+
     with kafka_errors(what):
-        futures = admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=REQUEST_TIMEOUT_S
-        )
-    answer = wait_for(futures[group], what)
+        answer = settle(ask(), ask, find_first_error)
     return {
         Place(at.topic, at.partition): at.error
         for at in answer.topic_partitions
@@ -222,16 +229,23 @@ def write_committed(
     }
 
 
+def find_first_error(answer: Any) -> KafkaError | None:
+    """An error of a single partition inside an answer."""
+    return next((at.error for at in answer.topic_partitions if at.error is not None), None)
+
+
 def delete_groups(admin: AdminClient, groups: Iterable[str]) -> dict[str, KafkaError | None]:
     """Delete each group, with its offsets; the error by group, None where it is gone."""
     from confluent_kafka import KafkaException
 
     outcome: dict[str, KafkaError | None] = {}
-    with kafka_errors("cannot delete consumer groups"):
-        futures = admin.delete_consumer_groups(list(groups), request_timeout=REQUEST_TIMEOUT_S)
-    for group, future in futures.items():
+    for group in groups:
+
+        def ask(name: str = group) -> Any:
+            return admin.delete_consumer_groups([name], request_timeout=REQUEST_TIMEOUT_S)[name]
+
         try:
-            future.result()
+            settle(ask(), ask)
             outcome[group] = None
         except KafkaException as exception:
             outcome[group] = exception.args[0]

@@ -98,7 +98,7 @@ class Reader:
         """Ends of partitions are remembered, real errors raised; records are no events."""
         from confluent_kafka import KafkaError
 
-        from fairlead_cli.client.connection import build_error
+        from fairlead_cli.client.connection import HINTS, build_error
         from fairlead_cli.output import note
 
         error = message.error()
@@ -113,7 +113,11 @@ class Reader:
             return True
         if error.retriable() or error.code() in transient_codes():
             return True
-        raise build_error(f"cannot read {self.what}", error)
+        failure = build_error(f"cannot read {self.what}", error)
+        if error.fatal() and "fenced" in failure.message:
+            # librdkafka hides the broker's code behind its own for fatal errors.
+            failure.hint = HINTS["FENCED_INSTANCE_ID"]
+        raise failure
 
 
 def transient_codes() -> tuple[int, ...]:

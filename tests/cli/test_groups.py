@@ -1,0 +1,408 @@
+"""`group` and `consume --group`, on our brokers or (FAIRLEAD_CLIENTS_AGAINST=kafka) on Kafka's.
+
+What Apache Kafka fails here is a fault of the test: both must give the same answers.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_cluster import ROOT, Cli, find_free_ports, wait_until
+
+RECORDS = 90
+
+
+@dataclass
+class Remote(Cli):
+    """Finds its cluster by address, as for somebody else's."""
+
+    bootstrap: str = ""
+
+    def command(self, *arguments: str) -> list[str]:
+        return [
+            *(sys.executable, "-m", "fairlead_cli.main", *arguments),
+            *("--bootstrap", self.bootstrap),
+        ]
+
+
+@dataclass
+class Running:
+    """A command that goes on, and what it has printed so far."""
+
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.reader = threading.Thread(target=self.collect)
+        self.reader.start()
+
+    def collect(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout:
+            self.lines.extend(line.rstrip("\n") for line in self.process.stdout)
+
+    def has(self, text: str) -> bool:
+        return any(text in line for line in self.lines)
+
+    def wait_for(self, text: str) -> None:
+        wait_until(lambda: self.has(text) or self.process.poll() is not None)
+        assert self.has(text), self.lines
+
+    def end(self, number: int | None = None) -> int:
+        """Its exit code, after a signal if one is given."""
+        if number is not None:
+            self.process.send_signal(number)
+        code = self.process.wait(timeout=30)
+        self.reader.join(timeout=10)
+        return code
+
+    @property
+    def records(self) -> list[str]:
+        return [line for line in self.lines if line.startswith("record-")]
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
+    """A cluster that is reached by its address."""
+    data = tmp_path_factory.mktemp("groups") / "data"
+    if os.environ.get("FAIRLEAD_CLIENTS_AGAINST") == "kafka":
+        sys.path.insert(0, str(ROOT / "benchmarks"))
+        from fairlead_bench.kafka_distribution import ensure_kafka
+        from fairlead_bench.kafka_peer import KafkaPeer
+        from fairlead_bench.peer import wait_until_ready
+
+        with KafkaPeer(ensure_kafka(), data) as peer:
+            peer.start()
+            wait_until_ready(peer)
+            yield Remote(data, 0, 0, bootstrap=peer.bootstrap)
+        return
+    local = Cli(data, *find_free_ports())
+    started = local.up()
+    assert started.code == 0, started
+    yield Remote(data, local.port, local.http_port, bootstrap=f"127.0.0.1:{local.port}")
+    local.close()
+
+
+@pytest.fixture
+def spawn(remote: Remote) -> Iterator[Callable[..., Running]]:
+    """Starts commands; whatever still runs in the end is killed."""
+    started: list[Running] = []
+
+    def start(*arguments: str) -> Running:
+        started.append(Running(remote.spawn(*arguments)))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.process.kill()
+        running.end()
+    remote.spawned.clear()
+
+
+@pytest.fixture
+def topic(remote: Remote, request: pytest.FixtureRequest) -> str:
+    """Three partitions with thirty records each."""
+    name = f"t-{time.monotonic_ns()}"
+    remote.ok("topic", "create", name, "--partitions", "3", "--replication-factor", "1")
+    lines = "".join(f"record-{number}\n" for number in range(RECORDS))
+    remote.ok("produce", name, "--partitioner", "round-robin", stdin=lines)
+    return name
+
+
+@pytest.fixture
+def group() -> str:
+    return f"g-{time.monotonic_ns()}"
+
+
+def describe(remote: Remote, group: str) -> dict[str, Any]:
+    (document,) = remote.ok("group", "describe", group, "-o", "json").json
+    found: dict[str, Any] = document
+    return found
+
+
+def committed(remote: Remote, group: str) -> dict[tuple[str, int], int]:
+    offsets = describe(remote, group)["offsets"]
+    return {(each["topic"], each["partition"]): each["committed"] for each in offsets}
+
+
+def read_all(remote: Remote, topic: str, group: str) -> list[str]:
+    return remote.ok("consume", topic, "-g", group, "--until-end").out.split()
+
+
+def test_a_group_goes_on_where_it_was(remote: Remote, topic: str, group: str) -> None:
+    first = remote.ok("consume", topic, "-g", group, "--count", "40")
+    assert f"group {group}: assigned {topic}-0 from beginning" in first.err
+    assert "40 records, offsets committed, left" in first.err
+    seen = describe(remote, group)
+    assert (seen["state"], seen["members"], seen["type"]) == ("Empty", [], "classic")
+    second = read_all(remote, topic, group)
+    assert sorted(first.out.split() + second) == sorted(f"record-{n}" for n in range(RECORDS))
+    seen = describe(remote, group)
+    assert seen["lag"] == 0
+    assert [(each["committed"], each["logEnd"], each["lag"]) for each in seen["offsets"]] == [
+        (30, 30, 0)
+    ] * 3
+    assert {each["leaderEpoch"] for each in seen["offsets"]} == {0}
+    listed = remote.ok("group", "list", "--lag", "-o", "json").json
+    assert {"group": group, "state": "Empty", "type": "classic", "members": 0, "lag": 0} in listed
+    names = [
+        each["group"] for each in remote.ok("group", "list", "--state", "stable", "-o", "json").json
+    ]
+    assert group not in names
+
+
+def test_tables_say_what_json_says(remote: Remote, topic: str, group: str) -> None:
+    remote.ok("consume", topic, "-g", group, "--until-end")
+    remote.ok("produce", topic, "--partition", "1", stdin="record-more\n")
+    table = remote.ok("group", "describe", group).out
+    assert "state        Empty (classic)" in table
+    assert "lag          1 record, 1 of 3 partitions behind" in table
+    rows = [line.split() for line in table.splitlines() if line.startswith(f" {topic}")]
+    assert rows[1] == [topic, "1", "30", "0", "31", "1"]
+    assert "No members." in remote.ok("group", "describe", group, "--members").out
+    assert topic not in remote.ok("group", "describe", group, "--state").out
+
+
+def test_nothing_is_committed_with_commit_never(remote: Remote, topic: str, group: str) -> None:
+    peeked = remote.ok("consume", topic, "-g", group, "--commit", "never", "--until-end")
+    assert len(peeked.out.split()) == RECORDS
+    assert describe(remote, group)["offsets"] == []
+    assert "No committed offsets." in remote.ok("group", "describe", group).out
+
+
+def test_from_end_counts_where_nothing_is_committed(remote: Remote, topic: str, group: str) -> None:
+    skipped = remote.ok("consume", topic, "-g", group, "--from", "end", "--until-end")
+    assert (skipped.out, "from end" in skipped.err) == ("", True)
+    remote.ok("group", "reset", group, "--topic", topic, "--to-offset", "29", "--execute")
+    again = remote.ok("consume", topic, "-g", group, "--from", "end", "--until-end")
+    assert len(again.out.split()) == 3
+
+
+def test_several_topics_share_a_group(remote: Remote, topic: str, group: str) -> None:
+    other = f"{topic}-other"
+    remote.ok("topic", "create", other, "--replication-factor", "1")
+    remote.ok("produce", other, stdin="record-x\n")
+    read = remote.ok("consume", topic, other, "-g", group, "--until-end", "--offsets").out
+    assert f"{other}:0:0\trecord-x" in read
+    assert set(committed(remote, group)) == {(topic, 0), (topic, 1), (topic, 2), (other, 0)}
+    alone = remote.ok("consume", topic, other, "--until-end").out.split()
+    assert len(alone) == RECORDS + 1
+
+
+def test_members_share_take_over_and_are_named_in_refusals(
+    remote: Remote, topic: str, group: str, spawn: Callable[..., Running]
+) -> None:
+    one = spawn("consume", topic, "-g", group)
+    one.wait_for(f"assigned {topic}-0 from beginning")
+    wait_until(lambda: len(one.records) == RECORDS)
+    two = spawn("consume", topic, "-g", group, "--instance-id", "two")
+    two.wait_for(f"assigned {topic}-")
+    one.wait_for("revoked")
+    wait_until(lambda: describe(remote, group)["state"] == "Stable")
+    seen = describe(remote, group)
+    assert seen["assignor"] == "cooperative-sticky"
+    assert sorted(len(each["partitions"]) for each in seen["members"]) == [1, 2]
+    assert {each["instanceId"] for each in seen["members"]} == {None, "two"}
+    assert {each["clientId"] for each in seen["members"]} == {"fairlead-cli"}
+    owners = {each["memberId"] for each in seen["offsets"]}
+    assert owners == {each["memberId"] for each in seen["members"]}
+    for arguments in (
+        ["reset", group, "--topic", topic, "--to-earliest", "--execute"],
+        ["delete", group],
+    ):
+        refused = remote("group", *arguments)
+        assert refused.code == 1
+        assert f"group '{group}' is Stable and has 2 members" in refused.err
+        assert "instance two (client fairlead-cli, host 127.0.0.1, 1 partition)" in refused.err
+    planned = remote.ok("group", "reset", group, "--topic", topic, "--to-earliest")
+    assert "It would be refused now" in planned.err
+    subscribed = remote("group", "delete", group, "--topic", topic)
+    assert (subscribed.code, "GROUP_SUBSCRIBED_TO_TOPIC" in subscribed.err) == (1, True)
+    assert one.end(signal.SIGINT) == 130
+    assert one.has(f"group {group}: {RECORDS} records, offsets committed, left")
+    wait_until(lambda: len(describe(remote, group)["members"]) == 1)
+    wait_until(lambda: len(describe(remote, group)["members"][0]["partitions"]) == 3)
+    assert set(committed(remote, group).values()) == {30}
+    assert two.end(signal.SIGTERM) == -signal.SIGTERM
+    # A static member keeps its place until its session times out.
+    assert two.has("two stays a member until its session times out")
+    assert [each["instanceId"] for each in describe(remote, group)["members"]] == ["two"]
+
+
+def test_a_killed_member_repeats_but_skips_nothing(
+    remote: Remote, topic: str, group: str, spawn: Callable[..., Running]
+) -> None:
+    first = spawn("consume", topic, "-g", group, "--instance-id", "same")
+    first.wait_for("record-")
+    first.end(signal.SIGKILL)
+    # The same static member returns at once; a dynamic one would wait for the session to end.
+    second = remote.ok("consume", topic, "-g", group, "--instance-id", "same", "--until-end")
+    seen = Counter(first.records + second.out.split())
+    assert set(seen) == {f"record-{number}" for number in range(RECORDS)}
+    assert set(committed(remote, group).values()) == {30}
+
+
+def test_a_second_process_with_an_instance_id_fences_the_first(
+    remote: Remote, topic: str, group: str, spawn: Callable[..., Running]
+) -> None:
+    first = spawn("consume", topic, "-g", group, "--instance-id", "same")
+    wait_until(lambda: len(first.records) == RECORDS)
+    second = spawn("consume", topic, "-g", group, "--instance-id", "same")
+    assert first.end() == 1
+    assert first.has("Another process has joined under this --instance-id")
+    second.wait_for("assigned")
+
+
+def test_members_must_divide_partitions_in_the_same_way(
+    remote: Remote, topic: str, group: str, spawn: Callable[..., Running]
+) -> None:
+    first = spawn("consume", topic, "-g", group, "--assignor", "range")
+    first.wait_for("assigned")
+    refused = remote("consume", topic, "-g", group, "--assignor", "roundrobin", "--until-end")
+    assert refused.code == 1
+    assert "INCONSISTENT_GROUP_PROTOCOL" in refused.err
+    assert describe(remote, group)["assignor"] == "range"
+
+
+def test_a_reset_is_planned_before_it_is_done(remote: Remote, topic: str, group: str) -> None:
+    read_all(remote, topic, group)
+    to_five = ("group", "reset", group, "--topic", f"{topic}:0,2", "--to-offset", "5")
+    planned = remote.ok(*to_five)
+    rows = [line.split() for line in planned.out.splitlines() if line.startswith(f" {topic}")]
+    assert rows == [[topic, p, "30", "5", "-25", "0", "30", "25"] for p in ("0", "2")]
+    assert "Nothing was changed. Add --execute to move 2 offsets" in planned.err
+    assert set(committed(remote, group).values()) == {30}
+    done = remote.ok(*to_five, "--execute")
+    assert f"Moved 2 offsets of group {group} to offset 5." in done.err
+    assert list(committed(remote, group).values()) == [5, 30, 5]
+    document = remote.ok(
+        *("group", "reset", group, "--all-topics", "--shift-by", "-10", "--execute"),
+        *("-o", "json"),
+    ).json
+    assert document["executed"] is True
+    assert [(each["old"], each["new"], each["note"]) for each in document["partitions"]] == [
+        (5, 0, "-5 is below the log start"),
+        (30, 20, None),
+        (5, 0, "-5 is below the log start"),
+    ]
+    assert list(committed(remote, group).values()) == [0, 20, 0]
+    assert len(read_all(remote, topic, group)) == 70
+
+
+@pytest.mark.parametrize(
+    ("target", "offset"),
+    [
+        (("--to-earliest",), 0),
+        (("--to-latest",), 30),
+        (("--to-current",), 30),
+        (("--to-offset", "31"), 30),
+        (("--to-datetime", "2001-01-01T00:00Z"), 0),
+        (("--to-datetime", "2999-01-01T00:00Z"), 30),
+        (("--by-duration", "1d"), 0),
+        (("--by-duration", "PT0S"), 30),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_group_that_does_not_exist_is_given_offsets(
+    remote: Remote, topic: str, group: str, target: tuple[str, ...], offset: int
+) -> None:
+    remote.ok("group", "reset", group, "--topic", topic, *target, "--execute")
+    assert committed(remote, group) == {(topic, number): offset for number in range(3)}
+    assert describe(remote, group)["type"] == "simple"
+
+
+def test_offsets_out_of_the_log_are_pointed_out(remote: Remote, topic: str, group: str) -> None:
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": remote.bootstrap})
+    offsets = [TopicPartition(topic, 0, 3, metadata="by hand"), TopicPartition(topic, 1, 33)]
+    request = ConsumerGroupTopicPartitions(group, offsets)
+    admin.alter_consumer_group_offsets([request])[group].result(20)
+    removed = admin.delete_records([TopicPartition(topic, 0, 10)])
+    for future in removed.values():
+        future.result(20)
+    seen = {each["partition"]: each for each in describe(remote, group)["offsets"]}
+    assert (seen[0]["problem"], seen[0]["lag"]) == ("below the log start 10: 7 gone", 27)
+    assert seen[0]["metadata"] == "by hand"
+    assert (seen[1]["problem"], seen[1]["lag"]) == ("3 beyond the log end", 0)
+    table = remote.ok("group", "describe", group).out
+    assert "problems     2 partitions, see below" in table
+    assert "by hand" in table
+    remote.ok("group", "reset", group, "--all-topics", "--to-current", "--execute")
+    assert committed(remote, group) == {(topic, 0): 10, (topic, 1): 30}
+
+
+def test_a_group_is_deleted_whole_or_by_topic(remote: Remote, topic: str, group: str) -> None:
+    read_all(remote, topic, group)
+    deleted = remote.ok("group", "delete", group, "--topic", f"{topic}:0")
+    assert f"Deleted 1 offset of group {group}." in deleted.out
+    assert set(committed(remote, group)) == {(topic, 1), (topic, 2)}
+    again = remote("group", "delete", group, "--topic", f"{topic}:0")
+    assert (again.code, "no committed offsets there" in again.err) == (1, True)
+    assert f"Deleted group {group}." in remote.ok("group", "delete", group).out
+    gone = remote("group", "describe", group)
+    assert (gone.code, f"group '{group}' does not exist" in gone.err) == (1, True)
+    assert remote("group", "delete", group).code == 1
+    remote.ok("group", "delete", group, "--if-exists")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["describe", "no-such-group"], "fairlead group list"),
+        (["delete", "no-such-group"], "group 'no-such-group' does not exist"),
+        (["delete", "no-such-group", "--topic", "t"], "group 'no-such-group' does not exist"),
+        (["reset", "new", "--all-topics", "--to-latest"], "has no committed offsets"),
+        (["reset", "new", "--topic", "no-such-topic", "--to-latest"], "does not exist"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_refusal_says_what_to_do(remote: Remote, arguments: list[str], message: str) -> None:
+    refused = remote("group", *arguments)
+    assert refused.code == 1
+    assert message in refused.err
+    assert "Traceback" not in refused.err
+
+
+def test_a_reset_of_partitions_that_are_not_there_is_refused_whole(
+    remote: Remote, topic: str, group: str
+) -> None:
+    refused = remote("group", "reset", group, "--topic", f"{topic}:0,3", "--to-latest", "--execute")
+    assert (refused.code, "has no partition 3" in refused.err) == (1, True)
+    assert remote("group", "describe", group).code == 1
+
+
+def test_names_are_completed_from_the_cluster(
+    remote: Remote, topic: str, group: str, tmp_path: Path
+) -> None:
+    remote.ok("group", "reset", group, "--topic", topic, "--to-latest", "--execute")
+
+    def complete(words: str) -> list[str]:
+        environment = os.environ | {
+            "_FAIRLEAD_COMPLETE": "bash_complete",
+            "COMP_WORDS": f"fairlead {words}",
+            "COMP_CWORD": str(len(words.split())),
+            "FAIRLEAD_BOOTSTRAP": remote.bootstrap,
+        }
+        command = [sys.executable, "-m", "fairlead_cli.main"]
+        result = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=30, check=False
+        )
+        assert result.stderr == ""
+        return [line.removeprefix("plain,") for line in result.stdout.split()]
+
+    assert complete(f"group describe {group[:-2]}") == [group]
+    assert complete(f"consume --group {group[:-2]}") == [group]
+    assert complete(f"group reset {group} --topic {topic}") == [topic]
+    assert complete(f"produce {topic}") == [topic]
+    assert complete(f"consume {topic} --bootstrap 127.0.0.1:1 {topic}") == []
