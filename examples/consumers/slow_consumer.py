@@ -1,0 +1,159 @@
+"""A slow consumer: its work stalls for longer than a group waits, it falls behind, it catches up.
+
+    python examples/consumers/slow_consumer.py --stall-s 20 --idle-s 5
+
+One thread polls, another works; a short queue lies between them. While it is full, the partitions
+are paused: polling goes on, so the group sees us alive, and brings no records, so memory stays as
+it is. What waits, waits in the log. Every second the lag is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+log = logging.getLogger("slow_consumer")
+
+
+class SlowConsumer:
+    """Every call in the polling thread returns soon, whatever the work does."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.stall_ms = arguments.stall_ms
+        self.stalled_until = time.monotonic() + arguments.stall_s
+        self.worker = ThreadPoolExecutor(max_workers=1)  # one: records are done in order
+        self.queue: deque[tuple[Message, Future[None]]] = deque()
+        self.done: dict[tuple[str, int], int] = {}  # the offset behind the last record done
+        self.is_paused = False
+        settings = {
+            "bootstrap.servers": arguments.bootstrap,
+            "group.id": arguments.group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            # Who does not poll for so long is taken for stuck and loses its partitions. We poll
+            # all the time, so it can be short, however long a record takes.
+            "max.poll.interval.ms": int(arguments.max_poll_interval_s * 1000),
+            "session.timeout.ms": int(min(arguments.max_poll_interval_s, 6) * 1000),
+            "heartbeat.interval.ms": 500,
+            # What the client fetches ahead of polling is our memory as well.
+            "queued.max.messages.kbytes": 1024,
+        }
+        self.consumer = Consumer(settings, logger=log)
+
+    def work(self, message: Message) -> None:
+        """In the other thread: it calls something that is slow at first."""
+        if time.monotonic() < self.stalled_until:
+            time.sleep(self.stall_ms / 1000)
+        json.loads(message.value())
+
+    def on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        log.info("given %d partitions", len(partitions))
+        self.is_paused = False  # partitions come unpaused
+
+    def on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        log.info("giving up %d partitions", len(partitions))
+        for _, future in self.queue:
+            future.cancel()  # the next owner does what we have not begun
+        while self.queue and not self.queue[0][1].cancelled():
+            self.take_first()  # waits for the record at work
+        self.queue.clear()
+        self.commit(wait=True)
+        self.done.clear()
+
+    def take_first(self) -> None:
+        """The oldest of the queue; what its work raised is raised here and ends us."""
+        message, future = self.queue.popleft()
+        future.result()
+        self.done[message.topic(), message.partition()] = message.offset() + 1
+
+    def commit(self, *, wait: bool) -> None:
+        """After the work, so a crash repeats the last second and skips nothing."""
+        positions = [TopicPartition(*place, offset) for place, offset in self.done.items()]
+        try:
+            if positions:
+                self.consumer.commit(offsets=positions, asynchronous=not wait)
+        except KafkaException as error:
+            log.warning("Not committed, these come again: %s", error.args[0].str())
+
+    def report_lag(self) -> None:
+        """In a thread of its own, because it waits for brokers: what is committed, what is there."""
+        while True:
+            time.sleep(1)
+            try:
+                lag = 0
+                for at in self.consumer.committed(self.consumer.assignment(), timeout=5):
+                    low, high = self.consumer.get_watermark_offsets(at, timeout=5)
+                    lag += high - max(at.offset, low)  # at.offset is negative before any commit
+                log.info("lag %d queue %d", lag, len(self.queue))
+            except (KafkaException, RuntimeError) as error:  # no broker; a closed consumer
+                log.info("lag unknown: %s", error)
+
+    def run(self, arguments: argparse.Namespace, stopping: threading.Event) -> None:
+        """Poll until told to stop, or caught up for `idle_s`."""
+        self.consumer.subscribe(
+            [arguments.topic], on_assign=self.on_assign, on_revoke=self.on_revoke
+        )
+        threading.Thread(target=self.report_lag, daemon=True).start()
+        next_commit = last_record = time.monotonic()
+        try:
+            while not stopping.is_set():
+                messages = self.consumer.consume(50, timeout=0.1)
+                for message in messages:
+                    if message.error() is not None:
+                        raise KafkaException(message.error())
+                    self.queue.append((message, self.worker.submit(self.work, message)))
+                while self.queue and self.queue[0][1].done():
+                    self.take_first()
+                # Between full and half empty nothing changes, so that it does not flutter.
+                limit = arguments.queue // (2 if self.is_paused else 1)
+                if self.is_paused != (len(self.queue) > limit):
+                    self.is_paused = not self.is_paused
+                    change = self.consumer.pause if self.is_paused else self.consumer.resume
+                    change(self.consumer.assignment())
+                    log.info("paused" if self.is_paused else "resumed")
+                now = time.monotonic()
+                if now >= next_commit:
+                    next_commit = now + 1
+                    self.commit(wait=False)
+                if messages or self.queue or not self.consumer.assignment():
+                    last_record = now
+                elif arguments.idle_s and now - last_record > arguments.idle_s:
+                    break
+        finally:
+            self.consumer.close()  # calls on_revoke, which commits what is done
+
+
+def main() -> None:
+    """Read the arguments, run until SIGINT or SIGTERM."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--bootstrap", default="localhost:9092", metavar="HOST:PORT")
+    add("--topic", default="flights")
+    add("--group", default="slow-work")
+    add("--queue", type=int, default=500, help="records polled and not yet worked on")
+    add("--max-poll-interval-s", type=float, default=10)
+    add("--stall-s", type=float, default=20, help="how long the work stays slow")
+    add("--stall-ms", type=float, default=15_000, help="how long a record takes until then")
+    add("--idle-s", type=float, help="end after this long without a record (default: never)")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        SlowConsumer(arguments).run(arguments, stopping)
+    except KafkaException as error:
+        sys.exit(f"Stopped: {error.args[0].str()}")
+
+
+if __name__ == "__main__":
+    main()
