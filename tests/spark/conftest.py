@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from spark_source import Source, Topics, finish, numbers
+from spark_source import Source, Topics, finish, missing, numbers
 
 PROJECT = Path(__file__).resolve().parents[2]
 if str(PROJECT / "benchmarks") not in sys.path:
@@ -37,13 +37,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(
                 pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
             )
-
-
-def missing(reason: str) -> Any:
-    """A tool that this machine lacks: skipped for a developer, an error where CI promises it."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
