@@ -22,6 +22,7 @@ from fairlead_broker.log.keyed_records import (
     KeyedRecord,
     UnreadableRecordsError,
     keyed_records,
+    timestamp_delta,
     unpack_body,
     with_shifted_timestamp,
 )
@@ -126,13 +127,13 @@ class BatchCleaning:
         is_over = header.has_delete_horizon and header.base_timestamp <= self._now_ms
         kept, has_tombstones = [], False
         for record in records:
-            key = record.key
+            _, _, key, is_tombstone, offset_delta = record
             if key is None:
                 counts.null_keys += 1
                 continue
-            if newest(key) > base_offset + record.offset_delta:
+            if newest(key) > base_offset + offset_delta:
                 continue
-            if record.is_tombstone:
+            if is_tombstone:
                 if is_over:
                     counts.tombstones_removed += 1
                     continue
@@ -169,12 +170,12 @@ def _rebuilt(
     base_timestamp, attributes = header.base_timestamp, header.attributes
     max_timestamp = header.max_timestamp
     if not header.timestamp_type:
-        max_timestamp = base_timestamp + max([record.timestamp_delta for record in kept])
+        max_timestamp = base_timestamp + max([timestamp_delta(body, each[0]) for each in kept])
     if horizon_ms is None:
-        parts = [body[record.start : record.end] for record in kept]
+        parts = [body[start:end] for start, end, *_ in kept]
     else:
         shift_ms = base_timestamp - horizon_ms
-        parts = [with_shifted_timestamp(body, record, shift_ms) for record in kept]
+        parts = [with_shifted_timestamp(body, start, end, shift_ms) for start, end, *_ in kept]
         base_timestamp, attributes = horizon_ms, attributes | DELETE_HORIZON_MASK
     return _sealed(
         header._replace(

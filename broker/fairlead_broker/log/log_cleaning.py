@@ -171,14 +171,15 @@ class LogCleaning:
             records = read_keyed_records(header, unpack_body(header, batch))
         except UnreadableRecordsError as error:
             raise self._uncleanable(segment, position, error) from error
-        keyed = [record for record in records if record.key is not None]
-        if len(newest) + len(keyed) > newest.capacity:
-            fresh = {r.key for r in keyed if r.key is not None and newest.newest(r.key) < 0}
-            if len(newest) + len(fresh) > newest.capacity:
+        if len(newest) + len(records) > newest.capacity:
+            keys = {key for _, _, key, _, _ in records if key is not None}
+            fresh = sum(newest.newest(key) < 0 for key in keys)
+            if len(newest) + fresh > newest.capacity:
                 return False
-        for record in keyed:
-            if record.key is not None:
-                newest.put(record.key, header.base_offset + record.offset_delta)
+        base_offset, put = header.base_offset, newest.put
+        for _, _, key, _, offset_delta in records:
+            if key is not None:
+                put(key, base_offset + offset_delta)
         return True
 
     def _count_records(self, segment: SegmentFacts) -> int:

@@ -14,8 +14,6 @@ from hashlib import blake2b
 from secrets import token_bytes
 from typing import Final
 
-from fairlead_wire.segments import Buffer
-
 TOKEN_BYTES: Final = 16
 SLOT_BYTES: Final = TOKEN_BYTES + 8
 LOAD_MAX: Final = 0.75
@@ -24,7 +22,10 @@ NO_OFFSET: Final = -1
 
 _EXACT_MAX: Final = TOKEN_BYTES - 1
 _DIGEST_MARK: Final = b"\xff"
-_LENGTH_MARKS: Final = tuple(bytes((length,)) for length in range(TOKEN_BYTES))
+_LENGTH_MARKS: Final = tuple(
+    bytes(_EXACT_MAX - length) + bytes((length,)) for length in range(TOKEN_BYTES)
+)
+"""What makes a token of a key, by its length: zeros, and the length."""
 
 
 class OffsetMap:
@@ -44,12 +45,7 @@ class OffsetMap:
     def __len__(self) -> int:
         return self._count
 
-    @property
-    def is_full(self) -> bool:
-        """No key more fits; offsets of known ones may still be raised."""
-        return self._count >= self.capacity
-
-    def put(self, key: Buffer, offset: int) -> bool:
+    def put(self, key: bytes, offset: int) -> bool:
         """Note that `key` is at `offset`, above all noted before; False if there is no room."""
         token = self._token(key)
         offsets, tokens = self._offsets, self._tokens
@@ -70,7 +66,7 @@ class OffsetMap:
         self._count += 1
         return True
 
-    def newest(self, key: Buffer) -> int:
+    def newest(self, key: bytes) -> int:
         """The newest offset noted for `key`, `NO_OFFSET` if there is none."""
         token = self._token(key)
         offsets, tokens = self._offsets, self._tokens
@@ -84,8 +80,8 @@ class OffsetMap:
                 slot = 0
         return NO_OFFSET
 
-    def _token(self, key: Buffer) -> bytes:
+    def _token(self, key: bytes) -> bytes:
         length = len(key)
         if length <= _EXACT_MAX:
-            return bytes(key).ljust(_EXACT_MAX, b"\0") + _LENGTH_MARKS[length]
+            return key + _LENGTH_MARKS[length]
         return blake2b(key, digest_size=_EXACT_MAX, key=self._salt).digest() + _DIGEST_MARK
