@@ -4,8 +4,7 @@
 
 Nothing grows but the log. The producer has a short queue and waits when it is full (back-pressure);
 the consumer works at its own pace and holds little (bounded memory); the log keeps the rest.
-Latency rises with the burst and is back to normal once the backlog is gone. Ctrl-C ends the load
-early; what was sent is still read.
+Latency rises with the burst, and is normal again once the backlog is gone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A slow consumer: its work stalls for longer than a group waits, it falls behind, it catches up.
 
-    python examples/consumers/slow_consumer.py --stall-s 20 --idle-s 5
+    python examples/consumers/slow_consumer.py --stall-s 20
 
 One thread polls, another works; a short queue lies between them. While it is full, the partitions
 are paused: polling goes on, so the group sees us alive, and brings no records, so memory stays as
@@ -25,11 +25,10 @@ log = logging.getLogger("slow_consumer")
 
 
 class SlowConsumer:
-    """Every call in the polling thread returns soon, whatever the work does."""
+    """Polls, whatever the work does."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        self.stall_ms = arguments.stall_ms
-        self.stalled_until = time.monotonic() + arguments.stall_s
+        self.stall_s = arguments.stall_s
         self.worker = ThreadPoolExecutor(max_workers=1)  # one: records are done in order
         self.queue: deque[tuple[Message, Future[None]]] = deque()
         self.done: dict[tuple[str, int], int] = {}  # the offset behind the last record done
@@ -39,8 +38,7 @@ class SlowConsumer:
             "group.id": arguments.group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            # Who does not poll for so long is taken for stuck and loses its partitions. We poll
-            # all the time, so it can be short, however long a record takes.
+            # Who does not poll for so long loses its partitions. We poll all the time.
             "max.poll.interval.ms": int(arguments.max_poll_interval_s * 1000),
             "session.timeout.ms": int(min(arguments.max_poll_interval_s, 6) * 1000),
             "heartbeat.interval.ms": 500,
@@ -50,9 +48,9 @@ class SlowConsumer:
         self.consumer = Consumer(settings, logger=log)
 
     def work(self, message: Message) -> None:
-        """In the other thread: it calls something that is slow at first."""
-        if time.monotonic() < self.stalled_until:
-            time.sleep(self.stall_ms / 1000)
+        """In the other thread: it calls something that hangs, the first time."""
+        stall_s, self.stall_s = self.stall_s, 0
+        time.sleep(stall_s)
         json.loads(message.value())
 
     def on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -85,7 +83,7 @@ class SlowConsumer:
             log.warning("Not committed, these come again: %s", error.args[0].str())
 
     def report_lag(self) -> None:
-        """In a thread of its own, because it waits for brokers: what is committed, what is there."""
+        """In a thread of its own, because it waits for answers of brokers."""
         while True:
             time.sleep(1)
             try:
@@ -98,16 +96,15 @@ class SlowConsumer:
                 log.info("lag unknown: %s", error)
 
     def run(self, arguments: argparse.Namespace, stopping: threading.Event) -> None:
-        """Poll until told to stop, or caught up for `idle_s`."""
+        """Poll until told to stop."""
         self.consumer.subscribe(
             [arguments.topic], on_assign=self.on_assign, on_revoke=self.on_revoke
         )
         threading.Thread(target=self.report_lag, daemon=True).start()
-        next_commit = last_record = time.monotonic()
+        next_commit = time.monotonic()
         try:
             while not stopping.is_set():
-                messages = self.consumer.consume(50, timeout=0.1)
-                for message in messages:
+                for message in self.consumer.consume(50, timeout=0.1):
                     if message.error() is not None:
                         raise KafkaException(message.error())
                     self.queue.append((message, self.worker.submit(self.work, message)))
@@ -120,14 +117,9 @@ class SlowConsumer:
                     change = self.consumer.pause if self.is_paused else self.consumer.resume
                     change(self.consumer.assignment())
                     log.info("paused" if self.is_paused else "resumed")
-                now = time.monotonic()
-                if now >= next_commit:
-                    next_commit = now + 1
+                if time.monotonic() >= next_commit:
+                    next_commit = time.monotonic() + 1
                     self.commit(wait=False)
-                if messages or self.queue or not self.consumer.assignment():
-                    last_record = now
-                elif arguments.idle_s and now - last_record > arguments.idle_s:
-                    break
         finally:
             self.consumer.close()  # calls on_revoke, which commits what is done
 
@@ -141,9 +133,7 @@ def main() -> None:
     add("--group", default="slow-work")
     add("--queue", type=int, default=500, help="records polled and not yet worked on")
     add("--max-poll-interval-s", type=float, default=10)
-    add("--stall-s", type=float, default=20, help="how long the work stays slow")
-    add("--stall-ms", type=float, default=15_000, help="how long a record takes until then")
-    add("--idle-s", type=float, help="end after this long without a record (default: never)")
+    add("--stall-s", type=float, default=20, help="how long the first record takes")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     stopping = threading.Event()

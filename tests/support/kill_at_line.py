@@ -6,53 +6,49 @@ The script runs as it would by itself. The process is gone before the line is ex
 last word, as after a power cut or the kernel's out-of-memory killer.
 """
 
+import json
 import os
 import runpy
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 Trace = Callable[[FrameType, str, Any], Any]
 
 
-def lines_of(script: Path, functions: set[str]) -> list[int]:
-    """Every line of these functions that holds code, nested functions only if they are named."""
-    found: set[int] = set()
-
-    def search(code: CodeType) -> None:
-        for constant in code.co_consts:
-            if isinstance(constant, CodeType):
-                if constant.co_name in functions:
-                    lines = {line for _, _, line in constant.co_lines() if line is not None}
-                    found.update(lines - {constant.co_firstlineno})
-                search(constant)
-
-    search(compile(script.read_text(), str(script), "exec"))
-    return sorted(found)
-
-
-def make_trace(script: str, line: int, hits: int) -> Trace:
-    """The killer: counts down the hits."""
-    left = hits
+def make_trace(script: str, on_line: Callable[[int], None]) -> Trace:
+    """Calls `on_line` before each line of the script, in the main thread."""
 
     def trace(frame: FrameType, event: str, _argument: Any) -> Trace | None:
-        nonlocal left
         if frame.f_code.co_filename != script:
             return None
-        if event == "line" and frame.f_lineno == line:
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+        if event == "line":
+            on_line(frame.f_lineno)
         return trace
 
     return trace
 
 
-if __name__ == "__main__":
-    chosen_line, chosen_hits, path, *rest = sys.argv[1:]
+def main() -> None:
+    """Line 0 kills nothing: a JSON object tells how often each line was reached."""
+    line, hits, path, *rest = sys.argv[1:]
+    reached: Counter[int] = Counter()
+
+    def on_line(number: int) -> None:
+        reached[number] += 1
+        if number == int(line) and reached[number] == int(hits):
+            os.kill(os.getpid(), signal.SIGKILL)
+
     sys.argv = [path, *rest]
-    sys.settrace(make_trace(path, int(chosen_line), int(chosen_hits)))
+    sys.settrace(make_trace(path, on_line))
     runpy.run_path(path, run_name="__main__")
+    sys.settrace(None)
+    if line == "0":
+        print(json.dumps(reached))
+
+
+if __name__ == "__main__":
+    main()
