@@ -1,0 +1,213 @@
+"""Three real brokers: what groups have committed stays, and is served soon, whoever dies."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from live_broker import FrameClient
+
+from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages.find_coordinator import FindCoordinatorRequest
+from fairlead_wire.messages.list_groups import ListGroupsRequest
+from fairlead_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from fairlead_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+TOPIC = "t"
+DEADLINE_S = 30.0
+LOAD_S_MAX = 5.0
+IN_FLIGHT = 16
+MOVING = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+}
+
+
+class Story:
+    """A cluster with a topic and one partition for all groups, so that one broker has them all."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster
+        self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        topic = NewTopic(TOPIC, 4, 3)
+        self.admin.create_topics([topic])[TOPIC].result(DEADLINE_S)
+
+    def port(self, node_id: int) -> int:
+        return int(self.cluster.brokers[node_id].address.split(":")[1])
+
+    def coordinator(self, *, but: int = -1) -> int:
+        """Who coordinates, as any broker that runs says."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            assert time.monotonic() < deadline, "nobody coordinates"
+            for broker in self.cluster.brokers:
+                if broker.is_running:
+                    with FrameClient(self.port(broker.node_id)) as client:
+                        request = FindCoordinatorRequest(coordinator_keys=["g"])
+                        (found,) = client.call(request, 4).coordinators
+                    if found.error_code == 0 and found.node_id != but:
+                        return int(found.node_id)
+            time.sleep(0.02)
+
+    def commit(self, groups: list[str], offset: int) -> None:
+        """For each group an offset in each partition; all are acknowledged when this returns."""
+        partitions = [OffsetCommitRequestPartition(index, offset + index) for index in range(4)]
+        with FrameClient(self.port(self.coordinator())) as client:
+            for at in range(0, len(groups), IN_FLIGHT):
+                piece = groups[at : at + IN_FLIGHT]
+                for group in piece:
+                    topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)]
+                    client.send(OffsetCommitRequest(group_id=group, topics=topics), 8)
+                for _ in piece:
+                    _, reply = client.receive(OffsetCommitRequest.API_KEY, 8)
+                    codes = {slot.error_code for slot in reply.topics[0].partitions}
+                    assert codes == {0}
+
+    def committed(self, node_id: int, groups: list[str]) -> list[Any]:
+        """What a broker says, as soon as it says anything: topics of each group."""
+        deadline = time.monotonic() + DEADLINE_S
+        asked = [OffsetFetchRequestGroup(group, topics=None) for group in groups]
+        while True:
+            assert time.monotonic() < deadline, "the groups are never served"
+            with FrameClient(self.port(node_id)) as client:
+                answers = client.call(OffsetFetchRequest(groups=asked), 8).groups
+            codes = {ErrorCode(answer.error_code) for answer in answers}
+            if codes == {ErrorCode.NONE}:
+                return [answer.topics for answer in answers]
+            assert codes <= MOVING
+            time.sleep(0.02)
+
+    def check(self, node_id: int, groups: list[str], offset: int) -> None:
+        for at in range(0, len(groups), 500):
+            for topics in self.committed(node_id, groups[at : at + 500]):
+                (topic,) = topics
+                found = {slot.partition_index: slot.committed_offset for slot in topic.partitions}
+                assert found == {index: offset + index for index in range(4)}
+
+    def listed(self) -> set[str]:
+        """The groups of all brokers together; empty while some are being loaded."""
+        names: set[str] = set()
+        for broker in self.cluster.brokers:
+            if broker.is_running:
+                with FrameClient(self.port(broker.node_id)) as client:
+                    reply = client.call(ListGroupsRequest(), 5)
+                if reply.error_code:
+                    return set()
+                names.update(group.group_id for group in reply.groups)
+        return names
+
+
+@pytest.fixture
+def story(make_cluster: Callable[..., Any]) -> Iterator[Story]:
+    settings = {
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "3",
+        "offsets.topic.segment.bytes": "1048576",
+        "group.initial.rebalance.delay.ms": "0",
+        "min.insync.replicas": "2",
+    }
+    yield Story(make_cluster(brokers=3, settings=settings))
+
+
+@pytest.mark.slow
+def test_ten_thousand_groups_are_served_soon_after_their_coordinator_is_killed(
+    story: Story,
+) -> None:
+    groups = [f"group-{number}" for number in range(10_000)]
+    story.commit(groups, 100)
+    story.commit(groups[:1000], 200)
+    killed = story.coordinator()
+    story.cluster.brokers[killed].kill()
+    killed_s = time.monotonic()
+    heir = story.coordinator(but=killed)
+    story.committed(heir, ["group-0"])
+    assert time.monotonic() - killed_s < LOAD_S_MAX
+    story.check(heir, groups[:1000], 200)
+    story.check(heir, groups[1000:], 100)
+    assert story.listed() == set(groups)
+    # The one that was killed follows again, and loads what was committed without it.
+    story.commit(groups[:10], 300)
+    story.cluster.brokers[killed].start()
+    assert story.cluster.brokers[heir].stop() == 0
+    third = story.coordinator(but=heir)
+    story.check(third, groups[:10], 300)
+    story.check(third, groups[1000:2000], 100)
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_members_go_on_where_they_were_when_their_coordinator_ends(story: Story, end: str) -> None:
+    producer = Producer({"bootstrap.servers": story.cluster.bootstrap})
+    members = [Member(story.cluster.bootstrap) for _ in range(2)]
+    seen: list[tuple[int, int]] = []
+
+    def until(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < deadline, (len(seen), [each.errors for each in members])
+            for member in members:
+                seen.extend(member.poll())
+
+    for number in range(1000):
+        producer.produce(TOPIC, b"%d" % number, partition=number % 4)
+    until(lambda: len(set(seen)) == 1000 and all(each.count == 2 for each in members))
+    coordinator = story.cluster.brokers[story.coordinator()]
+    if end == "kill":
+        coordinator.kill()
+    else:
+        assert coordinator.stop() == 0
+    for number in range(1000):
+        producer.produce(TOPIC, b"%d" % number, partition=number % 4)
+    until(lambda: len(set(seen)) == 2000)
+    assert producer.flush(DEADLINE_S) == 0
+    assert [each.lost for each in members] == [0, 0]
+    for member in members:
+        member.consumer.close()
+    # Nothing was skipped, and what was committed is what was read.
+    assert sorted(set(seen)) == [(index, at) for index in range(4) for at in range(500)]
+    heir = story.coordinator(but=coordinator.node_id)
+    ((topic,),) = story.committed(heir, ["members"])
+    assert {slot.committed_offset for slot in topic.partitions} == {500}
+
+
+class Member:
+    """A consumer that commits after each poll."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.lost = 0
+        self.errors: list[str] = []
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "members",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 10_000,
+                "topic.metadata.refresh.interval.ms": 500,
+                "log_level": 0,
+            }
+        )
+        self.consumer.subscribe([TOPIC], on_lost=self._on_lost)
+
+    def _on_lost(self, _: Any, partitions: list[Any]) -> None:
+        self.lost += len(partitions)
+
+    @property
+    def count(self) -> int:
+        return len(self.consumer.assignment())
+
+    def poll(self) -> list[tuple[int, int]]:
+        messages = [each for each in self.consumer.consume(200, 0.05) if each.error() is None]
+        if messages:
+            try:
+                self.consumer.commit(asynchronous=False)
+            except KafkaException as error:
+                # A rebalance is under way: the offsets are committed when partitions are revoked.
+                self.errors.append(str(error))
+        return [(each.partition(), each.offset()) for each in messages]
