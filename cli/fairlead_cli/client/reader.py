@@ -114,7 +114,7 @@ class Reader:
         if error.retriable() or error.code() in transient_codes():
             return True
         failure = build_error(f"cannot read {self.what}", error)
-        if error.fatal() and "fenced" in failure.message:
+        if error.code() == KafkaError._FATAL and "fenced" in failure.message:
             # librdkafka hides the broker's code behind its own for fatal errors.
             failure.hint = HINTS["FENCED_INSTANCE_ID"]
         raise failure
