@@ -35,7 +35,7 @@ from fairlead_wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from fairlead_broker.broker import Broker
+    from fairlead_broker.group.coordinating_broker import CoordinatingBroker
     from fairlead_broker.group.group_types import (
         Effects,
         GroupWrite,
@@ -62,7 +62,7 @@ class MemberWaiter(Protocol):
 class GroupCoordinator:
     """`groups` are those of all shards that are loaded, by group id."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: CoordinatingBroker) -> None:
         self._broker = broker
         self.clock = broker.clock
         settings = broker.settings

@@ -21,7 +21,7 @@ from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fairlead_broker.broker import Broker
+    from fairlead_broker.group.coordinating_broker import CoordinatingBroker
     from fairlead_broker.group.coordinator import GroupCoordinator
     from fairlead_broker.log.file_slice import FileSlice
     from fairlead_broker.replication.partition import Partition
@@ -34,7 +34,7 @@ _BUILDS_PER_STEP: Final = 50
 class ShardLoader:
     """One task for each shard that is being loaded; few of them read at a time."""
 
-    def __init__(self, broker: Broker, coordinator: GroupCoordinator) -> None:
+    def __init__(self, broker: CoordinatingBroker, coordinator: GroupCoordinator) -> None:
         self._broker = broker
         self._coordinator = coordinator
         self._tasks: dict[Shard, asyncio.Task[None]] = {}

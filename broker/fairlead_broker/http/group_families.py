@@ -61,9 +61,9 @@ def expose_groups(out: Exposition, broker: Broker, sums: GroupSums) -> None:
         ("partition_load_time_avg", "Average load of a partition, ms.", average_ms),
     ):
         out.one(f"{_COORDINATOR}_{name}", "gauge", meaning, gauge)
-    for state in (ShardState.LOADING, ShardState.ACTIVE, ShardState.FAILED):
-        name = f"{_COORDINATOR}_num_partitions_{state.value}"
-        out.one(name, "gauge", f"Partitions of groups: {state.value}.", sums.shards[state])
+    for stage in (ShardState.LOADING, ShardState.ACTIVE, ShardState.FAILED):
+        name = f"{_COORDINATOR}_num_partitions_{stage.value}"
+        out.one(name, "gauge", f"Partitions of groups: {stage.value}.", sums.shards[stage])
     out.one(
         "fairlead_parked_group_members",
         "gauge",
