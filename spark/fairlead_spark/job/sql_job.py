@@ -59,13 +59,14 @@ def _writer(job: Job, sink: Sink, result: "DataFrame") -> Any:
 
 
 def _as_records(result: "DataFrame") -> "DataFrame":
-    """What a topic takes: the columns key and value, or a whole row as JSON."""
+    """What a topic takes: the columns key and value, or all but the key as JSON."""
     from pyspark.sql.functions import col, struct, to_json
 
     if "value" in result.columns:
         kept = [name for name in ("key", "value", "headers", "partition") if name in result.columns]
         return result.select(*kept)
-    value = to_json(struct(*[col(name) for name in result.columns])).alias("value")
+    fields = [col(name) for name in result.columns if name != "key"]
+    value = to_json(struct(*fields)).alias("value")
     if "key" in result.columns:
         return result.select(col("key").cast("string").alias("key"), value)
     return result.select(value)
