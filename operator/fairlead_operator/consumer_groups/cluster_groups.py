@@ -60,7 +60,7 @@ class ClusterGroups:
         self._wall_clock = wall_clock
         self._writes = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self._figures_at: dict[ResourceKey, float] = {}
-        """When the lag of each was last written."""
+        """When each was looked at whose lag is in the status."""
 
     async def run(self) -> None:
         """Look at groups until cancelled."""
@@ -91,6 +91,7 @@ class ClusterGroups:
         )
         if not sound:
             return
+        looked_at = self._now()
         try:
             seen = await client.look(sorted({each.resource.group_id for each in sound}))
         except BrokersUnreachableError as error:
@@ -101,7 +102,7 @@ class ClusterGroups:
             return
         self._looks["ok"] += 1
         await asyncio.gather(
-            *(self._attend(resets, each, seen[each.resource.group_id]) for each in sound)
+            *(self._attend(resets, each, seen[each.resource.group_id], looked_at) for each in sound)
         )
 
     def _is_mine(self, key: ResourceKey) -> bool:
@@ -114,7 +115,11 @@ class ClusterGroups:
         return resource.is_ours and self._scope.cluster_of(resource) == self._cluster
 
     async def _attend(
-        self, resets: ResetRunner, followed: Followed, sight: GroupSight | GroupProblem
+        self,
+        resets: ResetRunner,
+        followed: Followed,
+        sight: GroupSight | GroupProblem,
+        looked_at: float,
     ) -> None:
         """Advance the reset of a resource and write its status, then say when to look again."""
         resource = followed.resource
@@ -126,7 +131,7 @@ class ClusterGroups:
         async with self._writes:
             try:
                 state = await resets.advance(followed, sight)
-                await self._write_sight(state, sight)
+                await self._write_sight(state, sight, looked_at)
             except BrokersUnreachableError as error:
                 logger.warning("ConsumerGroup %s/%s: its reset: %s", *resource.key, error)
                 self.queue.retry(resource.key, backoff_s_max=BACKOFF_S_MAX)
@@ -137,18 +142,19 @@ class ClusterGroups:
         resets.written(resource.uid)
         self.queue.succeeded(resource.key)
         if state.has_acted:
-            delay_s = AFTER_RESET_S
+            interval_s = AFTER_RESET_S
         elif state.is_going_on:
-            delay_s = min(RESET_LOOK_S, resource.refresh_s)
+            interval_s = min(RESET_LOOK_S, resource.refresh_s)
         else:
-            delay_s = resource.refresh_s
-        self.queue.add(resource.key, delay_s)
+            interval_s = resource.refresh_s
+        # Counted from the look, so that groups that were looked at together stay together.
+        self.queue.add(resource.key, max(0.0, looked_at + interval_s - self._now()))
 
-    async def _write_sight(self, state: ResetState, sight: GroupSight) -> None:
+    async def _write_sight(self, state: ResetState, sight: GroupSight, looked_at: float) -> None:
         resource = state.followed.resource
         key, status = resource.key, state.followed.manifest.get("status") or {}
-        since_s = self._now() - self._figures_at.get(key, float("-inf"))
-        is_early = since_s < resource.refresh_s and "members" in status
+        since_s = looked_at - self._figures_at.get(key, float("-inf"))
+        is_early = since_s + GATHER_S < resource.refresh_s and "members" in status
         ready = FOLLOWED if sight.is_known else NOT_FOUND
         after = build_group_status(
             resource,
@@ -164,7 +170,7 @@ class ClusterGroups:
         if state.has_acted:
             self._figures_at.pop(key, None)  # the next look is the first to see them
         elif not is_early:
-            self._figures_at[key] = self._now()
+            self._figures_at[key] = looked_at
 
     async def _refuse(self, followed: Followed) -> None:
         """Say what is wrong with a spec; its next change brings it here again."""
