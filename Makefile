@@ -123,6 +123,31 @@ images: ## the container image (IMAGE=… names it, BASE_IMAGE=… is what it st
 	fi
 	@docker image inspect -f '{{index .RepoTags 0}}: {{.Size}} bytes' $(IMAGE)
 
+SPARK_IMAGE ?= localhost/fairlead-spark:dev
+SPARK_BASE_IMAGE ?=
+.PHONY: spark-connector
+spark-connector: $(VENV)/.dev ## fetch Spark's Kafka connector from Maven into .cache
+	@cd benchmarks && ../$(BIN)/python -c 'from fairlead_bench.spark_connector import ensure_connector; ensure_connector()'
+
+.PHONY: images-spark
+images-spark: spark-connector ## the image of StreamJobs (SPARK_IMAGE=…; SPARK_BASE_IMAGE=… has Python and Java)
+	@command -v docker >/dev/null || { echo "building images needs docker (https://docs.docker.com/engine/install)"; exit 1; }
+	@if [ -n "$(SPARK_BASE_IMAGE)" ]; then \
+	    docker build -q --build-arg BASE_IMAGE=$(SPARK_BASE_IMAGE) -t $(SPARK_IMAGE) -f images/spark/Dockerfile .; \
+	elif [ -x "$(CLUSTER_TOOL)" ]; then \
+	    "$(CLUSTER_TOOL)" image-build --java -- -q -t $(SPARK_IMAGE) -f images/spark/Dockerfile .; \
+	else \
+	    echo "name a base with SPARK_BASE_IMAGE: Python 3.11 with venv and pip, and Java 17"; exit 1; \
+	fi
+	@docker image inspect -f '{{index .RepoTags 0}}: {{.Size}} bytes' $(SPARK_IMAGE)
+
+.PHONY: spark-demo
+spark-demo: $(VENV)/.dev ## a Spark job over the sample flights, on the local cluster of `make up`
+	@$(BIN)/python examples/flights/load.py --replace
+	@$(BIN)/fairlead topic create late-flights --if-not-exists
+	@$(BIN)/fairlead spark run examples/spark/late_flights.yaml --available-now --fresh
+	@$(BIN)/fairlead group describe late-flights
+
 .PHONY: clean
 clean: ## remove what the targets above made, a local cluster's data aside
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build

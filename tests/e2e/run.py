@@ -1,8 +1,9 @@
 """`make e2e`: a cluster, an image in it, then the suites that need both.
 
 The cluster is that of the current kubeconfig context when FAIRLEAD_E2E_CONTEXT names it (then
-FAIRLEAD_E2E_IMAGE names an image that its nodes can pull); else a three-node kind cluster, made and
-loaded by the tool that CLUSTER_TOOL names. Arguments go to pytest.
+FAIRLEAD_E2E_IMAGE and FAIRLEAD_E2E_SPARK_IMAGE name images that its nodes can pull); else a
+three-node kind cluster, made and loaded by the tool that CLUSTER_TOOL names. Arguments go to
+pytest.
 """
 
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL_IMAGE = "localhost/fairlead:e2e"
+LOCAL_SPARK_IMAGE = "localhost/fairlead-spark:e2e"
 SUITES = ("tests/kubernetes", "tests/unit/charts", "tests/e2e")
 
 
@@ -22,13 +24,17 @@ class PreparationError(Exception):
 
 
 def main() -> int:
+    arguments = sys.argv[1:] or list(SUITES)
+    # The image of Spark is five times as large: only where something runs on it.
+    wants_spark = any("stream_jobs" in argument or argument == SUITES[-1] for argument in arguments)
     try:
         image = prepare()
+        spark_image = prepare_spark() if wants_spark else ""
     except (PreparationError, subprocess.CalledProcessError) as error:
         print(f"e2e: {error}", file=sys.stderr)
         return 1
-    environment = {**os.environ, "FAIRLEAD_E2E_IMAGE": image}
-    arguments = sys.argv[1:] or list(SUITES)
+    images = {"FAIRLEAD_E2E_IMAGE": image, "FAIRLEAD_E2E_SPARK_IMAGE": spark_image}
+    environment = {**os.environ, **images}
     command = [sys.executable, "-m", "pytest", "-m", "kubernetes", "--durations=8", *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
@@ -59,6 +65,17 @@ def prepare() -> str:
     step("image", tool, "image-build", "--", "-t", LOCAL_IMAGE, "-f", "images/Dockerfile", ".")
     step("image on the nodes", tool, "load", LOCAL_IMAGE)
     return LOCAL_IMAGE
+
+
+def prepare_spark() -> str:
+    """The image of StreamJobs, present on every node."""
+    given = os.environ.get("FAIRLEAD_E2E_SPARK_IMAGE")
+    if os.environ.get("FAIRLEAD_E2E_CONTEXT"):
+        return given or ""
+    tool = Path(os.environ["CLUSTER_TOOL"])
+    step("image of Spark", "make", "images-spark", f"SPARK_IMAGE={LOCAL_SPARK_IMAGE}")
+    step("image of Spark on the nodes", tool, "load", LOCAL_SPARK_IMAGE)
+    return LOCAL_SPARK_IMAGE
 
 
 def step(name: str, *command: str | Path) -> None:

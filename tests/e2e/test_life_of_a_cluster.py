@@ -13,7 +13,6 @@ from kubernetes_commands import run, wait_until
 from kubernetes_installation import (
     BOOTSTRAP,
     CLUSTER,
-    IMAGE,
     NAMESPACE,
     NODE_PORT_BASE,
     POOL,
@@ -27,29 +26,6 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LOAD_SOURCE = Path(__file__).resolve().parents[1] / "support" / "pod_load.py"
 LOAD_PARTITIONS, LOAD_RATE = 6, 500
 STOP_FILE = "/tmp/stop"
-
-
-def client_pod() -> dict[str, Any]:
-    """A pod that does nothing, to run clients in."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "client", "namespace": NAMESPACE},
-        "spec": {
-            "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 0,
-            "containers": [
-                {
-                    "name": "client",
-                    "image": IMAGE,
-                    "imagePullPolicy": "IfNotPresent",
-                    "command": ["sleep", "infinity"],
-                    "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
-                }
-            ],
-            "volumes": [{"name": "tmp", "emptyDir": {}}],
-        },
-    }
 
 
 def make_load_topic(installation: Installation, name: str) -> None:
@@ -108,7 +84,7 @@ def test_from_install_to_the_first_record(installation: Installation, summary: S
     started = time.monotonic()
     installation.install_operator()
     installation.install_cluster()
-    installation.kubectl.apply(client_pod())
+    installation.apply_client()
     installation.kubectl("wait", "--for=condition=Ready", "topic/orders", "--timeout=90s")
     installation.kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=60s")
     installation.fairlead("produce", "orders", stdin="first\n")

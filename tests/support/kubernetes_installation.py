@@ -17,8 +17,32 @@ POOL = "brokers"
 BOOTSTRAP = f"{CLUSTER}-bootstrap:9092"
 NODE_PORT_BASE = 31090
 IMAGE = os.environ.get("FAIRLEAD_E2E_IMAGE", "")
+SPARK_IMAGE = os.environ.get("FAIRLEAD_E2E_SPARK_IMAGE", "")
 # Shared machines are slow at times: promises are judged as they stand only where this is 1.
 PATIENCE = float(os.environ.get("FAIRLEAD_E2E_PATIENCE", "2.5"))
+
+
+def client_pod() -> dict[str, Any]:
+    """A pod that does nothing, to run clients in."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "client", "namespace": NAMESPACE},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {
+                    "name": "client",
+                    "image": IMAGE,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["sleep", "infinity"],
+                    "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+                }
+            ],
+            "volumes": [{"name": "tmp", "emptyDir": {}}],
+        },
+    }
 
 
 RELEASES = ((CLUSTER, NAMESPACE), ("fairlead", OPERATOR_NAMESPACE))
@@ -45,7 +69,8 @@ class Installation:
     @property
     def image_values(self) -> tuple[str, ...]:
         repository, _, tag = IMAGE.rpartition(":")
-        return ("--set", f"image.repository={repository}", "--set", f"image.tag={tag}")
+        values = {"image.repository": repository, "image.tag": tag, "spark.image": SPARK_IMAGE}
+        return tuple(part for item in values.items() for part in ("--set", "=".join(item)))
 
     def install_operator(self, *extra: str) -> None:
         extra = (*os.environ.get("FAIRLEAD_E2E_OPERATOR_VALUES", "").split(), *extra)
@@ -101,6 +126,33 @@ class Installation:
                 run("helm", "status", release, "-n", namespace)
             return True
         return False
+
+    def apply_client(self) -> None:
+        """A pod to run the command line in."""
+        self.kubectl.apply(client_pod())
+
+    def ensure_client(self) -> None:
+        """The same, and it runs."""
+        self.apply_client()
+        self.kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=60s")
+
+    def renew_topic(self, name: str, *, partitions: int) -> None:
+        """An empty topic of this name, whatever was there."""
+        spec = {"clusterName": CLUSTER, "partitions": partitions, "reclaimPolicy": "Delete"}
+        manifest = {
+            "apiVersion": "fairlead.io/v1alpha1",
+            "kind": "Topic",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": spec,
+        }
+        old = self.kubectl("get", "topic.fairlead.io", name, "--ignore-not-found", "-o", "name")
+        if old.strip():
+            patch = '{"spec":{"reclaimPolicy":"Delete"}}'
+            self.kubectl("patch", "topic.fairlead.io", name, "--type=merge", "-p", patch)
+            self.kubectl("delete", "topic.fairlead.io", name, "--timeout=60s")
+        self.kubectl.apply(manifest)
+        ready = ("wait", "--for=condition=Ready", f"topic.fairlead.io/{name}", "--timeout=60s")
+        self.kubectl(*ready)
 
     # What is there.
 
