@@ -7,16 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from local_cluster import ROOT, Cli, find_free_ports, wait_until
+from running_command import RunningCommand
 
 RECORDS = 90
 
@@ -32,42 +32,6 @@ class Remote(Cli):
             *(sys.executable, "-m", "fairlead_cli.main", *arguments),
             *("--bootstrap", self.bootstrap),
         ]
-
-
-@dataclass
-class Running:
-    """A command that goes on, and what it has printed so far."""
-
-    process: subprocess.Popen[str]
-    lines: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.reader = threading.Thread(target=self.collect)
-        self.reader.start()
-
-    def collect(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout:
-            self.lines.extend(line.rstrip("\n") for line in self.process.stdout)
-
-    def has(self, text: str) -> bool:
-        return any(text in line for line in self.lines)
-
-    def wait_for(self, text: str) -> None:
-        wait_until(lambda: self.has(text) or self.process.poll() is not None)
-        assert self.has(text), self.lines
-
-    def end(self, number: int | None = None) -> int:
-        """Its exit code, after a signal if one is given."""
-        if number is not None:
-            self.process.send_signal(number)
-        code = self.process.wait(timeout=30)
-        self.reader.join(timeout=10)
-        return code
-
-    @property
-    def records(self) -> list[str]:
-        return [line for line in self.lines if line.startswith("record-")]
 
 
 @pytest.fixture(scope="module")
@@ -93,12 +57,12 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
 
 
 @pytest.fixture
-def spawn(remote: Remote) -> Iterator[Callable[..., Running]]:
+def spawn(remote: Remote) -> Iterator[Callable[..., RunningCommand]]:
     """Starts commands; whatever still runs in the end is killed."""
-    started: list[Running] = []
+    started: list[RunningCommand] = []
 
-    def start(*arguments: str) -> Running:
-        started.append(Running(remote.spawn(*arguments)))
+    def start(*arguments: str) -> RunningCommand:
+        started.append(RunningCommand(remote.spawn(*arguments)))
         return started[-1]
 
     yield start
@@ -199,7 +163,7 @@ def test_several_topics_share_a_group(remote: Remote, topic: str, group: str) ->
 
 
 def test_members_share_take_over_and_are_named_in_refusals(
-    remote: Remote, topic: str, group: str, spawn: Callable[..., Running]
+    remote: Remote, topic: str, group: str, spawn: Callable[..., RunningCommand]
 ) -> None:
     one = spawn("consume", topic, "-g", group)
     one.wait_for(f"assigned {topic}-0 from beginning")
@@ -239,7 +203,7 @@ def test_members_share_take_over_and_are_named_in_refusals(
 
 
 def test_a_killed_member_repeats_but_skips_nothing(
-    remote: Remote, topic: str, group: str, spawn: Callable[..., Running]
+    remote: Remote, topic: str, group: str, spawn: Callable[..., RunningCommand]
 ) -> None:
     first = spawn("consume", topic, "-g", group, "--instance-id", "same")
     first.wait_for("record-")
@@ -252,7 +216,7 @@ def test_a_killed_member_repeats_but_skips_nothing(
 
 
 def test_a_second_process_with_an_instance_id_fences_the_first(
-    remote: Remote, topic: str, group: str, spawn: Callable[..., Running]
+    remote: Remote, topic: str, group: str, spawn: Callable[..., RunningCommand]
 ) -> None:
     first = spawn("consume", topic, "-g", group, "--instance-id", "same")
     wait_until(lambda: len(first.records) == RECORDS)
@@ -263,7 +227,7 @@ def test_a_second_process_with_an_instance_id_fences_the_first(
 
 
 def test_members_must_divide_partitions_in_the_same_way(
-    remote: Remote, topic: str, group: str, spawn: Callable[..., Running]
+    remote: Remote, topic: str, group: str, spawn: Callable[..., RunningCommand]
 ) -> None:
     first = spawn("consume", topic, "-g", group, "--assignor", "range")
     first.wait_for("assigned")

@@ -1,0 +1,43 @@
+"""A command that goes on, and what it has printed so far."""
+
+import subprocess
+import threading
+from dataclasses import dataclass, field
+
+from local_cluster import wait_until
+
+
+@dataclass
+class RunningCommand:
+    """Collects the lines of a process, which writes both of its streams into one pipe."""
+
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.reader = threading.Thread(target=self.collect)
+        self.reader.start()
+
+    def collect(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout:
+            self.lines.extend(line.rstrip("\n") for line in self.process.stdout)
+
+    def has(self, text: str) -> bool:
+        return any(text in line for line in self.lines)
+
+    def wait_for(self, text: str) -> None:
+        wait_until(lambda: self.has(text) or self.process.poll() is not None)
+        assert self.has(text), self.lines
+
+    def end(self, number: int | None = None) -> int:
+        """Its exit code, after a signal if one is given."""
+        if number is not None:
+            self.process.send_signal(number)
+        code = self.process.wait(timeout=30)
+        self.reader.join(timeout=10)
+        return code
+
+    @property
+    def records(self) -> list[str]:
+        return [line for line in self.lines if line.startswith("record-")]
