@@ -46,7 +46,7 @@ class Cleaner:
     def __init__(self, broker: Broker, executor: Executor) -> None:
         self._broker = broker
         self._executor = executor
-        self._process = CleanerProcess()
+        self._process = CleanerProcess(executor)
         self._uncleanable: set[Partition] = set()
         self._horizons: dict[Partition, int] = {}
 
@@ -58,11 +58,9 @@ class Cleaner:
             while (choice := await self._choose(given_up)) is not None:
                 if not await self._clean(choice):
                     given_up.add(choice.partition)
-        except BaseException:
-            # Stopped, or something unforeseen: nobody reads what the child says any more.
+        finally:
+            # Nothing is left to do, or this broker stops; an idle child would only take memory.
             await self._process.kill()
-            raise
-        await self._process.end()
 
     async def _choose(self, given_up: set[Partition]) -> _Choice | None:
         """The log that gains most; those that have waited too long come first."""
@@ -119,7 +117,7 @@ class Cleaner:
         try:
             async with contextlib.aclosing(self._process.run(order)) as messages:
                 async for message in messages:
-                    if "uncleanable" in message:
+                    if "uncleanable" in message and cleaner.is_valid:
                         self._mark_uncleanable(partition, message["uncleanable"])
                         break
                     if not await self._heed(message, partition, cleaner):
@@ -140,12 +138,13 @@ class Cleaner:
         self, message: dict[str, Any], partition: Partition, cleaner: LogCleaner
     ) -> bool:
         """Act on what the child says; False if this cleaning has come to nothing."""
+        if not cleaner.is_valid:
+            # Errors count for nothing then: the child may have missed files that are gone.
+            logger.info("compaction of %s is given up: its log has changed", partition)
+            return False
         if "error" in message:
             self._broker.metrics.cleaner.failures += 1
             logger.warning("compaction of %s failed: %s", partition, message["error"])
-            return False
-        if not cleaner.is_valid:
-            logger.info("compaction of %s is given up: its log has changed", partition)
             return False
         if "group" in message:
             return await self._put_in_place(partition, cleaner, CleanedGroup(**message["group"]))

@@ -1,9 +1,16 @@
-"""The child process that compacts: started for the first order, ended when there is none left."""
+"""The child process that compacts: started for the first order, ended when there is none left.
+
+A plain `Popen` and a watched pipe: asyncio's own subprocesses leave pipes open when the task that
+waits for them is cancelled at the wrong moment.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,74 +18,99 @@ from fairlead_broker.limits import CLEANER_MESSAGE_BYTES_MAX
 from fairlead_broker.log.cleaner_worker import encode_order
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
+    from concurrent.futures import Executor
 
     from fairlead_broker.log.log_cleaning import CleaningOrder
 
-END_S: Final = 5.0
+READ_BYTES: Final = 64 * 1024
 
 
 class CleanerDiedError(Exception):
-    """The child ended in the middle of an order."""
+    """The child ended in the middle of an order, or says what nobody understands."""
 
 
 class CleanerProcess:
     """At most one child; what it says about an order ends with a report, or why there is none."""
 
-    def __init__(self) -> None:
-        self._process: asyncio.subprocess.Process | None = None
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
 
     @property
     def pid(self) -> int | None:
         """Of the child, if there is one."""
         return None if self._process is None else self._process.pid
 
-    async def run(self, order: CleaningOrder) -> AsyncIterator[dict[str, Any]]:
-        """Messages of the child about an order, as `cleaner_worker` says. CleanerDiedError."""
-        process = self._process
-        if process is None or process.returncode is not None:
-            process = self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "fairlead_broker.log.cleaner_worker",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                limit=CLEANER_MESSAGE_BYTES_MAX,
-            )
-        if process.stdin is None or process.stdout is None:
-            raise CleanerDiedError("the cleaner has no pipes")
-        try:
-            process.stdin.write(encode_order(order))
-            await process.stdin.drain()
-            while True:
-                line = await process.stdout.readline()
-                if not line.endswith(b"\n"):
-                    raise CleanerDiedError(f"the cleaner ended with {await process.wait()}")
-                message = json.loads(line)
-                yield message
-                if "bytes" not in message and "group" not in message:
-                    return
-        except ConnectionError as error:
-            raise CleanerDiedError(f"the cleaner hung up: {error}") from error
+    async def run(self, order: CleaningOrder) -> AsyncGenerator[dict[str, Any], None]:
+        """Messages of the child about an order, as `cleaner_worker` says. CleanerDiedError.
 
-    async def end(self) -> None:
-        """Let an idle child go."""
+        Whoever leaves before the last message must `kill` the child.
+        """
+        process = self._process or self._start()
+        loop = asyncio.get_running_loop()
+        try:
+            # In a thread: the child may take a while before it reads.
+            await loop.run_in_executor(self._executor, _write, process, encode_order(order))
+        except OSError as error:
+            raise CleanerDiedError(f"the cleaner hung up: {error}") from error
+        while True:
+            message = json.loads(await self._read_line(process))
+            yield message
+            if "bytes" not in message and "group" not in message:
+                return
+
+    async def kill(self) -> None:
+        """End the child, idle or not; the files of an unfinished order are of no use."""
         process, self._process = self._process, None
         if process is None:
             return
-        if process.stdin is not None:
-            process.stdin.close()
-        try:
-            async with asyncio.timeout(END_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        # It is dead at once, unless the disk hangs.
+        await asyncio.get_running_loop().run_in_executor(self._executor, process.wait)
 
-    async def kill(self) -> None:
-        """Stop the child in the middle of its order; its files are of no use then."""
-        process, self._process = self._process, None
-        if process is not None:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._rest = b""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "fairlead_broker.log.cleaner_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        return self._process
+
+    async def _read_line(self, process: subprocess.Popen[bytes]) -> bytes:
+        while b"\n" not in self._rest:
+            data = await _read(process)
+            if not data:
+                raise CleanerDiedError("the cleaner ended unexpectedly")
+            self._rest += data
+            if len(self._rest) > CLEANER_MESSAGE_BYTES_MAX:
+                raise CleanerDiedError(f"a message of {len(self._rest)} bytes from the cleaner")
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+
+def _write(process: subprocess.Popen[bytes], line: bytes) -> None:
+    if process.stdin is None:
+        raise BrokenPipeError("no pipe to the cleaner")
+    process.stdin.write(line)
+    process.stdin.flush()
+
+
+async def _read(process: subprocess.Popen[bytes]) -> bytes:
+    """What the child has said since; nothing once it is gone."""
+    if process.stdout is None:
+        return b""
+    loop, fd = asyncio.get_running_loop(), process.stdout.fileno()
+    readable = asyncio.Event()
+    loop.add_reader(fd, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(fd)
+    return os.read(fd, READ_BYTES)
