@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from fairlead_bench import replicated, spark
+from fairlead_bench import compaction, replicated, spark
 from fairlead_bench.chart import draw_chart
 from fairlead_bench.fairlead_cluster import FairleadCluster
 from fairlead_bench.fairlead_peer import FairleadPeer
@@ -57,7 +57,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--repetitions", type=int, help="of each load (default 5, quick 2)")
     parser.add_argument("--quick", action="store_true", help="small loads: at most three minutes")
     parser.add_argument("--peers", default="fairlead,kafka", help="which of them to run")
-    loads = ", ".join([*SCENARIOS, "start", replicated.GROUP, spark.GROUP])
+    groups = ["start", replicated.GROUP, compaction.GROUP, spark.GROUP]
+    loads = ", ".join([*SCENARIOS, *groups])
     parser.add_argument("--only", help=f"loads, comma-separated: {loads}")
     parser.add_argument("--spark", action="store_true", help="also what only --only=spark measures")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
@@ -76,13 +77,14 @@ class Run:
         self.replicated_sizes = replicated.choose_sizes(
             is_quick=options.quick, repetitions=options.repetitions
         )
-        everything = {*SCENARIOS, "start", replicated.GROUP}
+        everything = {*SCENARIOS, "start", replicated.GROUP, compaction.GROUP}
         chosen = set(options.only.split(",")) if options.only else everything
         if "consume" in chosen or "fetch" in chosen:
             chosen.add("produce_1k")  # writes what they read
         self.scenarios = {name: load for name, load in SCENARIOS.items() if name in chosen}
         self.measures_start = "start" in chosen
         self.measures_replicated = replicated.GROUP in chosen
+        self.measures_compaction = compaction.GROUP in chosen and "fairlead" in options.peers
         # Not of every run: it takes some minutes, and says nothing of the broker.
         self.measures_spark = options.spark or spark.GROUP in chosen
         self.results = Results()
@@ -134,6 +136,14 @@ class Run:
                 say=self._say,
                 settle=settle,
             ).measure(self.folder)
+        if self.measures_compaction:
+            self._say("compaction")
+            compaction.measure_compaction(
+                self.folder,
+                self.results,
+                is_quick=self.options.quick,
+                repetitions=self.options.repetitions,
+            )
         if self.measures_spark:
             sizes = spark.QUICK if self.options.quick else spark.FULL
             spark.SparkRun(sizes, self.results, say=self._say).measure(self.folder)

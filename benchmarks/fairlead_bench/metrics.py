@@ -218,6 +218,12 @@ METRICS: Final = (
         LOW,
         limit(0),
     ),
+    Metric("compaction_idle_p99", "compaction", "acknowledged at 1,000/s, p99 alone", "ms", LOW),
+    Metric("compaction_p99", "compaction", "p99 while 1 GB is compacted", "ms", LOW),
+    Metric("compaction_p99_ratio", "compaction", "ratio of these", "x", LOW, limit(2.0)),
+    Metric("compaction_throughput", "compaction", "compaction, 1 million keys", MB_S, HIGH),
+    Metric("compaction_cpu", "compaction", "", S_GB, LOW),
+    Metric("compaction_memory", "compaction", "memory of its process", "MB", LOW, limit(200)),
     Metric(
         "spark_1k_records",
         "spark_1k",
