@@ -1,0 +1,296 @@
+"""What must hold of groups and offsets, looked at with every answer and every commit of the log.
+
+`Ledger` is the log that is committed, replayed record by record; what coordinators say and hold is
+compared with it. Only the true leader of the partition is held to it: a deposed one that does not
+know yet may answer with what was true before, but may acknowledge nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fairlead_broker.group.classic_group import ClassicGroup
+from fairlead_broker.group.group_types import GroupState
+from fairlead_broker.group.records import (
+    GroupKey,
+    GroupValue,
+    OffsetKey,
+    OffsetValue,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+)
+from fairlead_broker.group.shard import ShardState
+from fairlead_wire.errors import ErrorCode
+from fairlead_wire.records import decode_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .brokers import BrokerHost
+    from .members import Answer, Member
+    from .offsets_log import Entry
+    from .world import World
+
+GROUP = "g"
+
+
+class Violation(AssertionError):  # noqa: N818
+    """A promise was broken."""
+
+
+class CommitNote(NamedTuple):
+    """Who committed, under which generation: travels as the metadata of the offset."""
+
+    number: int
+    member_id: str
+    generation_id: int
+
+    @classmethod
+    def of_metadata(cls, metadata: str) -> CommitNote:
+        return cls(*json.loads(metadata))
+
+    @property
+    def metadata(self) -> str:
+        return json.dumps(self)
+
+
+class Ledger:
+    """The committed log so far, and what it says."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.group: GroupValue | None = None
+        self.group_bytes: bytes | None = None
+        self.offsets: dict[tuple[str, int], OffsetValue] = {}
+        self.assignments: dict[int, dict[str, bytes]] = {}
+        """By generation, what its leader assigned; by instance or member."""
+        self.joined: set[tuple[str, int]] = set()
+        """Members with the generations that they were told by a join."""
+        self.commit_epochs: dict[int, int] = {}
+        """By number of the commit, the leader epoch that its record was appended under."""
+
+    @property
+    def end(self) -> int:
+        return self.entries[-1].end if self.entries else 0
+
+    def take(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        for record in decode_batch(entry.data):
+            assert record.key is not None
+            key = decode_key(record.key)
+            if isinstance(key, OffsetKey):
+                self._take_offset(key, record.value, entry)
+            elif isinstance(key, GroupKey):
+                self._take_group(record.value)
+
+    def _take_offset(self, key: OffsetKey, data: bytes | None, entry: Entry) -> None:
+        place = (key.topic, key.partition)
+        if data is None:
+            self.offsets.pop(place, None)
+            return
+        value = decode_offset_value(data)
+        note = CommitNote.of_metadata(value.metadata)
+        members = {each.member_id for each in self.group.members} if self.group else set()
+        if note.generation_id < 0:
+            expect(not members, "G5: {} was committed beside members {}", note, members)
+        else:
+            generation = -1 if self.group is None else self.group.generation_id
+            is_valid = note.generation_id == generation and note.member_id in members
+            # A rebalance may overtake one whose assignments were never written: who had joined
+            # that one may keep its partitions (KIP-429), and commit for them.
+            is_unwritten = note.generation_id > generation
+            is_valid |= is_unwritten and (note.member_id, note.generation_id) in self.joined
+            expect(is_valid, "G5: {} in generation {} of {}", note, generation, members)
+        self.offsets[place] = value
+        self.commit_epochs[note.number] = entry.leader_epoch
+
+    def _take_group(self, data: bytes | None) -> None:
+        before = -1 if self.group is None else self.group.generation_id
+        self.group_bytes = data
+        if data is None:
+            expect(not self.group or not self.group.members, "G7: a group with members was deleted")
+            self.group = None
+            return
+        self.group = value = decode_group_value(data)
+        generation = value.generation_id
+        expect(generation >= before, "G6: generation {} after {}", generation, before)
+        named = {each.group_instance_id or each.member_id: each for each in value.members}
+        expect(len(named) == len(value.members), "G6: a member or instance is there twice")
+        if value.members:
+            is_led = any(each.member_id == value.leader for each in value.members)
+            expect(is_led, "G6: {} leads and is no member", value.leader)
+        assigned = {name: each.assignment for name, each in named.items()}
+        first = self.assignments.setdefault(generation, assigned)
+        expect(first == assigned, "G1: generation {} has {} and {}", generation, first, assigned)
+        owned = [one for each in assigned.values() for one in partitions_of(each)]
+        expect(len(owned) == len(set(owned)), "G2: {} owned twice: {}", owned, assigned)
+
+
+class Checker:
+    """Asked by the world at every step that matters."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.ledger = Ledger()
+        self.fenced: dict[str, float] = {}
+        """Member ids of static instances that another has taken over, and since when."""
+        self._holders: dict[str, str] = {}
+        self.acknowledged = 0
+        self.generations = 0
+        self.comparisons = 0
+
+    def on_elected(self, leader: BrokerHost) -> None:
+        """The model itself: what is committed is in every log that may lead."""
+        ledger = self.ledger.entries
+        has_all = leader.copy.entries[: len(ledger)] == ledger
+        expect(has_all, "G0: {} was elected without what is committed", leader.name)
+
+    def on_committed(self, leader: BrokerHost) -> None:
+        ledger, high_watermark = self.ledger, leader.partition.high_watermark
+        for entry in leader.copy.entries[len(ledger.entries) :]:
+            if entry.end > high_watermark:
+                break
+            ledger.take(entry)
+
+    # Answers, as they leave a broker.
+
+    def on_joined(self, host: BrokerHost, member: Member, answer: Answer) -> None:
+        """A static member that is answered in a stable group is known to the log by its new id."""
+        result = answer.result
+        if result.error is not ErrorCode.NONE:
+            return
+        self.ledger.joined.add((result.member_id, result.generation_id))
+        if not self._holds(host):
+            return
+        group = host.coordinator.groups.get(GROUP)
+        if group is None or member.instance is None:
+            return
+        if group.classic.state is GroupState.STABLE and answer.was_parked:
+            ids = {each.member_id for each in self._group().members}
+            known = result.member_id in ids
+            expect(known, "G3: {} took over and is not in the log: {}", result.member_id, ids)
+            before = self._holders.get(member.instance)
+            if before is not None and before != result.member_id:
+                self.fenced[before] = self.world.loop.time()
+            self._holders[member.instance] = result.member_id
+
+    def on_synced(self, host: BrokerHost, member: Member, answer: Answer) -> None:
+        if answer.result.error is not ErrorCode.NONE or not self._holds(host):
+            return
+        self._check_not_fenced(answer)
+        generation = answer.generation_id
+        assigned = self.ledger.assignments.get(generation)
+        known = assigned is not None
+        expect(known, "G1: generation {} was answered before it was written", generation)
+        assert assigned is not None
+        name = member.instance or answer.member_id
+        sent, written = answer.result.assignment, assigned.get(name)
+        expect(sent == written, "G1: {} got {}, the log has {}", name, sent, written)
+        self.generations = max(self.generations, generation)
+
+    def on_heartbeat(self, host: BrokerHost, answer: Answer) -> None:
+        if answer.result is ErrorCode.NONE and self._holds(host):
+            self._check_not_fenced(answer)
+
+    def on_commit_answered(self, host: BrokerHost, answer: Answer, note: CommitNote) -> None:
+        """Acknowledged: by who leads now, below the high watermark, of the epoch it leads in."""
+        if answer.result is not ErrorCode.NONE:
+            return
+        epoch = self.ledger.commit_epochs.get(note.number)
+        expect(epoch is not None, "G4: {} was acknowledged and is not committed", note)
+        partition = host.partition
+        expect(partition.is_leader, "G8: {} acknowledged by a follower", note)
+        is_own = partition.leader_epoch == epoch
+        expect(is_own, "G8: {} of epoch {} in {}", note, epoch, partition.leader_epoch)
+        self._check_not_fenced(answer)
+        self.acknowledged += 1
+
+    def on_fetched(self, host: BrokerHost, found: Mapping[int, OffsetValue | None]) -> None:
+        if not self._holds(host):
+            return
+        for index, value in found.items():
+            committed = self.ledger.offsets.get(("t", index))
+            expect(value == committed, "G4: fetched {}, committed {}", value, committed)
+
+    def _check_not_fenced(self, answer: Answer) -> None:
+        since_s = self.fenced.get(answer.member_id)
+        is_fine = since_s is None or answer.sent_s <= since_s
+        expect(is_fine, "G3: {} was fenced and goes on", answer.member_id)
+
+    def _group(self) -> GroupValue:
+        group = self.ledger.group
+        expect(group is not None, "G1: a group that is not in the log")
+        assert group is not None
+        return group
+
+    def _holds(self, host: BrokerHost) -> bool:
+        return self.world.replication.is_true_leader(host)
+
+    # Live state against replay (R22).
+
+    def compare(self) -> None:
+        """What the true leader has in memory is what the committed log says."""
+        host = self.world.replication.leader
+        if host is None or not self._holds(host):
+            return
+        shard = host.coordinator.shards.get(0)
+        if shard is None or not shard.is_current or shard.state is not ShardState.ACTIVE:
+            return
+        if any(True for _ in shard.uncommitted()):
+            return
+        ledger = self.ledger
+        group = host.coordinator.groups.get(GROUP)
+        live: dict[tuple[str, int], Any] = {}
+        if group is not None:
+            live = {each: group.offsets.find(*each) for each in group.offsets.partitions()}
+        expect(live == ledger.offsets, "G4: in memory {}, in the log {}", live, ledger.offsets)
+        self.comparisons += 1
+        if group is None or group.classic._rewrite_at_ms is not None:
+            return
+        if group.classic.state in {GroupState.STABLE, GroupState.EMPTY}:
+            self._compare_group(group.classic)
+
+    def _compare_group(self, live: ClassicGroup) -> None:
+        if self.ledger.group_bytes is None:
+            expect(live.generation_id == 0, "G9: generation {} unlogged", live.generation_id)
+            return
+        replayed = ClassicGroup.from_record(
+            GROUP,
+            self.ledger.group_bytes,
+            initial_rebalance_delay_ms=0,
+            size_max=100,
+            now_ms=0,
+        )
+        same = (live.describe(), live.generation_id, live.leader) == (
+            replayed.describe(),
+            replayed.generation_id,
+            replayed.leader,
+        )
+        expect(same, "G9: in memory {}, in the log {}", live.describe(), replayed.describe())
+
+    def check_ownership(self) -> None:
+        """Of one generation no two members that hold it own one partition."""
+        held: dict[tuple[int, int], Member] = {}
+        for member in self.world.members:
+            if not member.is_running or member.holds is None:
+                continue
+            for index in member.holds.partitions:
+                other = held.setdefault((member.holds.generation_id, index), member)
+                is_fine = other is member or (
+                    member.instance is not None and member.instance == other.instance
+                )
+                expect(is_fine, "G2: {} and {} own {}", member.name, other.name, index)
+
+
+def partitions_of(assignment: bytes) -> list[int]:
+    """What a simulated leader assigned."""
+    if not assignment:
+        return []
+    return list(json.loads(assignment)["partitions"])
+
+
+def expect(condition: bool, claim: str, *values: object) -> None:
+    if not condition:
+        raise Violation(claim.format(*values))

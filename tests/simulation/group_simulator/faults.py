@@ -1,0 +1,205 @@
+"""What goes wrong, by chance: brokers, members, and what operators do at a bad moment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .brokers import BrokerHost
+    from .members import Member
+    from .world import World
+
+PAUSE_S: Final = 0.5
+MEMBERS_MAX: Final = 6
+
+
+class Faults:
+    """Each is a method without arguments, named for what it does."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.counts: Counter[str] = Counter()
+        self._until_s = 0.0
+        self.all: dict[str, Callable[[], None]] = {
+            "kill_leader": self.kill_leader,
+            "kill_broker": self.kill_broker,
+            "lose_power": self.lose_power,
+            "pause_leader": self.pause_leader,
+            "cut_off_leader": self.cut_off_leader,
+            "move_leader": self.move_leader,
+            "kill_member": self.kill_member,
+            "pause_member": self.pause_member,
+            "start_member": self.start_member,
+            "stop_member": self.stop_member,
+            "restart_instance": self.restart_instance,
+            "double_instance": self.double_instance,
+            "remove_instance": self.remove_instance,
+            "commit_outside": self.commit_outside,
+            "commit_late": self.commit_late,
+        }
+
+    def begin(self, until_s: float) -> None:
+        self._until_s = until_s
+        self._next()
+
+    def _next(self) -> None:
+        self.world.later(self.world.rng.uniform(0.1, 2 * PAUSE_S), self._one)
+
+    def _one(self) -> None:
+        world = self.world
+        if world.loop.time() >= self._until_s:
+            return
+        names = list(world.options.only or self.all)
+        name = world.rng.choice(names)
+        self.counts[name] += 1
+        self.all[name]()
+        self._next()
+
+    def heal(self) -> None:
+        for host in self.world.brokers.values():
+            host.is_cut_off = False
+            host.process.resume() if host.process.is_paused else None
+            if not host.is_running:
+                self._restart(host)
+        for member in self.world.members:
+            if member.process.is_paused:
+                member.process.resume()
+        if not any(each.is_running and not each.is_leaving for each in self.world.members):
+            self.world.add_member()
+
+    # Brokers.
+
+    def kill(self, host: BrokerHost) -> None:
+        world = self.world
+        world.note("%s is killed", host.name)
+        host.stop()
+        world.later(world.rng.uniform(0.03, 0.3), lambda: world.replication.on_down(host))
+        world.later(world.rng.uniform(0.3, 2.0), lambda: self._restart(host))
+
+    def _restart(self, host: BrokerHost) -> None:
+        if not host.is_running:
+            self.world.note("%s starts again", host.name)
+            host.start()
+            self.world.replication.on_up(host)
+
+    def kill_leader(self) -> None:
+        host = self.world.replication.leader
+        if host is not None and host.is_running:
+            self.kill(host)
+
+    def kill_broker(self) -> None:
+        host = self.world.rng.choice(list(self.world.brokers.values()))
+        if host.is_running:
+            self.kill(host)
+
+    def lose_power(self) -> None:
+        """Within the claim: somebody else in sync still has everything."""
+        world, replication = self.world, self.world.replication
+        host = world.rng.choice(list(world.brokers.values()))
+        others = replication.in_sync - {host.broker_id}
+        if not host.is_running or not others:
+            return
+        replication.lost_data(host)
+        self.kill(host)
+        host.copy.lose_tail(world.rng)
+        world.note("%s has lost power", host.name)
+        if replication.leader_id == host.broker_id:
+            replication.elect()
+
+    def pause_leader(self) -> None:
+        host, world = self.world.replication.leader, self.world
+        if host is None or not host.is_running or host.process.is_paused:
+            return
+        world.note("%s is stopped", host.name)
+        process = host.process
+        process.pause()
+        world.later(world.rng.uniform(0.1, 0.4), lambda: world.replication.on_down(host))
+        world.later(world.rng.uniform(0.1, 2.0), lambda: process.is_paused and process.resume())
+
+    def cut_off_leader(self) -> None:
+        host, world = self.world.replication.leader, self.world
+        if host is None or host.is_cut_off:
+            return
+        world.note("%s is cut off", host.name)
+        host.is_cut_off = True
+        world.later(world.rng.uniform(0.1, 0.4), lambda: world.replication.on_down(host))
+        world.later(world.rng.uniform(0.3, 2.0), lambda: self._join_again(host))
+
+    def _join_again(self, host: BrokerHost) -> None:
+        host.is_cut_off = False
+
+    def move_leader(self) -> None:
+        """The operator wants another leader; the old one may even be elected again."""
+        self.world.replication.elect(self.world.rng.choice((1, 2, 3)))
+
+    # Members.
+
+    def _any_member(self, *, is_static: bool = False) -> Member | None:
+        live = [
+            each
+            for each in self.world.members
+            if each.is_running and (each.instance is not None or not is_static)
+        ]
+        return self.world.rng.choice(live) if live else None
+
+    def kill_member(self) -> None:
+        member = self._any_member()
+        if member is not None:
+            self.world.note("%s is killed", member.name)
+            member.kill()
+            self.world.close_connections(member)
+
+    def pause_member(self) -> None:
+        member = self._any_member()
+        if member is not None and not member.process.is_paused:
+            self.world.note("%s is stopped", member.name)
+            process = member.process
+            process.pause()
+            pause_s = self.world.rng.choice((0.5, 2.0, 4.0))
+            self.world.later(pause_s, lambda: process.is_paused and process.resume())
+
+    def start_member(self) -> None:
+        if sum(each.is_running for each in self.world.members) < MEMBERS_MAX:
+            self.world.add_member()
+
+    def stop_member(self) -> None:
+        member = self._any_member()
+        if member is not None and member.instance is None:
+            self.world.note("%s leaves", member.name)
+            member.is_leaving = True
+
+    def restart_instance(self) -> None:
+        member = self._any_member(is_static=True)
+        if member is not None:
+            self.world.note("%s restarts", member.name)
+            member.kill()
+            self.world.close_connections(member)
+            self.world.add_member(member.instance)
+
+    def double_instance(self) -> None:
+        """Another process of the same instance, while the first is still there."""
+        member = self._any_member(is_static=True)
+        if member is not None and sum(e.is_running for e in self.world.members) < MEMBERS_MAX:
+            self.world.add_member(member.instance)
+
+    def remove_instance(self) -> None:
+        member = self._any_member(is_static=True)
+        if member is not None and member.instance is not None:
+            self.world.note("%s is removed by name", member.instance)
+            self.world.remove_instance(member.instance)
+
+    # Commits from where none should come.
+
+    def commit_outside(self) -> None:
+        self.world.commit_from_outside("", -1)
+
+    def commit_late(self) -> None:
+        """Of a member under a generation that may be over."""
+        member = self.world.rng.choice(self.world.members)
+        if member.member_id:
+            generation_id = member.generation_id - self.world.rng.choice((0, 0, 1))
+            if generation_id >= 0:
+                self.world.commit_from_outside(member.member_id, generation_id)

@@ -1,0 +1,329 @@
+"""One seed's world of groups: three coordinators, members that come and go, faults, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from contextlib import contextmanager
+from contextvars import Context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+from simulator.virtual_loop import VirtualLoop
+
+from fairlead_broker.group import loading
+from fairlead_broker.group.group_types import GroupState, LeavingMember
+
+from .brokers import BrokerHost, Replication
+from .checker import GROUP, Checker, CommitNote
+from .faults import Faults
+from .members import PARTITIONS, Member, commit_action, leave
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .members import Waiter
+
+HISTORY_LENGTH: Final = 60
+HEAL_S: Final = 20.0
+COMPARE_S: Final = 0.1
+COMMITS_IN_THE_END: Final = 3
+
+
+class SimulationFailed(AssertionError):  # noqa: N818
+    """A promise was broken; the text is the history before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How long and how hard."""
+
+    fault_s: float = 6.0
+    has_faults: bool = True
+    only: tuple[str, ...] = ()
+    """Names of the faults that may happen; empty for all."""
+    crash_at_step: int | None = None
+    """Kill the leader at its so-many-th step, and nothing else."""
+    members: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to; equal digests mean equal histories."""
+
+    seed: int
+    digest: int
+    steps: int
+    virtual_s: float
+    leader_steps: int
+    acknowledged: int
+    committed: int
+    generations: int
+    elections: int
+    comparisons: int
+    faults: dict[str, int]
+
+
+class World:
+    """Everything that one seed makes."""
+
+    def __init__(self, seed: int, options: Options) -> None:
+        self.seed = seed
+        self.options = options
+        self.rng = random.Random(seed)
+        self.loop = VirtualLoop()
+        self.context = Context()
+        self.history: deque[tuple[float, str]] = deque(maxlen=HISTORY_LENGTH)
+        self.digest = 0
+        self.checker = Checker(self)
+        self.is_healing = not options.has_faults
+        self.is_over = False
+        self.leader_steps = 0
+        self._numbers = 0
+        self.loss = self.rng.choice((0.0, 0.01, 0.05)) if options.has_faults else 0.0
+        self.restlessness = self.rng.choice((0.0, 0.02, 0.1)) if options.has_faults else 0.0
+        self.brokers: dict[int, BrokerHost] = {}
+        self.members: list[Member] = []
+        self._connections: list[tuple[Member, BrokerHost, Waiter]] = []
+        self.faults = Faults(self)
+
+    # What everybody uses.
+
+    def note(self, sentence: str, *arguments: object) -> None:
+        text = sentence % arguments if arguments else sentence
+        self.history.append((self.loop.time(), text))
+        self.digest = crc32(f"{self.loop.time():.6f} {text}".encode(), self.digest)
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        self.loop.call_later(seconds, self._act, action, context=self.context)
+
+    def _act(self, action: Callable[[], None]) -> None:
+        if not self.is_over:
+            action()
+
+    def wall_clock_ms(self) -> int:
+        return 1_700_000_000_000 + self.loop.now_ms()
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def next_member_id(self, name: str) -> str:
+        return f"{name}-{self.next_number()}"
+
+    # Network.
+
+    def delay_s(self) -> float:
+        """Mostly quick; now and then late enough to be overtaken by what was sent afterwards."""
+        rng = self.rng
+        if not self.is_healing and rng.random() < 0.03:
+            return rng.uniform(0.1, 2.5)
+        return rng.uniform(0.001, 0.01)
+
+    def network_is_fair(self, name: str) -> bool:
+        if self.is_healing or self.rng.random() >= self.loss:
+            return True
+        self.note("%s loses an answer", name)
+        return False
+
+    def send(self, broker_id: int, act: Callable[..., Any], respond: Callable[..., None]) -> None:
+        """A request travels: it may be lost, late, or there twice."""
+        rng = self.rng
+        if not self.is_healing and rng.random() < self.loss:
+            return
+        copies = 2 if not self.is_healing and rng.random() < self.loss / 2 else 1
+        for number in range(copies):
+            answer = respond if number == 0 else _ignore
+            self.later(self.delay_s(), self._delivery(broker_id, act, answer))
+
+    def _delivery(
+        self, broker_id: int, act: Callable[..., Any], respond: Callable[..., None]
+    ) -> Callable[[], None]:
+        def deliver() -> None:
+            host = self.brokers[broker_id]
+            if host.is_running:
+                host.do(act, host, respond)
+
+        return deliver
+
+    def guess_coordinator(self) -> int:
+        """What FindCoordinator says: mostly right."""
+        leader = self.replication.leader_id
+        if leader is None or self.rng.random() < 0.1:
+            return self.rng.choice(sorted(self.brokers))
+        return leader
+
+    def watch_connection(self, member: Member, host: BrokerHost, waiter: Waiter) -> None:
+        """The broker finds out when a member is gone that waits there."""
+        self._connections = [each for each in self._connections if not each[2].answers]
+        if not waiter.answers:
+            self._connections.append((member, host, waiter))
+
+    def close_connections(self, member: Member) -> None:
+        for each, host, waiter in self._connections:
+            if each is member and host.is_running and not waiter.answers:
+                host.do(self._forget, host, waiter)
+
+    def _forget(self, host: BrokerHost, waiter: Waiter) -> None:
+        group = host.coordinator.groups.get(GROUP)
+        if group is not None and not waiter.answers:
+            group.classic.forget_waiter(waiter)
+
+    # Members.
+
+    def add_member(self, instance: str | None = None) -> Member:
+        number = self.next_number()
+        member = Member(self, f"{instance or 'member'}-{number}", instance)
+        self.members.append(member)
+        self.note("%s starts", member.name)
+        return member
+
+    def commit_from_outside(self, member_id: str, generation_id: int) -> None:
+        """A commit of somebody who is in no group, or not any more."""
+        note = CommitNote(self.next_number(), member_id, generation_id)
+        index, offset = self.rng.randrange(PARTITIONS), self.rng.randrange(100)
+        act = commit_action(self, note, None, index, offset)
+        self.send(self.guess_coordinator(), act, _ignore)
+
+    def remove_instance(self, instance: str) -> None:
+        """An administrator removes a static member that is gone."""
+
+        def act(host: BrokerHost, respond: Callable[[Any], None]) -> None:
+            leave(self, host, LeavingMember("", instance), respond)
+
+        self.send(self.guess_coordinator(), act, _ignore)
+
+    # Steps of brokers.
+
+    def on_broker_step(self, host: BrokerHost) -> None:
+        """Something is about to run in a broker; here one may be killed at any step."""
+        if host.broker_id != self.replication.leader_id:
+            return
+        self.leader_steps += 1
+        if self.leader_steps == self.options.crash_at_step:
+            self.faults.kill(host)
+
+    # A run.
+
+    def run(self) -> Outcome:
+        with _edges():
+            try:
+                self.loop.run_until_complete(
+                    self.loop.create_task(self._story(), context=self.context)
+                )
+                failure = self.loop.unheard_failure()
+                if failure is not None:
+                    raise AssertionError(f"a task failed: {failure!r}") from failure
+            except Exception as error:
+                raise SimulationFailed(self._report(error)) from error
+            finally:
+                self.is_over = True
+                self.loop.bury()
+        return Outcome(
+            seed=self.seed,
+            digest=self.digest,
+            steps=self.loop.steps,
+            virtual_s=self.loop.time() - 1000,
+            leader_steps=self.leader_steps,
+            acknowledged=self.checker.acknowledged,
+            committed=len(self.checker.ledger.entries),
+            generations=self.checker.generations,
+            elections=self.replication.leader_epoch,
+            comparisons=self.checker.comparisons,
+            faults=dict(self.faults.counts),
+        )
+
+    def _report(self, error: Exception) -> str:
+        told = "\n".join(f"{at_s - 1000:9.4f}  {text}" for at_s, text in self.history)
+        return (
+            f"group seed {self.seed}: {type(error).__name__}: {error}\n{told}\n"
+            f"replay with: make simulate SEED={self.seed}"
+        )
+
+    async def _story(self) -> None:
+        options, rng = self.options, self.rng
+        for broker_id in (1, 2, 3):
+            self.brokers[broker_id] = BrokerHost(self, broker_id)
+        self.replication = Replication(self)
+        self.replication.begin()
+        self._compare()
+        for number in range(options.members or rng.choice((1, 2, 3, 4))):
+            self.add_member(f"i{number}" if rng.random() < 0.4 else None)
+        if options.has_faults:
+            self.faults.begin(self.loop.time() + options.fault_s)
+        await asyncio.sleep(options.fault_s)
+        self.note("everything heals")
+        self.is_healing = True
+        self.faults.heal()
+        await self._until_settled()
+
+    def _compare(self) -> None:
+        self.checker.compare()
+        self.later(COMPARE_S, self._compare)
+
+    async def _until_settled(self) -> None:
+        """All share all partitions, go on committing, and still do in the end."""
+        await self._until(self._unsettled)
+        goal = self.checker.acknowledged + COMMITS_IN_THE_END
+        await self._until(lambda: None if self.checker.acknowledged >= goal else "too few commits")
+        await self._until(self._unsettled)
+        self.checker.compare()
+
+    async def _until(self, problem: Callable[[], str | None]) -> None:
+        deadline_s = self.loop.time() + HEAL_S
+        while (found := problem()) is not None:
+            if self.loop.time() >= deadline_s:
+                raise AssertionError(f"G11: it does not settle within {HEAL_S} s: {found}")
+            await asyncio.sleep(0.1)
+
+    def _unsettled(self) -> str | None:
+        """Why not all live members share all partitions in one generation; None if they do."""
+        leader = self.replication.leader
+        if leader is None:
+            return "no leader"
+        group = leader.coordinator.groups.get(GROUP)
+        if group is None or group.classic.state is not GroupState.STABLE:
+            return f"the group is {group and group.classic.state}"
+        live = [each for each in self.members if each.is_running]
+        if not live:
+            # The last one was fenced by its own request of long ago, which came late.
+            self.add_member()
+            return "nobody was left"
+        if {each.member_id for each in live} != {each.member_id for each in group.classic.members}:
+            return f"live are {[each.member_id for each in live]}"
+        owned: list[int] = []
+        for member in live:
+            if member.holds is None or member.holds.generation_id != group.classic.generation_id:
+                return f"{member.name} holds {member.holds}"
+            owned += member.holds.partitions
+        return None if sorted(owned) == list(range(PARTITIONS)) else f"owned are {owned}"
+
+
+def _ignore(result: Any) -> None:
+    """Nobody waits for it."""
+
+
+@contextmanager
+def _edges() -> Iterator[None]:
+    """Threads and files are no part of this world: pieces of the log are read in place."""
+
+    async def in_place(act: Callable[..., Any], *arguments: Any) -> Any:
+        await asyncio.sleep(0.005)
+        return act(*arguments)
+
+    before = asyncio.to_thread, loading._read_slice
+    asyncio.to_thread, loading._read_slice = in_place, lambda piece: piece
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        asyncio.to_thread, loading._read_slice = before
+        logging.disable(logging.NOTSET)
+
+
+def run_seed(seed: int, options: Options | None = None) -> Outcome:
+    """Play one seed to its end. SimulationFailed if a promise is broken."""
+    return World(seed, options or Options()).run()

@@ -1,0 +1,358 @@
+"""The simulation of groups is tested itself: every rule, broken on purpose, must be caught.
+
+Each mutant is a small change of the code that keeps a promise; some need more of one fault.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from group_simulator.world import Options, SimulationFailed, run_seed
+
+from fairlead_broker.group import coordinator
+from fairlead_broker.group.classic_group import ClassicGroup
+from fairlead_broker.group.group_offsets import GroupOffsets
+from fairlead_broker.group.group_types import Effects, GroupState
+from fairlead_broker.group.loading import ShardLoader
+from fairlead_broker.group.member import Members
+from fairlead_broker.group.membership import Membership
+from fairlead_broker.group.rebalance import Rebalance
+from fairlead_broker.group.replay import Replay
+from fairlead_broker.group.shard import Shard
+from fairlead_broker.group.writes import OffsetsWrite
+from fairlead_wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Patch = pytest.MonkeyPatch
+
+SEEDS_MAX = 150
+MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...]]] = {}
+
+
+def mutant(*only: str) -> Callable[[Callable[..., None]], Any]:
+    """`only` names the faults that may happen; by default all."""
+
+    def register(change: Callable[[pytest.MonkeyPatch], None]) -> Callable[..., None]:
+        MUTANTS[change.__name__] = (change, only)
+        return change
+
+    return register
+
+
+# Nothing is said before it is written.
+
+
+@mutant()
+def answers_syncs_before_the_write_is_committed(patch: Patch) -> None:
+    sync = ClassicGroup.sync
+
+    def answer(self: ClassicGroup, request: Any, waiter: Any, **times: int) -> Effects:
+        effects = sync(self, request, waiter, **times)
+        for write in effects.writes:
+            effects.replies += self.written(write, ErrorCode.NONE, **times).replies
+        return effects
+
+    patch.setattr(ClassicGroup, "sync", answer)
+
+
+@mutant()
+def acknowledges_commits_before_they_are_committed(patch: Patch) -> None:
+    add = Shard.add
+
+    def add_and_answer(self: Shard, write: Any) -> bool:
+        if isinstance(write, OffsetsWrite):
+            write._finish(ErrorCode.NONE)
+        return add(self, write)
+
+    patch.setattr(Shard, "add", add_and_answer)
+
+
+@mutant("restart_instance", "kill_leader")
+def answers_a_static_member_before_its_new_id_is_committed(patch: Patch) -> None:
+    write_takeover = Rebalance.write_takeover
+
+    def answer(self: Rebalance, member: Any, token: Any, turn: Any) -> None:
+        write_takeover(self, member, token, turn)
+        turn.reply(token.waiter, token.result)
+        token.waiter = None
+
+    patch.setattr(Rebalance, "write_takeover", answer)
+
+
+@mutant()
+def shows_offsets_before_they_are_committed(patch: Patch) -> None:
+    add = Shard.add
+
+    def add_and_show(self: Shard, write: Any) -> bool:
+        if isinstance(write, OffsetsWrite):
+            for name, partition, value in write.offsets:
+                write.group.offsets.committed(name, partition, value)
+        return add(self, write)
+
+    patch.setattr(Shard, "add", add_and_show)
+
+
+# Leader epochs (R20).
+
+
+@mutant()
+def completes_commits_under_another_epoch(patch: Patch) -> None:
+    """The shard never asks whether it still is what it was."""
+    patch.setattr(Shard, "is_current", True)
+
+
+@mutant("move_leader", "kill_leader")
+def keeps_its_groups_when_it_leads_again(patch: Patch) -> None:
+    """Another epoch is taken for the same leadership: what others wrote meanwhile is missed."""
+    on_role = coordinator.GroupCoordinator.on_role
+
+    def on_new_role(self: Any, partition: Any) -> None:
+        known = self.shards.get(partition.index)
+        if known is None or known.partition is not partition:
+            on_role(self, partition)
+        else:
+            known.leader_epoch = partition.leader_epoch
+
+    patch.setattr(coordinator.GroupCoordinator, "on_role", on_new_role)
+
+
+@mutant()
+def fails_nobody_when_it_is_deposed(patch: Patch) -> None:
+    """What waits is acknowledged instead."""
+    fail_waiting = Shard.fail_waiting
+
+    def succeed(self: Shard, code: ErrorCode) -> None:
+        for appended in self._appended:
+            for write in appended.writes:
+                write.committed()
+        self._appended.clear()
+        fail_waiting(self, code)
+
+    patch.setattr(Shard, "fail_waiting", succeed)
+
+
+# Loading (R22).
+
+
+@mutant()
+def replays_without_tombstones_and_empty_groups(patch: Patch) -> None:
+    finish = Replay.finish
+
+    def finish_with_members(self: Replay) -> Any:
+        yield from finish(self)
+        self.group_values = {
+            group_id: value
+            for group_id, value in self.group_values.items()
+            if ClassicGroup.from_record(
+                group_id, value, initial_rebalance_delay_ms=0, size_max=9, now_ms=0
+            ).members
+        }
+
+    patch.setattr(Replay, "finish", finish_with_members)
+
+
+@mutant()
+def loads_half(patch: Patch) -> None:
+    next_piece = ShardLoader._next_piece
+
+    def first_piece(self: Any, partition: Any, replay: Replay) -> Any:
+        return None if replay.records_count else next_piece(self, partition, replay)
+
+    patch.setattr(ShardLoader, "_next_piece", first_piece)
+
+
+@mutant()
+def serves_what_is_loaded_before_it_is_committed(patch: Patch) -> None:
+    async def at_once(self: Any, shard: Any) -> None:
+        return
+
+    patch.setattr(ShardLoader, "_until_committed", at_once)
+
+
+@mutant()
+def replays_the_oldest_value_of_an_offset(patch: Patch) -> None:
+    take = Replay._take_records
+
+    def take_first(self: Replay, *arguments: Any) -> int:
+        before = dict(self._latest)
+        position = take(self, *arguments)
+        self._latest.update({key: value for key, value in before.items() if key[:2] == b"\0\1"})
+        return position
+
+    patch.setattr(Replay, "_take_records", take_first)
+
+
+# Members and generations.
+
+
+@mutant()
+def checks_no_generation_of_commits(patch: Patch) -> None:
+    check_commit = ClassicGroup.check_commit
+
+    def check(self: ClassicGroup, member_id: str, _: int, instance: Any, **times: int) -> Any:
+        return check_commit(self, member_id, self.generation_id, instance, **times)
+
+    patch.setattr(ClassicGroup, "check_commit", check)
+
+
+@mutant()
+def checks_no_members_of_commits(patch: Patch) -> None:
+    check_commit = ClassicGroup.check_commit
+
+    def check(self: ClassicGroup, *arguments: Any, **times: int) -> ErrorCode:
+        code = check_commit(self, *arguments, **times)
+        return ErrorCode.NONE if code is ErrorCode.UNKNOWN_MEMBER_ID else code
+
+    patch.setattr(ClassicGroup, "check_commit", check)
+
+
+@mutant("restart_instance", "double_instance")
+def forgets_a_fenced_instance(patch: Patch) -> None:
+    """The process before is answered as if it still were the instance's."""
+    check_member = Membership.check_member
+
+    def check(self: Membership, member_id: str, instance: str | None) -> ErrorCode:
+        code = check_member(self, member_id, instance)
+        return ErrorCode.NONE if code is ErrorCode.FENCED_INSTANCE_ID else code
+
+    patch.setattr(Membership, "check_member", check)
+
+
+@mutant()
+def keeps_the_generation(patch: Patch) -> None:
+    """A rebalance ends in the generation in which it began."""
+    complete = Rebalance._complete_join
+
+    def complete_again(self: Rebalance, turn: Any) -> None:
+        before = self.generation_id
+        complete(self, turn)
+        if self.generation_id > before > 0:
+            self.generation_id = before
+            turn.effects.replies[:] = [
+                (waiter, replace(result, generation_id=before))
+                if getattr(result, "generation_id", 0) > before
+                else (waiter, result)
+                for waiter, result in turn.effects.replies
+            ]
+
+    patch.setattr(Rebalance, "_complete_join", complete_again)
+
+
+@mutant("pause_leader", "kill_broker", "cut_off_leader", "start_member", "kill_member")
+def keeps_the_assignment_after_a_failed_write(patch: Patch) -> None:
+    """Who waits is told what the leader assigned, though it may never be in the log."""
+    on_assignments = Rebalance._on_assignments
+
+    def assign(self: Rebalance, token: Any, error: ErrorCode, turn: Any) -> None:
+        on_assignments(self, token, ErrorCode.NONE, turn)
+
+    patch.setattr(Rebalance, "_on_assignments", assign)
+
+
+@mutant()
+def gives_everybody_the_leaders_part(patch: Patch) -> None:
+    synced = Rebalance.synced
+
+    def synced_as_leader(self: Rebalance, member: Any) -> Any:
+        return synced(self, self.members.get(self.leader) or member)
+
+    patch.setattr(Rebalance, "synced", synced_as_leader)
+
+
+@mutant()
+def stays_stable_when_a_member_comes(patch: Patch) -> None:
+    """A new member is answered with the present generation."""
+    wait = Rebalance.wait_for_rebalance
+
+    def wait_or_answer(self: Rebalance, member: Any, waiter: Any, turn: Any) -> None:
+        if self.state is GroupState.STABLE:
+            turn.reply(waiter, self.joined(member))
+        else:
+            wait(self, member, waiter, turn)
+
+    patch.setattr(Rebalance, "wait_for_rebalance", wait_or_answer)
+
+
+@mutant()
+def forgets_the_record_of_an_empty_group(patch: Patch) -> None:
+    become_empty = Rebalance._become_empty
+
+    def become_empty_quietly(self: Rebalance, turn: Any) -> None:
+        become_empty(self, turn)
+        turn.effects.writes.clear()
+
+    patch.setattr(Rebalance, "_become_empty", become_empty_quietly)
+
+
+@mutant("kill_broker", "cut_off_leader", "pause_leader", "stop_member")
+def never_writes_a_failed_record_again(patch: Patch) -> None:
+    written = Rebalance.written
+
+    def written_once(self: Rebalance, write: Any, error: ErrorCode, **times: int) -> Effects:
+        effects = written(self, write, error, **times)
+        self._rewrite_at_ms = None
+        return effects
+
+    patch.setattr(Rebalance, "written", written_once)
+
+
+@mutant()
+def ends_no_sessions(patch: Patch) -> None:
+    patch.setattr(Membership, "check_sessions", lambda *_: None)
+
+
+@mutant()
+def answers_no_second_time_only_by_luck(patch: Patch) -> None:
+    """A waiter stays with its member after it was answered."""
+    take = Members.take_join_waiter
+
+    def peek(self: Members, member: Any) -> Any:
+        waiter = take(self, member)
+        if waiter is not None:
+            self.park_join(member, waiter)
+        return waiter
+
+    patch.setattr(Members, "take_join_waiter", peek)
+
+
+@mutant()
+def loses_the_first_partition(patch: Patch) -> None:
+    committed = GroupOffsets.committed
+
+    def commit_others(self: GroupOffsets, topic: str, partition: int, value: bytes) -> None:
+        if partition:
+            committed(self, topic, partition, value)
+
+    patch.setattr(GroupOffsets, "committed", commit_others)
+
+
+def first_seed_that_catches(name: str) -> int | None:
+    change, only = MUTANTS[name]
+    with pytest.MonkeyPatch.context() as patch:
+        change(patch)
+        for seed in range(SEEDS_MAX):
+            try:
+                run_seed(seed, Options(only=only))
+            except SimulationFailed as failure:
+                cause: BaseException | None = failure.__cause__
+                while isinstance(cause, ExceptionGroup):
+                    cause = cause.exceptions[0]
+                if isinstance(cause, TypeError | AttributeError | NameError):
+                    raise  # The mutant does not fit the code any more.
+                return seed
+    return None
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_broken_rule_of_groups_is_caught(name: str) -> None:
+    assert first_seed_that_catches(name) is not None
+
+
+@pytest.mark.parametrize("name", [name for name, (_, only) in MUTANTS.items() if only])
+def test_what_brings_a_mutant_out_breaks_no_rule_of_groups_itself(name: str) -> None:
+    for seed in range(20):
+        run_seed(seed, Options(only=MUTANTS[name][1]))
