@@ -179,7 +179,7 @@ class Cluster:
                 if time.monotonic() + backoff_s > deadline:
                     raise SourceError(
                         f"{self.settings.bootstrap_servers} gave no answer about {what} for "
-                        f"{timeout_s:.0f} s: {error}; check kafka.bootstrap.servers, and that "
+                        f"{timeout_s:.0f} s: {error} Check kafka.bootstrap.servers, and that "
                         "every partition has a leader"
                     ) from error
                 logger.debug("asking again for %s: %s", what, error)

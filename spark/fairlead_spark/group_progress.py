@@ -67,9 +67,11 @@ class GroupProgress:
         if self._is_superseded or is_waiting or positions == self._done:
             return False
         try:
-            self._commit(positions)
-        except (PassingError, SourceError, *CONNECTION_ERRORS) as error:
-            self._coordinator = None
+            # A group's first commit makes its coordinator: that takes a moment.
+            self._cluster.retry(
+                lambda: self._commit(positions), "the group", timeout_s=limits.GROUP_TIMEOUT_S
+            )
+        except SourceError as error:
             self._silent_until = time.monotonic() + self._backoff_s
             self._backoff_s = min(2 * self._backoff_s, limits.GROUP_BACKOFF_S_MAX)
             logger.warning(
@@ -103,11 +105,11 @@ class GroupProgress:
             topic.partition_indexes.append(each.partition)
         request = OffsetFetchRequest(group_id=self._group, topics=list(topics.values()))
         reply = self._ask_coordinator(request, OFFSET_FETCH_VERSION)
-        _raise_unless_fine(reply.error_code, self._group)
+        self._raise_unless_fine(reply.error_code)
         found = {}
         for topic in reply.topics:
             for part in topic.partitions:
-                _raise_unless_fine(part.error_code, self._group)
+                self._raise_unless_fine(part.error_code)
                 where = TopicPartition(topic.name, part.partition_index)
                 found[where] = Committed(part.committed_offset, read_run(part.metadata))
         return found
@@ -129,16 +131,34 @@ class GroupProgress:
         reply = self._ask_coordinator(request, OFFSET_COMMIT_VERSION)
         for topic in reply.topics:
             for part in topic.partitions:
-                _raise_unless_fine(part.error_code, self._group)
+                self._raise_unless_fine(part.error_code)
 
     def _ask_coordinator(self, request: Any, version: int) -> Any:
         if self._coordinator is None:
             found = self._cluster.call_any(
                 FindCoordinatorRequest(key=self._group), FIND_COORDINATOR_VERSION
             )
-            _raise_unless_fine(found.error_code, self._group)
+            self._raise_unless_fine(found.error_code)
             self._coordinator = (found.host, found.port)
-        return self._cluster.call_address(*self._coordinator, request, version)
+        try:
+            return self._cluster.call_address(*self._coordinator, request, version)
+        except CONNECTION_ERRORS:
+            self._coordinator = None
+            raise
+
+    def _raise_unless_fine(self, code: int) -> None:
+        if code == ErrorCode.NONE:
+            return
+        self._coordinator = None
+        error = error_of(code)
+        text = f"group {self._group}: {error.name}: {error.description}"
+        if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            raise SourceError(
+                f"{text} Consumers use this group: name another one in kafka.group.id"
+            )
+        if error.retriable:
+            raise PassingError(text)
+        raise SourceError(text)
 
 
 def choose_offsets(
@@ -164,13 +184,3 @@ def read_run(metadata: str | None) -> int:
     except (AttributeError, ValueError):
         return _NO_RUN
     return run if isinstance(run, int) else _NO_RUN
-
-
-def _raise_unless_fine(code: int, group: str) -> None:
-    if code == ErrorCode.NONE:
-        return
-    error = error_of(code)
-    hint = ""
-    if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
-        hint = " Consumers use this group: name another one in kafka.group.id."
-    raise PassingError(f"group {group}: {error.name}: {error.description}{hint}")

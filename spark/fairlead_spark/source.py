@@ -1,4 +1,7 @@
-"""The data source that `spark.dataSource.register` takes."""
+"""The data source that `spark.dataSource.register` takes.
+
+Spark imports it in a new process for each thing that it asks: a method imports what it needs.
+"""
 
 from typing import Any
 
@@ -10,12 +13,8 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from fairlead_spark.batch_reader import FairleadBatchReader
+from fairlead_spark.errors import OptionError
 from fairlead_spark.options import parse_sink_options, parse_source_options
-from fairlead_spark.rows import spark_schema
-from fairlead_spark.sink import FairleadBatchWriter, FairleadStreamWriter
-from fairlead_spark.sink_columns import check_sink_schema
-from fairlead_spark.stream_reader import FairleadStreamReader
 
 
 class FairleadDataSource(DataSource):
@@ -28,23 +27,37 @@ class FairleadDataSource(DataSource):
 
     def schema(self) -> str:
         """Columns of a read: those of Spark's Kafka source."""
+        from fairlead_spark.rows import spark_schema
+
         include_headers = self.options.get("includeHeaders", "false").strip().lower() == "true"
         return spark_schema(include_headers=include_headers)
 
     def reader(self, schema: Any) -> DataSourceReader:
         """For `spark.read`."""
+        from fairlead_spark.batch_reader import FairleadBatchReader
+
         return FairleadBatchReader(parse_source_options(self.options, is_stream=False))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  # Spark's name.
         """For `spark.readStream`."""
+        from fairlead_spark.stream_reader import FairleadStreamReader
+
         return FairleadStreamReader(parse_source_options(self.options, is_stream=True))
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
-        """For `df.write`. A log is only ever appended to, whatever the mode."""
+        """For `df.write`."""
+        from fairlead_spark.sink import FairleadBatchWriter
+        from fairlead_spark.sink_columns import check_sink_schema
+
+        if overwrite:
+            raise OptionError("a topic is only ever appended to: write with mode('append')")
         options = parse_sink_options(self.options)
         return FairleadBatchWriter(options, check_sink_schema(schema, options))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """For `df.writeStream`."""
+        from fairlead_spark.sink import FairleadStreamWriter
+        from fairlead_spark.sink_columns import check_sink_schema
+
         options = parse_sink_options(self.options)
         return FairleadStreamWriter(options, check_sink_schema(schema, options))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,7 +31,7 @@ class Topics:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
 
     def create(self, name: str, partitions: int = 2, *, copies: int = 1, **config: str) -> str:
         # Records are as old as their test says, and stay all the same.
@@ -44,6 +45,14 @@ class Topics:
     def delete(self, name: str) -> None:
         for future in self.admin.delete_topics([name]).values():
             future.result(DEADLINE_S)
+
+    def create_when_gone(self, name: str, partitions: int = 2) -> None:
+        """Makes a topic again; its name is free a moment after the deletion was answered."""
+        deadline = time.monotonic() + DEADLINE_S
+        while name in self.admin.list_topics(timeout=10).topics:
+            assert time.monotonic() < deadline, f"{name} is still there"
+            time.sleep(0.05)
+        self.create(name, partitions)
 
     def grow(self, name: str, partitions: int) -> None:
         for future in self.admin.create_partitions([NewPartitions(name, partitions)]).values():
@@ -62,7 +71,9 @@ class Topics:
         """Records `first`, `first + 1`, … round-robin over the partitions, all acknowledged."""
         failed: list[Any] = []
         named = {key.replace("_", "."): value for key, value in settings.items()}
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20} | named)
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "linger.ms": 20, "log_level": 2} | named
+        )
         for number in range(first, first + count):
             producer.produce(
                 name,

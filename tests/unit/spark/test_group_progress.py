@@ -5,8 +5,9 @@ import json
 import pytest
 
 from fairlead_spark.client_settings import ClientSettings
+from fairlead_spark.errors import SourceError
 from fairlead_spark.group_progress import Committed, GroupProgress, choose_offsets, read_run
-from fairlead_spark.offsets import TopicPartition
+from fairlead_spark.offsets import PartitionValues, TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)
 
@@ -49,10 +50,13 @@ class ScriptedProgress(GroupProgress):
         self.is_down = False
         self.asked = 0
 
-    def _read(self, positions: object) -> dict[TopicPartition, Committed]:
+    def _commit(self, positions: PartitionValues) -> None:
         self.asked += 1
+        super()._commit(positions)
+
+    def _read(self, positions: object) -> dict[TopicPartition, Committed]:
         if self.is_down:
-            raise ConnectionError("down")
+            raise SourceError("down")
         return dict(self.stored)
 
     def _write(self, positions: object) -> None:

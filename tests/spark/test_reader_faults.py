@@ -1,0 +1,258 @@
+"""The stream reader driven as Spark drives it, hook by hook, without a session: faults and lag.
+
+What Spark calls and when is in `stream_reader.py`. Here a batch is its offsets and its rows.
+"""
+
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from spark_source import Topics
+
+from fairlead_spark.cluster import Cluster
+from fairlead_spark.errors import DataLossError, SourceError
+from fairlead_spark.options import parse_source_options
+from fairlead_spark.stream_reader import FairleadStreamReader
+from fairlead_wire.messages.metadata import MetadataRequest
+
+Offset = dict[str, Any]
+
+
+class Query:
+    """A checkpoint and the reader of the run that uses it."""
+
+    def __init__(self, bootstrap: str, topic: str, **options: str) -> None:
+        self._options = {
+            "kafka.bootstrap.servers": bootstrap,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+            "fetchOffset.retryIntervalMs": "10",
+            "kafka.fetch.max.wait.ms": "50",
+        } | options
+        self.done: Offset | None = None
+        self.values: list[int] = []
+        self.batches: list[int] = []
+        self.start_run()
+
+    def start_run(self, **options: str) -> None:
+        """A new driver on the same checkpoint."""
+        self._options |= options
+        self.reader = FairleadStreamReader(parse_source_options(self._options, is_stream=True))
+
+    def plan(self) -> tuple[Offset, Offset]:
+        """Start and end of the next batch; equal if there is none."""
+        start = self.done if self.done is not None else self.reader.initialOffset()
+        start = json.loads(json.dumps(start))
+        return start, self.reader.latestOffset(start, self.reader.getDefaultReadLimit())
+
+    def run_batch(self, start: Offset, end: Offset) -> None:
+        rows = 0
+        for partition in self.reader.partitions(start, end):
+            # Tasks get copies, as in Spark.
+            reader = pickle.loads(pickle.dumps(self.reader))
+            for batch in reader.read(pickle.loads(pickle.dumps(partition))):
+                rows += batch.num_rows
+                self.values += [int(value.as_py()[6:]) for value in batch.column(1)]
+        self.batches.append(rows)
+        self.done = end
+
+    def run(self) -> None:
+        """Batches until nothing is left."""
+        while True:
+            start, end = self.plan()
+            if start == end:
+                return
+            self.run_batch(start, end)
+
+
+def committed(bootstrap: str, group: str, topic: str, partitions: int) -> list[int]:
+    """Offsets of a group, as any tool sees them."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
+        return [each.offset for each in consumer.committed(wanted, timeout=20)]
+    finally:
+        consumer.close()
+
+
+def delete_before(topics: Topics, topic: str, offset: int) -> None:
+    for future in topics.admin.delete_records([TopicPartition(topic, 0, offset)]).values():
+        future.result(20)
+
+
+def test_limits_share_out_and_all_is_read_once(topics: Topics) -> None:
+    topics.fill(topics.create("shares"), 0, 1000)
+    query = Query(topics.bootstrap, "shares", maxOffsetsPerTrigger="300", minPartitions="5")
+    query.run()
+    assert query.batches == [300, 300, 300, 100]
+    assert sorted(query.values) == list(range(1000))
+
+
+def test_all_available_ignores_the_limit(topics: Topics) -> None:
+    topics.fill(topics.create("unlimited"), 0, 100)
+    query = Query(topics.bootstrap, "unlimited", maxOffsetsPerTrigger="10")
+    end = query.reader.latestOffset(query.reader.initialOffset(), ReadAllAvailable())
+    assert end["unlimited"] == {"0": 50, "1": 50}
+
+
+def test_available_now_ends_at_what_there_was(topics: Topics) -> None:
+    topics.fill(topics.create("now"), 0, 100)
+    query = Query(topics.bootstrap, "now", maxOffsetsPerTrigger="30")
+    query.reader.prepareForTriggerAvailableNow()
+    topics.fill("now", 100, 100)
+    topics.grow("now", 3)
+    query.run()
+    assert sorted(query.values) == list(range(100))
+    assert query.reader.reportLatestOffset()["now"]["0"] == 100
+    query.start_run()
+    query.run()
+    assert sorted(query.values) == list(range(200))
+
+
+def test_the_group_shows_each_batch_that_is_done_and_no_other(topics: Topics) -> None:
+    topics.fill(topics.create("lagging"), 0, 100)
+    options = {"kafka.group.id": "lagging-job", "maxOffsetsPerTrigger": "40"}
+    query = Query(topics.bootstrap, "lagging", **options)
+    start, end = query.plan()
+    assert committed(topics.bootstrap, "lagging-job", "lagging", 2) == [0, 0]
+    query.run_batch(start, end)
+    assert committed(topics.bootstrap, "lagging-job", "lagging", 2) == [0, 0]
+    query.reader.commit(end)
+    assert committed(topics.bootstrap, "lagging-job", "lagging", 2) == [20, 20]
+    query.run()
+    assert committed(topics.bootstrap, "lagging-job", "lagging", 2) == [50, 50]
+
+
+def test_a_driver_that_was_replaced_commits_nothing_any_more(topics: Topics) -> None:
+    topics.fill(topics.create("fenced"), 0, 100)
+    options = {"kafka.group.id": "fenced-job", "maxOffsetsPerTrigger": "10"}
+    older = Query(topics.bootstrap, "fenced", **options)
+    older.run_batch(*older.plan())
+    older.plan()
+    newer = Query(topics.bootstrap, "fenced", **options)
+    newer.done = older.done
+    for _ in range(3):
+        newer.run_batch(*newer.plan())
+    newer.plan()
+    assert committed(topics.bootstrap, "fenced-job", "fenced", 2) == [20, 20]
+    older.run_batch(*older.plan())
+    older.plan()
+    assert committed(topics.bootstrap, "fenced-job", "fenced", 2) == [20, 20]
+
+
+def test_a_group_with_members_does_not_hold_up_the_query(
+    topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics.fill(topics.create("shared"), 0, 10)
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap, "group.id": "members"})
+    assigned: list[Any] = []
+    consumer.subscribe(["shared"], on_assign=lambda _, parts: assigned.extend(parts))
+    try:
+        for _ in range(200):
+            consumer.poll(0.1)
+            if assigned:
+                break
+        assert assigned
+        query = Query(topics.bootstrap, "shared", **{"kafka.group.id": "members"})
+        query.run()
+    finally:
+        consumer.close()
+    assert sorted(query.values) == list(range(10))
+    assert "name another one in kafka.group.id" in caplog.text
+
+
+def test_partitions_that_are_added_are_read_from_their_start(topics: Topics) -> None:
+    topics.fill(topics.create("grown"), 0, 20)
+    query = Query(topics.bootstrap, "grown")
+    query.run()
+    topics.grow("grown", 4)
+    topics.fill("grown", 20, 40, partitions=4)
+    query.run()
+    assert sorted(query.values) == list(range(60))
+
+
+def test_a_topic_that_was_made_again(topics: Topics) -> None:
+    topics.fill(topics.create("remade"), 0, 20)
+    query = Query(topics.bootstrap, "remade")
+    query.run()
+    topics.delete("remade")
+    topics.create_when_gone("remade")
+    topics.fill("remade", 100, 30)
+    with pytest.raises(DataLossError, match="remade was deleted and made again"):
+        query.plan()
+    query.start_run(failOnDataLoss="false")
+    query.run()
+    assert sorted(query.values) == [*range(20), *range(100, 130)]
+
+
+def test_a_topic_made_again_between_plan_and_read(topics: Topics) -> None:
+    topics.fill(topics.create("swapped"), 0, 20)
+    query = Query(topics.bootstrap, "swapped", **{"kafkaConsumer.pollTimeoutMs": "20000"})
+    start, end = query.plan()
+    topics.delete("swapped")
+    topics.create_when_gone("swapped")
+    topics.fill("swapped", 100, 30)
+    with pytest.raises(DataLossError, match="swapped was deleted and made again while"):
+        query.run_batch(start, end)
+
+
+def test_records_that_went_before_they_were_read(topics: Topics) -> None:
+    topics.fill(topics.create("gone", 1), 0, 20, partitions=1)
+    query = Query(topics.bootstrap, "gone")
+    query.run()
+    topics.fill("gone", 20, 30, partitions=1)
+    delete_before(topics, "gone", 35)
+    with pytest.raises(DataLossError, match="offsets 20 to 34 of gone-0 are no longer there"):
+        query.run()
+    query.start_run(failOnDataLoss="false")
+    query.run()
+    assert query.values == [*range(20), *range(35, 50)]
+
+
+def test_a_log_that_ends_before_what_was_read(topics: Topics) -> None:
+    topics.fill(topics.create("shorter", 1), 0, 20, partitions=1)
+    query = Query(topics.bootstrap, "shorter")
+    start, _ = query.plan()
+    query.done = start | {"shorter": {"0": 90}}
+    with pytest.raises(DataLossError, match="shorter-0 ends at offset 20, before 90"):
+        query.plan()
+    query.start_run(failOnDataLoss="false")
+    query.run()
+    topics.fill("shorter", 20, 5, partitions=1)
+    query.run()
+    assert query.values == list(range(20, 25))
+
+
+def test_nobody_answers() -> None:
+    options = parse_source_options(
+        {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "any"}, is_stream=True
+    )
+    cluster = Cluster(options.client)
+    request = MetadataRequest(topics=None)
+    with pytest.raises(SourceError, match=r"127\.0\.0\.1:1 gave no answer about the topics"):
+        cluster.retry(lambda: cluster.call_any(request, 9), "the topics", timeout_s=0.3)
+
+
+def test_a_leader_dies_between_plan_and_read_and_one_in_the_middle(
+    make_cluster: Callable[..., Any],
+) -> None:
+    cluster = make_cluster(brokers=3, settings={"offsets.topic.replication.factor": "3"})
+    topics = Topics(cluster.bootstrap)
+    topics.fill(topics.create("survivors", 3, copies=3), 0, 3000, partitions=3)
+    query = Query(
+        cluster.bootstrap,
+        "survivors",
+        maxOffsetsPerTrigger="1500",
+        **{"kafka.group.id": "survivors-job", "kafka.max.partition.fetch.bytes": "1000"},
+    )
+    start, end = query.plan()
+    leaders = topics.admin.list_topics("survivors", timeout=10).topics["survivors"].partitions
+    cluster.brokers[leaders[0].leader].kill()
+    query.run_batch(start, end)
+    query.run()
+    assert sorted(query.values) == list(range(3000))
+    assert committed(cluster.bootstrap, "survivors-job", "survivors", 3) == [1000] * 3
