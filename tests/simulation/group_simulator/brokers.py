@@ -63,12 +63,7 @@ class BrokerHost:
 
     def do(self, action: Callable[..., None], *arguments: Any) -> None:
         """In the process, as soon as it runs; never if it is gone by then."""
-        self.process.call_soon(self._step, action, *arguments)
-
-    def _step(self, action: Callable[..., None], *arguments: Any) -> None:
-        self.world.on_broker_step(self)
-        if self.process.is_alive:
-            action(*arguments)
+        self.process.call_soon(action, *arguments)
 
     def lead(self, leader_epoch: int, in_sync: frozenset[int]) -> None:
         if leader_epoch <= self.partition.leader_epoch:

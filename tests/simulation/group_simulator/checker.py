@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .world import World
 
 GROUP = "g"
+SOME_COMMITS = 3
 
 
 class Violation(AssertionError):  # noqa: N818
@@ -138,6 +139,7 @@ class Checker:
         """Member ids of static instances that another has taken over, and since when."""
         self._holders: dict[str, str] = {}
         self.acknowledged = 0
+        self.steps_to_commits = 0
         self.generations = 0
         self.comparisons = 0
 
@@ -206,6 +208,8 @@ class Checker:
         expect(is_own, "G8: {} of epoch {} in {}", note, epoch, partition.leader_epoch)
         self._check_not_fenced(answer)
         self.acknowledged += 1
+        if self.acknowledged == SOME_COMMITS:
+            self.steps_to_commits = self.world.loop.steps
 
     def on_fetched(self, host: BrokerHost, found: Mapping[int, OffsetValue | None]) -> None:
         if not self._holds(host):

@@ -103,13 +103,16 @@ class OffsetsPartition:
         self.leader = None
         self.leader_epoch = leader_epoch
 
-    def append_as_leader(self, records: Any, *, required_acks: int, now_ms: int) -> Any:
+    def append_as_leader(
+        self, records: Any, *, required_acks: int, now_ms: int, has_keys: bool = False
+    ) -> Any:
         """A batch at the end of this broker's log, whether or not others still follow it."""
         if self.leader is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it follows")
         if len(self.in_sync) < MIN_IN_SYNC:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few in sync")
         assert required_acks == -1
+        assert has_keys
         assert now_ms > 0
         data = bytearray(records)
         base = self.copy.end

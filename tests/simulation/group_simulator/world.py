@@ -46,7 +46,7 @@ class Options:
     only: tuple[str, ...] = ()
     """Names of the faults that may happen; empty for all."""
     crash_at_step: int | None = None
-    """Kill the leader at its so-many-th step, and nothing else."""
+    """Kill the leader after so many steps of the whole world."""
     members: int | None = None
 
 
@@ -58,7 +58,8 @@ class Outcome:
     digest: int
     steps: int
     virtual_s: float
-    leader_steps: int
+    steps_to_commits: int
+    """How many steps it took until some commits of members were acknowledged."""
     acknowledged: int
     committed: int
     generations: int
@@ -75,13 +76,13 @@ class World:
         self.options = options
         self.rng = random.Random(seed)
         self.loop = VirtualLoop()
+        self.loop.after_step = self._after_step
         self.context = Context()
         self.history: deque[tuple[float, str]] = deque(maxlen=HISTORY_LENGTH)
         self.digest = 0
         self.checker = Checker(self)
         self.is_healing = not options.has_faults
         self.is_over = False
-        self.leader_steps = 0
         self._numbers = 0
         self.loss = self.rng.choice((0.0, 0.01, 0.05)) if options.has_faults else 0.0
         self.restlessness = self.rng.choice((0.0, 0.02, 0.1)) if options.has_faults else 0.0
@@ -196,15 +197,10 @@ class World:
 
         self.send(self.guess_coordinator(), act, _ignore)
 
-    # Steps of brokers.
-
-    def on_broker_step(self, host: BrokerHost) -> None:
-        """Something is about to run in a broker; here one may be killed at any step."""
-        if host.broker_id != self.replication.leader_id:
-            return
-        self.leader_steps += 1
-        if self.leader_steps == self.options.crash_at_step:
-            self.faults.kill(host)
+    def _after_step(self) -> None:
+        """Something has run, anywhere: a broker may be killed between any two of these."""
+        if self.loop.steps == self.options.crash_at_step:
+            self.faults.kill_leader()
 
     # A run.
 
@@ -227,7 +223,7 @@ class World:
             digest=self.digest,
             steps=self.loop.steps,
             virtual_s=self.loop.time() - 1000,
-            leader_steps=self.leader_steps,
+            steps_to_commits=self.checker.steps_to_commits,
             acknowledged=self.checker.acknowledged,
             committed=len(self.checker.ledger.entries),
             generations=self.checker.generations,
