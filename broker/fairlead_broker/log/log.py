@@ -51,16 +51,20 @@ class Log(SegmentedLog):
     # Appending.
 
     def append_as_leader(
-        self, batch: memoryview, *, leader_epoch: int, now_ms: int
+        self, batch: memoryview, *, leader_epoch: int, now_ms: int, has_keys: bool = False
     ) -> AppendResult:
         """Append one produced batch, giving it offsets and the leader epoch, in place.
+
+        `has_keys` spares a compacted log the look at each record's key.
 
         `batch` must be writable. KafkaError if it is refused (nothing was written then), or
         KAFKA_STORAGE_ERROR if the disk failed and the log is offline from now on.
         """
         if self.refusal is not None:
             self._refuse_append()
-        header = check_produced_batch(batch, self.config, now_ms, is_compacted=self.is_compacted)
+        header = check_produced_batch(
+            batch, self.config, now_ms, is_compacted=self.is_compacted and not has_keys
+        )
         last_offset_delta, producer_id = header[6], header[9]
         size = header[1] + BATCH_OVERHEAD
         if size != len(batch):

@@ -13,6 +13,7 @@ the map, one batch, and the index entries of one segment.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from secrets import token_bytes
 from typing import Final
 
 from fairlead_broker.disk import Disk, unlink_if_present, write_fully
@@ -36,6 +37,7 @@ from fairlead_wire.segments import Buffer
 
 WRITE_BYTES: Final = 1 << 20
 """What is written at once, and how often the kernel is asked to begin its part."""
+SALT_BYTES: Final = 16
 POSITION_MAX: Final = 2**31 - 1
 
 
@@ -143,6 +145,7 @@ class LogCleaning:
         newest = OffsetMap(
             keys_expected=sum(self._count_records(segment) for segment in dirty),
             bytes_max=order.dedupe_buffer_bytes,
+            salt=token_bytes(SALT_BYTES),
         )
         end_offset = order.segments[-1].next_base_offset
         for segment in dirty:

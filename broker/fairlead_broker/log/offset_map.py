@@ -1,7 +1,7 @@
 """The newest offset of each key, in a fixed number of bytes: what compaction remembers.
 
-An open-addressing table of 24-byte slots: a token of 16 bytes that stands for the key, and its
-newest offset. A key of up to 15 bytes is its own token, so nothing can go wrong with it. A longer
+Pure. An open-addressing table of 24-byte slots: a token of 16 bytes that stands for the key, and
+its newest offset. A key of up to 15 bytes is its own token: nothing can go wrong with it. A longer
 one is stood for by 120 bits of keyed BLAKE2b. Two keys with the same token would cost the older one
 its records; among ten million keys the odds of that are 4 in 10^23, and because the hash's key is
 drawn for each map, nobody can look for such keys beforehand.
@@ -11,7 +11,6 @@ A dictionary would take about 150 bytes a key and grow by doubling; here the bou
 
 from array import array
 from hashlib import blake2b
-from secrets import token_bytes
 from typing import Final
 
 TOKEN_BYTES: Final = 16
@@ -33,14 +32,17 @@ class OffsetMap:
 
     __slots__ = ("_count", "_offsets", "_salt", "_slots", "_tokens", "capacity")
 
-    def __init__(self, *, keys_expected: int, bytes_max: int) -> None:
-        """Room for the keys that are expected, as far as `bytes_max` bytes go."""
+    def __init__(self, *, keys_expected: int, bytes_max: int, salt: bytes) -> None:
+        """Room for the keys that are expected, as far as `bytes_max` bytes go.
+
+        `salt` keys the hash: up to 64 random bytes, others for each map.
+        """
         self._slots = max(min(int(keys_expected / LOAD_MAX) + 1, bytes_max // SLOT_BYTES), 1)
         self.capacity = max(int(self._slots * LOAD_MAX), 1)
         self._tokens = bytearray(self._slots * TOKEN_BYTES)
         self._offsets = array("q", (NO_OFFSET,)) * self._slots
         self._count = 0
-        self._salt = token_bytes(16)
+        self._salt = salt
 
     def __len__(self) -> int:
         return self._count

@@ -27,7 +27,7 @@ RECORDS = [
 
 
 def cleaning(newest, *, now_ms=NOW_MS, end_offset=100, last_offsets=()):
-    keys = OffsetMap(keys_expected=10, bytes_max=1_000)
+    keys = OffsetMap(keys_expected=10, bytes_max=1_000, salt=b"s")
     for key, offset in newest.items():
         assert keys.put(key, offset)
     return BatchCleaning(
@@ -164,7 +164,7 @@ def test_unreadable_records_are_told():
 
 
 def test_a_map_has_an_exact_bound():
-    keys = OffsetMap(keys_expected=10**12, bytes_max=24 * 100)
+    keys = OffsetMap(keys_expected=10**12, bytes_max=24 * 100, salt=b"s")
     assert keys.capacity == 75
     names = [b"%d" % n * (1 + n % 30) for n in range(76)]
     assert [keys.put(name, at) for at, name in enumerate(names)] == [True] * 75 + [False]
