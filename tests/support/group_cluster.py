@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fairlead_broker.handlers.registry import HANDLERS, PENDING, RequestContext
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages import RESPONSES
 from fairlead_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fairlead_wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -50,6 +51,10 @@ class Call:
 
     def on_response(self, context: RequestContext, response: Any) -> None:
         self.replies += 1
+        if type(response) is bytes:
+            response, _ = RESPONSES[context.api_key].decode(
+                memoryview(response), 0, context.version
+            )
         # Every reply must fit the version that was asked in.
         response.encode(context.version)
         self.reply = response

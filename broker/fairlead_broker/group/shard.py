@@ -146,7 +146,7 @@ class Shard:
         batch = build_batch(bodies, timestamp_ms=now_wall_ms)
         try:
             result = self.partition.append_as_leader(
-                memoryview(batch), required_acks=ALL_IN_SYNC, now_ms=now_wall_ms
+                memoryview(batch), required_acks=ALL_IN_SYNC, now_ms=now_wall_ms, has_keys=True
             )
         except KafkaError as error:
             fail_all(writes, _REFUSALS.get(error.code, error.code))

@@ -11,6 +11,7 @@ Missing:   9, which is 8 for members of the new protocol (KIP-848); 10 with topi
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from fairlead_broker.group.group_offsets import encode_commit, encode_expiring_commit
@@ -30,15 +31,22 @@ if TYPE_CHECKING:
     from fairlead_wire.messages.offset_commit import OffsetCommitRequestPartition
 
 _NO_RETENTION = -1
+_FLEXIBLE_SINCE = 8
+_THROTTLE_SINCE = 3
+_NO_THROTTLE = bytes(4)
+# Number of partitions, index, error code; then in flexible versions three empty tag sections.
+_ONE_PARTITION = Struct(">iih")
+_ONE_PARTITION_FLEXIBLE = Struct(">BihBBB")
+_ONE_TOPIC = Struct(">ih")
 
 
 @handles(ApiKey.OFFSET_COMMIT, versions=(2, 8))
 def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse | Pending:
+) -> OffsetCommitResponse | bytes | Pending:
     commit = _Commit(request, context)
     if not commit.offsets:
-        return commit.response
+        return commit.reply(ErrorCode.NONE)
     coordinator = context.broker.group_coordinator
     try:
         group = coordinator.check_commit(
@@ -48,72 +56,94 @@ def offset_commit(
             request.group_instance_id,
         )
     except KafkaError as error:
-        commit.refuse(error.code)
-        return commit.response
+        context.broker.metrics.errors[error.code.name] += 1
+        return commit.reply(error.code)
     context.parked = commit
     coordinator.commit(group, commit, commit.offsets)
     return PENDING
 
 
 class _Commit:
-    """A commit on its way: what is to be written, and the reply with a slot for each partition."""
+    """A commit on its way: what is to be written, and what was refused before.
 
-    __slots__ = ("_accepted", "_context", "offsets", "response")
+    `_codes` has an error for each partition of the request, in order, and NONE for those whose
+    outcome is the commit's. The reply is made of it at the end; objects for it would cost more than
+    all else here.
+    """
+
+    __slots__ = ("_codes", "_context", "_request", "_version", "offsets")
 
     def __init__(self, request: OffsetCommitRequest, context: RequestContext) -> None:
         self._context: RequestContext | None = context
-        self._accepted: list[OffsetCommitResponsePartition] = []
+        self._request = request
+        self._version = context.version
+        self._codes: list[ErrorCode] = []
         self.offsets: list[tuple[str, int, bytes]] = []
         broker = context.broker
         image = broker.image
         now_ms = broker.clock.now_ms()
         metadata_max = broker.settings.offset_metadata_max_bytes
         retention_ms = request.retention_time_ms
-        topics = []
-        count = 0
+        codes, offsets = self._codes, self.offsets
         for topic in request.topics:
-            count += len(topic.partitions)
-            if count > PARTITIONS_PER_REQUEST_MAX:
-                raise RemoteProtocolError(f"a commit of {count} offsets")
+            if len(codes) + len(topic.partitions) > PARTITIONS_PER_REQUEST_MAX:
+                raise RemoteProtocolError("a commit of too many offsets")
             name = topic.name
             known = image.topic(name)
             known_count = 0 if known is None else len(known.partitions)
-            slots = []
             for each in topic.partitions:
                 index = each.partition_index
-                slot = OffsetCommitResponsePartition(index)
-                slots.append(slot)
                 text = each.committed_metadata
                 metadata = text.encode() if text else b""
                 if not 0 <= index < known_count:
-                    slot.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    codes.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 elif len(metadata) > metadata_max:
-                    slot.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                    codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 else:
-                    self._accepted.append(slot)
-                    value = _encode(each, metadata, now_ms, retention_ms)
-                    self.offsets.append((name, index, value))
-            topics.append(OffsetCommitResponseTopic(name=name, partitions=slots))
-        self.response = OffsetCommitResponse(topics=topics)
+                    codes.append(ErrorCode.NONE)
+                    offsets.append((name, index, _encode(each, metadata, now_ms, retention_ms)))
 
-    def refuse(self, code: ErrorCode) -> None:
-        """What was acceptable by itself is not committed."""
-        for slot in self._accepted:
-            slot.error_code = code
-        if self._context is not None:
-            self._context.broker.metrics.errors[code.name] += 1
+    def reply(self, code: ErrorCode) -> OffsetCommitResponse | bytes:
+        """The answer where what was acceptable by itself ends with `code`."""
+        if code is ErrorCode.NONE and len(self.offsets) == len(self._codes) == 1:
+            ((name, index, _),) = self.offsets
+            return encode_single_reply(self._version, name, index)
+        codes = iter(self._codes)
+        return OffsetCommitResponse(
+            topics=[
+                OffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetCommitResponsePartition(each.partition_index, next(codes) or code)
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in self._request.topics
+            ]
+        )
 
     def finish(self, code: ErrorCode) -> None:
         """The offsets are committed, or not."""
-        if code is not ErrorCode.NONE:
-            self.refuse(code)
         context, self._context = self._context, None
         if context is not None:
-            context.respond(self.response)
+            if code is not ErrorCode.NONE:
+                context.broker.metrics.errors[code.name] += 1
+            context.respond(self.reply(code))
 
     def cancel(self) -> None:
         """The connection is gone; what is in the log stays there."""
         self._context = None
+
+
+def encode_single_reply(version: int, topic: str, index: int) -> bytes:
+    """The body of a reply that says that one offset is committed: what nearly every client gets."""
+    name = topic.encode()
+    if version >= _FLEXIBLE_SINCE:
+        size = len(name) + 1
+        head = bytes((2, size)) if size < 128 else bytes((2, size & 0x7F | 0x80, size >> 7))
+        return _NO_THROTTLE + head + name + _ONE_PARTITION_FLEXIBLE.pack(2, index, 0, 0, 0, 0)
+    body = _ONE_TOPIC.pack(1, len(name)) + name + _ONE_PARTITION.pack(1, index, 0)
+    return _NO_THROTTLE + body if version >= _THROTTLE_SINCE else body
 
 
 def _encode(

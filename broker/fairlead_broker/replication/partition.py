@@ -65,11 +65,13 @@ class Partition(Replica):
         return is_new_epoch
 
     def append_as_leader(
-        self, batch: memoryview, *, required_acks: int, now_ms: int
+        self, batch: memoryview, *, required_acks: int, now_ms: int, has_keys: bool = False
     ) -> AppendResult:
         """Append one batch; raises KafkaError where it is refused.
 
         A batch that `required_acks` cannot be met for is refused before it is in the log (R13).
+        `has_keys`: the caller has made the batch and gave each record a key, so compacted logs
+        need not look.
         """
         leader = self.leader
         if leader is None:
@@ -82,7 +84,9 @@ class Partition(Replica):
             )
         log = self.log
         try:
-            result = log.append_as_leader(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
+            result = log.append_as_leader(
+                batch, leader_epoch=self.leader_epoch, now_ms=now_ms, has_keys=has_keys
+            )
         except KafkaError:
             if log.is_offline:
                 # Whoever waits for this log waits in vain; somebody has to look at the disk.

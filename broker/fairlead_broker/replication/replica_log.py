@@ -61,7 +61,7 @@ class ReplicaLog(EpochHistory, Protocol):
         ...
 
     def append_as_leader(
-        self, batch: memoryview, *, leader_epoch: int, now_ms: int
+        self, batch: memoryview, *, leader_epoch: int, now_ms: int, has_keys: bool = False
     ) -> "AppendResult":
         """Give one produced batch offsets and append it; `batch` is writable."""
         ...

@@ -99,7 +99,7 @@ class MemoryLog:
     # What `Partition` does.
 
     def append_as_leader(
-        self, batch: memoryview, *, leader_epoch: int, now_ms: int
+        self, batch: memoryview, *, leader_epoch: int, now_ms: int, has_keys: bool = False
     ) -> AppendResult:
         self._check_disk()
         entries = [entry for _, entry in decode_entries(batch)]

@@ -10,6 +10,7 @@ from group_cluster import Call, GroupCluster, commit_code
 from replica_cluster import ReplicaCluster
 
 from fairlead_broker.group.removal import expire
+from fairlead_broker.handlers.offset_commit import encode_single_reply
 from fairlead_model.delta import TopicChanged
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_model.topic import TopicHeader, TopicState
@@ -19,7 +20,14 @@ from fairlead_wire.messages.describe_groups import DescribeGroupsRequest
 from fairlead_wire.messages.heartbeat import HeartbeatRequest
 from fairlead_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from fairlead_wire.messages.list_groups import ListGroupsRequest
-from fairlead_wire.messages.offset_commit import OffsetCommitRequest
+from fairlead_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from fairlead_wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -262,11 +270,6 @@ def test_a_retention_asked_for_by_an_old_client_is_kept(tmp_path: Path) -> None:
 
 
 def groups_topics() -> Any:
-    from fairlead_wire.messages.offset_commit import (
-        OffsetCommitRequestPartition,
-        OffsetCommitRequestTopic,
-    )
-
     return [OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(1, 8)])]
 
 
@@ -585,3 +588,12 @@ def test_a_call_is_answered_once(tmp_path: Path) -> None:
             assert [call.replies for call in calls] == [1] * 5
 
     run(story())
+
+
+@pytest.mark.parametrize("version", range(2, 9))
+@pytest.mark.parametrize("name", ["t", "n" * 126, "n" * 127, "n" * 249])
+def test_the_reply_by_hand_has_the_bytes_of_the_encoder(version: int, name: str) -> None:
+    slot = OffsetCommitResponsePartition(70_000, 0)
+    message = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name=name, partitions=[slot])])
+    encoded = b"".join(bytes(part) for part in message.encode(version))  # type: ignore[arg-type]
+    assert encode_single_reply(version, name, 70_000) == encoded
