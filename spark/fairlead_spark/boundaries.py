@@ -57,10 +57,23 @@ def resolve_start(
 def resolve_end(
     cluster: Cluster, options: SourceOptions, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The offset behind the last one of each partition. Behind every record: the end of the log."""
+    """The offset behind the last one of each partition. Behind every record: the end of the log.
+
+    Nothing may be asked for that isn't there yet: a task would wait for it.
+    """
     found = _resolve(cluster, options, options.ending, partitions)
-    late = sorted(each for each, offset in found.items() if offset < 0)
-    return found | _sentinel(cluster, options, late, LATEST)
+    latest = read_latest(cluster, options, partitions)
+    beyond = sorted(each for each, offset in found.items() if offset > latest[each])
+    if beyond and options.fail_on_data_loss:
+        where = beyond[0]
+        raise OptionError(
+            f"{options.ending.option} asks for {where} up to offset {found[where]}, its log ends "
+            f"at {latest[where]}: correct it, or set failOnDataLoss to false to read what is there"
+        )
+    return {
+        each: latest[each] if offset < 0 else min(offset, latest[each])
+        for each, offset in found.items()
+    }
 
 
 def read_latest(
