@@ -86,15 +86,14 @@ def consume(arguments: argparse.Namespace, updates: Updates) -> None:
         "bootstrap.servers": arguments.bootstrap,
         "group.id": "storm",
         "auto.offset.reset": "earliest",
-        # The bound: what the client fetches ahead of the work.
-        "queued.max.messages.kbytes": arguments.consumer_kib,
+        "queued.max.messages.kbytes": arguments.consumer_kib,  # the bound: fetched ahead
         "fetch.message.max.bytes": arguments.consumer_kib * 1024 // 2,
     }
     consumer = Consumer(settings)
     load = threading.Thread(target=updates.run, daemon=True)
     # Updates begin when somebody listens, so that latency is not that of joining a group.
     consumer.subscribe([arguments.topic], on_assign=lambda *_: load.ident or load.start())
-    done, latencies = 0, []
+    done, latencies, ready_at = 0, [], 0.0
     report = time.monotonic() + 1
     try:
         while not load.ident or load.is_alive() or (done < updates.sent and not updates.failure):
@@ -102,7 +101,8 @@ def consume(arguments: argparse.Namespace, updates: Updates) -> None:
                 if message.error() is not None:
                     raise KafkaException(message.error())
                 update = json.loads(message.value())
-                time.sleep(1 / arguments.capacity)  # the work
+                ready_at = max(ready_at, time.monotonic() - TICK_S) + 1 / arguments.capacity
+                time.sleep(max(0.0, ready_at - time.monotonic()))  # the work
                 if update["run"] == updates.run_id:
                     done += 1
                     latencies.append((time.time() - update["sent"]) * 1000)

@@ -2,9 +2,8 @@
 
     python examples/consumers/slow_consumer.py --stall-s 20
 
-One thread polls, another works; a short queue lies between them. While it is full, the partitions
-are paused: polling goes on, so the group sees us alive, and brings no records, so memory stays as
-it is. What waits, waits in the log. Every second the lag is shown.
+One thread polls, another works, a short queue lies between. While it is full, the partitions are
+paused: polling goes on, so the group sees us alive, and brings no records. They wait in the log.
 """
 
 from __future__ import annotations
@@ -14,18 +13,34 @@ import json
 import logging
 import signal
 import sys
-import threading
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Event, Thread
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 log = logging.getLogger("slow_consumer")
 
 
+def show_lag(settings: dict[str, Any], topic: str) -> None:
+    """A thread with a client of its own, since it waits for answers; who polls must not."""
+    observer = Consumer(settings, logger=log)
+    while True:
+        time.sleep(1)
+        try:
+            lag, numbers = 0, observer.list_topics(topic, timeout=5).topics[topic].partitions
+            for at in observer.committed([TopicPartition(topic, each) for each in numbers], 5):
+                low, high = observer.get_watermark_offsets(at, timeout=5)
+                lag += high - max(at.offset, low)  # at.offset is negative before any commit
+            log.info("lag %d", lag)
+        except KafkaException as error:
+            log.info("lag unknown: %s", error.args[0].str())
+
+
 class SlowConsumer:
-    """Polls, whatever the work does."""
+    """Polls all the time, whatever the work does."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.stall_s = arguments.stall_s
@@ -38,14 +53,15 @@ class SlowConsumer:
             "group.id": arguments.group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            # Who does not poll for so long loses its partitions. We poll all the time.
+            # Who does not poll for so long loses its partitions.
             "max.poll.interval.ms": int(arguments.max_poll_interval_s * 1000),
             "session.timeout.ms": int(min(arguments.max_poll_interval_s, 6) * 1000),
             "heartbeat.interval.ms": 500,
-            # What the client fetches ahead of polling is our memory as well.
-            "queued.max.messages.kbytes": 1024,
+            "queued.max.messages.kbytes": 1024,  # fetched ahead of polling: our memory as well
+            "fetch.wait.max.ms": 50,  # resumed partitions wait for the fetch under way
         }
         self.consumer = Consumer(settings, logger=log)
+        Thread(target=show_lag, args=(settings, arguments.topic), daemon=True).start()
 
     def work(self, message: Message) -> None:
         """In the other thread: it calls something that hangs, the first time."""
@@ -82,25 +98,11 @@ class SlowConsumer:
         except KafkaException as error:
             log.warning("Not committed, these come again: %s", error.args[0].str())
 
-    def report_lag(self) -> None:
-        """In a thread of its own, because it waits for answers of brokers."""
-        while True:
-            time.sleep(1)
-            try:
-                lag = 0
-                for at in self.consumer.committed(self.consumer.assignment(), timeout=5):
-                    low, high = self.consumer.get_watermark_offsets(at, timeout=5)
-                    lag += high - max(at.offset, low)  # at.offset is negative before any commit
-                log.info("lag %d queue %d", lag, len(self.queue))
-            except (KafkaException, RuntimeError) as error:  # no broker; a closed consumer
-                log.info("lag unknown: %s", error)
-
-    def run(self, arguments: argparse.Namespace, stopping: threading.Event) -> None:
+    def run(self, arguments: argparse.Namespace, stopping: Event) -> None:
         """Poll until told to stop."""
         self.consumer.subscribe(
             [arguments.topic], on_assign=self.on_assign, on_revoke=self.on_revoke
         )
-        threading.Thread(target=self.report_lag, daemon=True).start()
         next_commit = time.monotonic()
         try:
             while not stopping.is_set():
@@ -110,13 +112,12 @@ class SlowConsumer:
                     self.queue.append((message, self.worker.submit(self.work, message)))
                 while self.queue and self.queue[0][1].done():
                     self.take_first()
-                # Between full and half empty nothing changes, so that it does not flutter.
                 limit = arguments.queue // (2 if self.is_paused else 1)
                 if self.is_paused != (len(self.queue) > limit):
                     self.is_paused = not self.is_paused
                     change = self.consumer.pause if self.is_paused else self.consumer.resume
                     change(self.consumer.assignment())
-                    log.info("paused" if self.is_paused else "resumed")
+                    log.info(f"{change.__name__}d, {len(self.queue)} records in hand")
                 if time.monotonic() >= next_commit:
                     next_commit = time.monotonic() + 1
                     self.commit(wait=False)
@@ -136,7 +137,7 @@ def main() -> None:
     add("--stall-s", type=float, default=20, help="how long the first record takes")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    stopping = threading.Event()
+    stopping = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
     try:

@@ -242,8 +242,10 @@ def test_effectively_once_is_exact_when_killed_before_any_of_its_lines(
     told = run("effectively_once_sqlite", *dry, kill_at=(0, 0)).succeed()
     reached = json.loads(told.splitlines()[-1])
     # The second time that a process reaches it: the first batch is stored by then. What is
-    # reached once is set up before, or torn down after, the work.
-    repeated = [int(line) for line, hits in reached.items() if hits >= 2]
+    # reached once is set up before, or torn down after, the work. What is reached seldom, at the
+    # end of the log, comes last: nothing is left to be counted after it.
+    often_first = sorted(reached.items(), key=lambda item: -item[1])
+    repeated = [int(line) for line, hits in often_first if hits >= 2]
     assert len(repeated) >= 20
     for line in repeated:
         killed = run("effectively_once_sqlite", *options, "--group", "totals", kill_at=(line, 2))
@@ -259,9 +261,10 @@ def test_effectively_once_is_exact_while_members_are_killed_and_replaced(
     """Two share partitions and the database; each is killed in turn and not missed for long."""
 
     def count_flights() -> int:
-        if not (tmp_path / "totals.db").exists():
-            return 0
-        return sum(count for count, _, _ in read_totals(tmp_path / "totals.db").values())
+        try:
+            return sum(count for count, _, _ in read_totals(tmp_path / "totals.db").values())
+        except sqlite3.OperationalError:
+            return 0  # neither of them has made its tables
 
     def start(name: str) -> ExampleProcess:
         options = ("--group", "totals-shared", "--member", name, "--batch", "20")
@@ -343,7 +346,9 @@ def test_rewind_repairs_what_was_done_since(flights: Log, run: Run, tmp_path: Pa
     run("rewind_after_bug", "rewind", "--since", since.date().isoformat()).succeed()
     repairing = run("rewind_after_bug", "run", "--code", "2")
     repairing.until(lambda: "NULL" in read_delays(tmp_path / "delays.db").values())
-    repairing.kill()  # what it had not committed is done a third time
+    repairing.stop()
+    # A second rewind by mistake: some records are done for a third time, and nothing changes.
+    run("rewind_after_bug", "rewind", "--since", since.date().isoformat()).succeed()
     told = run("rewind_after_bug", "run", "--code", "2", *idle).succeed()
 
     first = {
@@ -389,28 +394,28 @@ def test_slow_consumer_stays_a_member_falls_behind_and_catches_up(
         *("--stall-s", "5"),
     )
     slow.until(lambda: "given 2 partitions" in slow.text)
-    for number in range(2000):
+    for number in range(1000):
         producer.produce("slow", json.dumps({"number": number}), str(number))
     assert producer.flush(20) == 0
-    slow.until(lambda: "lag 2000 " in slow.text)
-    slow.until(lambda: slow.text.rpartition("lag ")[2].startswith("0 queue 0"))
+    slow.until(lambda: "lag 1000\n" in slow.text)
+    slow.until(lambda: slow.text.rpartition("lag ")[2] == "0\n")
     told = slow.stop()
     assert told.count("given 2 partitions") == 1
     assert "MAXPOLL" not in told
     assert told.index("paused") < told.index("resumed")
-    queues = [int(length) for length in re.findall(r"lag \d+ queue (\d+)", told)]
-    assert max(queues) <= 150  # the bound, and what one poll may bring
+    in_hand = [int(count) for count in re.findall(r"(\d+) records in hand", told)]
+    assert 100 < max(in_hand) <= 150  # the bound, and what one poll may bring
 
 
 def test_a_burst_waits_in_the_log_and_latency_returns(
     broker: FairleadPeer | KafkaPeer, run: Run
 ) -> None:
     """The broker stands still in the middle of it, so that the producer has to wait."""
-    example = run("burst", "--steady-s", "2", "--burst-s", "2", "--producer-queue", "100")
+    example = run("burst", "--steady-s", "3", "--burst-s", "1", "--producer-queue", "100")
     example.until(lambda: "burst " in example.text)
     os.kill(broker.broker_pid, signal.SIGSTOP)
     try:
-        time.sleep(0.5)
+        time.sleep(0.5)  # half a second of standstill is the fault, not a wait for something
     finally:
         os.kill(broker.broker_pid, signal.SIGCONT)
     told = example.succeed()
@@ -419,12 +424,12 @@ def test_a_burst_waits_in_the_log_and_latency_returns(
     )
     assert sent == read
     assert waits > 0
-    assert queue <= 100
+    assert queue <= 110  # it counts a few requests of the client's own as well
     seconds = re.findall(
         r"^(\w+) +sent +\d+  lag +(-?\d+)  latency +(\d+) ms  (\d+) MiB$", told, re.M
     )
     latencies = [int(latency) for _, _, latency, _ in seconds]
     memories = [int(memory) for _, _, _, memory in seconds]
-    assert max(int(lag) for _, lag, _, _ in seconds) > 400
-    assert latencies[-1] < max(latencies) / 3
+    assert max(int(lag) for _, lag, _, _ in seconds) > 200
+    assert min(latencies[latencies.index(max(latencies)) :]) < max(latencies) / 5
     assert memories[-1] - memories[0] <= 10
