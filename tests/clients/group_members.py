@@ -76,6 +76,7 @@ class GroupMember(ABC):
         self.found: list[Found] = []
         self.events: list[Event] = []
         self.errors: list[str] = []
+        self.retries: list[str] = []
         self._commands: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
         self._closing, self._awake = threading.Event(), threading.Event()
         self._awake.set()
@@ -132,7 +133,7 @@ class GroupMember(ABC):
                 while not self._closing.is_set():
                     self._answer_commands()
                     if self._awake.is_set():
-                        self._poll()
+                        self._poll_again()
                     else:
                         self._idle()
             finally:
@@ -140,6 +141,15 @@ class GroupMember(ABC):
         except Exception as error:
             self.errors.append(self.name_error(error))
         self._answer_commands()
+
+    def _poll_again(self) -> None:
+        """An error that the client itself calls retriable is no reason to stop polling."""
+        try:
+            self._poll()
+        except Exception as error:
+            if not getattr(error, "retriable", False):
+                raise
+            self.retries.append(self.name_error(error))
 
     def _answer_commands(self) -> None:
         while not self._commands.empty():
@@ -291,6 +301,8 @@ class KafkaPythonMember(GroupMember):
 
     name = "kafka-python"
     assignors = ("range", "roundrobin", "sticky", "cooperative-sticky")
+    # A shorter poll ends before the answers that a rebalance is made of.
+    POLL_MS = 300
     _consumer: Any
 
     def _open(self) -> None:
@@ -336,10 +348,14 @@ class KafkaPythonMember(GroupMember):
         if wish.pattern:
             self._consumer.subscribe(pattern=f"^{wish.pattern}", listener=Listener())
         else:
+            # It joins whether it knows the topics or not, and a leader that does not know them yet
+            # assigns nothing; when `poll` runs out of time just then, that may stay so.
+            for topic in wish.topics:
+                self._consumer.partitions_for_topic(topic)
             self._consumer.subscribe(wish.topics, listener=Listener())
 
     def _poll(self) -> None:
-        for messages in self._consumer.poll(timeout_ms=POLL_S * 1000).values():
+        for messages in self._consumer.poll(timeout_ms=self.POLL_MS).values():
             self.found += [Found(m.topic, m.partition, m.offset, m.value) for m in messages]
 
     def _close(self) -> None:
