@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fairlead_cli.client.connection import (
     REQUEST_TIMEOUT_S,
     build_error,
-    explain,
     kafka_errors,
     wait_for,
 )
 from fairlead_cli.client.coordinators import settle
 from fairlead_cli.client.places import Place
 from fairlead_cli.errors import CliError
-from fairlead_cli.output import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from concurrent.futures import Future
 
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
 
 # librdkafka asks for one group a request: so many are on their way at a time.
-DESCRIBED_AT_ONCE = 500
+ASKED_AT_ONCE = 500
+# Every broker is asked for its groups: one that hangs must not hold up what the others say.
+LIST_TIMEOUT_S = 5.0
 STATE_NAMES = {
     "PREPARING_REBALANCING": "PreparingRebalance",
     "COMPLETING_REBALANCING": "CompletingRebalance",
@@ -83,16 +84,16 @@ class GroupDescription:
         return self.state != "Dead"
 
 
-def list_groups(admin: AdminClient) -> list[GroupListing]:
-    """Every group of every broker, by name. A broker that does not answer is named on stderr."""
+def list_groups(admin: AdminClient) -> tuple[list[GroupListing], list[KafkaError]]:
+    """Every group of every broker, by name, and why brokers did not answer, if any did not."""
     what = "cannot list the consumer groups"
     with kafka_errors(what):
-        future = admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S)
+        future = admin.list_consumer_groups(request_timeout=LIST_TIMEOUT_S)
     result = wait_for(future, what)
-    if result.errors and not result.valid:
-        raise build_error(what, result.errors[0].args[0])
-    for failure in result.errors:
-        note(f"The list may be incomplete: {explain(failure.args[0])}.")
+    # librdkafka's documentation says exceptions; its lists hold errors.
+    errors = [getattr(failure, "args", [failure])[0] for failure in result.errors]
+    if errors and not result.valid:
+        raise build_error(what, errors[0])
     listings = [
         GroupListing(
             listing.group_id,
@@ -102,7 +103,7 @@ def list_groups(admin: AdminClient) -> list[GroupListing]:
         )
         for listing in result.valid
     ]
-    return sorted(listings)
+    return sorted(listings), errors
 
 
 def name_state(state: Any) -> str:
@@ -119,8 +120,8 @@ def name_kind(kind: Any) -> str:
 def describe_groups(admin: AdminClient, groups: list[str]) -> list[GroupDescription]:
     """In the order asked for; a group that does not exist is `Dead`."""
     described: list[GroupDescription] = []
-    for begin in range(0, len(groups), DESCRIBED_AT_ONCE):
-        part = groups[begin : begin + DESCRIBED_AT_ONCE]
+    for begin in range(0, len(groups), ASKED_AT_ONCE):
+        part = groups[begin : begin + ASKED_AT_ONCE]
         with kafka_errors("cannot describe consumer groups"):
             futures = admin.describe_consumer_groups(part, request_timeout=REQUEST_TIMEOUT_S)
         described += [read_description(admin, group, futures[group]) for group in part]
@@ -179,31 +180,51 @@ def member_order(member: Member) -> tuple[str, str, str]:
 
 def read_committed(admin: AdminClient, group: str) -> dict[Place, Committed]:
     """Every committed offset of a group; empty for a group that does not exist."""
-    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+    return read_committed_of(admin, [group])[group]
+
+
+def read_committed_of(admin: AdminClient, groups: list[str]) -> dict[str, dict[Place, Committed]]:
+    """The same for many groups, with many questions on their way at a time."""
+    committed = {}
+    for begin in range(0, len(groups), ASKED_AT_ONCE):
+        part = groups[begin : begin + ASKED_AT_ONCE]
+        futures = {group: ask_committed(admin, group) for group in part}
+        for group, future in futures.items():
+            committed[group] = take_committed(admin, group, future)
+    return committed
+
+
+def ask_committed(admin: AdminClient, group: str) -> Future[Any]:
+    """One OffsetFetch for all partitions of a group."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    request = [ConsumerGroupTopicPartitions(group)]
+    with kafka_errors(f"cannot read the offsets of group '{group}'"):
+        futures = admin.list_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S)
+    answer: Future[Any] = futures[group]
+    return answer
+
+
+def take_committed(admin: AdminClient, group: str, future: Future[Any]) -> dict[Place, Committed]:
+    """The answer of `ask_committed`, asked again while the coordinator moves."""
+    from confluent_kafka import KafkaException
 
     what = f"cannot read the offsets of group '{group}'"
-
-    def ask() -> Any:
-        request = [ConsumerGroupTopicPartitions(group)]
-        return admin.list_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S)[group]
-
     try:
-        answer = settle(ask(), ask, find_first_error)
+        answer = settle(future, lambda: ask_committed(admin, group), find_first_error)
     except KafkaException as exception:
         if exception.args[0].name() in MISSING_GROUP_NAMES:
             return {}
         raise build_error(what, exception.args[0]) from exception
     committed = {}
     for at in answer.topic_partitions:
+        place = Place(at.topic, at.partition)
         if at.error is not None:
-            raise build_error(f"{what}, {at.topic}-{at.partition}", at.error)
+            raise build_error(f"{what}, {place}", at.error)
         if at.offset >= 0:
-            epoch = (
-                at.leader_epoch if at.leader_epoch is not None and at.leader_epoch >= 0 else None
-            )
-            committed[Place(at.topic, at.partition)] = Committed(
-                at.offset, epoch, at.metadata or ""
-            )
+            has_epoch = at.leader_epoch is not None and at.leader_epoch >= 0
+            epoch = at.leader_epoch if has_epoch else None
+            committed[place] = Committed(at.offset, epoch, at.metadata or "")
     return dict(sorted(committed.items()))
 
 
@@ -264,7 +285,8 @@ def build_unknown_group_error(admin: AdminClient, group: str) -> CliError:
     """Names the nearest group there is."""
     from difflib import get_close_matches
 
-    close = get_close_matches(group, [listing.group for listing in list_groups(admin)], n=1)
+    listings, _ = list_groups(admin)
+    close = get_close_matches(group, [listing.group for listing in listings], n=1)
     nearest = f"Did you mean '{close[0]}'? " if close else ""
     return CliError(
         f"group '{group}' does not exist",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairlead_cli.errors import ExitCode
 from fairlead_cli.options import bootstrap_option, data_option, table_or_json
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ Examples:
   fairlead group list --lag
   fairlead group list --state Empty
   fairlead group list -o json | jq -r '.[] | select(.members == 0) | .group'
+
+Exits with 1 when a broker did not answer, so that groups may be missing.
 """
 
 
@@ -44,22 +47,32 @@ def command(
     data: Path,
     bootstrap: str | None,
     output: str,
-) -> None:
+) -> int:
     """List consumer groups. Type `simple`: only offsets, nobody ever joined."""
-    from fairlead_cli.client.connection import build_admin
+    from fairlead_cli.client.connection import build_admin, explain
     from fairlead_cli.client.groups import list_groups
     from fairlead_cli.client.target import resolve_bootstrap
-    from fairlead_cli.output import note, print_json, print_table
+    from fairlead_cli.output import note, print_json
 
     admin = build_admin(resolve_bootstrap(bootstrap, data))
-    listings = [each for each in list_groups(admin) if not states or each.state in states]
+    found, errors = list_groups(admin)
+    listings = [each for each in found if not states or each.state in states]
     documents = build_documents(admin, listings, with_lag=with_lag)
     if output == "json":
         print_json(documents)
-        return
-    if not documents:
+    elif documents:
+        print_groups(documents, with_lag=with_lag)
+    else:
         note("No consumer group" + (f" is {' or '.join(states)}." if states else "s."))
-        return
+    for error in errors:
+        note(f"A broker did not tell its groups, some may be missing: {explain(error)}.")
+    return ExitCode.FAILED if errors else ExitCode.OK
+
+
+def print_groups(documents: list[dict[str, Any]], *, with_lag: bool) -> None:
+    """A line a group."""
+    from fairlead_cli.output import print_table
+
     columns = ["group", "state", "type", "members"] + (["lag"] if with_lag else [])
     rows = [["-" if each[c] is None else str(each[c]) for c in columns] for each in documents]
     print_table(columns, rows, right=("members", "lag"))
@@ -92,11 +105,11 @@ def build_documents(
 
 def read_total_lags(admin: AdminClient, groups: list[str]) -> dict[str, int | None]:
     """Total lag by group. Partitions that several groups read are looked at once."""
-    from fairlead_cli.client.groups import read_committed
+    from fairlead_cli.client.groups import read_committed_of
     from fairlead_cli.group.lag import build_lags, total_lag
     from fairlead_cli.group.observation import observe_partitions
 
-    committed = {group: read_committed(admin, group) for group in groups}
+    committed = read_committed_of(admin, groups)
     leaders, ends = observe_partitions(admin, {at for each in committed.values() for at in each})
     return {
         group: total_lag(build_lags(offsets, (), ends, leaders))

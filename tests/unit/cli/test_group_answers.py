@@ -1,0 +1,135 @@
+"""What brokers answer about groups: partly, not yet, or in the words of another version."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupType,
+    KafkaError,
+    KafkaException,
+)
+
+from fairlead_cli.client import coordinators
+from fairlead_cli.client.coordinators import settle
+from fairlead_cli.client.groups import GroupListing, describe_group, list_groups, read_committed
+from fairlead_cli.client.places import Place
+from fairlead_cli.errors import CliError
+
+MOVING = KafkaError.NOT_COORDINATOR
+
+
+def future_of(outcome: object) -> Future[Any]:
+    """Already done; an error code is raised."""
+    future: Future[Any] = Future()
+    if isinstance(outcome, int):
+        future.set_exception(KafkaException(KafkaError(outcome)))
+    else:
+        future.set_result(outcome)
+    return future
+
+
+def answers(*outcomes: object) -> Callable[..., Future[Any]]:
+    """One after the other, the last one for ever."""
+    left = list(outcomes)
+    return lambda *_args, **_named: future_of(left.pop(0) if len(left) > 1 else left[0])
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinators, "RETRY_PAUSE_S", 0.0)
+
+
+def listing(group: str, state: object, kind: object = None) -> SimpleNamespace:
+    return SimpleNamespace(group_id=group, state=state, type=kind, is_simple_consumer_group=False)
+
+
+def admin_of(**methods: object) -> Any:
+    return SimpleNamespace(**methods)
+
+
+def test_groups_come_by_name_with_kafkas_states() -> None:
+    valid = [
+        listing("b", ConsumerGroupState.PREPARING_REBALANCING, ConsumerGroupType.CONSUMER),
+        listing("a", ConsumerGroupState.STABLE, ConsumerGroupType.CLASSIC),
+        listing("c", ConsumerGroupState.UNKNOWN),
+    ]
+    result = SimpleNamespace(valid=valid, errors=[])
+    found, errors = list_groups(admin_of(list_consumer_groups=answers(result)))
+    assert errors == []
+    assert found == [
+        GroupListing("a", "Stable", "classic", is_simple=False),
+        GroupListing("b", "PreparingRebalance", "consumer", is_simple=False),
+        GroupListing("c", "Unknown", "classic", is_simple=False),
+    ]
+
+
+@pytest.mark.parametrize("wrap", [lambda error: error, KafkaException])
+def test_a_broker_that_does_not_answer_is_told_not_hidden(wrap: Callable[..., object]) -> None:
+    error = KafkaError(KafkaError._TIMED_OUT)
+    result = SimpleNamespace(valid=[listing("a", ConsumerGroupState.EMPTY)], errors=[wrap(error)])
+    found, errors = list_groups(admin_of(list_consumer_groups=answers(result)))
+    assert [each.group for each in found] == ["a"]
+    assert [each.code() for each in errors] == [KafkaError._TIMED_OUT]
+    nothing = SimpleNamespace(valid=[], errors=[wrap(error)])
+    with pytest.raises(CliError, match="cannot list the consumer groups"):
+        list_groups(admin_of(list_consumer_groups=answers(nothing)))
+
+
+def test_a_coordinator_that_moves_is_asked_again() -> None:
+    ask = answers(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "answer")
+    assert settle(future_of(MOVING), ask) == "answer"
+
+
+def test_an_error_inside_an_answer_is_asked_again_while_it_passes() -> None:
+    ask = answers(MOVING, KafkaError.UNKNOWN_MEMBER_ID)
+
+    def find(answer: object) -> KafkaError | None:
+        return KafkaError(answer.code) if isinstance(answer, SimpleNamespace) else None
+
+    passing = future_of(SimpleNamespace(code=MOVING))
+    lasting = SimpleNamespace(code=KafkaError.UNKNOWN_MEMBER_ID)
+    assert settle(passing, answers(lasting), find) is lasting
+    with pytest.raises(KafkaException):
+        settle(passing, ask, find)
+
+
+def test_a_coordinator_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinators, "REQUEST_TIMEOUT_S", 0.0)
+    with pytest.raises(KafkaException) as raised:
+        settle(future_of(MOVING), answers(MOVING))
+    assert raised.value.args[0].code() == MOVING
+
+
+def test_a_group_that_newer_brokers_do_not_find_is_dead() -> None:
+    missing = KafkaError.GROUP_ID_NOT_FOUND
+    admin = admin_of(
+        describe_consumer_groups=lambda groups, **_: {groups[0]: future_of(missing)},
+        list_consumer_group_offsets=lambda _request, **_: {"g": future_of(missing)},
+    )
+    assert not describe_group(admin, "g").exists
+    assert read_committed(admin, "g") == {}
+
+
+def test_offsets_keep_epoch_and_metadata_where_there_are_some() -> None:
+    def at(partition: int, offset: int, epoch: int | None, metadata: str | None) -> object:
+        return SimpleNamespace(
+            topic="t",
+            partition=partition,
+            offset=offset,
+            error=None,
+            leader_epoch=epoch,
+            metadata=metadata,
+        )
+
+    answer = SimpleNamespace(
+        topic_partitions=[at(2, 5, 3, "m"), at(0, 7, None, None), at(1, -1001, None, None)]
+    )
+    admin = admin_of(list_consumer_group_offsets=lambda _request, **_: {"g": future_of(answer)})
+    assert read_committed(admin, "g") == {
+        Place("t", 0): (7, None, ""),
+        Place("t", 2): (5, 3, "m"),
+    }
