@@ -87,6 +87,9 @@ NEEDED = [
     "create topics.fairlead.io",
     "patch brokerpools.fairlead.io",
     "patch topics.fairlead.io/status",
+    "watch consumergroups.fairlead.io",
+    "patch consumergroups.fairlead.io",
+    "patch consumergroups.fairlead.io/status",
     "update failoverdrills.fairlead.io/status",
     "update logclusters.fairlead.io/finalizers",
     "update partitiontables.fairlead.io",
@@ -106,6 +109,7 @@ NEEDED = [
     "create events",
 ]
 TOO_MUCH = [
+    "delete consumergroups.fairlead.io",
     "delete secrets",
     "create pods/exec",
     "create pods/attach",

@@ -101,6 +101,7 @@ def test_roles_join_those_of_kubernetes(namespace: str, made: list[Manifest]) ->
     assert may("viewer", "get", "partitiontables")
     assert not may("viewer", "create", "topics")
     assert may("editer", "create", "topics")
+    assert may("editer", "create", "consumergroups")
     assert may("editer", "watch", "failoverdrills")
     assert not may("editer", "create", "failoverdrills")
     assert not may("editer", "delete", "logclusters")
