@@ -119,7 +119,7 @@ class LogDirectory:
         self.deferred = DeferredFiles(self.disk)
         self._loader = LogLoader(self.disk, self._cache, self.deferred)
         self._checkpoints = Checkpoints(self.disk, path)
-        self._first_dirty_offsets: dict[TopicPartition, int] = {}
+        self._first_dirty_offsets = self._checkpoints.read(CLEANER_CHECKPOINT)
         self._is_confirmed = False
         self._removals: list[tuple[int, str]] = []
         # Marks of logs that could not be opened: kept, so that a repaired disk gets them back.
@@ -173,11 +173,9 @@ class LogDirectory:
         self.high_watermarks = self._checkpoints.read(HIGH_WATERMARK_CHECKPOINT)
         start_offsets = self._checkpoints.read(LOG_START_OFFSET_CHECKPOINT)
         recovery_points = self._checkpoints.read(RECOVERY_POINT_CHECKPOINT)
-        self._first_dirty_offsets = self._checkpoints.read(CLEANER_CHECKPOINT)
         configs = {key: config_for(*key) for key in scan.partitions}
-        unclean = set(scan.partitions)
+        unclean = set() if self.start.was_clean else set(scan.partitions)
         if self.start.was_clean:
-            unclean.clear()
             for key in scan.partitions:
                 try:
                     self._load_log(key, configs[key], start_offsets.get(key, 0), now_ms)
