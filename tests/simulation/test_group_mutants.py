@@ -138,8 +138,21 @@ def fails_nobody_when_it_is_deposed(patch: Patch) -> None:
 # Loading (R22).
 
 
+@mutant("leave_and_delete", "delete_offsets", "kill_leader", "start_member")
+def replays_without_tombstones(patch: Patch) -> None:
+    take = Replay._take_records
+
+    def take_and_keep(self: Replay, *arguments: Any) -> int:
+        before = dict(self._latest)
+        position = take(self, *arguments)
+        self._latest = {**before, **self._latest}
+        return position
+
+    patch.setattr(Replay, "_take_records", take_and_keep)
+
+
 @mutant()
-def replays_without_tombstones_and_empty_groups(patch: Patch) -> None:
+def replays_without_empty_groups(patch: Patch) -> None:
     finish = Replay.finish
 
     def finish_with_members(self: Replay) -> Any:
@@ -184,6 +197,21 @@ def replays_the_oldest_value_of_an_offset(patch: Patch) -> None:
         return position
 
     patch.setattr(Replay, "_take_records", take_first)
+
+
+# Deletion.
+
+
+@mutant("leave_and_delete", "start_member")
+def deletes_groups_that_have_members(patch: Patch) -> None:
+    delete = ClassicGroup.delete
+
+    def delete_any(self: ClassicGroup) -> Any:
+        if self.state is GroupState.STABLE:
+            self.state = GroupState.EMPTY
+        return delete(self)
+
+    patch.setattr(ClassicGroup, "delete", delete_any)
 
 
 # Members and generations.

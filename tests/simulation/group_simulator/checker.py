@@ -67,6 +67,7 @@ class Ledger:
         self.offsets: dict[tuple[str, int], OffsetValue] = {}
         self.assignments: dict[int, dict[str, bytes]] = {}
         """By generation, what its leader assigned; by instance or member."""
+        self.deletions = 0
         self.joined: set[tuple[str, int]] = set()
         """Members with the generations that they were told by a join."""
         self.commit_epochs: dict[int, int] = {}
@@ -113,6 +114,8 @@ class Ledger:
         if data is None:
             expect(not self.group or not self.group.members, "G7: a group with members was deleted")
             self.group = None
+            self.deletions += 1
+            self.assignments.clear()
             return
         self.group = value = decode_group_value(data)
         generation = value.generation_id
@@ -169,7 +172,7 @@ class Checker:
         group = host.coordinator.groups.get(GROUP)
         if group is None or member.instance is None:
             return
-        if group.classic.state is GroupState.STABLE and answer.was_parked:
+        if group.classic.state is GroupState.STABLE and answer.is_new:
             ids = {each.member_id for each in self._group().members}
             known = result.member_id in ids
             expect(known, "G3: {} took over and is not in the log: {}", result.member_id, ids)
@@ -276,12 +279,13 @@ class Checker:
 
     def check_ownership(self) -> None:
         """Of one generation no two members that hold it own one partition."""
-        held: dict[tuple[int, int], Member] = {}
+        held: dict[tuple[int, int, int], Member] = {}
         for member in self.world.members:
             if not member.is_running or member.holds is None:
                 continue
-            for index in member.holds.partitions:
-                other = held.setdefault((member.holds.generation_id, index), member)
+            life, generation_id, partitions = member.holds
+            for index in partitions:
+                other = held.setdefault((life, generation_id, index), member)
                 is_fine = other is member or (
                     member.instance is not None and member.instance == other.instance
                 )

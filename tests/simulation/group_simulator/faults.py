@@ -39,6 +39,8 @@ class Faults:
             "remove_instance": self.remove_instance,
             "commit_outside": self.commit_outside,
             "commit_late": self.commit_late,
+            "delete_offsets": self.world.delete_offsets,
+            "leave_and_delete": self.leave_and_delete,
         }
 
     def begin(self, until_s: float) -> None:
@@ -190,6 +192,19 @@ class Faults:
         if member is not None and member.instance is not None:
             self.world.note("%s is removed by name", member.instance)
             self.world.remove_instance(member.instance)
+
+    def leave_and_delete(self) -> None:
+        """Everybody goes, some without a word, and then the group is deleted."""
+        world = self.world
+        for member in [each for each in world.members if each.is_running]:
+            if member.instance is None and world.rng.random() < 0.5:
+                member.is_leaving = True
+            else:
+                member.kill()
+                world.close_connections(member)
+        for delay_s in (0.5, 2.0, 2.2):
+            world.later(delay_s, world.delete_group)
+        world.later(2.5, world.add_member)
 
     # Commits from where none should come.
 

@@ -56,6 +56,8 @@ class FencedError(Exception):
 class Holding(NamedTuple):
     """What a member believes to be its own."""
 
+    life: int
+    """How often the group had been deleted before: generations count from 1 again."""
     generation_id: int
     partitions: tuple[int, ...]
 
@@ -68,7 +70,8 @@ class Answer:
     sent_s: float
     member_id: str
     generation_id: int
-    was_parked: bool = False
+    is_new: bool = False
+    """The request was a join without an id."""
 
 
 class Waiter:
@@ -189,11 +192,9 @@ class Member:
         )
 
         def act(host: BrokerHost, respond: Callable[[Any], None]) -> None:
-            is_parked = [False]
-
             def on_answer(result: JoinResult) -> None:
                 answer = Answer(
-                    result, sent_s, result.member_id, result.generation_id, is_parked[0]
+                    result, sent_s, result.member_id, result.generation_id, not request.member_id
                 )
                 world.checker.on_joined(host, self, answer)
                 respond(result)
@@ -204,7 +205,6 @@ class Member:
             except KafkaError as error:
                 respond(error.code)
                 return
-            is_parked[0] = True
             world.watch_connection(self, host, waiter)
 
         result = await self._ask(act)
@@ -236,10 +236,14 @@ class Member:
             assignments,
         )
 
+        life = 0
+
         def act(host: BrokerHost, respond: Callable[[Any], None]) -> None:
             def on_answer(result: SyncResult) -> None:
+                nonlocal life
                 answer = Answer(result, sent_s, member_id, generation_id)
                 world.checker.on_synced(host, self, answer)
+                life = world.checker.ledger.deletions
                 respond(result)
 
             waiter = Waiter(on_answer)
@@ -252,7 +256,7 @@ class Member:
 
         result = await self._ask(act)
         if isinstance(result, SyncResult) and result.error is ErrorCode.NONE:
-            self.holds = Holding(generation_id, tuple(partitions_of(result.assignment)))
+            self.holds = Holding(life, generation_id, tuple(partitions_of(result.assignment)))
             world.note("%s holds %s", self.name, self.holds)
             world.checker.check_ownership()
             return True

@@ -16,6 +16,7 @@ from simulator.virtual_loop import VirtualLoop
 
 from fairlead_broker.group import loading
 from fairlead_broker.group.group_types import GroupState, LeavingMember
+from fairlead_broker.group.removal import delete_group, delete_offsets
 
 from .brokers import BrokerHost, Replication
 from .checker import GROUP, Checker, CommitNote
@@ -197,12 +198,33 @@ class World:
 
         self.send(self.guess_coordinator(), act, _ignore)
 
+    def delete_group(self) -> None:
+        """An administrator deletes the group, if it is empty."""
+
+        def act(host: BrokerHost, respond: Callable[[Any], None]) -> None:
+            group = host.coordinator.groups.get(GROUP)
+            if group is not None:
+                delete_group(host.coordinator, group, respond)
+
+        self.send(self.guess_coordinator(), act, _ignore)
+
+    def delete_offsets(self) -> None:
+        """An administrator deletes offsets, whether or not they are committed to (KIP-496)."""
+        partitions = [("t", index) for index in range(PARTITIONS) if self.rng.random() < 0.5]
+
+        def act(host: BrokerHost, respond: Callable[[Any], None]) -> None:
+            group = host.coordinator.groups.get(GROUP)
+            if group is not None:
+                delete_offsets(host.coordinator, group, partitions, respond)
+
+        self.send(self.guess_coordinator(), act, _ignore)
+
+    # A run.
+
     def _after_step(self) -> None:
         """Something has run, anywhere: a broker may be killed between any two of these."""
         if self.loop.steps == self.options.crash_at_step:
             self.faults.kill_leader()
-
-    # A run.
 
     def run(self) -> Outcome:
         with _edges():
