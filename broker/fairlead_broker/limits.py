@@ -161,6 +161,8 @@ GROUP_LOADS_AT_ONCE_MAX: Final = 2
 """Partitions of the offsets topic that are read at one time."""
 GROUP_TIMER_MS: Final = 5
 """Deadlines of groups are kept to within this."""
+OFFSETS_PER_FETCH_MAX: Final = 100_000
+"""Partitions in one OffsetFetch, over all of its groups."""
 GROUPS_PER_REQUEST_MAX: Final = 10_000
 """Groups in one request that describes, deletes or asks for the offsets of many."""
 

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 class CoordinatedGroup:
-    """`scheduled_ms` is the deadline that the coordinator's timer knows of, None for none.
+    """`classic` is the state machine; another one only where half a deletion failed.
+
+    `scheduled_ms` is the deadline that the coordinator's timer knows of, None for none.
 
     `is_gone` once the group is deleted or coordinated elsewhere: nothing is written for it then.
     """

@@ -1,15 +1,12 @@
 """The groups that this broker coordinates: the shell around shards, state machines and timers.
 
 Handlers ask for a group and tell it something; what that has as effects is appended to the group's
-partition and answered from here. One timer serves all deadlines of all groups and appends. A
-heartbeat or a commit sets no timer: it moves a deadline away, which is found out when the old one
-comes.
+partition and answered from here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +15,7 @@ from fairlead_broker.group.coordinated_group import CoordinatedGroup
 from fairlead_broker.group.coordinator_partition import coordinator_partition
 from fairlead_broker.group.group_metrics import GroupMetrics
 from fairlead_broker.group.group_offsets import Subscriptions
+from fairlead_broker.group.group_timer import GroupTimer
 from fairlead_broker.group.group_types import NO_GENERATION, GroupState
 from fairlead_broker.group.loading import ShardLoader
 from fairlead_broker.group.removal import forget_topics
@@ -25,7 +23,6 @@ from fairlead_broker.group.shard import Shard, ShardState
 from fairlead_broker.group.writes import GroupRecordWrite, OffsetsWrite
 from fairlead_broker.limits import (
     GROUP_MEMBERS_MAX,
-    GROUP_TIMER_MS,
     GROUPS_PER_SHARD_MAX,
     PARKED_MEMBERS_MAX,
 )
@@ -50,8 +47,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_STALE_ENTRIES_MIN = 64
-
 
 class MemberWaiter(Protocol):
     """A parked join or sync; `answer` is called at most once."""
@@ -72,10 +67,7 @@ class GroupCoordinator:
         self.parked_count = 0
         """Joins and syncs that wait for other members."""
         self._loader = ShardLoader(broker, self)
-        self._deadlines: list[tuple[int, int, CoordinatedGroup]] = []
-        self._sequence = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
+        self._timer = GroupTimer(self.clock, tick=self._tick, expire=self._expire)
         self._unflushed: list[Shard] = []
         self._delay_ms = settings.group_initial_rebalance_delay_ms
         self._size_max = min(settings.group_max_size, GROUP_MEMBERS_MAX)
@@ -111,12 +103,9 @@ class GroupCoordinator:
 
     def stop(self) -> None:
         """Answer whoever waits; nothing is served from here on."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         for shard in list(self.shards.values()):
             self._drop(shard)
-        self._deadlines.clear()
+        self._timer.stop()
 
     def _drop(self, shard: Shard) -> None:
         """Another broker, or another epoch, coordinates these groups: nobody here knows them."""
@@ -142,8 +131,6 @@ class GroupCoordinator:
         topics: set[str] = set()
         for group in shard.groups.values():
             topics.update(group.offsets.topics)
-            if group.classic.state is not GroupState.EMPTY:
-                self._schedule(group)
         names = self._broker.image.names
         forget_topics(self, shard, {name for name in topics if name not in names})
 
@@ -280,7 +267,7 @@ class GroupCoordinator:
         for write in effects.writes:
             self.append(group.shard, GroupRecordWrite(group, write, self._on_outcome))
         self._answer(effects)
-        self._schedule(group)
+        self.schedule(group)
 
     def append(self, shard: Shard, write: Write) -> None:
         """Have a write appended at the end of this turn, with all others of its partition."""
@@ -291,8 +278,12 @@ class GroupCoordinator:
 
     def on_deleted(self, group: CoordinatedGroup) -> None:
         """The tombstone of a group is committed: it is gone, unless it was revived meanwhile."""
-        if group.classic.state in (GroupState.EMPTY, GroupState.DEAD) and not group.offsets:
+        state = group.classic.state
+        if not group.offsets and state in (GroupState.EMPTY, GroupState.DEAD):
             self._remove(group)
+        elif state is GroupState.DEAD:
+            # Some of its offsets could not be deleted: what is left is what a replay would give.
+            group.classic = self.build_classic(group.group_id)
 
     def subscriptions(self, group: CoordinatedGroup) -> Subscriptions:
         """What expiry has to know of a group."""
@@ -317,6 +308,12 @@ class GroupCoordinator:
             waiter.answer(result)
 
     def _on_outcome(self, group: CoordinatedGroup, write: GroupWrite, code: ErrorCode) -> None:
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            logger.warning(
+                "the record of group %a does not fit into %s: raise max.message.bytes of the topic",
+                group.group_id,
+                group.shard.partition,
+            )
         clock = self.clock
         effects = group.classic.written(
             write, code, now_ms=clock.monotonic_ms(), now_wall_ms=clock.now_ms()
@@ -330,7 +327,7 @@ class GroupCoordinator:
         for shard in shards:
             shard.flush(now_ms=now_ms, now_wall_ms=now_wall_ms, timeout_ms=self._commit_timeout_ms)
             if shard.waiting_count:
-                self._set_timer(now_ms + self._commit_timeout_ms)
+                self._timer.set(now_ms + self._commit_timeout_ms)
 
     def _check_room(self) -> None:
         if self.parked_count >= PARKED_MEMBERS_MAX:
@@ -340,51 +337,26 @@ class GroupCoordinator:
 
     # Time.
 
-    def _schedule(self, group: CoordinatedGroup) -> None:
-        deadline_ms = group.classic.next_deadline_ms()
-        scheduled_ms = group.scheduled_ms
-        if deadline_ms is None or (scheduled_ms is not None and scheduled_ms <= deadline_ms):
-            return
-        group.scheduled_ms = deadline_ms
-        self._sequence += 1
-        deadlines = self._deadlines
-        heapq.heappush(deadlines, (deadline_ms, self._sequence, group))
-        if len(deadlines) > 2 * len(self.groups) + _STALE_ENTRIES_MIN:
-            self._deadlines = [entry for entry in deadlines if entry[2].scheduled_ms == entry[0]]
-            heapq.heapify(self._deadlines)
-        self._set_timer(deadline_ms)
+    def schedule(self, group: CoordinatedGroup) -> None:
+        """See to it that the group is told when its next deadline has come."""
+        self._timer.schedule(group)
 
-    def _set_timer(self, deadline_ms: int) -> None:
-        if self._timer is not None:
-            if self._timer_ms <= deadline_ms:
-                return
-            self._timer.cancel()
-        self._timer_ms = deadline_ms
-        delay_ms = max(deadline_ms - self.clock.monotonic_ms(), GROUP_TIMER_MS)
-        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._on_timer)
+    def _tick(self, group: CoordinatedGroup) -> None:
+        effects = group.classic.tick(
+            now_ms=self.clock.monotonic_ms(), now_wall_ms=self.clock.now_ms()
+        )
+        self.carry_out(group, effects)
+        self._maybe_forget(group)
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        clock = self.clock
-        now_ms, now_wall_ms = clock.monotonic_ms(), clock.now_ms()
-        due = []
-        while self._deadlines and self._deadlines[0][0] <= now_ms:
-            deadline_ms, _, group = heapq.heappop(self._deadlines)
-            if group.scheduled_ms == deadline_ms and not group.is_gone:
-                group.scheduled_ms = None
-                due.append(group)
-        for group in due:
-            if not group.is_gone:
-                effects = group.classic.tick(now_ms=now_ms, now_wall_ms=now_wall_ms)
-                self.carry_out(group, effects)
-                self._maybe_forget(group)
-        if self._deadlines:
-            self._set_timer(self._deadlines[0][0])
+    def _expire(self, now_ms: int) -> int | None:
+        """Answer those whose appends take too long; when to look again."""
+        deadlines = []
         for shard in list(self.shards.values()):
             shard.expire(now_ms)
-            deadline = shard.next_deadline_ms()
-            if deadline is not None:
-                self._set_timer(deadline)
+            deadline_ms = shard.next_deadline_ms()
+            if deadline_ms is not None:
+                deadlines.append(deadline_ms)
+        return min(deadlines, default=None)
 
     def _maybe_forget(self, group: CoordinatedGroup) -> None:
         """Drop a group that nobody ever joined: it has no record, and would stay for nothing."""

@@ -13,6 +13,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.group.coordinated_group import CoordinatedGroup
+from fairlead_broker.group.group_types import GroupState
 from fairlead_broker.group.replay import Replay
 from fairlead_broker.group.shard import Shard, ShardState
 from fairlead_broker.limits import GROUP_LOADS_AT_ONCE_MAX, HOUSEKEEPING_SLICE_MS
@@ -132,9 +133,10 @@ class ShardLoader:
         offsets, values = replay.offsets, replay.group_values
         for number, group_id in enumerate(offsets.keys() | values.keys()):
             classic = self._coordinator.build_classic(group_id, values.get(group_id))
-            shard.groups[group_id] = CoordinatedGroup(
-                group_id, shard, classic, offsets.get(group_id)
-            )
+            group = CoordinatedGroup(group_id, shard, classic, offsets.get(group_id))
+            shard.groups[group_id] = group
+            if classic.state is not GroupState.EMPTY:
+                self._coordinator.schedule(group)
             if number % _BUILDS_PER_STEP == 0:
                 yield
 

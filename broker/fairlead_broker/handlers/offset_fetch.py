@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairlead_broker.handlers.registry import handles
-from fairlead_broker.limits import GROUPS_PER_REQUEST_MAX, PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.limits import GROUPS_PER_REQUEST_MAX, OFFSETS_PER_FETCH_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.offset_fetch import (
@@ -45,14 +45,16 @@ def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Offset
         if len(request.groups) > GROUPS_PER_REQUEST_MAX:
             raise RemoteProtocolError(f"OffsetFetch names {len(request.groups)} groups")
         groups = []
-        for each in request.groups:
-            topics = _named(each.topics)
+        named = [_named(each.topics) for each in request.groups]
+        _check_count(each for topics in named for each in topics or ())
+        for each, topics in zip(request.groups, named, strict=True):
             code, found = _find(broker, each.group_id, topics)
             groups.append(
                 OffsetFetchResponseGroup(group_id=each.group_id, topics=found, error_code=code)
             )
         return OffsetFetchResponse(groups=groups)
     topics = _named(request.topics)
+    _check_count(topics or ())
     code, found = _find(broker, request.group_id, topics)
     if code is not ErrorCode.NONE and context.version < _GROUP_ERROR_SINCE:
         # There is no place for an error of the group: each partition carries it.
@@ -76,11 +78,13 @@ def _named(topics: Iterable[object] | None) -> list[tuple[str, list[int]]] | Non
     """Names and partitions; None for everything."""
     if topics is None:
         return None
-    named = [(each.name, each.partition_indexes) for each in topics]  # type: ignore[attr-defined]
-    count = sum(len(indexes) for _, indexes in named)
-    if count > PARTITIONS_PER_REQUEST_MAX:
-        raise RemoteProtocolError(f"OffsetFetch names {count} partitions of a group")
-    return named
+    return [(each.name, each.partition_indexes) for each in topics]  # type: ignore[attr-defined]
+
+
+def _check_count(topics: Iterable[tuple[str, list[int]]]) -> None:
+    count = sum(len(indexes) for _, indexes in topics)
+    if count > OFFSETS_PER_FETCH_MAX:
+        raise RemoteProtocolError(f"OffsetFetch names {count} partitions")
 
 
 def _find(
