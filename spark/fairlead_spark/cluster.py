@@ -41,6 +41,10 @@ class PassingError(Exception):
     """Worth another try: the text says what went wrong this time."""
 
 
+class MissingTopicError(PassingError):
+    """The topic, or the partition of it, is unknown to the broker that was asked."""
+
+
 @dataclass(frozen=True)
 class Topic:
     """A topic that exists. A leader is None while there is none."""
@@ -105,9 +109,9 @@ class Cluster:
             self.read_topics([topic])
             known = self._topics.get(topic)
         if known is None:
-            raise PassingError(f"topic {topic} does not exist")
+            raise MissingTopicError(f"topic {topic} does not exist")
         if partition not in known.leaders:
-            raise PassingError(f"topic {topic} has no partition {partition}")
+            raise MissingTopicError(f"topic {topic} has no partition {partition}")
         leader = known.leaders[partition]
         if leader is None or leader not in self._nodes:
             raise PassingError(f"{topic}-{partition} has no leader")

@@ -82,6 +82,10 @@ class GroupProgress:
         self._done = dict(positions)
         return not self._is_superseded
 
+    def close(self) -> None:
+        """Drops the connections; a later commit makes new ones."""
+        self._cluster.close()
+
     def _commit(self, positions: PartitionValues) -> None:
         stored = self._read(positions)
         newest = max((each.run for each in stored.values()), default=_NO_RUN)

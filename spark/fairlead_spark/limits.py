@@ -14,6 +14,8 @@ CONNECT_TIMEOUT_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 30.0
 METADATA_TIMEOUT_S: Final = 60.0
 """How long the driver looks for a leader of every partition before it gives up."""
+MISSING_TOPIC_S: Final = 10.0
+"""How long a task believes that a topic, unknown to the broker it asks, is only news to it."""
 GROUP_TIMEOUT_S: Final = 3.0
 """Of a commit: progress is a mirror and may not hold up a batch."""
 GROUP_BACKOFF_S_MAX: Final = 30.0

@@ -4,12 +4,18 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 import pyarrow as pa
 
 from fairlead_spark import limits
-from fairlead_spark.cluster import CONNECTION_ERRORS, Cluster, PassingError, Topic
+from fairlead_spark.cluster import (
+    CONNECTION_ERRORS,
+    Cluster,
+    MissingTopicError,
+    PassingError,
+    Topic,
+)
 from fairlead_spark.connection import Connection
 from fairlead_spark.errors import DataLossError, SourceError, error_of
 from fairlead_spark.fetched_batches import FetchedRecords, find_batches
@@ -61,6 +67,7 @@ class RangeReader:
         )
         self._leader = "none known"
         self._empty_replies = 0
+        self._missing_since = time.monotonic()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Arrow batches of the range. SourceError, DataLossError when they cannot be had."""
@@ -102,8 +109,7 @@ class RangeReader:
 
     def _send(self, offset: int) -> _Request:
         wanted = self._wanted
-        leader, topic = self._cluster.leader_of(wanted.topic, wanted.partition)
-        self._check_topic(topic)
+        leader, topic = self._find_leader()
         connection = self._cluster.connection(leader)
         self._leader = f"{leader} at {connection.address}"
         version = connection.version_of(FetchRequest.API_KEY, FETCH_VERSION)
@@ -208,10 +214,23 @@ class RangeReader:
             )
         logger.warning("%s; going on, because failOnDataLoss is false", what)
 
-    def _check_topic(self, topic: Topic) -> None:
+    def _find_leader(self) -> tuple[int, Topic]:
+        """Node id of the leader; PassingError while there is none."""
+        wanted = self._wanted
+        leader, topic = self._cluster.leader_of(wanted.topic, wanted.partition)
+        if not self._is_wanted(topic):
+            # What this worker remembers may be older than the query.
+            self._cluster.forget_leaders()
+            leader, topic = self._cluster.leader_of(wanted.topic, wanted.partition)
+        if not self._is_wanted(topic):
+            self._skip_other_topic(topic)
+        return leader, topic
+
+    def _is_wanted(self, topic: Topic) -> bool:
         wanted = self._wanted.topic_id
-        if NO_TOPIC_ID in (wanted, topic.topic_id) or topic.topic_id == wanted:
-            return
+        return NO_TOPIC_ID in (wanted, topic.topic_id) or topic.topic_id == wanted
+
+    def _skip_other_topic(self, topic: Topic) -> NoReturn:
         what = f"topic {topic.name} was deleted and made again while {self._wanted} was read"
         self._lose(what, "Start the query with another checkpointLocation")
         self._position = self._wanted.until
@@ -233,8 +252,18 @@ class RangeReader:
 
     def _recover(self, error: Exception, deadline: float) -> None:
         """Looks for the leader anew, after a moment; fails when the time for that is over."""
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise self._timed_out(error) from error
+        if not isinstance(error, MissingTopicError):
+            self._missing_since = now
+        elif now - self._missing_since > limits.MISSING_TOPIC_S:
+            self._lose(
+                f"{error}: it was deleted while {self._wanted} was read",
+                "Create it again and start the query with another checkpointLocation",
+            )
+            self._position = self._wanted.until
+            return
         logger.info("%s at offset %d: %s", self._where, self._position, error)
         self._cluster.forget_leaders()
         time.sleep(limits.RETRY_BACKOFF_S)

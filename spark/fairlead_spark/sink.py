@@ -41,9 +41,13 @@ class RowWriter:
     def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
         self._topic = options.topic
         self._columns = columns
-        self._producer = Producer(producer_settings(options.client))
         self._failures: list[str] = []
         self._failed = 0
+        self._producer = Producer(
+            producer_settings(options.client)
+            # Millions of successes are not worth a call each.
+            | {"on_delivery": self._on_failure, "delivery.report.only.error": True}
+        )
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Sends all rows and waits until brokers have them; SinkError if one was refused."""
@@ -80,7 +84,7 @@ class RowWriter:
     ) -> None:
         if topic is None:
             raise SinkError("a row has a null topic: fill the column, or set the option 'topic'")
-        named: dict[str, Any] = {"on_delivery": self._on_delivery}
+        named: dict[str, Any] = {}
         if partition is not None:
             if partition < 0:
                 raise SinkError(
@@ -107,9 +111,7 @@ class RowWriter:
             return [self._topic] * batch.num_rows
         return _cells(batch, self._columns.topic)
 
-    def _on_delivery(self, error: Any, message: Any) -> None:
-        if error is None:
-            return
+    def _on_failure(self, error: Any, message: Any) -> None:
         self._failed += 1
         if len(self._failures) < limits.ERRORS_SHOWN:
             partition = message.partition()

@@ -139,6 +139,8 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Spark ends the process; it calls this only sometimes."""
         keep_cluster(self._options.client).close()
+        if self._progress is not None:
+            self._progress.close()
 
     def _look(self) -> tuple[Cluster, dict[str, Topic], frozenset[TopicPartition]]:
         cluster = keep_cluster(self._options.client)

@@ -5,14 +5,15 @@ What Spark calls and when is in `stream_reader.py`. Here a batch is its offsets 
 
 import json
 import pickle
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from spark_source import Topics
 
+from fairlead_spark import limits
 from fairlead_spark.cluster import Cluster
 from fairlead_spark.errors import DataLossError, SourceError
 from fairlead_spark.options import parse_source_options
@@ -24,6 +25,8 @@ Offset = dict[str, Any]
 
 class Query:
     """A checkpoint and the reader of the run that uses it."""
+
+    opened: ClassVar[list["Query"]] = []
 
     def __init__(self, bootstrap: str, topic: str, **options: str) -> None:
         self._options = {
@@ -37,10 +40,13 @@ class Query:
         self.values: list[int] = []
         self.batches: list[int] = []
         self.start_run()
+        self.opened.append(self)
 
     def start_run(self, **options: str) -> None:
         """A new driver on the same checkpoint."""
         self._options |= options
+        if self in self.opened:
+            self.reader.stop()
         self.reader = FairleadStreamReader(parse_source_options(self._options, is_stream=True))
 
     def plan(self) -> tuple[Offset, Offset]:
@@ -67,6 +73,14 @@ class Query:
             if start == end:
                 return
             self.run_batch(start, end)
+
+
+@pytest.fixture(autouse=True)
+def _close_connections() -> Iterator[None]:
+    yield
+    for query in Query.opened:
+        query.reader.stop()
+    Query.opened.clear()
 
 
 def committed(bootstrap: str, group: str, topic: str, partitions: int) -> list[int]:
@@ -198,6 +212,35 @@ def test_a_topic_made_again_between_plan_and_read(topics: Topics) -> None:
     topics.fill("swapped", 100, 30)
     with pytest.raises(DataLossError, match="swapped was deleted and made again while"):
         query.run_batch(start, end)
+
+
+def test_a_topic_deleted_between_plan_and_read(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MISSING_TOPIC_S", 0.5)
+    topics.fill(topics.create("deleted"), 0, 20)
+    query = Query(topics.bootstrap, "deleted")
+    start, end = query.plan()
+    topics.delete("deleted")
+    with pytest.raises(DataLossError, match="topic deleted does not exist: it was deleted while"):
+        query.run_batch(start, end)
+    query.start_run(failOnDataLoss="false")
+    query.run_batch(start, end)
+    assert query.values == []
+
+
+def test_a_worker_that_remembers_the_old_topic_looks_again(topics: Topics) -> None:
+    topics.fill(topics.create("remembered"), 0, 20)
+    Query(topics.bootstrap, "remembered").run()
+    topics.delete("remembered")
+    topics.create_when_gone("remembered")
+    topics.fill("remembered", 100, 30)
+    # Another process than this worker has planned the batch.
+    later = Query(topics.bootstrap, "remembered", **{"kafka.client.id": "driver"})
+    start, end = later.plan()
+    worker = Query(topics.bootstrap, "remembered")
+    worker.run_batch(start, end)
+    assert sorted(worker.values) == list(range(100, 130))
 
 
 def test_records_that_went_before_they_were_read(topics: Topics) -> None:
