@@ -13,6 +13,20 @@ DATA_DEFAULT = Path(".fairlead")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+class Name(click.ParamType):
+    """Text that is not empty: client libraries fail in odd ways when a name is none."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not value:
+            self.fail("it is empty", param, ctx)
+        return str(value)
+
+
+NAME = Name()
+
+
 def data_option(command: Command) -> Command:
     """`--data DIR`: which local cluster."""
     return click.option(

@@ -8,7 +8,7 @@ import click
 
 from fairlead_cli.errors import CliError
 from fairlead_cli.name_completion import complete_groups, complete_topics
-from fairlead_cli.options import bootstrap_option, data_option
+from fairlead_cli.options import NAME, bootstrap_option, data_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,12 @@ of that topic; members may read other topics meanwhile.
 
 @click.command("delete", epilog=EPILOG)
 @click.argument(
-    "groups", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups
+    "groups",
+    nargs=-1,
+    required=True,
+    type=NAME,
+    metavar="GROUP...",
+    shell_complete=complete_groups,
 )
 @click.option(
     "--topic",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlead_cli.name_completion import complete_groups
-from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+from fairlead_cli.options import NAME, bootstrap_option, data_option, table_or_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,12 @@ offset begins where the application's auto.offset.reset says.
 
 @click.command("describe", epilog=EPILOG)
 @click.argument(
-    "groups", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups
+    "groups",
+    nargs=-1,
+    required=True,
+    type=NAME,
+    metavar="GROUP...",
+    shell_complete=complete_groups,
 )
 @click.option("--state", "only_state", is_flag=True, help="Only the state and the total lag.")
 @click.option("--members", "only_members", is_flag=True, help="Only members, with their full ids.")

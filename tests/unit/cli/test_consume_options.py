@@ -18,6 +18,8 @@ from fairlead_cli.main import fairlead
         (["a", "--instance-id", "x"], "--instance-id needs --group"),
         (["a", "--assignor", "range"], "--assignor needs --group"),
         (["a", "--commit", "never"], "--commit needs --group"),
+        (["a", "-g", ""], "it is empty"),
+        (["a", "-g", "g", "--instance-id", ""], "it is empty"),
         (["a", "-g", "g", "--partition", "1"], "the group decides who reads what"),
         (["a", "-g", "g", "--from", "17"], "fairlead group reset g"),
         (["a", "-g", "g", "--from", "2h"], "fairlead group reset g"),

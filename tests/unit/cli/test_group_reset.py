@@ -178,3 +178,10 @@ def test_wrong_usage_is_told_before_a_cluster_is_asked(arguments: list[str], mes
     result = CliRunner().invoke(fairlead, ["group", "reset", "g", *arguments, "--data", "none"])
     assert result.exit_code == 2
     assert message in result.output
+
+
+@pytest.mark.parametrize("verb", ["describe", "delete", "reset"])
+def test_a_group_without_a_name_is_wrong_usage(verb: str) -> None:
+    result = CliRunner().invoke(fairlead, ["group", verb, "", "--data", "none"])
+    assert result.exit_code == 2
+    assert "it is empty" in result.output
