@@ -11,7 +11,7 @@ import click
 
 from fairlead_cli.errors import CliError
 from fairlead_cli.name_completion import complete_groups, complete_topics
-from fairlead_cli.options import NAME, bootstrap_option, data_option, output_option
+from fairlead_cli.options import bootstrap_option, data_option, output_option, require_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ def group_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "-g",
             "--group",
-            type=NAME,
+            callback=require_name,
             metavar="GROUP",
             shell_complete=complete_groups,
             help="Join this consumer group and share its partitions.",
@@ -61,7 +61,7 @@ def group_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--instance-id",
-            type=NAME,
+            callback=require_name,
             metavar="NAME",
             help="Join as a static member: it keeps its partitions while it restarts.",
         ),

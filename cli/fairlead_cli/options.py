@@ -13,20 +13,6 @@ DATA_DEFAULT = Path(".fairlead")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Name(click.ParamType):
-    """Text that is not empty: client libraries fail in odd ways when a name is none."""
-
-    name = "text"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not value:
-            self.fail("it is empty", param, ctx)
-        return str(value)
-
-
-NAME = Name()
-
-
 def data_option(command: Command) -> Command:
     """`--data DIR`: which local cluster."""
     return click.option(
@@ -75,3 +61,11 @@ def parse_assignments(texts: tuple[str, ...], option: str) -> dict[str, str]:
             raise click.BadParameter(f"'{text}' is not KEY=VALUE", param_hint=option)
         assignments[key.strip()] = value.strip()
     return assignments
+
+
+def require_name(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+    """Callback for names that must not be empty: client libraries fail on them in odd ways."""
+    names = value if isinstance(value, tuple) else (value,)
+    if "" in names:
+        raise click.BadParameter("it is empty")
+    return value

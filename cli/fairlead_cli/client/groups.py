@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # librdkafka asks for one group a request: so many are on their way at a time.
 ASKED_AT_ONCE = 500
+# A refusal names so many members.
+NAMED_MAX = 10
 # Every broker is asked for its groups: one that hangs must not hold up what the others say.
 LIST_TIMEOUT_S = 5.0
 STATE_NAMES = {
@@ -296,7 +298,10 @@ def build_unknown_group_error(admin: AdminClient, group: str) -> CliError:
 
 def build_members_error(what: str, group: GroupDescription) -> CliError:
     """Refuses what needs a group without members, and says who they are and what to do."""
-    lines = [f"  {describe_member(member)}" for member in group.members]
+    count = len(group.members)
+    lines = [f"  {describe_member(member)}" for member in group.members[:NAMED_MAX]]
+    if count > NAMED_MAX:
+        lines.append(f"  and {count - NAMED_MAX} more")
     if any(member.instance_id is not None for member in group.members):
         wait = (
             "A static member that has ended stays a member until its session times out, "
@@ -306,7 +311,6 @@ def build_members_error(what: str, group: GroupDescription) -> CliError:
         wait = "One that died without a word goes when its session times out."
     stop = "Stop these applications, then try again." if lines else "Try again in a moment."
     members = "\n".join(lines)
-    count = len(lines)
     return CliError(
         f"{what}: group '{group.group}' is {group.state} and has "
         f"{count} member{'' if count == 1 else 's'}",

@@ -8,7 +8,7 @@ import click
 
 from fairlead_cli.errors import CliError
 from fairlead_cli.name_completion import complete_groups, complete_topics
-from fairlead_cli.options import NAME, bootstrap_option, data_option
+from fairlead_cli.options import bootstrap_option, data_option, require_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ of that topic; members may read other topics meanwhile.
     "groups",
     nargs=-1,
     required=True,
-    type=NAME,
+    callback=require_name,
     metavar="GROUP...",
     shell_complete=complete_groups,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlead_cli.name_completion import complete_groups
-from fairlead_cli.options import NAME, bootstrap_option, data_option, table_or_json
+from fairlead_cli.options import bootstrap_option, data_option, require_name, table_or_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ offset begins where the application's auto.offset.reset says.
     "groups",
     nargs=-1,
     required=True,
-    type=NAME,
+    callback=require_name,
     metavar="GROUP...",
     shell_complete=complete_groups,
 )

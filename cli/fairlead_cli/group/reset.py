@@ -21,7 +21,7 @@ from fairlead_cli.group.reset_target import (
     parse_duration,
 )
 from fairlead_cli.name_completion import complete_groups, complete_topics
-from fairlead_cli.options import NAME, bootstrap_option, data_option, table_or_json
+from fairlead_cli.options import bootstrap_option, data_option, require_name, table_or_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("reset", epilog=EPILOG)
-@click.argument("group", type=NAME, shell_complete=complete_groups)
+@click.argument("group", callback=require_name, shell_complete=complete_groups)
 @click.option(
     "--topic",
     "topics",

@@ -127,5 +127,9 @@ def test_a_refusal_names_members_and_says_how_long_to_wait() -> None:
     assert f"member {MEMBER.member_id} (client app, host 10.0.0.7, 2 partitions)" in error.hint
     assert "instance app-1 (client app, host 10.0.0.8, 0 partitions)" in error.hint
     assert "session times out" in error.hint
+    many = GroupDescription("g", "Stable", "classic", False, "range", None, (MEMBER,) * 100)
+    hint = build_members_error("not deleted", many).hint
+    assert hint is not None
+    assert "\n  and 90 more\n" in hint
     empty = GroupDescription("g", "Dead", "classic", True, "", None, ())
     assert build_members_error("not deleted", empty).hint == "Try again in a moment."
