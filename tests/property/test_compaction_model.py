@@ -188,7 +188,7 @@ def test_everything_is_compacted_in_the_end(seed: int) -> None:
             break
     assert log.first_dirty_offset == log.log_end_offset
     scenario.now_ms += 2 * RETENTION_MS
-    compact(log, scenario.now_ms, next_horizon_ms=0)
+    compact(log, scenario.now_ms, last_horizon_ms=0)
     found = read_records(log)
     values = {k: r for k, r in scenario.model.last_values(log.log_end_offset).items() if r.value}
     assert {record.key: record for record in found} == values

@@ -14,11 +14,11 @@ def compact(
     *,
     stable_offset: int | None = None,
     dedupe_buffer_bytes: int = 1 << 20,
-    next_horizon_ms: int | None = None,
+    last_horizon_ms: int | None = None,
 ) -> CleaningReport | None:
     """One cleaning, as the loop, a thread and the child do it together; None if none is due."""
     stable_offset = log.log_end_offset if stable_offset is None else stable_offset
-    facts = log_facts(log, stable_offset, *([] if next_horizon_ms is None else [next_horizon_ms]))
+    facts = log_facts(log, stable_offset, *([] if last_horizon_ms is None else [last_horizon_ms]))
     plan = plan_cleaning(facts, log.config, now_ms)
     if plan is None:
         return None

@@ -51,8 +51,8 @@ class CleaningCounts:
     records_removed: int = 0
     tombstones_removed: int = 0
     null_keys: int = 0
-    next_horizon_ms: int = HORIZON_MAX
-    """When the first of the tombstones that are left may go."""
+    last_horizon_ms: int = NO_TIMESTAMP
+    """When the last of the tombstones that are left may go; -1 if none is left."""
 
 
 class CleanedBatch(NamedTuple):
@@ -113,7 +113,7 @@ class BatchCleaning:
             horizon_ms = header.base_timestamp
             if not header.has_delete_horizon:
                 horizon_ms = min(self._now_ms + self._delete_retention_ms, HORIZON_MAX)
-            counts.next_horizon_ms = min(counts.next_horizon_ms, horizon_ms)
+            counts.last_horizon_ms = max(counts.last_horizon_ms, horizon_ms)
             if header.has_delete_horizon:
                 horizon_ms = None
         if len(kept) == len(records) and horizon_ms is None:

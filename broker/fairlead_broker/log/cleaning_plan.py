@@ -41,8 +41,9 @@ class LogFacts:
     recovery_point: int
     oldest_dirty_ms: int = NO_TIMESTAMP
     """When the first dirty segment began; asked for only where `max.compaction.lag.ms` is set."""
-    next_horizon_ms: int = NEVER
-    """When the first tombstone may go."""
+    last_horizon_ms: int = NEVER
+    """When the last tombstone of the clean part may go. Not the first: a log that is written to
+    and so compacted now and then loses its tombstones by the way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def plan_cleaning(facts: LogFacts, config: LogConfig, now_ms: int) -> CleaningPl
         segments.append(segment)
     if not segments:
         return None
-    tombstones_are_due = facts.next_horizon_ms <= now_ms
+    tombstones_are_due = facts.last_horizon_ms <= now_ms
     if dirty_bytes == 0 and not tombstones_are_due:
         return None
     ratio = dirty_bytes / max(clean_bytes + dirty_bytes, 1)

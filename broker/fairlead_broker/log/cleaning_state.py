@@ -19,7 +19,7 @@ from fairlead_wire.record_batch import NO_TIMESTAMP
 UNLIMITED: Final = float("inf")
 
 
-def log_facts(log: SegmentedLog, stable_offset: int, next_horizon_ms: int = NEVER) -> LogFacts:
+def log_facts(log: SegmentedLog, stable_offset: int, last_horizon_ms: int = NEVER) -> LogFacts:
     """What a plan is made from. OSError, CorruptSegmentError."""
     log.first_dirty_offset = first_dirty_offset(
         log.first_dirty_offset, log.log_start_offset, log.log_end_offset
@@ -44,7 +44,7 @@ def log_facts(log: SegmentedLog, stable_offset: int, next_horizon_ms: int = NEVE
         stable_offset=stable_offset,
         recovery_point=log.recovery_point,
         oldest_dirty_ms=oldest_dirty_ms,
-        next_horizon_ms=next_horizon_ms,
+        last_horizon_ms=last_horizon_ms,
     )
 
 
@@ -75,7 +75,9 @@ class LogCleaner:
     def is_valid(self) -> bool:
         """False once the log was cut, lost segments or is in service no more: give it up."""
         log = self._log
-        if log.refusal is not None or log.flush_state.generation != self._generation:
+        if log.refusal is not None or not log.is_compacted:
+            return False
+        if log.flush_state.generation != self._generation:
             return False
         return log.bases[0] == self._plan.segments[0].base_offset
 

@@ -178,7 +178,10 @@ class Cleaner:
     def _complete(self, partition: Partition, cleaner: LogCleaner, report: CleaningReport) -> None:
         cleaner.complete(report)
         counts, metrics = report.counts, self._broker.metrics.cleaner
-        self._horizons[partition] = counts.next_horizon_ms
+        if counts.last_horizon_ms >= 0:
+            self._horizons[partition] = counts.last_horizon_ms
+        else:
+            self._horizons.pop(partition, None)
         metrics.runs += 1
         metrics.read_bytes += report.read_bytes
         metrics.written_bytes += report.written_bytes

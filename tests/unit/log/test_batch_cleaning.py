@@ -103,14 +103,14 @@ def test_a_tombstone_waits_for_its_horizon(codec):
     first = rules.clean(decode_batch_header(content), content, is_last=False)
     assert first.header.has_delete_horizon
     assert first.header.base_timestamp == NOW_MS + DAY_MS
-    assert rules.counts.next_horizon_ms == NOW_MS + DAY_MS
+    assert rules.counts.last_horizon_ms == NOW_MS + DAY_MS
     # The timestamps of the records are relative to the horizon now, and the same.
     assert decode_batch(first.data) == tombstones
     assert first.header.max_timestamp == 900
     later = cleaning(newest, now_ms=NOW_MS + DAY_MS - 1)
     _, records, _ = clean(later, first.data)
     assert records == tombstones
-    assert later.counts.next_horizon_ms == NOW_MS + DAY_MS
+    assert later.counts.last_horizon_ms == NOW_MS + DAY_MS
     after = cleaning(newest, now_ms=NOW_MS + DAY_MS)
     _, records, _ = clean(after, first.data)
     assert records == tombstones[1:]

@@ -52,8 +52,8 @@ def planned(config=None, **changes):
         ({"recovery_point": 5}, None),
         ({"log_start_offset": 35}, None),
         ({"segments": []}, None),
-        ({"first_dirty_offset": 40, "next_horizon_ms": NOW_MS}, (40, 0.0)),
-        ({"first_dirty_offset": 40, "next_horizon_ms": NOW_MS + 1}, None),
+        ({"first_dirty_offset": 40, "last_horizon_ms": NOW_MS}, (40, 0.0)),
+        ({"first_dirty_offset": 40, "last_horizon_ms": NOW_MS + 1}, None),
         # Part of a segment is clean: all of it counts, because all of it is read.
         ({"first_dirty_offset": 25}, (40, 0.5)),
     ],
