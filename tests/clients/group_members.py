@@ -21,7 +21,7 @@ _Result = TypeVar("_Result")
 Place = tuple[str, int]
 """Topic and partition."""
 POLL_S = 0.05
-COMMAND_TIMEOUT_S = 20
+COMMAND_TIMEOUT_S = 40
 END_TIMEOUT_S = 30
 
 

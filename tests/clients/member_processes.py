@@ -171,7 +171,8 @@ class KcatMember(MemberProcess):
         if told is not None:
             places = [(topic, int(index)) for topic, index in self.PLACE.findall(told.group(2))]
             self.events.append(Event(told.group(1), frozenset(places)))
-        elif "ERROR" in line:
+        elif "ERROR" in line and "Local: " not in line:
+            # librdkafka's own ("Local") are for information: it goes on by itself.
             self.errors.append(line)
 
 

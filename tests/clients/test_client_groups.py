@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
 
-DEADLINE_S = 25
+DEADLINE_S = 40
 LIBRARIES = tuple(MEMBERS)
 AnyMember = GroupMember | MemberProcess
 

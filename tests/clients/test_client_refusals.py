@@ -5,58 +5,11 @@ from collections.abc import Callable
 import pytest
 from client_adapters import Confluent, Rec, without_time
 
-from fairlead_bench.java_tools import JavaTools
-
 
 @pytest.fixture(autouse=True)
 def _only_here(is_kafka: bool) -> None:
     if is_kafka:
-        pytest.skip("Apache Kafka has groups and transactions")
-
-
-def test_librdkafka_is_told_that_there_are_no_groups(
-    bootstrap: str, make_topic: Callable[..., str]
-) -> None:
-    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
-    topic = make_topic("no-groups")
-    settings = {"bootstrap.servers": bootstrap, "group.id": "wanted", "log_level": 2}
-    consumer = Consumer(settings | {"enable.auto.commit": False})
-    consumer.subscribe([topic])
-    message = consumer.poll(10)
-    assert message is not None
-    assert message.error().code() == KafkaError._UNSUPPORTED_FEATURE
-    with pytest.raises(KafkaException) as refusal:
-        consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
-    assert refusal.value.args[0].code() == KafkaError._UNSUPPORTED_FEATURE
-    consumer.close()
-
-
-@pytest.mark.java
-def test_the_java_consumer_is_told_that_there_are_no_groups(
-    tools: JavaTools, make_topic: Callable[..., str]
-) -> None:
-    topic = make_topic("no-java-groups")
-    arguments = ("--topic", topic, "--from-beginning", "--timeout-ms", "10000")
-    process = tools.run_unchecked("kafka-console-consumer", *arguments)
-    assert b"does not support JOIN_GROUP" in process.stderr
-
-
-def test_kafka_python_is_told_that_there_are_no_groups(
-    bootstrap: str, make_topic: Callable[..., str]
-) -> None:
-    from kafka import KafkaConsumer
-    from kafka.errors import IncompatibleBrokerVersion
-
-    topic = make_topic("no-python-groups")
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=bootstrap, group_id="wanted", enable_auto_commit=False
-    )
-    try:
-        with pytest.raises(IncompatibleBrokerVersion, match="JoinGroup"):
-            consumer.poll(timeout_ms=10_000)
-    finally:
-        consumer.close(autocommit=False)
+        pytest.skip("Apache Kafka has transactions")
 
 
 def test_transactions_are_refused_with_the_reason_and_the_alternative(
