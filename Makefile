@@ -127,7 +127,7 @@ SPARK_IMAGE ?= localhost/fairlead-spark:dev
 SPARK_BASE_IMAGE ?=
 .PHONY: spark-connector
 spark-connector: $(VENV)/.dev ## fetch Spark's Kafka connector from Maven into .cache
-	@cd benchmarks && ../$(BIN)/python -c 'from fairlead_bench.spark_connector import ensure_connector; ensure_connector()'
+	@$(BIN)/python benchmarks/spark_connector.py
 
 .PHONY: images-spark
 images-spark: spark-connector ## the image of StreamJobs (SPARK_IMAGE=…; SPARK_BASE_IMAGE=… has Python and Java)
