@@ -183,9 +183,8 @@ def show_progress(
         return
     from fairlead_cli.records.progress import progress_bar
 
-    total = Path(stream.name).stat().st_size if isinstance(stream.name, str) else None
-    if stream is sys.stdin.buffer:
-        total = None
+    # A pipe has no size, and is called "<stdin>", which is no file.
+    total = None if stream is sys.stdin.buffer else Path(stream.name).stat().st_size
     with progress_bar(f"{topic}", total) as advance:
         yield advance
 

@@ -1,5 +1,7 @@
 """`produce`: which partition, how fast, in which batches."""
 
+import os
+import pty
 import subprocess
 from collections import Counter
 from itertools import pairwise
@@ -80,6 +82,31 @@ def test_a_rate_is_kept(cluster: Cli) -> None:
     assert summary["records"] == 101
     # The first goes at once, so that 101 take two seconds at least; a busy machine takes longer.
     assert summary["seconds"] >= 1.95
+
+
+@pytest.mark.parametrize("source", ["pipe", "file"])
+def test_progress_is_shown_on_a_terminal(cluster: Cli, tmp_path: Path, source: str) -> None:
+    cluster("topic", "create", "watched", "--if-not-exists")
+    lines = tmp_path / "lines.txt"
+    lines.write_text("x\n" * 500)
+    file = [str(lines)] if source == "file" else []
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(
+            cluster.command("produce", "watched", *file),
+            input=lines.read_bytes(),
+            stdout=subprocess.DEVNULL,
+            stderr=theirs,
+            timeout=60,
+            check=False,
+        )
+        shown = os.read(ours, 65_536).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == 0, shown
+    assert "500 records" in shown
+    assert "Traceback" not in shown
 
 
 @pytest.mark.parametrize(
