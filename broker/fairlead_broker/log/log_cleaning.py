@@ -253,11 +253,17 @@ class LogCleaning:
     def _batches(self, segment: SegmentFacts) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """The batches of a segment, each checked; progress is told on the way."""
         fd = self._disk.open_read(self._path(segment.base_offset, LOG_SUFFIX))
-        told = 0
+        told = next_offset = 0
         try:
             for position, header, batch in scan_batches(
                 self._disk, fd, 0, segment.size, batch_bytes_max=CLEANER_BATCH_BYTES_MAX
             ):
+                # No checksum covers the base offset. A log's first batch may begin below its base.
+                first, last = header.base_offset, header.last_offset
+                is_within = segment.base_offset <= last < segment.next_base_offset
+                if first < next_offset or not is_within:
+                    raise CorruptSegmentError(position, f"offset {header.base_offset} does not fit")
+                next_offset = header.next_offset
                 yield position, header, batch
                 end = position + header.size
                 if end - told >= WRITE_BYTES or end == segment.size:
