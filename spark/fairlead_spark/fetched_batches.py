@@ -37,7 +37,7 @@ class BodyGroup:
 
 @dataclass
 class FetchedRecords:
-    """What a fetch brought: `headers` and their positions in `buffer`, whole batches only."""
+    """What a fetch brought: at least one batch, each with its position behind `position`."""
 
     where: str
     buffer: bytearray
@@ -47,9 +47,9 @@ class FetchedRecords:
     is_crc_checked: bool = True
 
     @property
-    def next_offset(self) -> int | None:
-        """The offset behind the last batch; None when there is no whole one."""
-        return self.batches[-1][1].next_offset if self.batches else None
+    def next_offset(self) -> int:
+        """The offset behind the last batch."""
+        return self.batches[-1][1].next_offset
 
     def groups(self, start: int, until: int) -> Iterator[BodyGroup]:
         """Bodies of the batches that touch `[start, until)`; SourceError for a damaged batch."""
@@ -130,18 +130,23 @@ def find_batches(
     aborted: Sequence[Any],
     *,
     is_crc_checked: bool,
-) -> FetchedRecords:
-    """Batches in `records`, a part of `buffer`; a last one that is cut off is left out."""
-    # Where the view lies is told by what is behind it: replies end with what follows the records.
-    position = _position_in(buffer, records)
+) -> FetchedRecords | None:
+    """Batches in `records`, a part of `buffer`; a last one that is cut off is left out.
+
+    None when there is no whole one.
+    """
     try:
         batches = list(iter_batches(records))
     except RemoteProtocolError as error:
         raise SourceError(f"{where}: the broker sent what is no record batch: {error}") from error
+    if not batches:
+        return None
+    position = _position_in(buffer, records)
     return FetchedRecords(where, buffer, position, batches, aborted, is_crc_checked)
 
 
 def _position_in(buffer: bytearray, view: memoryview) -> int:
+    """Where a view of a buffer begins in it: a memoryview doesn't tell, its address does."""
     start = np.frombuffer(buffer, dtype=np.uint8).ctypes.data
     return int(np.frombuffer(view, dtype=np.uint8).ctypes.data) - int(start)
 

@@ -44,13 +44,12 @@ class ReadSettings:
 
 
 class _Request(NamedTuple):
-    """A fetch that was sent: who is asked, for what, and how to read the answer."""
+    """A fetch that was sent, and how to read the answer."""
 
     connection: Connection
     version: int
     sent: int
-    offset: int
-    leader: int
+    request: FetchRequest
 
 
 class RangeReader:
@@ -75,21 +74,20 @@ class RangeReader:
         pending: _Request | None = None
         try:
             while self._position < self._wanted.until:
+                fetched: FetchedRecords | None = None
                 reached = self._position
                 try:
-                    pending = pending or self._send(self._position)
-                    fetched = self._receive(pending)
-                    pending = None
-                    if fetched is not None and fetched.next_offset is not None:
-                        if fetched.next_offset < self._wanted.until:
-                            pending = self._send_ahead(fetched.next_offset)
-                        yield from self._decode(fetched)
-                        self._position = fetched.next_offset
+                    pending = pending or self._ask()
+                    fetched, asked, pending = self._receive(pending), pending, None
                 except (PassingError, *CONNECTION_ERRORS) as error:
                     if pending is not None:
                         self._cluster.drop(pending.connection)
                         pending = None
                     self._recover(error, deadline)
+                if fetched is not None:
+                    pending = self._ask_ahead(asked, fetched.next_offset)
+                    yield from self._decode(fetched)
+                    self._position = fetched.next_offset
                 if self._position > reached:
                     deadline = time.monotonic() + self._settings.poll_timeout_s
                 elif time.monotonic() > deadline:
@@ -99,39 +97,48 @@ class RangeReader:
                 # Its reply will never be read: nobody else may find it on the connection.
                 self._cluster.drop(pending.connection)
 
-    def _send_ahead(self, offset: int) -> _Request | None:
-        """None where it fails: then the next turn of the loop finds out why."""
-        try:
-            return self._send(offset)
-        except (PassingError, *CONNECTION_ERRORS):
-            self._cluster.forget_leaders()
-            return None
-
-    def _send(self, offset: int) -> _Request:
-        wanted = self._wanted
+    def _ask(self) -> _Request:
+        """Sends a fetch to the leader. PassingError, or what a bad connection raises."""
         leader, topic = self._find_leader()
         connection = self._cluster.connection(leader)
         self._leader = f"{leader} at {connection.address}"
         version = connection.version_of(FetchRequest.API_KEY, FETCH_VERSION)
-        settings = self._cluster.settings
+        request = self._build_request(topic)
+        return _Request(connection, version, connection.send(request, version), request)
+
+    def _ask_ahead(self, asked: _Request, offset: int) -> _Request | None:
+        """The same leader, what comes next; None at the end of the range or if it fails.
+
+        It looks nothing up: the last reply still lies in the connection's buffer.
+        """
+        if offset >= self._wanted.until:
+            return None
+        request = asked.request
+        request.topics[0].partitions[0].fetch_offset = offset
+        try:
+            return asked._replace(sent=asked.connection.send(request, asked.version))
+        except CONNECTION_ERRORS:
+            self._cluster.drop(asked.connection)
+            self._cluster.forget_leaders()
+            return None
+
+    def _build_request(self, topic: Topic) -> FetchRequest:
+        wanted, settings = self._wanted, self._cluster.settings
         partition = FetchPartition(
             partition=wanted.partition,
             current_leader_epoch=topic.leader_epochs.get(wanted.partition, -1),
-            fetch_offset=offset,
+            fetch_offset=self._position,
             partition_max_bytes=settings.fetch_bytes,
         )
-        name, topic_id = wanted.topic, wanted.topic_id
-        if version == FETCH_VERSION and topic_id == NO_TOPIC_ID:
-            topic_id = topic.topic_id
-        request = FetchRequest(
+        # An offset from a checkpoint of Spark's Kafka source says nothing of the topic's id.
+        topic_id = topic.topic_id if wanted.topic_id == NO_TOPIC_ID else wanted.topic_id
+        return FetchRequest(
             max_wait_ms=settings.fetch_wait_ms,
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_bytes,
             isolation_level=int(settings.is_read_committed),
-            topics=[FetchTopic(topic=name, topic_id=topic_id, partitions=[partition])],
+            topics=[FetchTopic(topic=wanted.topic, topic_id=topic_id, partitions=[partition])],
         )
-        sent = connection.send(request, version)
-        return _Request(connection, version, sent, offset, leader)
 
     def _receive(self, asked: _Request) -> FetchedRecords | None:
         """What came; None where the reply holds nothing and the reader has to ask again."""
@@ -155,7 +162,7 @@ class RangeReader:
             partition.aborted_transactions or (),
             is_crc_checked=settings.is_crc_checked,
         )
-        if fetched.next_offset is None:
+        if fetched is None:
             self._notice_end(partition)
             return None
         self._empty_replies = 0

@@ -1,6 +1,6 @@
 """Sizes of batches and of tasks."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_spark.offsets import TopicPartition
@@ -40,8 +40,9 @@ def test_a_task_is_never_empty() -> None:
     assert split_ranges([], min_partitions=3, max_records=5) == []
 
 
+@settings(deadline=None, max_examples=50)
 @given(
-    st.lists(st.tuples(st.integers(0, 99), st.integers(1, 5000)), min_size=1, max_size=5),
+    st.lists(st.tuples(st.integers(0, 99), st.integers(1, 500)), min_size=1, max_size=5),
     st.none() | st.integers(1, 50),
     st.none() | st.integers(1, 1000),
 )
@@ -73,8 +74,9 @@ def test_a_limit_above_the_backlog_is_none() -> None:
     assert limit_positions({A: 0}, {A: 5}, records_max=5) == {A: 5}
 
 
+@settings(deadline=None, max_examples=50)
 @given(
-    st.dictionaries(st.sampled_from([A, B, C]), st.integers(0, 10_000), min_size=1),
+    st.dictionaries(st.sampled_from([A, B, C]), st.integers(0, 2000), min_size=1),
     st.integers(1, 500),
 )
 def test_limited_batches_reach_the_end(latest: dict[TopicPartition, int], limit: int) -> None:

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_spark.record_columns import BatchBody, RecordColumns, decode_records
@@ -75,6 +75,7 @@ def rows(columns: RecordColumns) -> list[Record]:
     return found
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(records, min_size=1, max_size=4), st.sampled_from([1, 3, 700]))
 def test_columns_are_the_records(batches: list[list[Record]], gap: int) -> None:
     wanted = number(batches, gap)
@@ -116,6 +117,7 @@ def test_no_records() -> None:
     assert len(decode_records(bytearray(b"x"), [])) == 0
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(records, min_size=1, max_size=2), st.data())
 def test_damaged_bytes_end_in_an_error_or_in_rows_inside_the_data(
     batches: list[list[Record]], data_of_test: st.DataObject
