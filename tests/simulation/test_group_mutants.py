@@ -238,6 +238,12 @@ def checks_no_members_of_commits(patch: Patch) -> None:
     patch.setattr(ClassicGroup, "check_commit", check)
 
 
+@mutant("commit_outside", "commit_outside", "kill_broker", "lose_power", "kill_member")
+def lets_others_commit_beside_logged_members(patch: Patch) -> None:
+    """A group counts as empty though the record that says so could not be written."""
+    patch.setattr(Rebalance, "is_logged", True)
+
+
 @mutant("restart_instance", "double_instance")
 def forgets_a_fenced_instance(patch: Patch) -> None:
     """The process before is answered as if it still were the instance's."""

@@ -268,12 +268,14 @@ class ClassicGroup(Rebalance):
     ) -> ErrorCode:
         """Whether offsets may be committed under these credentials; counts as a sign of life.
 
-        Without a generation it is a commit from outside the group, which needs one that is empty.
+        Without a generation it is a commit from outside the group, which needs one that is empty,
+        and logged as such: with another coordinator its last members would be back otherwise, and
+        could overwrite what is committed here.
         """
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation_id <= NO_GENERATION and self.state is GroupState.EMPTY:
-            return ErrorCode.NONE
+            return ErrorCode.NONE if self.is_logged else ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = self._check_generation(member_id, generation_id, group_instance_id)
         if error is not ErrorCode.NONE:
             return error

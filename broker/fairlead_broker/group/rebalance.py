@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fairlead_broker.group.group_types import Effects
     from fairlead_broker.group.member import Member
 
-REWRITE_PAUSE_MS: Final = 5_000
+REWRITE_PAUSE_MS: Final = 1_000
 """After this long, a record that could not be written is tried again."""
 
 
@@ -75,6 +75,11 @@ class Rebalance(Membership):
         self._assignment_write: GroupWrite | None = None
         self._rewrite_at_ms: int | None = None
         self._tombstone: GroupWrite | None = None
+
+    @property
+    def is_logged(self) -> bool:
+        """False while a record that failed has yet to be written again."""
+        return self._rewrite_at_ms is None
 
     def note_new_member(self) -> None:
         """It prolongs the wait of a group's first rebalance."""

@@ -242,6 +242,17 @@ def test_a_record_of_an_empty_group_that_fails_is_written_again(group: GroupDriv
     assert decode_group_value(group.logged).generation_id == 2
 
 
+def test_nobody_commits_to_a_group_that_is_not_logged_as_empty(group: GroupDriver) -> None:
+    """With another coordinator its members would be back, and commit over it."""
+    (first,) = group.gather(1)
+    group.leave((first, None))
+    group.commit(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert group.check_commit("", -1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    group.pass_time(1_000)
+    group.commit()
+    assert group.check_commit("", -1) is ErrorCode.NONE
+
+
 def test_many_leave_at_once_each_with_its_own_answer(group: GroupDriver) -> None:
     first, second = group.gather(2)
     group.join("p", needs_id=True)
