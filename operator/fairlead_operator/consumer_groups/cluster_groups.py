@@ -12,6 +12,7 @@ from fairlead_operator.consumer_groups.group_resource import ClusterKey, Resourc
 from fairlead_operator.consumer_groups.group_scope import Followed, GroupScope
 from fairlead_operator.consumer_groups.group_sight import GroupProblem, GroupSight
 from fairlead_operator.consumer_groups.group_status import (
+    COORDINATOR_MOVES,
     FOLLOWED,
     NOT_FOUND,
     Verdict,
@@ -124,7 +125,7 @@ class ClusterGroups:
         """Advance the reset of a resource and write its status, then say when to look again."""
         resource = followed.resource
         if isinstance(sight, GroupProblem):
-            ready = Verdict(None, "CoordinatorNotAvailable", sight.message)
+            ready = Verdict(None, COORDINATOR_MOVES, sight.message)
             await self._excuse(followed, ready, is_retried=True)
             return
         self._scope.sights[resource.key] = sight

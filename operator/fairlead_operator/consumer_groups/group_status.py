@@ -16,6 +16,7 @@ from fairlead_operator.consumer_groups.reset_record import (
 from fairlead_operator.resources.consumer_group import MEMBERS_SHOWN_MAX, TOPICS_SHOWN_MAX
 
 READY: Final = "Ready"
+COORDINATOR_MOVES: Final = "CoordinatorNotAvailable"
 OFFSET_RESET: Final = "OffsetReset"
 FIGURES: Final = ("lag", "lagMax", "committedPartitions", "uncommittedPartitions", "topics")
 """What changes with every record; it is written once a refresh at most."""
@@ -163,8 +164,12 @@ def _describe(sight: GroupSight) -> dict[str, Any]:
 
 
 def turned_bad(before: Mapping[str, Any], ready: Verdict) -> bool:
-    """Tell whether people are to hear that a group is not followed; one to come is no news."""
-    if ready.holds or ready.reason == NOT_FOUND.reason:
+    """Tell whether people are to hear that a group is not followed.
+
+    One that is to come is no news, nor is a coordinator that moves or loads, as in every new
+    cluster.
+    """
+    if ready.holds or ready.reason in {NOT_FOUND.reason, COORDINATOR_MOVES}:
         return False
     known = find_condition(before.get("conditions") or [], READY)
     return known is None or known.get("reason") != ready.reason

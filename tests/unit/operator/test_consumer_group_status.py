@@ -9,6 +9,7 @@ from fairlead_operator.conditions import find_condition
 from fairlead_operator.consumer_groups.group_resource import GroupResource, read_group_resource
 from fairlead_operator.consumer_groups.group_sight import GroupSight, Member, lag_by_topic
 from fairlead_operator.consumer_groups.group_status import (
+    COORDINATOR_MOVES,
     FOLLOWED,
     NOT_FOUND,
     Verdict,
@@ -135,6 +136,7 @@ def test_a_group_to_come_is_absent() -> None:
     assert (described["state"], described["members"], described.get("lag")) == ("Absent", 0, None)
     assert not turned_bad({}, NOT_FOUND)
     assert not turned_bad({}, FOLLOWED)
+    assert not turned_bad({}, Verdict(None, COORDINATOR_MOVES, "it loads"))
     silent = Verdict(None, "BrokersNotReachable", "nobody answers")
     assert turned_bad(described, silent)
     assert not turned_bad(status(None, ready=silent), silent)
