@@ -16,10 +16,19 @@ class CoordinatedGroup:
 
     `scheduled_ms` is the deadline that the coordinator's timer knows of, None for none.
 
+    `commits_in_flight` counts commits that are appended, or about to be, and not settled.
     `is_gone` once the group is deleted or coordinated elsewhere: nothing is written for it then.
     """
 
-    __slots__ = ("classic", "group_id", "is_gone", "offsets", "scheduled_ms", "shard")
+    __slots__ = (
+        "classic",
+        "commits_in_flight",
+        "group_id",
+        "is_gone",
+        "offsets",
+        "scheduled_ms",
+        "shard",
+    )
 
     def __init__(
         self, group_id: str, shard: Shard, classic: ClassicGroup, offsets: GroupOffsets | None
@@ -28,5 +37,6 @@ class CoordinatedGroup:
         self.shard = shard
         self.classic = classic
         self.offsets = GroupOffsets(group_id) if offsets is None else offsets
+        self.commits_in_flight = 0
         self.scheduled_ms: int | None = None
         self.is_gone = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from fairlead_broker.group.classic_group import ClassicGroup
@@ -18,12 +19,13 @@ from fairlead_broker.group.group_offsets import Subscriptions
 from fairlead_broker.group.group_timer import GroupTimer
 from fairlead_broker.group.group_types import NO_GENERATION, GroupState
 from fairlead_broker.group.loading import ShardLoader
-from fairlead_broker.group.removal import forget_topics
+from fairlead_broker.group.removal import remove_stale, stale_offsets
 from fairlead_broker.group.shard import Shard, ShardState
 from fairlead_broker.group.writes import GroupRecordWrite, OffsetsWrite
 from fairlead_broker.limits import (
     GROUP_MEMBERS_MAX,
     GROUPS_PER_SHARD_MAX,
+    HOUSEKEEPING_SLICE_MS,
     PARKED_MEMBERS_MAX,
 )
 from fairlead_model.ids import CONSUMER_OFFSETS
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         SyncRequest,
         SyncResult,
     )
+    from fairlead_broker.group.removal import StaleOffsets
     from fairlead_broker.group.shard import Write
     from fairlead_broker.group.writes import CommitWaiter
     from fairlead_broker.replication.partition import Partition
@@ -69,6 +72,7 @@ class GroupCoordinator:
         self._loader = ShardLoader(broker, self)
         self._timer = GroupTimer(self.clock, tick=self._tick, expire=self._expire)
         self._unflushed: list[Shard] = []
+        self._stale: deque[StaleOffsets] = deque()
         self._delay_ms = settings.group_initial_rebalance_delay_ms
         self._size_max = min(settings.group_max_size, GROUP_MEMBERS_MAX)
         self._commit_timeout_ms = settings.offsets_commit_timeout_ms
@@ -132,13 +136,27 @@ class GroupCoordinator:
         for group in shard.groups.values():
             topics.update(group.offsets.topics)
         names = self._broker.image.names
-        forget_topics(self, shard, {name for name in topics if name not in names})
+        self._forget_topics(shard, {name for name in topics if name not in names})
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         """Topics are gone, and with them what was committed for them."""
         for shard in self.shards.values():
             if shard.state is ShardState.ACTIVE:
-                forget_topics(self, shard, topics)
+                self._forget_topics(shard, topics)
+
+    def _forget_topics(self, shard: Shard, topics: Collection[str]) -> None:
+        is_idle = not self._stale
+        self._stale.extend(stale_offsets(self, shard, topics))
+        if is_idle and self._stale:
+            self._remove_stale()
+
+    def _remove_stale(self) -> None:
+        """Remove offsets of deleted topics until this turn's share of time is used up."""
+        slice_end_ms = self.clock.monotonic_ms() + HOUSEKEEPING_SLICE_MS
+        while self._stale and self.clock.monotonic_ms() < slice_end_ms:
+            remove_stale(self, self._stale.popleft())
+        if self._stale:
+            asyncio.get_running_loop().call_soon(self._remove_stale)
 
     # Finding groups.
 

@@ -6,7 +6,7 @@ is gone from memory when that is committed: so memory stays what a replay of the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead_broker.group.group_types import GroupState
 from fairlead_broker.group.writes import OffsetsWrite, TombstonesWrite
@@ -43,7 +43,7 @@ def delete_group(
         coordinator.carry_out(group, effects)
         on_outcome(outcome)
 
-    partitions = list(dict.fromkeys([*group.offsets.partitions(), *pending_offsets(group)]))
+    partitions = there(group)
     coordinator.metrics.offset_deletions += len(partitions)
     _append(coordinator, group, partitions, with_group=True, on_outcome=settle)
 
@@ -55,8 +55,8 @@ def delete_offsets(
     on_outcome: Callable[[ErrorCode], None],
 ) -> None:
     """Delete those of these offsets that there are."""
-    there = set(group.offsets.partitions()) | set(pending_offsets(group))
-    found = [partition for partition in partitions if partition in there]
+    known = set(there(group))
+    found = [partition for partition in partitions if partition in known]
     coordinator.metrics.offset_deletions += len(found)
     if found:
         _append(coordinator, group, found, with_group=False, on_outcome=on_outcome)
@@ -64,20 +64,51 @@ def delete_offsets(
         on_outcome(ErrorCode.NONE)
 
 
-def forget_topics(coordinator: GroupCoordinator, shard: Shard, topics: Collection[str]) -> None:
-    """Topics are deleted: what groups have committed for them means nothing any more."""
+class StaleOffsets(NamedTuple):
+    """What a group had committed for a topic when that was deleted."""
+
+    group: CoordinatedGroup
+    topic: str
+    values: dict[int, bytes]
+
+
+def stale_offsets(
+    coordinator: GroupCoordinator, shard: Shard, topics: Collection[str]
+) -> list[StaleOffsets]:
+    """Topics are deleted: what groups have committed for them means nothing any more.
+
+    It is noted now and removed by and by (`remove_stale`), because many groups may have a lot; a
+    topic of the same name that is made meanwhile keeps its offsets.
+    """
+    stale = []
     for group in shard.groups.values():
-        gone = [name for name in group.offsets.topics if name in topics]
-        if not gone:
-            continue
-        partitions = [
-            each
-            for each in dict.fromkeys([*group.offsets.partitions(), *pending_offsets(group)])
-            if each[0] in topics
-        ]
-        coordinator.metrics.offset_deletions += len(partitions)
-        if partitions:
-            _append(coordinator, group, partitions, with_group=False, on_outcome=None)
+        for name in [each for each in group.offsets.topics if each in topics]:
+            if group.commits_in_flight:
+                # Those are for the topic that is gone, too: their tombstones must follow them.
+                partitions = [each for each in there(group) if each[0] == name]
+                coordinator.metrics.offset_deletions += len(partitions)
+                _append(coordinator, group, partitions, with_group=False, on_outcome=None)
+            else:
+                values = dict(group.offsets.topics[name].values)
+                stale.append(StaleOffsets(group, name, values))
+    return stale
+
+
+def remove_stale(coordinator: GroupCoordinator, stale: StaleOffsets) -> None:
+    """Write tombstones for what still is as it was noted."""
+    group, name, values = stale
+    topic = group.offsets.topics.get(name)
+    if group.is_gone or topic is None:
+        return
+    newer = set(pending_offsets(group))
+    partitions = [
+        (name, partition)
+        for partition, value in values.items()
+        if topic.values.get(partition) is value and (name, partition) not in newer
+    ]
+    coordinator.metrics.offset_deletions += len(partitions)
+    if partitions:
+        _append(coordinator, group, partitions, with_group=False, on_outcome=None)
 
 
 def expire(
@@ -108,8 +139,15 @@ def expire(
         _append(coordinator, group, expired, with_group=False, on_outcome=None)
 
 
+def there(group: CoordinatedGroup) -> Partitions:
+    """Topic and partition of all offsets of a group, those on their way included."""
+    return list(dict.fromkeys([*group.offsets.partitions(), *pending_offsets(group)]))
+
+
 def pending_offsets(group: CoordinatedGroup) -> Partitions:
     """Topic and partition of commits that are on their way."""
+    if not group.commits_in_flight:
+        return []
     return [
         (name, partition)
         for write in group.shard.uncommitted()

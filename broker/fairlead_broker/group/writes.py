@@ -36,6 +36,7 @@ class OffsetsWrite:
         self._group = group
         self._waiter: CommitWaiter | None = waiter
         self.offsets = offsets
+        group.commits_in_flight += 1
         topic = group.offsets.topic
         self.bodies: Sequence[bytes] = [
             encode_body(topic(name).key(partition), value) for name, partition, value in offsets
@@ -47,12 +48,14 @@ class OffsetsWrite:
         return self._group
 
     def committed(self) -> None:
+        self._group.commits_in_flight -= 1
         committed = self._group.offsets.committed
         for name, partition, value in self.offsets:
             committed(name, partition, value)
         self._finish(ErrorCode.NONE)
 
     def failed(self, code: ErrorCode) -> None:
+        self._group.commits_in_flight -= 1
         self._finish(code)
 
     def timed_out(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 from group_cluster import Call, GroupCluster, commit_code
 from replica_cluster import ReplicaCluster
 
-from fairlead_broker.group.removal import expire
+from fairlead_broker.group.removal import expire, remove_stale, stale_offsets
 from fairlead_broker.handlers.offset_commit import encode_single_reply
 from fairlead_model.delta import TopicChanged
 from fairlead_model.ids import CONSUMER_OFFSETS
@@ -415,6 +415,27 @@ def test_offsets_go_with_their_topic(tmp_path: Path) -> None:
             await groups.ready()
             offsets = groups.coordinator().groups["g"].offsets
             await cluster.until(lambda: not offsets)
+
+    run(story())
+
+
+def test_a_topic_made_anew_keeps_what_is_committed_for_it(tmp_path: Path) -> None:
+    """Offsets of deleted topics go by and by; a commit that comes in between is for the new one."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            for partition in range(3):
+                await groups.committed("g", 1, partition=partition)
+            coordinator = groups.coordinator()
+            (stale,) = stale_offsets(coordinator, coordinator.shards[0], {"t"})
+            await groups.committed("g", 7, partition=1)
+            under_way = groups.commit("g", 8, partition=2)
+            remove_stale(coordinator, stale)
+            await cluster.until(lambda: under_way.reply is not None)
+            assert [groups.offset("g", partition=each) for each in range(3)] == [-1, 7, 8]
+            assert coordinator.groups["g"].commits_in_flight == 0
 
     run(story())
 
