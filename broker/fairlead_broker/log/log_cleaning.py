@@ -19,7 +19,7 @@ from typing import Final
 from fairlead_broker.disk import Disk, unlink_if_present, write_fully
 from fairlead_broker.limits import CLEANER_BATCH_BYTES_MAX
 from fairlead_broker.log.batch_cleaning import BatchCleaning, CleaningCounts, read_keyed_records
-from fairlead_broker.log.batch_scan import CorruptSegmentError, scan_batches, walk_headers
+from fairlead_broker.log.batch_scan import CorruptSegmentError, scan_batches
 from fairlead_broker.log.cleaning_plan import SegmentFacts, group_segments
 from fairlead_broker.log.file_names import (
     CLEANED_SUFFIX,
@@ -143,7 +143,8 @@ class LogCleaning:
         order = self._order
         dirty = [s for s in order.segments if s.next_base_offset > order.first_dirty_offset]
         newest = OffsetMap(
-            keys_expected=sum(self._count_records(segment) for segment in dirty),
+            # At most so many records: too many only where a follower's leader has compacted.
+            keys_expected=order.segments[-1].next_base_offset - order.first_dirty_offset,
             bytes_max=order.dedupe_buffer_bytes,
             salt=token_bytes(SALT_BYTES),
         )
@@ -184,19 +185,6 @@ class LogCleaning:
             if key is not None:
                 put(key, base_offset + offset_delta)
         return True
-
-    def _count_records(self, segment: SegmentFacts) -> int:
-        fd = self._disk.open_read(self._path(segment.base_offset, LOG_SUFFIX))
-        try:
-            return sum(
-                max(header.records_count, 0)
-                for _, header in walk_headers(self._disk, fd, 0, segment.size)
-                if header.base_offset >= self._order.first_dirty_offset
-            )
-        except CorruptSegmentError as error:
-            raise self._uncleanable(segment, error.position, error) from error
-        finally:
-            self._disk.close(fd)
 
     # The second pass.
 
