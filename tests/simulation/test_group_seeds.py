@@ -88,7 +88,7 @@ def test_every_kind_of_fault_happens_and_much_is_compared() -> None:
     outcomes = [run_seed(seed) for seed in range(20)]
     assert len({name for each in outcomes for name in each.faults}) == 17
     assert sum(each.comparisons for each in outcomes) > 500
-    assert sum(each.acknowledged for each in outcomes) > 200
+    assert sum(each.acknowledged for each in outcomes) > 100
 
 
 def test_a_failure_tells_its_seed_and_its_history(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,10 +279,13 @@ class ClassicGroup(Rebalance):
         error = self._check_generation(member_id, generation_id, group_instance_id)
         if error is not ErrorCode.NONE:
             return error
+        member = self.members.get(member_id)
+        if member is None or not member.has_generation:
+            return ErrorCode.ILLEGAL_GENERATION
         if self.state is GroupState.COMPLETING_REBALANCE:
             # Its partitions may be somebody else's already.
             return ErrorCode.REBALANCE_IN_PROGRESS
-        self._note_life(member_id, now_ms)
+        self.keep_alive(member, now_ms)
         return ErrorCode.NONE
 
     def _note_life(self, member_id: str, now_ms: int) -> None:
@@ -337,6 +340,8 @@ class ClassicGroup(Rebalance):
             return ErrorCode.GROUP_ID_NOT_FOUND, Effects()
         if self.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP, Effects()
+        if not self.is_logged:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, Effects()
         turn = Turn(0, 0)
         self.write_tombstone(turn)
         return ErrorCode.NONE, turn.effects

@@ -35,6 +35,8 @@ class Member:
     assignment: bytes = b""
     join_waiter: Any = None
     sync_waiter: Any = None
+    has_generation: bool = False
+    """It is part of the present generation, not only of the next."""
     is_written_for: bool = False
     """It waits for a record of its own (KIP-345), with a waiter that the write's token has."""
 
@@ -63,6 +65,7 @@ class Member:
             record.session_timeout_ms,
             record.rebalance_timeout_ms,
             assignment=record.assignment,
+            has_generation=True,
         )
 
     def take_timeouts(self, request: JoinRequest) -> None:

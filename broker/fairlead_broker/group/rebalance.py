@@ -173,6 +173,7 @@ class Rebalance(Membership):
         self._sync_deadline_ms = turn.now_ms + self.members.rebalance_timeout_ms
         for member in self.members:
             member.assignment = b""
+            member.has_generation = True
             waiter = self.members.take_join_waiter(member)
             if waiter is not None:
                 self.keep_alive(member, turn.now_ms)

@@ -248,6 +248,7 @@ def test_nobody_commits_to_a_group_that_is_not_logged_as_empty(group: GroupDrive
     group.leave((first, None))
     group.commit(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert group.check_commit("", -1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert group.group.delete()[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
     group.pass_time(1_000)
     group.commit()
     assert group.check_commit("", -1) is ErrorCode.NONE
@@ -294,6 +295,12 @@ def test_members_commit_while_stable_and_while_a_rebalance_begins(group: GroupDr
 def test_nobody_commits_while_a_rebalance_is_being_completed(group: GroupDriver) -> None:
     group.join("a")
     assert group.check_commit("m1", 1) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_who_waits_for_its_first_generation_commits_to_none(group: GroupDriver) -> None:
+    group.gather(1)
+    group.join("b")
+    assert group.check_commit("m2", 1) is ErrorCode.ILLEGAL_GENERATION
 
 
 @pytest.mark.parametrize(
