@@ -63,7 +63,7 @@ class CleanerProcess:
 
     async def kill(self) -> None:
         """End the child, idle or not; the files of an unfinished order are of no use."""
-        process, self._process = self._process, None
+        process = self._process
         if process is None:
             return
         process.kill()
@@ -71,8 +71,10 @@ class CleanerProcess:
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
-        # It is dead at once, unless the disk hangs.
-        await asyncio.get_running_loop().run_in_executor(self._executor, process.wait)
+        # It is dead at once, unless the disk hangs; waited for even if nobody waits for us now.
+        waiting = asyncio.get_running_loop().run_in_executor(self._executor, process.wait)
+        await asyncio.shield(waiting)
+        self._process = None
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._rest = b""
