@@ -513,7 +513,13 @@ LEFT_BEHIND = {
     # librdkafka leaves the group by itself, and knows that it has.
     "confluent-kafka": ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "_MAX_POLL_EXCEEDED"),
     "kafka-python": ("CommitFailedError", "UnknownMemberIdError", "IllegalGenerationError"),
-    "aiokafka": ("CommitFailedError", "UnknownMemberIdError", "IllegalGenerationError"),
+    # It joins again by itself when it hears of the rebalance, and may know what it lost by then.
+    "aiokafka": (
+        "CommitFailedError",
+        "UnknownMemberIdError",
+        "IllegalGenerationError",
+        "IllegalStateError",
+    ),
 }
 
 
