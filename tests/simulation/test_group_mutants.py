@@ -336,7 +336,12 @@ def never_writes_a_failed_record_again(patch: Patch) -> None:
 
 @mutant()
 def ends_no_sessions(patch: Patch) -> None:
-    patch.setattr(Membership, "check_sessions", lambda *_: None)
+    keep_alive = Membership.keep_alive
+
+    def keep_for_ever(self: Membership, member: Any, now_ms: int) -> None:
+        keep_alive(self, member, now_ms + 1_000_000)
+
+    patch.setattr(Membership, "keep_alive", keep_for_ever)
 
 
 @mutant()
