@@ -1,7 +1,7 @@
 """The Python blocks of docs/spark.md and the small examples, run as they are written."""
 
 import re
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from spark_source import Source, Topics, numbers
 
 PROJECT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"<!-- tested: python -->\n```python\n(.*?)```", re.DOTALL)
-EXAMPLE_TIMEOUT_S = 120
 
 
 def test_every_block_runs(
@@ -31,26 +30,21 @@ def test_every_block_runs(
     assert source.read(subscribe="rows").count() == 10
 
 
-def test_the_examples_run(source: Source, topics: Topics, tmp_path: Path) -> None:
+def test_the_examples_run(
+    source: Source, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """In the session of the tests, which they find and are kept from stopping."""
     topics.fill(topics.create("first"), 0, 60)
     topics.create("second")
-    folder = PROJECT / "examples" / "spark"
+    monkeypatch.setattr(type(source.spark), "stop", lambda _: None)
+
+    def run(name: str, *arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", [name, topics.bootstrap, *arguments])
+        runpy.run_path(str(PROJECT / "examples" / "spark" / name), run_name="__main__")
+        return str(capsys.readouterr().out)
+
     for copied in (60, 0):
-        arguments = [topics.bootstrap, "first", "second", str(tmp_path / "checkpoint")]
-        done = subprocess.run(
-            [sys.executable, str(folder / "copy_topic.py"), *arguments],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=EXAMPLE_TIMEOUT_S,
-        )
-        assert f"copied {copied} records" in done.stdout
+        printed = run("copy_topic.py", "first", "second", str(tmp_path / "checkpoint"))
+        assert f"copied {copied} records" in printed
     assert numbers(source.read(subscribe="second")) == list(range(60))
-    done = subprocess.run(
-        [sys.executable, str(folder / "read_batch.py"), topics.bootstrap, "first"],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=EXAMPLE_TIMEOUT_S,
-    )
-    assert done.stdout.count("|   30|") == 2
+    assert run("read_batch.py", "first").count("|   30|") == 2
