@@ -233,6 +233,7 @@ METRICS: Final = (
         ratio(1.0),
     ),
     Metric("spark_1k_throughput", "spark_1k", "", "MB/s", HIGH),
+    Metric("spark_1k_cpu", "spark_1k", "CPU of Spark and its workers", S_M, LOW),
     Metric(
         "spark_100b_records",
         "spark_100b",
@@ -242,6 +243,7 @@ METRICS: Final = (
         ratio(1.0),
     ),
     Metric("spark_100b_throughput", "spark_100b", "", "MB/s", HIGH),
+    Metric("spark_100b_cpu", "spark_100b", "CPU of Spark and its workers", S_M, LOW),
     Metric("spark_first_row", "spark_start", "Spark session to the first row", "s", LOW),
     Metric("spark_memory", "spark_start", "memory of Spark and its workers, a task", "MB", LOW),
 )

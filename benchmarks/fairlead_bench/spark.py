@@ -104,7 +104,8 @@ class SparkRun:
     ) -> None:
         values = self._results.values
         for name, (size, count) in counts.items():
-            for seconds in result["reads"][name]:
+            for seconds, cpu_s in result["reads"][name]:
+                values[subject, f"spark_{name}_cpu"].append(cpu_s / (count / 1e6))
                 values[subject, f"spark_{name}_records"].append(count / 1e3 / seconds)
                 values[subject, f"spark_{name}_throughput"].append(count * size / 1e6 / seconds)
         values[subject, "spark_first_row"].append(result["first_row_s"])

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fairlead_bench.process_usage import read_memory_mb
+from fairlead_bench.process_usage import read_cpu, read_memory_mb
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     session = make_session(arguments)
     ready_s = time.monotonic()
-    reads: dict[str, list[float]] = {}
+    reads: dict[str, list[tuple[float, float]]] = {}
     first = read(session, arguments, arguments["small"]).limit(1).collect()
     first_row_s = time.monotonic() - ready_s
     if len(first) != 1:
@@ -29,10 +29,11 @@ def main() -> None:
         # The first read is not counted: compilers and workers start in it.
         for repetition in range(-1, arguments["repetitions"]):
             rows = read(session, arguments, topic)
-            started_s = time.monotonic()
+            started_s, cpu_s = time.monotonic(), read_cpu(descendants(os.getpid()))
             rows.write.format("noop").mode("overwrite").save()
             if repetition >= 0:
-                reads[name].append(time.monotonic() - started_s)
+                used_s = read_cpu(descendants(os.getpid())) - cpu_s
+                reads[name].append((time.monotonic() - started_s, used_s))
     memory_mb = sum(read_memory_mb(pid, "VmHWM") for pid in descendants(os.getpid()))
     session.stop()
     print(json.dumps({"first_row_s": first_row_s, "reads": reads, "memory_mb": memory_mb}))
