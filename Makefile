@@ -86,7 +86,7 @@ check-generated: $(VENV)/.dev $(KAFKA_CLIENTS_JAR) ## fail when a generated file
 .PHONY: simulate
 simulate: $(VENV)/.dev ## the cluster, storage and power losses simulated over many seeds (SEEDS=…); SEED=… replays one
 ifdef SEED
-	@FAIRLEAD_SEED=$(SEED) $(PYTEST) tests/simulation/test_seeds.py -k promise $(ARGS)
+	@FAIRLEAD_SEED=$(SEED) $(PYTEST) tests/simulation/test_seeds.py tests/simulation/test_group_seeds.py -k promise $(ARGS)
 else
 	@FAIRLEAD_SEEDS=$(SEEDS) $(PYTEST) tests/simulation tests/crash/test_power_loss.py tests/property tests/fuzz --timeout 3600 $(ARGS)
 endif

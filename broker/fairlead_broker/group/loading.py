@@ -103,7 +103,8 @@ class ShardLoader:
         while replay.next_offset < end_offset and shard.is_current:
             piece = self._next_piece(partition, replay)
             if piece is None:
-                return
+                # A hole up to the end: what it held was cut, or compacted away.
+                break
             data = await asyncio.to_thread(_read_slice, piece)
             await self._in_slices(replay.read(data))
         await self._in_slices(replay.finish())
@@ -131,7 +132,8 @@ class ShardLoader:
     def _build(self, shard: Shard, replay: Replay) -> Iterator[None]:
         """The groups, of what the records say."""
         offsets, values = replay.offsets, replay.group_values
-        for number, group_id in enumerate(offsets.keys() | values.keys()):
+        # In the order of the log, so that two loads of one log are alike.
+        for number, group_id in enumerate(dict.fromkeys([*offsets, *values])):
             classic = self._coordinator.build_classic(group_id, values.get(group_id))
             group = CoordinatedGroup(group_id, shard, classic, offsets.get(group_id))
             shard.groups[group_id] = group

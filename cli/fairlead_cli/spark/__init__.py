@@ -12,6 +12,11 @@ def spark() -> None:
     """Run PySpark programs and StreamJob manifests on this machine.
 
     Needs Java 17 or later and `pip install 'fairlead[spark]'`.
+
+    \b
+    Examples:
+      fairlead spark run examples/spark/late_flights.yaml --available-now
+      fairlead spark run job.py -- --my-option 1
     """
 
 

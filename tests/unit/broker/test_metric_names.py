@@ -40,12 +40,17 @@ def operator_types() -> Types:
     from prometheus_client import generate_latest
 
     from fairlead_controller.kube.request_families import ApiRequests
+    from fairlead_operator.consumer_groups.metrics import GroupMetrics
     from fairlead_operator.drills.metrics import DrillMetrics
     from fairlead_operator.events import EventCounters
     from fairlead_operator.metrics import OperatorMetrics, ReignCounters
+    from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
 
     metrics = OperatorMetrics()
     DrillMetrics(metrics.registry)
+    StreamJobMetrics(metrics.registry)
+    scope: Any = SimpleNamespace(sights={}, groups={})
+    metrics.registry.register(GroupMetrics(scope, statuses=lambda: 0, looks={}))
     metrics.registry.register(ApiRequests({}))
     metrics.registry.register(ReignCounters(events=EventCounters(), topic_statuses=lambda: 0))
     return types_in(generate_latest(metrics.registry).decode())
