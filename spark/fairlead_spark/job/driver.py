@@ -120,7 +120,7 @@ class Driver:
         for query in self._spark.streams.active:
             progress = query.lastProgress
             if progress is None:
-                described.append({"id": query.id, "name": query.name, "batchId": None})
+                described.append({"id": str(query.id), "name": query.name, "batchId": None})
                 continue
             described.append(describe_query(progress))
             self._check_state(query.name or query.id, progress)

@@ -13,7 +13,8 @@ def describe_query(progress: Mapping[str, Any]) -> dict[str, Any]:
     lags = [source_lag(source) for source in progress.get("sources") or ()]
     known = [lag for lag in lags if lag is not None]
     return {
-        "id": progress.get("id"),
+        # PySpark gives a UUID here, and a text for a query that has made no progress yet.
+        "id": str(progress.get("id")),
         "name": progress.get("name"),
         "batchId": progress.get("batchId"),
         "inputRows": progress.get("numInputRows"),
