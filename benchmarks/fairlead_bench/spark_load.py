@@ -4,10 +4,12 @@ A process of its own for each format: its memory and its start are measured, too
 JSON, the result goes to the last line of standard output.
 """
 
+import contextlib
 import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +31,12 @@ def main() -> None:
         # The first read is not counted: compilers and workers start in it.
         for repetition in range(-1, arguments["repetitions"]):
             rows = read(session, arguments, topic)
-            started_s, cpu_s = time.monotonic(), read_cpu(descendants(os.getpid()))
+            started_s, cpu_s = time.monotonic(), total(lambda pid: read_cpu([pid]))
             rows.write.format("noop").mode("overwrite").save()
             if repetition >= 0:
-                used_s = read_cpu(descendants(os.getpid())) - cpu_s
+                used_s = total(lambda pid: read_cpu([pid])) - cpu_s
                 reads[name].append((time.monotonic() - started_s, used_s))
-    memory_mb = sum(read_memory_mb(pid, "VmHWM") for pid in descendants(os.getpid()))
+    memory_mb = total(lambda pid: read_memory_mb(pid, "VmHWM"))
     session.stop()
     print(json.dumps({"first_row_s": first_row_s, "reads": reads, "memory_mb": memory_mb}))
 
@@ -68,12 +70,22 @@ def read(session: Any, arguments: dict[str, Any], topic: str) -> Any:
     )
 
 
+def total(read_one: Callable[[int], float]) -> float:
+    """Over Spark's processes; one that ends while it is looked at counts for nothing."""
+    found = 0.0
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(OSError, ValueError):
+            found += read_one(pid)
+    return found
+
+
 def descendants(pid: int) -> list[int]:
     """The JVM below this process, and the Python workers below that."""
     found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += [int(child), *descendants(int(child))]
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += [int(child), *descendants(int(child))]
     return found
 
 
