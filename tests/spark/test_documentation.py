@@ -13,17 +13,17 @@ PROJECT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"<!-- tested: python -->\n```python\n(.*?)```", re.DOTALL)
 
 
-def test_every_block_runs(
-    source: Source, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_every_block_runs(source: Source, topics: Topics, tmp_path: Path, capsys: Any) -> None:
     topics.fill(topics.create("orders"), 0, 100)
     topics.create("rows")
-    monkeypatch.chdir(tmp_path)
     blocks = BLOCK.findall((PROJECT / "docs" / "spark.md").read_text())
     assert len(blocks) == 5
     names: dict[str, Any] = {}
     for block in blocks:
-        exec(block.replace("localhost:9092", topics.bootstrap), names)
+        # Paths are the JVM's, which stands where the tests were started.
+        here = block.replace('"orders-rows"', repr(str(tmp_path / "rows")))
+        here = here.replace('"orders-checkpoint"', repr(str(tmp_path / "checkpoint")))
+        exec(here.replace("localhost:9092", topics.bootstrap), names)
     printed = capsys.readouterr().out
     assert "55\n" in printed, "offsets 5 to 49 of one partition and 0 to 9 of the other"
     assert "100\n" in printed
