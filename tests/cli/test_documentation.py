@@ -51,9 +51,11 @@ def read_blocks() -> Iterator[Block]:
 BLOCKS = list(read_blocks())
 
 
-@pytest.mark.parametrize(
-    "block", [block for block in BLOCKS if block.kind], ids=lambda block: block.name
-)
+# Those of Spark run in the session of tests/spark.
+HERE = [block for block in BLOCKS if block.kind not in {None, "spark"}]
+
+
+@pytest.mark.parametrize("block", HERE, ids=lambda block: block.name)
 def test_a_block_runs_as_written(block: Block, cluster: Cli, tmp_path: Path) -> None:
     if block.kind == "kcat" and shutil.which("kcat") is None:
         if os.environ.get("CI") == "true":

@@ -10,7 +10,7 @@ import pytest
 from spark_source import Source, Topics, numbers
 
 PROJECT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"<!-- tested: python -->\n```python\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"<!-- tested: spark -->\n```python\n(.*?)```", re.DOTALL)
 
 
 def test_every_block_runs(source: Source, topics: Topics, tmp_path: Path, capsys: Any) -> None:
