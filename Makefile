@@ -13,8 +13,10 @@ SEEDS ?= 200
 # A program that makes a kind cluster without an image registry, where one lies beside the checkout.
 CLUSTER_TOOL ?= $(wildcard ../shared/cluster/cluster)
 
-# What pytest runs first: everything quick, in one process.
 PYTEST := $(BIN)/python -m pytest
+# Whole files beside one another on two cores, except what measures time or fills both by itself.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadfile -m "not kubernetes and not alone"
+ALONE := -m "alone and not kubernetes"
 
 .PHONY: help
 help: ## list the targets
@@ -45,7 +47,12 @@ down: $(BIN)/fairlead ## stop the local cluster; its data stays
 
 .PHONY: test
 test: $(VENV)/.dev ## every test that needs no Kubernetes (at most 15 minutes on two cores)
+ifdef ARGS
 	@$(PYTEST) $(ARGS)
+else
+	@$(PYTEST) $(SIDE_BY_SIDE) --durations=15
+	@$(PYTEST) $(ALONE) --durations=15
+endif
 
 .PHONY: check
 check: lint types imports check-generated ## lint, formatting, types, import rules and generated files

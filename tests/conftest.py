@@ -14,13 +14,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 KAFKA_PYTHON_WARNING = "ignore:(read|open)_text is deprecated:DeprecationWarning"
 """kafka-python reads its schemas by a function that Python 3.11 calls deprecated."""
@@ -28,8 +28,19 @@ READY_DEADLINE_S = 30.0
 STOP_DEADLINE_S = 20.0
 
 
+TESTS = Path(__file__).parent
+ALONE = tuple(TESTS / name for name in ("broker_process", "crash", "failover", "spark"))
+"""Folders whose tests measure time, or fill both cores by themselves."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", KAFKA_PYTHON_WARNING)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(folder in item.path.parents for folder in ALONE):
+            item.add_marker(pytest.mark.alone)
 
 
 class NotReadyError(Exception):

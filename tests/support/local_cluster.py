@@ -19,6 +19,9 @@ COMMAND_TIMEOUT_S = 60.0
 DEADLINE_S = 20.0
 # Below the ports that the system hands out by itself (net.ipv4.ip_local_port_range).
 LOWEST_PORT, HIGHEST_PORT = 20_000, 32_000
+# Tests that run side by side look for ports in ranges of their own.
+WORKERS_MAX = 2
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS_MAX
 
 
 @dataclass
@@ -100,7 +103,9 @@ class Cli:
 def find_free_ports() -> tuple[int, int]:
     """Kafka and HTTP ports whose whole ranges are free now."""
     while True:
-        kafka = random.randrange(LOWEST_PORT, HIGHEST_PORT - 400)
+        share = (HIGHEST_PORT - LOWEST_PORT) // WORKERS_MAX
+        lowest = LOWEST_PORT + WORKER * share
+        kafka = random.randrange(lowest, lowest + share - 400)
         http = kafka + 220
         wanted = [kafka + shift for shift in (0, 1, 2, 99, 100, 101, 102)]
         wanted += [http + shift for shift in (0, 1, 2, 90)]
