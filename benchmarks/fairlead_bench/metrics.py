@@ -24,7 +24,7 @@ class Target:
     or_client_bound: bool = False
 
     def __str__(self) -> str:
-        number = f"{self.bound:g} x Kafka" if self.is_ratio else f"{self.bound:g}"
+        number = f"{self.bound:.3g} x Kafka" if self.is_ratio else f"{self.bound:g}"
         return f"{number} or client-bound" if self.or_client_bound else number
 
 
@@ -135,6 +135,17 @@ METRICS: Final = (
         thousand_records_per_second,
     ),
     Metric("single_cpu", "single", "", S_M, LOW, None, cpu_per_million_records),
+    Metric(
+        "commits_throughput",
+        "commits",
+        "offset commits, plain sockets",
+        K_S,
+        HIGH,
+        None,
+        thousand_records_per_second,
+    ),
+    # At least 0.7 of Kafka's commits a CPU second.
+    Metric("commits_cpu", "commits", "", S_M, LOW, ratio(1 / 0.7), cpu_per_million_records),
     Metric(
         "latency_p50",
         "latency",

@@ -26,11 +26,12 @@ class Sizes:
     fetch_bytes: int
     requests: int
     single_requests: int
+    commits: int
     latency_s: int
 
 
-FULL: Final = Sizes(1_000_000, 5_000_000, 2, 6_000_000_000, 250_000, 60_000, 8)
-QUICK: Final = Sizes(400_000, 1_000_000, 2, 2_000_000_000, 100_000, 30_000, 3)
+FULL: Final = Sizes(1_000_000, 5_000_000, 2, 6_000_000_000, 250_000, 60_000, 150_000, 8)
+QUICK: Final = Sizes(400_000, 1_000_000, 2, 2_000_000_000, 100_000, 30_000, 60_000, 3)
 
 
 class Bench:
@@ -120,6 +121,12 @@ class Bench:
         count = self._sizes.single_requests
         return self.run("rdkafka_load", "produce", topic, size=100, count=count, settings=settings)
 
+    def commits(self) -> Sample:
+        """Offsets of many groups, a few requests of each at once, as busy consumers commit."""
+        topic = self.create_topic("commits")
+        count = self._sizes.commits
+        return self.run("socket_load", "commit", topic, count=count, connections=64, in_flight=4)
+
     def latency(self) -> Sample:
         topic = self.create_topic("latency")
         duration_s = self._sizes.latency_s
@@ -140,5 +147,6 @@ SCENARIOS: Final[dict[str, Callable[[Bench], Sample]]] = {
     "produce_100b": Bench.produce_100b,
     "requests": Bench.requests,
     "single": Bench.single,
+    "commits": Bench.commits,
     "latency": Bench.latency,
 }

@@ -9,12 +9,15 @@ import selectors
 import socket
 import struct
 import sys
+import time
 from typing import Any
 
 from fairlead_bench import wire_bytes
 from fairlead_bench.load_process import serve_load
+from fairlead_bench.peer import exchange
 
 RECEIVE_SIZE = 1 << 20
+COORDINATOR_TIMEOUT_S = 60.0
 
 
 def connect(port: int) -> socket.socket:
@@ -24,13 +27,13 @@ def connect(port: int) -> socket.socket:
     return connection
 
 
-class ProduceConnection:
-    """Keeps a fixed number of equal produce requests in flight; replies are all of one size."""
+class PreparedConnection:
+    """Keeps a fixed number of equal requests in flight; replies are all of one size."""
 
-    def __init__(self, port: int, topic: str, partition: int, batch: bytes) -> None:
+    def __init__(self, port: int, request: bytes, error_position: int) -> None:
         self.socket = connect(port)
-        self._request = wire_bytes.produce_request(topic, partition, batch)
-        self._error_position = wire_bytes.produce_error_position(topic)
+        self._request = request
+        self._error_position = error_position
         self.socket.sendall(self._request)
         size_bytes = self.socket.recv(4, socket.MSG_WAITALL)
         self._reply_size = 4 + int(struct.unpack(">i", size_bytes)[0])
@@ -41,7 +44,7 @@ class ProduceConnection:
     def _check(self, reply: bytes) -> None:
         error = struct.unpack_from(">h", reply, self._error_position)[0]
         if error:
-            raise RuntimeError(f"the broker answered a produce with error {error}")
+            raise RuntimeError(f"the broker answered a request with error {error}")
 
     def send(self, count: int) -> None:
         """At most `in_flight * request size` is ever unanswered: socket buffers hold it."""
@@ -61,13 +64,49 @@ class ProduceConnection:
 def produce(arguments: dict[str, Any]) -> None:
     """One-record requests: `in_flight` on each of `connections`."""
     batch = wire_bytes.record_batch([b"x" * arguments["size"]])
-    count, in_flight = arguments["count"], arguments["in_flight"]
-    connections = [
-        ProduceConnection(
-            arguments["port"], arguments["topic"], index % arguments["partitions"], batch
-        )
+    topic, port = arguments["topic"], arguments["port"]
+    requests = [
+        wire_bytes.produce_request(topic, index % arguments["partitions"], batch)
         for index in range(arguments["connections"])
     ]
+    send_prepared(arguments, requests, wire_bytes.produce_error_position(topic), port)
+
+
+def commit(arguments: dict[str, Any]) -> None:
+    """Commits of one offset, each connection for a group of its own."""
+    topic, port = arguments["topic"], arguments["port"]
+    groups = [f"group-{index}" for index in range(arguments["connections"])]
+    requests = [
+        wire_bytes.offset_commit_request(group, topic, index % arguments["partitions"], 1)
+        for index, group in enumerate(groups)
+    ]
+    error_position = wire_bytes.offset_commit_error_position(topic)
+    wait_for_coordinators(port, groups, requests, error_position)
+    send_prepared(arguments, requests, error_position, port)
+
+
+def wait_for_coordinators(
+    port: int, groups: list[str], requests: list[bytes], error_position: int
+) -> None:
+    """Until each group's offsets are taken: the topic that holds them is made at the first ask."""
+    deadline = time.monotonic() + COORDINATOR_TIMEOUT_S
+    for group, request in zip(groups, requests, strict=True):
+        while True:
+            exchange(port, wire_bytes.find_coordinator_request(group))
+            reply = exchange(port, request)
+            if not struct.unpack_from(">h", reply, error_position - 4)[0]:
+                break
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"no coordinator for {group}")
+            time.sleep(0.1)
+
+
+def send_prepared(
+    arguments: dict[str, Any], requests: list[bytes], error_position: int, port: int
+) -> None:
+    """A request of each connection again and again, `in_flight` ahead of the answers."""
+    count, in_flight = arguments["count"], arguments["in_flight"]
+    connections = [PreparedConnection(port, request, error_position) for request in requests]
     selector = selectors.DefaultSelector()
     for connection in connections:
         selector.register(connection.socket, selectors.EVENT_READ, connection)
@@ -175,7 +214,7 @@ def fetch(arguments: dict[str, Any]) -> None:
 
 def main() -> None:
     arguments = json.loads(sys.argv[1])
-    {"produce": produce, "fetch": fetch}[arguments["mode"]](arguments)
+    {"produce": produce, "commit": commit, "fetch": fetch}[arguments["mode"]](arguments)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 The load generator and the start-up probe use these instead of Fairlead's own codec: cheaper than
 encoding each time, and an error shared by both sides cannot hide. Versions: Produce 9, Fetch 10,
-Metadata 4.
+Metadata 4, OffsetCommit 2, FindCoordinator 0.
 """
 
 import struct
@@ -13,7 +13,7 @@ from typing import Final
 import google_crc32c
 
 CLIENT_ID: Final = b"fairlead-bench"
-PRODUCE, FETCH, METADATA = 0, 1, 3
+PRODUCE, FETCH, METADATA, OFFSET_COMMIT, FIND_COORDINATOR = 0, 1, 3, 8, 10
 NONE, REPLICA_NOT_AVAILABLE = 0, 9
 
 
@@ -210,3 +210,31 @@ class MetadataReply:
             f"{self.brokers_count} brokers, {self.partitions_count} partitions, "
             f"{self.leaders_count} with leader, {self.in_sync_count} in sync"
         )
+
+
+def short_text(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack(">h", len(encoded)) + encoded
+
+
+def find_coordinator_request(group: str) -> bytes:
+    return frame(header(FIND_COORDINATOR, 0) + short_text(group))
+
+
+def offset_commit_request(group: str, topic: str, partition: int, offset: int) -> bytes:
+    """One offset of a group without members, with metadata as short as clients send it."""
+    return frame(
+        header(OFFSET_COMMIT, 2)
+        + short_text(group)
+        + struct.pack(">i", -1)
+        + short_text("")
+        + struct.pack(">qi", -1, 1)
+        + short_text(topic)
+        + struct.pack(">iiq", 1, partition, offset)
+        + short_text("")
+    )
+
+
+def offset_commit_error_position(topic: str) -> int:
+    """In a reply to that, from the start of its length."""
+    return 4 + 4 + 4 + 2 + len(topic.encode()) + 4 + 4

@@ -39,6 +39,7 @@ class MemberProcess:
         self.said: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._readers: list[threading.Thread] = []
+        self._is_closing = False
 
     def start(self) -> Self:
         self._process = subprocess.Popen(
@@ -138,6 +139,7 @@ class KcatMember(MemberProcess):
 
     name = "kcat"
     assignors = ("range", "roundrobin", "cooperative-sticky")
+    GAVE_UP = "brokers are down: terminating"
     TOLD = re.compile(r"% Group .* rebalanced .*: (assigned|revoked): ?(.*)")
     PLACE = re.compile(r"(\S+) \[(\d+)\]")
 
@@ -171,9 +173,24 @@ class KcatMember(MemberProcess):
         if told is not None:
             places = [(topic, int(index)) for topic, index in self.PLACE.findall(told.group(2))]
             self.events.append(Event(told.group(1), frozenset(places)))
+        elif line.endswith(self.GAVE_UP):
+            # kcat ends when every connection that it happens to have is down at once, as one is
+            # enough for after a few kills: a supervisor starts it again, here too.
+            threading.Thread(target=self._start_again, daemon=True).start()
         elif "ERROR" in line and "Local: " not in line:
             # librdkafka's own ("Local") are for information: it goes on by itself.
             self.errors.append(line)
+
+    def begin_close(self) -> None:
+        self._is_closing = True
+        super().begin_close()
+
+    def _start_again(self) -> None:
+        process = self._process
+        assert process is not None
+        process.wait(END_TIMEOUT_S)
+        if not self._is_closing:
+            self.start()
 
 
 class JavaMember(MemberProcess):
