@@ -14,8 +14,8 @@ SEEDS ?= 200
 CLUSTER_TOOL ?= $(wildcard ../shared/cluster/cluster)
 
 PYTEST := $(BIN)/python -m pytest
-# Whole files beside one another on two cores, except what measures time or fills both by itself.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadfile -m "not kubernetes and not alone"
+# Whole files beside one another: most wait for somebody. What measures time runs by itself.
+SIDE_BY_SIDE := --numprocesses 3 --dist loadfile -m "not kubernetes and not alone"
 ALONE := -m "alone and not kubernetes"
 
 .PHONY: help
@@ -109,6 +109,10 @@ drills-kubernetes: $(VENV)/.dev ## the same on Kubernetes, RUNS=… times each, 
 .PHONY: bench
 bench: $(VENV)/.dev ## measure against Apache Kafka in one run (table, JSON and a chart in benchmarks/results)
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+.PHONY: pipeline
+pipeline: $(VENV)/.dev ## ten million records through Spark among kills, counted by others (some ten minutes)
+	@$(BIN)/python benchmarks/pipeline.py $(ARGS)
 
 .PHONY: scale
 scale: $(VENV)/.dev ## times and memory with 1,000 and with 10,000 partitions on three brokers

@@ -1,0 +1,303 @@
+"""Millions of records through Spark, with a broker and an executor killed on the way, and counted.
+
+    python benchmarks/pipeline.py --records 10000000
+
+Topic → filter and transform → topic, then topic → Parquet, each by `fairlead_spark.job` as a
+StreamJob's driver runs it, on two executors in processes of their own (`local-cluster`). While
+each job runs, the leader of a partition and an executor get SIGKILL. Afterwards readers that know
+nothing of Spark count: librdkafka the topic, pyarrow the files.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from fairlead_bench.cluster_state import wait_until_in_sync, wait_until_serving
+from fairlead_bench.fairlead_cluster import FairleadCluster
+from fairlead_bench.kafka_distribution import PROJECT
+
+SOURCE: Final = "flights"
+RESULT: Final = "late-flights"
+PARTITIONS: Final = 6
+DELAYS: Final = 20
+"""Delays go from 0 to one less, in turn: half of the flights are late."""
+LATE: Final = 10
+KILL_AFTER_S: Final = 25.0
+BROKER_AWAY_S: Final = 5.0
+JOB_TIMEOUT_S: Final = 1800.0
+QUIET_S: Final = 5.0
+EXECUTOR: Final = "CoarseGrainedExecutorBackend"
+MASTER: Final = "local-cluster[2,1,1024]"
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What a set of numbers comes to; a lost or changed one shows."""
+
+    count: int
+    distinct: int
+    total: int
+
+    @classmethod
+    def of(cls, numbers: range) -> "Sums":
+        """Of all of them, once each."""
+        return cls(len(numbers), len(numbers), sum(numbers))
+
+
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def fill(bootstrap: str, records: int, padding: int) -> float:
+    """Write numbered flights; the seconds that it took."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 50,
+            "batch.size": 1_000_000,
+            "queue.buffering.max.messages": 500_000,
+            "compression.type": "lz4",
+            "log_level": 2,
+        }
+    )
+    pad = "x" * padding
+    started = time.monotonic()
+    for number in range(records):
+        value = f'{{"n":{number},"delay":{number % DELAYS},"pad":"{pad}"}}'
+        while True:
+            try:
+                producer.produce(SOURCE, value, partition=number % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if not number % 10_000:
+            producer.poll(0)
+    if producer.flush(300):
+        raise RuntimeError("not everything was acknowledged")
+    return time.monotonic() - started
+
+
+def job_document(folder: Path, name: str, bootstrap: str, sink: dict[str, Any]) -> Path:
+    """A job in SQL as an operator writes it."""
+    sql = f"SELECT n, delay FROM {SOURCE}"
+    if sink["topic"]:
+        sql = (
+            "SELECT CAST(n AS STRING) AS key, to_json(struct(n, delay * 2 AS twice)) AS value "
+            f"FROM {SOURCE} WHERE delay >= {LATE}"
+        )
+    document = {
+        "version": 1,
+        "name": name,
+        "bootstrap": bootstrap,
+        "application": {"sql": sql},
+        "sources": [
+            {
+                "topics": [SOURCE],
+                "view": SOURCE,
+                "schema": "n BIGINT, delay INT",
+                "options": {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "1000000"},
+            }
+        ],
+        "sink": {"options": {}, "outputMode": "append", "saveMode": "append", **sink},
+        "trigger": {"availableNow": True},
+        "checkpoint": str(folder / f"{name}-checkpoint"),
+        "isCheckpointShared": True,
+        "groupId": name,
+        "conf": {
+            "spark.master": MASTER,
+            "spark.executor.memory": "1g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.local.dir": str(folder / "scratch"),
+        },
+        "progressPort": 0,
+    }
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+@contextmanager
+def faults(cluster: FairleadCluster, driver: subprocess.Popen[bytes]) -> Iterator[list[str]]:
+    """While the body runs: an executor and then a leader die, once each."""
+    done: list[str] = []
+    over = threading.Event()
+
+    def act() -> None:
+        if over.wait(KILL_AFTER_S):
+            return
+        children = psutil.Process(driver.pid).children(recursive=True)
+        executors = [child for child in children if EXECUTOR in " ".join(child.cmdline())]
+        if executors:
+            executors[0].kill()
+            done.append(f"an executor of {len(executors)} was killed")
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
+        leader = admin.list_topics(SOURCE, timeout=10).topics[SOURCE].partitions[0].leader
+        cluster.kill_broker(leader)
+        done.append(f"broker {leader}, which led {SOURCE}-0, was killed")
+        over.wait(BROKER_AWAY_S)
+        cluster.start_broker(leader)
+
+    thread = threading.Thread(target=act, name="faults")
+    thread.start()
+    try:
+        yield done
+    finally:
+        over.set()
+        thread.join()
+
+
+def run_job(cluster: FairleadCluster, folder: Path, name: str, sink: dict[str, Any]) -> float:
+    """Run a job to its end among faults; the seconds that it took."""
+    document = job_document(folder, name, cluster.bootstrap, sink)
+    paths = [str(PROJECT / part) for part in ("spark", "broker")]
+    environment = os.environ | {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    started = time.monotonic()
+    with (folder / f"{name}.log").open("wb") as log:
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "fairlead_spark.job", str(document)],
+            stdout=log,
+            stderr=log,
+            env=environment,
+        )
+        with faults(cluster, driver) as done:
+            try:
+                code = driver.wait(JOB_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                driver.send_signal(signal.SIGTERM)
+                raise
+    took_s = time.monotonic() - started
+    for what in done:
+        say(f"{name}: {what}")
+    if code:
+        tail = (folder / f"{name}.log").read_text(errors="replace")[-3000:]
+        raise RuntimeError(f"{name} ended with {code}:\n{tail}")
+    return took_s
+
+
+def count_topic(bootstrap: str, topic: str) -> Sums:
+    """Read a topic to its end with a client that knows nothing of Spark."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "independent",
+            "enable.auto.commit": False,
+            "log_level": 2,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
+    seen: set[int] = set()
+    count = 0
+    last = time.monotonic()
+    while time.monotonic() - last < QUIET_S:
+        messages = consumer.consume(10_000, 1.0)
+        if messages:
+            last = time.monotonic()
+        for message in messages:
+            if message.error() is None:
+                count += 1
+                seen.add(int(message.key()))
+    consumer.close()
+    return Sums(count, len(seen), sum(seen))
+
+
+def count_parquet(folder: Path) -> Sums:
+    """Only files that the sink's own log names count, as every reader of Spark's output knows."""
+    import pyarrow.parquet as parquet
+
+    names: dict[str, str] = {}
+    for entry in sorted(
+        (folder / "_spark_metadata").iterdir(), key=lambda path: path.name.split(".")[0].zfill(9)
+    ):
+        if entry.name.startswith("."):
+            continue
+        for line in entry.read_text().splitlines()[1:]:
+            said = json.loads(line)
+            names[said["path"].removeprefix("file:")] = said["action"]
+    numbers: set[int] = set()
+    count = 0
+    for name, action in names.items():
+        if action == "add":
+            column = parquet.read_table(name, columns=["n"])["n"].to_pylist()
+            count += len(column)
+            numbers.update(column)
+    return Sums(count, len(numbers), sum(numbers))
+
+
+def check(what: str, found: Sums, wanted: Sums, *, exactly_once: bool) -> bool:
+    """Compare and tell."""
+    is_whole = (found.distinct, found.total) == (wanted.distinct, wanted.total)
+    is_right = is_whole and (not exactly_once or found.count == wanted.count)
+    repeated = found.count - found.distinct
+    say(
+        f"{what}: {found.distinct:,} of {wanted.distinct:,} records, sum {found.total:,}, "
+        f"{repeated:,} repeated: {'right' if is_right else 'WRONG'}"
+    )
+    return is_right
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks/pipeline.py", description=__doc__)
+    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--padding", type=int, default=160, help="bytes added to each record")
+    options = parser.parse_args(arguments)
+    base = PROJECT / ".cache"
+    base.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="pipeline-", dir=base) as place:
+        return run(Path(place), options.records, options.padding)
+
+
+def run(folder: Path, records: int, padding: int) -> int:
+    with FairleadCluster(folder / "cluster", {"offsets.topic.replication.factor": "3"}) as cluster:
+        cluster.start()
+        wait_until_serving(cluster)
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
+        for topic in (SOURCE, RESULT):
+            wanted = NewTopic(topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
+            admin.create_topics([wanted])[topic].result(30)
+        wait_until_in_sync(cluster, partitions=2 * PARTITIONS, topics=[SOURCE, RESULT])
+        took_s = fill(cluster.bootstrap, records, padding)
+        size = len(f'{{"n":{records},"delay":10,"pad":""}}') + padding
+        say(f"{records:,} records of {size} bytes written in {took_s:.0f} s")
+
+        took_s = run_job(cluster, folder, "transform", {"topic": RESULT, "format": None})
+        say(f"topic → topic: {took_s:.0f} s, {records / took_s:,.0f} records/s")
+        late = [number for number in range(DELAYS) if number >= LATE]
+        numbers = [n for n in range(records) if n % DELAYS in late]
+        wanted_late = Sums(len(numbers), len(numbers), sum(numbers))
+        is_right = check(
+            "topic → topic",
+            count_topic(cluster.bootstrap, RESULT),
+            wanted_late,
+            exactly_once=False,
+        )
+        wait_until_in_sync(cluster, partitions=2 * PARTITIONS, topics=[SOURCE, RESULT])
+        target = folder / "parquet"
+        sink = {"topic": None, "format": "parquet", "options": {"path": str(target)}}
+        took_s = run_job(cluster, folder, "parquet", sink)
+        say(f"topic → Parquet: {took_s:.0f} s, {records / took_s:,.0f} records/s")
+        found = count_parquet(target)
+        is_right &= check("topic → Parquet", found, Sums.of(range(records)), exactly_once=True)
+    return 0 if is_right else 1

@@ -1,0 +1,11 @@
+"""Entry of `make pipeline`: finds the package beside this file, wherever it is started from."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+if __name__ == "__main__":
+    from fairlead_bench.pipeline import main
+
+    sys.exit(main())
