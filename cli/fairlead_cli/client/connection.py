@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 CLIENT_ID = "fairlead-cli"
 REQUEST_TIMEOUT_S = 15.0
 METADATA_MAX_AGE_MS = 5_000
+CONNECTION_SETUP_TIMEOUT_MS = 3_000
 RECORD_BYTES_MAX = 100_000_000
 # Offsets are committed by the verb, for what it has written; never behind its back.
 READING = {
@@ -101,6 +102,8 @@ def base_settings(bootstrap: str) -> dict[str, Any]:
         "broker.address.family": "v4" if "[" not in bootstrap else "any",
         "topic.metadata.refresh.interval.ms": METADATA_MAX_AGE_MS,
         "reconnect.backoff.max.ms": 1000,
+        # A Service may lead to a pod that has just gone, which never answers: try another soon.
+        "socket.connection.setup.timeout.ms": CONNECTION_SETUP_TIMEOUT_MS,
         "allow.auto.create.topics": False,
     }
 
