@@ -15,7 +15,7 @@ CLUSTER_TOOL ?= $(wildcard ../shared/cluster/cluster)
 
 PYTEST := $(BIN)/python -m pytest
 # Whole files beside one another: most wait for somebody. What measures time runs by itself.
-SIDE_BY_SIDE := --numprocesses 3 --dist loadfile -m "not kubernetes and not alone"
+SIDE_BY_SIDE := --numprocesses 2 --dist loadfile -m "not kubernetes and not alone"
 ALONE := -m "alone and not kubernetes"
 
 .PHONY: help
