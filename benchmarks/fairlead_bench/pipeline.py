@@ -37,7 +37,8 @@ PARTITIONS: Final = 6
 DELAYS: Final = 20
 """Delays go from 0 to one less, in turn: half of the flights are late."""
 LATE: Final = 10
-KILL_AFTER_S: Final = 25.0
+KILL_AFTER_S: Final = 60.0
+"""By then a driver has begun with its first batches."""
 BROKER_AWAY_S: Final = 5.0
 JOB_TIMEOUT_S: Final = 1800.0
 QUIET_S: Final = 5.0
