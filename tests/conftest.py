@@ -29,8 +29,18 @@ STOP_DEADLINE_S = 20.0
 
 
 TESTS = Path(__file__).parent
-ALONE = tuple(TESTS / name for name in ("broker_process", "crash", "failover", "spark"))
-"""Folders whose tests measure time, or fill both cores by themselves."""
+ALONE = tuple(
+    TESTS / name
+    for name in (
+        "broker_process",
+        "clients/test_client_groups.py",
+        "clients/test_group_rides.py",
+        "crash",
+        "failover",
+        "spark",
+    )
+)
+"""Folders and files whose tests measure time, or fill both cores by themselves."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(folder in item.path.parents for folder in ALONE):
+        if any(place in (item.path, *item.path.parents) for place in ALONE):
             item.add_marker(pytest.mark.alone)
 
 
