@@ -11,7 +11,7 @@ from fairlead_cli.spark.run import run
 def spark() -> None:
     """Run PySpark programs and StreamJob manifests on this machine.
 
-    Needs Java 17 or later and `pip install 'fairlead[spark]'`.
+    Needs Java 17 or later and `pip install -e '.[spark]'`.
 
     \b
     Examples:

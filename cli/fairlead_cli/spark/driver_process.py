@@ -34,7 +34,7 @@ _PORT_LINE: Final = re.compile(r"progress at port (\d+)")
 def require_spark() -> None:
     """CliError says what is missing and how to get it."""
     if find_spec("pyspark") is None:
-        raise CliError("PySpark is not installed", hint="  pip install 'fairlead[spark]'")
+        raise CliError("PySpark is not installed", hint="  pip install -e '.[spark]'")
     has_java = shutil.which("java") or (Path(os.environ.get("JAVA_HOME", "/none")) / "bin").is_dir()
     if not has_java:
         raise CliError(

@@ -59,6 +59,10 @@ class Driver:
             _log.info("asked to end: stopping the queries, their checkpoints stay")
             return TERMINATED
         except SystemExit as exit:
+            if self._problem is not None:
+                # The program ended because its queries were stopped: that was not well.
+                _leave_word(self._problem)
+                return 1
             return _exit_code(exit)
         except Exception as error:
             problem = self._problem or error
@@ -124,12 +128,13 @@ class Driver:
                 continue
             described.append(describe_query(progress))
             self._check_state(query.name or query.id, progress)
-        if described or not self._is_over.is_set():
-            self._queries = described or self._queries
+        # Of queries that have ended the last word stays.
+        self._queries = described or self._queries
 
     def _check_state(self, query: str, progress: Any) -> None:
         master = str(self._job.conf.get("spark.master", "local"))
-        if has_state(progress) and not self._job.is_checkpoint_shared and "local" not in master:
+        is_local = master.startswith("local")
+        if has_state(progress) and not self._job.is_checkpoint_shared and not is_local:
             raise StateNotSharedError(
                 f"the query {query} keeps state, and its checkpoint lies where only the driver "
                 "reaches it: an executor that is replaced would lose it. Set checkpoint.uri, or "
