@@ -101,6 +101,8 @@ class FollowerProgress:
     """The leader's log end when the follower fetched last."""
     is_close: bool = False
     """Its last fetch asked for everything that was there at the fetch before."""
+    left_isr_ms: int = -1
+    """When the ISR lost it last. What it said before does not bring it back: it may be dead."""
 
 
 @dataclass(slots=True)
@@ -258,9 +260,11 @@ class LeaderState:
         """The first replica in assignment order that is fit to join, if there is one (R10).
 
         To be asked when the image says something new of brokers or of this partition; a fetch
-        asks for its own replica.
+        asks for its own replica. Only for those that have fetched since the ISR lost them.
         """
-        for replica in self.followers:
+        for replica, follower in self.followers.items():
+            if follower.last_fetch_ms <= follower.left_isr_ms:
+                continue
             proposal = self._propose_joining(replica)
             if proposal is not None:
                 return proposal
@@ -275,7 +279,7 @@ class LeaderState:
         return self.maybe_advance_high_watermark()
 
     def isr_committed(
-        self, isr: frozenset[int], *, partition_epoch: int, min_insync_replicas: int
+        self, isr: frozenset[int], *, partition_epoch: int, min_insync_replicas: int, now_ms: int
     ) -> bool:
         """The controller has written the record anew; says whether the high watermark moved.
 
@@ -285,16 +289,20 @@ class LeaderState:
         if partition_epoch < self.partition_epoch:
             return False
         if partition_epoch > self.partition_epoch or isr != self.isr_state.isr:
-            self.proposal = None
-            self.awaits_metadata = False
-            self.isr_state = CommittedIsr(isr)
+            self._settle(isr, now_ms)
         self.partition_epoch = partition_epoch
         self.min_insync_replicas = min_insync_replicas
         self._note_isr()
         return self.maybe_advance_high_watermark()
 
     def proposal_accepted(
-        self, proposal: IsrProposal, isr: frozenset[int], *, leader_epoch: int, partition_epoch: int
+        self,
+        proposal: IsrProposal,
+        isr: frozenset[int],
+        *,
+        leader_epoch: int,
+        partition_epoch: int,
+        now_ms: int,
     ) -> bool:
         """The controller's answer to `proposal`; adopted only within this reign and forwards (R8).
 
@@ -304,9 +312,7 @@ class LeaderState:
             return False
         if partition_epoch < self.partition_epoch:
             return False
-        self.proposal = None
-        self.awaits_metadata = False
-        self.isr_state = CommittedIsr(isr)
+        self._settle(isr, now_ms)
         self.partition_epoch = partition_epoch
         self._note_isr()
         return self.maybe_advance_high_watermark()
@@ -332,6 +338,14 @@ class LeaderState:
             if replica in self.followers:
                 self.followers[replica] = progress
         self._note_isr()
+
+    def _settle(self, isr: frozenset[int], now_ms: int) -> None:
+        for replica in self.isr_state.isr - isr:
+            if replica in self.followers:
+                self.followers[replica].left_isr_ms = now_ms
+        self.proposal = None
+        self.awaits_metadata = False
+        self.isr_state = CommittedIsr(isr)
 
     @property
     def _may_propose(self) -> bool:

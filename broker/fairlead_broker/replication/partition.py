@@ -55,6 +55,7 @@ class Partition(Replica):
                 frozenset(registration.isr),
                 partition_epoch=registration.partition_epoch,
                 min_insync_replicas=registration.min_insync_replicas,
+                now_ms=now_ms,
             )
             # Producers that wait look again also where nothing moved: the ISR may be too small.
             if moved or not leader.has_enough_in_sync_replicas:
@@ -162,6 +163,7 @@ class Partition(Replica):
         *,
         leader_epoch: int,
         partition_epoch: int,
+        now_ms: int,
     ) -> None:
         """The controller has written the record that `proposal` asked for (R8)."""
         leader = self.leader
@@ -170,7 +172,11 @@ class Partition(Replica):
         members = frozenset(isr)
         is_newer = partition_epoch > self.partition_epoch
         if leader.proposal_accepted(
-            proposal, members, leader_epoch=leader_epoch, partition_epoch=partition_epoch
+            proposal,
+            members,
+            leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch,
+            now_ms=now_ms,
         ):
             self._note_advance()
         if is_newer and leader.partition_epoch == partition_epoch:

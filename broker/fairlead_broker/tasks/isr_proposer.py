@@ -109,14 +109,17 @@ class IsrProposer:
                 for sent in batch
                 if sent.partition.proposal_refused(sent.proposal, error.code) is Refusal.RETRIED
             ]
+        now_ms = self._broker.clock.monotonic_ms()
         return [
             sent
             for sent, answer in zip(batch, answers, strict=True)
-            if not _settle(sent, answer, metrics)
+            if not _settle(sent, answer, metrics, now_ms)
         ]
 
 
-def _settle(sent: SentProposal[Partition], answer: dict[str, Any], metrics: BrokerMetrics) -> bool:
+def _settle(
+    sent: SentProposal[Partition], answer: dict[str, Any], metrics: BrokerMetrics, now_ms: int
+) -> bool:
     """Tell a partition how its proposal was answered; False if it has to be sent again."""
     partition, proposal = sent
     code = _CODES.get(answer["error_code"], ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -126,6 +129,7 @@ def _settle(sent: SentProposal[Partition], answer: dict[str, Any], metrics: Brok
             answer["isr"],
             leader_epoch=answer["leader_epoch"],
             partition_epoch=answer["partition_epoch"],
+            now_ms=now_ms,
         )
         if proposal.is_shrink:
             metrics.isr_shrinks += 1

@@ -256,6 +256,7 @@ class BrokerProcess:
                     answer["isr"],
                     leader_epoch=answer["leader_epoch"],
                     partition_epoch=answer["partition_epoch"],
+                    now_ms=self.now_ms(),
                 )
             elif sent.partition.proposal_refused(sent.proposal, code) is Refusal.RETRIED:
                 repeated.append(sent)

@@ -59,10 +59,13 @@ def fetch(state: LeaderState, replica: int, offset: int, *, at_ms: int = 0) -> b
     return state.record_fetch(replica, replica * 10, offset, at_ms).high_watermark_moved
 
 
-def commit(state: LeaderState, *isr: int, min_isr: int = 1) -> bool:
+def commit(state: LeaderState, *isr: int, min_isr: int = 1, at_ms: int = 0) -> bool:
     """The controller writes the next version of the record."""
     return state.isr_committed(
-        frozenset(isr), partition_epoch=state.partition_epoch + 1, min_insync_replicas=min_isr
+        frozenset(isr),
+        partition_epoch=state.partition_epoch + 1,
+        min_insync_replicas=min_isr,
+        now_ms=at_ms,
     )
 
 
@@ -291,7 +294,9 @@ def test_an_accepted_proposal_makes_room_for_the_next() -> None:
     state = reign(1)
     proposal = pending(state)
     fetch(state, 2, 10)
-    state.proposal_accepted(proposal, frozenset({1, 3}), leader_epoch=4, partition_epoch=8)
+    state.proposal_accepted(
+        proposal, frozenset({1, 3}), leader_epoch=4, partition_epoch=8, now_ms=0
+    )
     assert state.isr_state == CommittedIsr(frozenset({1, 3}))
     assert state.propose_joining() == IsrProposal(4, 8, ((1, 10), (2, 20), (3, 30)))
 
@@ -307,6 +312,7 @@ def test_an_answer_of_another_epoch_or_from_the_past_is_not_adopted(
         frozenset({1, 3}),
         leader_epoch=leader_epoch,
         partition_epoch=partition_epoch,
+        now_ms=0,
     )
     assert state.isr_state == PendingExpandIsr(frozenset({1}), joining=3)
 
@@ -351,15 +357,43 @@ def test_the_image_settles_a_pending_proposal_before_its_answer_comes() -> None:
     commit(state, 1, 3)
     assert state.proposal is None
     assert not state.proposal_accepted(
-        proposal, frozenset({1, 3}), leader_epoch=4, partition_epoch=8
+        proposal, frozenset({1, 3}), leader_epoch=4, partition_epoch=8, now_ms=0
     )
     assert state.isr_state == CommittedIsr(frozenset({1, 3}))
+
+
+def test_who_left_joins_again_only_once_it_has_fetched_since() -> None:
+    # Broker 3 is dead, and nobody has told the image yet; below the minimum the high watermark
+    # stands still, so that what it had when it died would do.
+    state = reign(1, 2, 3, high_watermark=0)
+    fetch(state, 3, 10, at_ms=90)
+    commit(state, 1, min_isr=2, at_ms=100)
+    assert state.propose_joining() is None
+    assert state.tick(150, MAX_LAG_MS) is None
+    state.record_alive(3, 90)
+    assert state.tick(160, MAX_LAG_MS) is None
+    state.record_alive(3, 170)
+    assert state.tick(180, MAX_LAG_MS) == IsrProposal(4, state.partition_epoch, ((1, 10), (3, 30)))
+
+
+def test_a_replica_let_go_for_its_lag_does_not_come_straight_back() -> None:
+    state = reign(1, 2, 3, min_isr=3)
+    fetch(state, 3, 10)
+    state.record_append(12)
+    fetch(state, 2, 12, at_ms=2 * MAX_LAG_MS)
+    proposal = state.tick(2 * MAX_LAG_MS, MAX_LAG_MS)
+    assert proposal is not None
+    state.proposal_accepted(
+        proposal, frozenset({1, 2}), leader_epoch=4, partition_epoch=8, now_ms=2 * MAX_LAG_MS
+    )
+    assert state.propose_joining() is None
+    assert state.tick(2 * MAX_LAG_MS + 1, MAX_LAG_MS) is None
 
 
 def test_an_older_image_changes_nothing() -> None:
     state = reign(1)
     pending(state)
-    state.isr_committed(frozenset({1, 2}), partition_epoch=6, min_insync_replicas=1)
+    state.isr_committed(frozenset({1, 2}), partition_epoch=6, min_insync_replicas=1, now_ms=0)
     assert state.isr_state == PendingExpandIsr(frozenset({1}), joining=3)
 
 
