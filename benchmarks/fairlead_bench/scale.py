@@ -22,10 +22,10 @@ from rich.table import Table
 
 from fairlead_bench.cluster import Cluster
 from fairlead_bench.cluster_state import wait_until_in_sync, wait_until_serving
-from fairlead_bench.failover import create_partitions, time_failover, time_return
 from fairlead_bench.fairlead_cluster import FairleadCluster
 from fairlead_bench.kafka_cluster import KafkaCluster
 from fairlead_bench.kafka_distribution import PROJECT, ensure_kafka
+from fairlead_bench.many_partitions import create_partitions, time_failover, time_return
 from fairlead_bench.process_usage import read_memory_mb
 
 RESULTS_FOLDER: Final = PROJECT / "benchmarks" / "results"

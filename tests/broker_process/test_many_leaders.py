@@ -10,13 +10,13 @@ if str(PROJECT / "benchmarks") not in sys.path:
     sys.path.insert(0, str(PROJECT / "benchmarks"))
 
 from fairlead_bench.cluster_state import wait_until_serving  # noqa: E402
-from fairlead_bench.failover import (  # noqa: E402
+from fairlead_bench.fairlead_cluster import FairleadCluster  # noqa: E402
+from fairlead_bench.many_partitions import (  # noqa: E402
     create_partitions,
     elect_preferred,
     time_failover,
     time_return,
 )
-from fairlead_bench.fairlead_cluster import FairleadCluster  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
