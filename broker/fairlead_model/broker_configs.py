@@ -15,6 +15,8 @@ _LONG = ConfigType.LONG
 _LIST = ConfigType.LIST
 _STRING = ConfigType.STRING
 _PORT_FREE: Final = "without scheme, such as 127.0.0.1:8080"
+_FREEZE_TIMEOUT_MS_MIN: Final = 1_000
+"""It is asked twice a second; a shorter silence means nothing."""
 
 
 def _int(
@@ -41,6 +43,11 @@ def _topic_default(topic_config: str, name: str | None = None) -> ConfigKey:
         synonyms=(),
         is_dynamic=True,
     )
+
+
+def _freeze_timeout_problem(text: str) -> str | None:
+    is_too_short = 0 < int(text) < _FREEZE_TIMEOUT_MS_MIN
+    return f"at least {_FREEZE_TIMEOUT_MS_MIN}, or 0 to switch it off" if is_too_short else None
 
 
 _IDENTITY = (
@@ -255,6 +262,16 @@ _CLUSTER = (
         _STRING,
         None,
         "File with the secret that brokers and controllers share.",
+    ),
+    ConfigKey(
+        "fairlead.controller.freeze.timeout.ms",
+        _INT,
+        "2000",
+        "For fairlead up only: a controller that has not answered for so long is killed, and "
+        "another started; 0: never.",
+        minimum=0,
+        maximum=INT_MAX,
+        check=_freeze_timeout_problem,
     ),
     ConfigKey(
         "fairlead.log.level",
