@@ -19,6 +19,7 @@ PROC = Path("/proc")
 STATE_FIELD = 0
 START_TIME_FIELD = 19
 STATE_PAUSED = "T"
+SCHEDSTAT_WAITED_FIELD = 1
 TCP_LISTEN = "0A"
 
 
@@ -39,6 +40,16 @@ class ProcessId:
         """Whether it was stopped by SIGSTOP and waits for SIGCONT."""
         fields = read_stat(self.pid)
         return fields is not None and self.is_alive and fields[STATE_FIELD] == STATE_PAUSED
+
+    @property
+    def waited_s(self) -> float:
+        """How long its main thread was ready to run and had no processor; 0 where the kernel does
+        not tell (CONFIG_SCHED_INFO), and when it is gone."""
+        try:
+            fields = (PROC / str(self.pid) / "schedstat").read_text().split()
+        except OSError:
+            return 0.0
+        return int(fields[SCHEDSTAT_WAITED_FIELD]) / 1e9
 
     def send(self, signal_number: signal.Signals) -> bool:
         """Signal the process if it is still the same one; says whether it was."""

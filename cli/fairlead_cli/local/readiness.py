@@ -1,4 +1,4 @@
-"""Asks a process over HTTP whether it serves yet.
+"""Asks a process over HTTP whether it serves.
 
 Six lines of HTTP by hand: the supervisor lives as long as the cluster, and an HTTP library would
 triple its memory.
@@ -12,10 +12,12 @@ REPLY_TIMEOUT_S = 1.0
 BODY_BYTES_MAX = 1 << 24
 
 
-async def http_get(host: str, port: int, path: str) -> tuple[int, bytes] | None:
+async def http_get(
+    host: str, port: int, path: str, *, timeout_s: float = REPLY_TIMEOUT_S
+) -> tuple[int, bytes] | None:
     """Status and body, or None when nobody answers in time."""
     try:
-        async with asyncio.timeout(REPLY_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             reader, writer = await asyncio.open_connection(host, port)
             try:
                 request = f"GET {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n"

@@ -28,6 +28,7 @@ from fairlead_cli.local.child import (
 )
 from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, write_cluster_file
 from fairlead_cli.local.declared_topics import wait_for_declared_topics
+from fairlead_cli.local.freeze_watch import FREEZE_TIMEOUT_SETTING, FreezeWatch
 from fairlead_cli.local.layout import HOST
 from fairlead_cli.local.output_tail import OutputTail, merge_lines
 from fairlead_cli.local.plan import LaunchPlan, encode_properties
@@ -37,6 +38,8 @@ from fairlead_cli.local.preflight import (
     refuse_taken_ports,
 )
 from fairlead_cli.local.process_table import identify
+from fairlead_model.broker_configs import BROKER_CONFIGS
+from fairlead_model.config_key import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -63,6 +66,7 @@ class Supervisor:
     def __init__(self, plan: LaunchPlan, reporter: Reporter) -> None:
         self.plan = plan
         self.reporter = reporter
+        self.freeze_timeout_s = self.find_freeze_timeout_s()
         self.cluster = build_cluster(plan)
         self.controller = Child(self.build_controller_spec(), self.cluster.controller)
         self.brokers = [
@@ -107,6 +111,9 @@ class Supervisor:
         self.report_outputs()
         self.reporter.ready(self.cluster, time.monotonic() - started)
         keepers = [asyncio.create_task(self.keep_running(child)) for child in self.children]
+        if self.freeze_timeout_s > 0:
+            watch = FreezeWatch(self.controller, self.freeze_timeout_s, self.warn)
+            keepers.append(asyncio.create_task(watch.run()))
         stop = asyncio.create_task(self.stop_asked.wait())
         try:
             # A keeper never ends by itself: one that does has failed, and its error is ours.
@@ -293,6 +300,16 @@ class Supervisor:
         """A setting as brokers find it: arguments, then the environment, then our own default."""
         given = self.plan.settings.get(name) or os.environ.get(environment_name(name))
         return given or self.plan.broker_settings(0).get(name)
+
+    def find_freeze_timeout_s(self) -> float:
+        """How long the controller may be silent; 0: for ever. CliError for a bad environment."""
+        key = BROKER_CONFIGS[FREEZE_TIMEOUT_SETTING]
+        text = self.find_setting(key.name) or key.default or "0"
+        try:
+            key.parse(text)
+        except ConfigError as error:
+            raise CliError(error.message, hint="See:  fairlead config list") from error
+        return int(text) / 1000
 
     def build_proxy_spec(self) -> ChildSpec:
         layout = self.plan.layout

@@ -1,10 +1,11 @@
 """Stands in for a broker or a controller: serves 200 over HTTP and notes when it starts and stops.
 
-python fake_process.py NAME PORT NOTES [--fail-first | --fail-always | --ignore-term]
+python fake_process.py NAME PORT NOTES [--fail | --ignore-term | --stuck-after-usr1]
 """
 
 import signal
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -35,6 +36,8 @@ print(f"2026-01-01 00:00:00,000 INFO fake: {name} says hello", flush=True)
 if "--fail" in flags:
     print("something is wrong with my disk", flush=True)
     sys.exit(3)
+if "--stuck-after-usr1" in flags:
+    signal.signal(signal.SIGUSR1, lambda *_: time.sleep(3600))
 if "--ignore-term" in flags:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 else:

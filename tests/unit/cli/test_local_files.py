@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -77,6 +78,27 @@ def test_a_zombie_counts_as_dead() -> None:
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert identify(process.pid) is None
     process.wait()
+
+
+def test_the_wait_for_a_processor_is_seen() -> None:
+    """Two that never rest share one processor: each waits while the other runs."""
+    assert ProcessId(os.getpid(), 0).waited_s >= 0.0
+    processor = {min(os.sched_getaffinity(0))}
+    spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        for spinner in spinners:
+            os.sched_setaffinity(spinner.pid, processor)
+        started = identify(spinners[0].pid)
+        assert started is not None
+        before, deadline = started.waited_s, time.monotonic() + 20
+        while started.waited_s < before + 0.1:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.wait()
+    assert started.waited_s == 0.0
 
 
 def test_the_holder_of_a_port_is_found() -> None:

@@ -158,6 +158,45 @@ def test_a_killed_broker_is_restarted_and_said(plan: LaunchPlan) -> None:
     run(scenario())
 
 
+def test_a_frozen_controller_is_replaced_and_said(plan: LaunchPlan) -> None:
+    plan.settings["fairlead.controller.freeze.timeout.ms"] = "1000"
+
+    async def scenario() -> None:
+        audience = Audience()
+        supervisor = build(plan, audience)
+        running = asyncio.create_task(supervisor.run())
+        await until(lambda: audience.cluster is not None)
+        before = saved(plan).controller
+        assert before.pid is not None
+        os.kill(before.pid, signal.SIGSTOP)
+        await until(lambda: saved(plan).controller.restarts == 1)
+        await until(lambda: saved(plan).controller.state == "running")
+        after = saved(plan).controller
+        assert after.pid != before.pid
+        assert after.is_alive
+        assert not before.is_alive
+        said = [text for name, text in audience.said if name == "controller"]
+        assert "has not answered for 1." in said[1]
+        assert "it was stopped by a signal: killing it" in said[1]
+        assert said[2] == "killed by SIGKILL; restarting in 0.1 s"
+        await until(lambda: ("controller", f"is back, pid {after.pid}") in audience.said)
+        supervisor.on_signal()
+        await running
+
+    run(scenario())
+
+
+def test_nobody_is_watched_where_the_setting_says_so(
+    plan: LaunchPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build(plan, Audience()).freeze_timeout_s == 2.0
+    monkeypatch.setenv("FAIRLEAD_CONTROLLER_FREEZE_TIMEOUT_MS", "0")
+    assert build(plan, Audience()).freeze_timeout_s == 0.0
+    monkeypatch.setenv("FAIRLEAD_CONTROLLER_FREEZE_TIMEOUT_MS", "10")
+    with pytest.raises(CliError, match="at least 1000, or 0 to switch it off"):
+        build(plan, Audience())
+
+
 def test_a_broker_that_cannot_start_ends_everything_with_its_last_words(plan: LaunchPlan) -> None:
     async def scenario() -> None:
         supervisor = build(plan, Audience(), broker_1="--fail")

@@ -1,0 +1,111 @@
+"""Kills a controller that has frozen, so that the supervisor starts another.
+
+A local cluster has one controller, and nobody to take over from it while its process exists: its
+file store is locked, its ports are taken. So it is asked over HTTP, which its event loop has to
+answer; the kernel would accept a connection for a process that stands still. SIGKILL is the only
+signal that reaches such a process, and does no harm: its successor seals the metadata tables with
+a higher controller epoch.
+
+Brokers are not watched. When one freezes, the controller gives its leaders to others within two
+seconds; a kill would add nothing but the recovery of its logs, on a machine that may just be busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+from fairlead_cli.local.freeze_judgement import FreezeJudgement, Look
+from fairlead_cli.local.readiness import http_get
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fairlead_cli.local.child import Child
+    from fairlead_cli.local.freeze_judgement import Verdict
+    from fairlead_cli.local.process_table import ProcessId
+
+FREEZE_TIMEOUT_SETTING: Final = "fairlead.controller.freeze.timeout.ms"
+LOOK_INTERVAL_S: Final = 0.2
+QUESTION_INTERVAL_S: Final = 0.5
+ANSWER_TIMEOUT_S: Final = 30.0
+"""A question stays open over a stall, so that the first sign of life counts."""
+ALIVE_PATH: Final = "/healthz"
+
+
+class FreezeWatch:
+    """Looks at one child for as long as it serves, whichever process that is by then."""
+
+    def __init__(self, child: Child, patience_s: float, warn: Callable[[str, str], None]) -> None:
+        self._child = child
+        self._warn = warn
+        self._judgement = FreezeJudgement(patience_s)
+        self._watched: ProcessId | None = None
+        self._killed: ProcessId | None = None
+        self._question: asyncio.Task[bool] | None = None
+        self._asked_at_s = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                self._look()
+                await asyncio.sleep(LOOK_INTERVAL_S)
+        finally:
+            self._forget_question()
+
+    def _look(self) -> None:
+        entry = self._child.entry
+        # A start may take as long as it takes: whoever does not serve yet is not watched.
+        process = entry.process if entry.state == "running" else None
+        if process != self._watched:
+            self._watched = process
+            self._judgement.begin()
+            self._forget_question()
+        if process is None or process == self._killed:
+            return
+        look = Look(
+            at_s=time.clock_gettime(time.CLOCK_BOOTTIME),
+            has_answered=self._collect_answer(),
+            waited_s=process.waited_s,
+            is_stopped=process.is_paused,
+        )
+        verdict = self._judgement.take(look)
+        if verdict is not None:
+            self._killed = process
+            self._warn(entry.name, explain(verdict))
+            self._child.kill()
+        elif self._question is None and look.at_s - self._asked_at_s >= QUESTION_INTERVAL_S:
+            self._asked_at_s = look.at_s
+            self._question = asyncio.create_task(self._ask())
+
+    async def _ask(self) -> bool:
+        entry = self._child.entry
+        reply = await http_get(entry.host, entry.http_port, ALIVE_PATH, timeout_s=ANSWER_TIMEOUT_S)
+        return reply is not None
+
+    def _collect_answer(self) -> bool:
+        """Whether the open question has been answered; a failed one makes room for the next."""
+        if self._question is None or not self._question.done():
+            return False
+        question, self._question = self._question, None
+        return question.result()
+
+    def _forget_question(self) -> None:
+        if self._question is not None:
+            self._question.cancel()
+            self._question = None
+
+
+def explain(verdict: Verdict) -> str:
+    """For the live log."""
+    if verdict.is_stopped:
+        state, advice = "it was stopped by a signal", ""
+    else:
+        state = "it is stuck, or far too slow"
+        advice = f"; the next one is given {verdict.next_patience_s:.0f} s"
+    return (
+        f"has not answered for {verdict.silent_s:.1f} s ({FREEZE_TIMEOUT_SETTING}), {state}: "
+        f"killing it, so that another takes over{advice}"
+    )
