@@ -8,6 +8,7 @@ import click
 
 from fairlead_cli.errors import CliError
 from fairlead_cli.options import output_option
+from fairlead_cli.verb_group import VerbGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +23,7 @@ Examples:
 """
 
 
-@click.group(epilog=EPILOG)
+@click.group(cls=VerbGroup, epilog=EPILOG)
 def config() -> None:
     """Explain broker and topic settings."""
 

@@ -32,3 +32,7 @@ class InputError(CliError):
     """The arguments or a file that they name are wrong; nothing was started or changed."""
 
     exit_code = ExitCode.USAGE
+
+
+class ReaderGoneError(Exception):
+    """Whoever read our stdout closed it. Not an error of this command."""

@@ -17,6 +17,7 @@ from fairlead_cli.errors import CliError, ExitCode, InputError
 from fairlead_cli.options import output_option
 from fairlead_cli.output import format_count
 from fairlead_cli.records.sink import json_bytes
+from fairlead_cli.verb_group import VerbGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,7 +55,7 @@ every row is a line. Exits with 1 when something in a file is wrong.
 """
 
 
-@click.group(epilog=EPILOG)
+@click.group(cls=VerbGroup, epilog=EPILOG)
 def log() -> None:
     """Look into segment files, indexes and checkpoints."""
 

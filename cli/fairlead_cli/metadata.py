@@ -12,6 +12,7 @@ import click
 from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.options import DATA_DEFAULT, data_option
+from fairlead_cli.verb_group import VerbGroup
 
 if TYPE_CHECKING:
     from fairlead_controller.metadata_document import RestoredMetadata
@@ -43,7 +44,7 @@ known any more: topics made since then keep their files, as -stray folders.
 """
 
 
-@click.group(epilog=EPILOG)
+@click.group(cls=VerbGroup, epilog=EPILOG)
 def metadata() -> None:
     """Save and rebuild the metadata of a local cluster: brokers, topics, partitions, epochs."""
 

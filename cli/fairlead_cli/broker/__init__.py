@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import NamedTuple
-
 import click
 
-
-class BrokerVerb(NamedTuple):
-    """Module under this package, its command, and the line of the group's help."""
-
-    module: str
-    attribute: str
-    summary: str
-
+from fairlead_cli.verb_group import Verb, VerbGroup
 
 VERBS = {
-    "list": BrokerVerb("listing", "command", "List brokers: state, leaders, replicas."),
-    "restart": BrokerVerb("restart", "restart", "Stop a broker cleanly and start it again."),
-    "kill": BrokerVerb("restart", "kill", "Kill a broker (SIGKILL); it is started again."),
-    "pause": BrokerVerb("pause", "pause", "Freeze a broker (SIGSTOP) until `resume`."),
-    "resume": BrokerVerb("pause", "resume", "Let a paused broker go on (SIGCONT)."),
+    "list": Verb(
+        "fairlead_cli.broker.listing", "command", "List brokers: state, leaders, replicas."
+    ),
+    "restart": Verb(
+        "fairlead_cli.broker.restart", "restart", "Stop a broker cleanly and start it again."
+    ),
+    "kill": Verb(
+        "fairlead_cli.broker.restart", "kill", "Kill a broker (SIGKILL); it is started again."
+    ),
+    "pause": Verb(
+        "fairlead_cli.broker.pause", "pause", "Freeze a broker (SIGSTOP) until `resume`."
+    ),
+    "resume": Verb("fairlead_cli.broker.pause", "resume", "Let a paused broker go on (SIGCONT)."),
 }
-
-
-class BrokerGroup(click.Group):
-    """Imports a verb when it is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        verb = VERBS.get(cmd_name)
-        if verb is None:
-            return None
-        command = getattr(import_module(f"fairlead_cli.broker.{verb.module}"), verb.attribute)
-        return command if isinstance(command, click.Command) else None
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, verb.summary) for name, verb in VERBS.items()])
-
 
 EPILOG = """\b
 Examples:
@@ -52,6 +31,6 @@ Examples:
 """
 
 
-@click.group(cls=BrokerGroup, epilog=EPILOG)
+@click.group(cls=VerbGroup, verbs=VERBS, epilog=EPILOG)
 def broker() -> None:
     """Act on single brokers of a local cluster."""

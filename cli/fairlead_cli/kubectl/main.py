@@ -6,12 +6,13 @@ import sys
 
 import click
 
-from fairlead_cli.errors import CliError, ExitCode
+from fairlead_cli.command_line import run_command_line
 from fairlead_cli.kubectl.completion import completion
 from fairlead_cli.kubectl.drill import drill
 from fairlead_cli.kubectl.report import report
 from fairlead_cli.kubectl.status import status
 from fairlead_cli.kubectl.topic import topic
+from fairlead_cli.verb_group import VerbGroup
 
 HELP = """Look after Fairlead in a Kubernetes cluster.
 
@@ -27,7 +28,10 @@ Exit codes: 0 done, 1 failed or something is wrong, 2 wrong usage, 130 interrupt
 
 
 @click.group(
-    "kubectl-fairlead", help=HELP, context_settings={"help_option_names": ["-h", "--help"]}
+    "kubectl-fairlead",
+    cls=VerbGroup,
+    help=HELP,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 def plugin() -> None:
     """The group itself does nothing."""
@@ -39,19 +43,7 @@ for command in (status, topic, drill, report, completion):
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command line and answer with its exit code."""
-    from fairlead_cli.main import print_error
-
-    try:
-        outcome = plugin.main(args=arguments, prog_name="kubectl fairlead", standalone_mode=False)
-        return outcome if isinstance(outcome, int) else ExitCode.OK
-    except CliError as error:
-        print_error(error)
-        return error.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return ExitCode.INTERRUPTED
+    return run_command_line(plugin, arguments, "kubectl fairlead")
 
 
 def main() -> None:

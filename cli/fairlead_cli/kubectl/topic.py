@@ -10,6 +10,7 @@ from fairlead_cli.errors import CliError
 from fairlead_cli.kubectl.access import Access, access_options
 from fairlead_cli.kubectl.snapshot import condition
 from fairlead_cli.options import table_or_json
+from fairlead_cli.verb_group import VerbGroup
 
 if TYPE_CHECKING:
     from fairlead_controller.kube.client import KubeClient
@@ -21,7 +22,7 @@ Examples:
 """
 
 
-@click.group("topic")
+@click.group("topic", cls=VerbGroup, epilog=EPILOG)
 def topic() -> None:
     """Look into topics."""
 

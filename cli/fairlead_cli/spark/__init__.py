@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from fairlead_cli.spark.run import run
+from fairlead_cli.verb_group import VerbGroup
 
 
-@click.group(short_help="Run PySpark jobs against the cluster.")
+@click.group(cls=VerbGroup, short_help="Run PySpark jobs against the cluster.")
 def spark() -> None:
     """Run PySpark programs and StreamJob manifests on this machine.
 

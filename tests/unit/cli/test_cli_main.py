@@ -60,6 +60,41 @@ def test_a_misspelt_verb_names_the_nearest(capsys: pytest.CaptureFixture[str]) -
     assert "Did you mean 'topic'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (["group", "descrbe"], "describe"),
+        (["topic", "creat"], "create"),
+        (["broker", "puase"], "pause"),
+        (["log", "dmup"], "dump"),
+        (["metadata", "exprot"], "export"),
+        (["config", "lsit"], "list"),
+        (["spark", "rnu"], "run"),
+    ],
+    ids=" ".join,
+)
+def test_a_misspelt_verb_of_a_group_names_the_nearest(
+    arguments: list[str], nearest: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == ExitCode.USAGE
+    assert f"Did you mean '{nearest}'?" in capsys.readouterr().err
+
+
+def test_a_verb_like_no_other_names_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["group", "zzz"]) == ExitCode.USAGE
+    assert "There are: list, describe, reset, delete." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["group", "list", "--lagg"], ["topic", "create", "t", "--partition", "3"]]
+)
+def test_a_misspelt_option_names_the_nearest(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == ExitCode.USAGE
+    assert "Did you mean" in capsys.readouterr().err
+
+
 def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["consume"]) == ExitCode.USAGE
     assert "Missing argument 'TOPIC..." in capsys.readouterr().err
@@ -138,3 +173,15 @@ def test_completion_knows_verbs_and_values() -> None:
         "config",
         "completion",
     ]
+
+
+def test_completion_after_a_misspelt_verb_is_empty() -> None:
+    """Not an error in the middle of a line that somebody is still typing."""
+    environment = {"_FAIRLEAD_COMPLETE": "bash_complete", "COMP_CWORD": "2"}
+    result = CliRunner().invoke(
+        fairlead,
+        prog_name="fairlead",
+        env=environment | {"COMP_WORDS": "fairlead gruop de"},
+        standalone_mode=True,
+    )
+    assert (result.exit_code, result.output.strip()) == (0, "")

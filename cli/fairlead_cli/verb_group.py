@@ -1,0 +1,82 @@
+"""Groups of verbs: `fairlead` itself, `fairlead topic`, and the others.
+
+Verbs are found by name in a table and imported only when they are run, so that `--help`, shell
+completion and cheap verbs do not pay for a Kafka client or a table renderer.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from fairlead_cli.errors import ReaderGoneError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Verb(NamedTuple):
+    """Where a command lives, and the line that `--help` shows without importing it."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+class VerbGroup(click.Group):
+    """Imports a verb when it is asked for; a misspelt one is answered with the nearest.
+
+    Without a table it has the commands that were added to it, as any group of click.
+    """
+
+    def __init__(
+        self, *arguments: Any, verbs: Mapping[str, Verb] | None = None, **settings: Any
+    ) -> None:
+        super().__init__(*arguments, **settings)
+        self.verbs: Mapping[str, Verb] = {} if verbs is None else verbs
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.verbs, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        verb = self.verbs.get(cmd_name)
+        if verb is None:
+            return super().get_command(ctx, cmd_name)
+        command = getattr(import_module(verb.module), verb.attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{verb.module}.{verb.attribute} is not a command")
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Flush inside the try: a reader that went away (`| head`) has what it wanted."""
+        try:
+            outcome: object = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError as error:
+            raise ReaderGoneError from error
+        return outcome
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Completion asks with words that are half written: only a real run is refused."""
+        known = self.list_commands(ctx)
+        is_option = args[0].startswith("-")
+        if args[0] not in known and not is_option and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], known, n=1)
+            advice = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(known)}."
+            ctx.fail(f"No such command '{args[0]}'. {advice}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """In the order of the table, without importing a verb."""
+        if not self.verbs:
+            super().format_commands(ctx, formatter)
+            return
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.summary) for name, verb in self.verbs.items()])
