@@ -33,6 +33,8 @@ ALONE = tuple(
     TESTS / name
     for name in (
         "broker_process",
+        "clients/test_client_group_failures.py",
+        "clients/test_client_group_positions.py",
         "clients/test_client_groups.py",
         "clients/test_group_rides.py",
         "crash",

@@ -4,6 +4,7 @@
 broker fails is a fault of the test.
 """
 
+import itertools
 import os
 import shutil
 import sys
@@ -28,6 +29,7 @@ from client_adapters import (  # noqa: E402
     Kcat,
     Rec,
 )
+from started_members import DEADLINE_S, Members  # noqa: E402
 
 from fairlead_bench.fairlead_peer import FairleadPeer  # noqa: E402
 from fairlead_bench.java_tools import JavaTools  # noqa: E402
@@ -171,3 +173,57 @@ def binary_records() -> tuple[Rec, ...]:
         Rec(bytes(range(256)), bytes([0, 255, 10, 13])),
         Rec(b"null header", None, (("none", None), ("empty", b""))),
     )
+
+
+@pytest.fixture
+def members(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[Members]:
+    started = Members(bootstrap, request)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{time.monotonic_ns()}"
+
+
+@pytest.fixture(scope="session")
+def write(bootstrap: str) -> Callable[..., list[bytes]]:
+    """Writes this many new values, spread evenly over the partitions of a topic."""
+    from confluent_kafka import Producer
+
+    numbers = itertools.count()
+
+    def produce(topic: str, count: int, partitions: int = 1, *, timestamp: int = 0) -> list[bytes]:
+        values = [b"value-%d" % next(numbers) for _ in range(count)]
+        errors: list[Any] = []
+        # A new one knows the partitions that there are now.
+        producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 2})
+        for index, value in enumerate(values):
+            producer.produce(
+                topic,
+                value,
+                partition=index % partitions,
+                timestamp=timestamp and timestamp + index,
+                on_delivery=lambda error, _: errors.append(error) if error else None,
+            )
+        assert producer.flush(DEADLINE_S) == 0, "not acknowledged in time"
+        assert not errors
+        return values
+
+    return produce
+
+
+@pytest.fixture(scope="session")
+def member_count(bootstrap: str) -> Callable[[str], int]:
+    """Members of a stable group, as an administrator is told; -1 while it is not stable."""
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+
+    def count(group: str) -> int:
+        future = admin.describe_consumer_groups([group], request_timeout=10)[group]
+        description = future.result(DEADLINE_S)
+        return len(description.members) if description.state.name == "STABLE" else -1
+
+    return count

@@ -1,0 +1,106 @@
+"""Members of consumer groups that a test starts, watches and waits for."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from group_members import MEMBERS, GroupMember, Membership
+from member_processes import JavaMember, KcatMember, LibraryProcess, MemberProcess
+
+DEADLINE_S = 40
+LIBRARIES = tuple(MEMBERS)
+AnyMember = GroupMember | MemberProcess
+
+
+class Members:
+    """Starts members of any client, and ends those that are left."""
+
+    def __init__(self, bootstrap: str, request: pytest.FixtureRequest) -> None:
+        self._bootstrap, self._request = bootstrap, request
+        self._started: list[AnyMember] = []
+
+    def library(self, name: str, group: str, topics: Sequence[str], **options: Any) -> GroupMember:
+        """A member whose client can be asked."""
+        membership = Membership(group, tuple(topics), **options)
+        member = MEMBERS[name](self._bootstrap, membership)
+        self._started.append(member)
+        return member.start()
+
+    def any_client(self, name: str, group: str, topics: Sequence[str], **options: Any) -> AnyMember:
+        """A member that can be watched."""
+        if name in MEMBERS:
+            return self.library(name, group, topics, **options)
+        membership = Membership(group, tuple(topics), **options)
+        member: MemberProcess
+        if name == "kcat":
+            self._request.getfixturevalue("kcat")
+            member = KcatMember(self._bootstrap, membership)
+        else:
+            member = JavaMember(self._request.getfixturevalue("tools"), membership)
+        self._started.append(member)
+        return member.start()
+
+    def killable(self, name: str, group: str, topics: Sequence[str], **options: Any) -> Any:
+        """A member in a process of its own."""
+        if name in MEMBERS:
+            membership = Membership(group, tuple(topics), **options)
+            member = LibraryProcess(name, self._bootstrap, membership)
+            self._started.append(member)
+            return member.start()
+        return self.any_client(name, group, topics, **options)
+
+    def close(self) -> None:
+        with ExitStack() as stack:
+            for member in self._started:
+                stack.callback(member.close)
+                member.begin_close()
+
+
+def wait_for(condition: Callable[[], bool], what: Callable[[], str]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.02)
+
+
+def wait_until_shared(
+    members: Sequence[AnyMember], topic: str, partitions: int, *, is_even: bool = True
+) -> None:
+    """Until these members hold all partitions, each one in one place, and evenly."""
+    everything = sorted((topic, index) for index in range(partitions))
+    least, spare = divmod(partitions, len(members))
+
+    def is_shared() -> bool:
+        held = [member.assigned for member in members]
+        counts = {len(places) for places in held}
+        return sorted(place for places in held for place in places) == everything and (
+            not is_even or counts <= {least, least + bool(spare)}
+        )
+
+    wait_for(is_shared, lambda: f"never shared: {[(m.assigned, m.errors) for m in members]}")
+
+
+def wait_until_read(members: Iterable[AnyMember], values: Iterable[bytes]) -> None:
+    readers, wanted = list(members), set(values)
+
+    def missing_values() -> set[bytes]:
+        return wanted.difference(*(member.values for member in readers))
+
+    wait_for(
+        lambda: not missing_values(),
+        lambda: f"never read: {sorted(missing_values())[:5]} {[m.errors for m in readers]}",
+    )
+
+
+def all_values(members: Iterable[AnyMember]) -> Counter[bytes]:
+    return Counter(value for member in members for value in member.values)
+
+
+def wait_until_member_fails(member: AnyMember, *errors: str) -> None:
+    wait_for(
+        lambda: any(error in said for said in member.errors for error in errors),
+        lambda: f"expected one of {errors}, found {member.errors}",
+    )
