@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from fairlead_broker.handlers.registry import HANDLERS, PENDING, RequestContext
@@ -20,12 +21,17 @@ from fairlead_wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from fairlead_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from fairlead_wire.records import Record, decode_batch, iter_batches
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from replica_cluster import ReplicaCluster
 
     from fairlead_broker.broker import Broker
     from fairlead_broker.group.coordinator import GroupCoordinator
+
+NO_DELAY = {"group_initial_rebalance_delay_ms": "0"}
 
 
 class Call:
@@ -168,3 +174,19 @@ class GroupCluster:
 def commit_code(call: Call) -> ErrorCode:
     """The error of the one partition of a commit."""
     return ErrorCode(call.reply.topics[0].partitions[0].error_code)
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(story)
+
+
+def records_of(cluster: ReplicaCluster, broker_id: int = 1) -> list[list[Record]]:
+    """The offsets topic, batch by batch."""
+    data = cluster.content(broker_id, CONSUMER_OFFSETS)
+    return [decode_batch(data, position) for position, _ in iter_batches(data)]
+
+
+async def lead(cluster: ReplicaCluster, broker_id: int) -> None:
+    """The controller makes another broker the coordinator."""
+    cluster.change(CONSUMER_OFFSETS, leader=broker_id)
+    await asyncio.sleep(0)

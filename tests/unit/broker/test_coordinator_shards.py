@@ -1,0 +1,115 @@
+"""Partitions of groups that are loaded, led by another broker, or damaged."""
+
+import asyncio
+from pathlib import Path
+
+from group_cluster import NO_DELAY, GroupCluster, commit_code, lead, run
+from replica_cluster import ReplicaCluster
+
+from fairlead_model.ids import CONSUMER_OFFSETS
+from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages.heartbeat import HeartbeatRequest
+from fairlead_wire.messages.list_groups import ListGroupsRequest
+
+
+def test_nothing_completes_under_another_leader_epoch(tmp_path: Path) -> None:
+    """R20: what was appended here may be committed later, but not as this coordinator's."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, **NO_DELAY) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            await cluster.stop(3)
+            waiting = groups.commit("g", 2)
+            joining = groups.join("h")
+            await cluster.until(lambda: joining.reply is not None)
+            member_id = joining.reply.member_id
+            other = groups.join("h")
+            assert other.reply is None
+            await cluster.until(lambda: cluster.partition(2, CONSUMER_OFFSETS).log_end_offset >= 1)
+            await lead(cluster, 2)
+            assert commit_code(waiting) is ErrorCode.NOT_COORDINATOR
+            assert other.reply.error_code == ErrorCode.NOT_COORDINATOR
+            assert (waiting.replies, other.replies) == (1, 1)
+            cluster.change(CONSUMER_OFFSETS, isr=(1, 2))
+            await groups.ready(2)
+            assert groups.offset("g", broker_id=2) == 2
+            assert (waiting.replies, other.replies) == (1, 1)
+            beat = groups.call(HeartbeatRequest("h", 1, member_id), 3).reply
+            assert beat.error_code == ErrorCode.NOT_COORDINATOR
+            assert groups.fetch("g").error_code == ErrorCode.NOT_COORDINATOR
+            assert groups.coordinator(1).groups == {}
+            assert groups.coordinator(1).parked_count == 0
+            # And back again, in a third epoch: what was written in between is there.
+            assert await groups.committed("g", 3, broker_id=2) is ErrorCode.NONE
+            await lead(cluster, 1)
+            await groups.ready(1)
+            assert groups.offset("g") == 3
+
+    run(story())
+
+
+def test_while_the_high_watermark_is_unknown_groups_are_loading(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            assert await groups.committed("g", 1) is ErrorCode.NONE
+            await cluster.stop(3)
+            waiting = groups.commit("g", 2)
+            replica = cluster.partition(2, CONSUMER_OFFSETS)
+            await cluster.until(lambda: replica.log_end_offset == 2)
+            await cluster.stop(1)
+            await lead(cluster, 2)
+            await asyncio.sleep(0.05)
+            loading = groups.fetch("g", broker_id=2)
+            assert loading.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            # A member that is alive needs not know.
+            beat = groups.call(HeartbeatRequest("g", 1, "m"), 3, broker_id=2).reply
+            assert beat.error_code == ErrorCode.NONE
+            listed = groups.call(ListGroupsRequest(), 4, broker_id=2).reply
+            assert listed.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            cluster.change(CONSUMER_OFFSETS, isr=(2,))
+            await groups.ready(2)
+            assert groups.offset("g", broker_id=2) == 2
+            assert waiting.reply is None or commit_code(waiting) is not ErrorCode.NONE
+
+    run(story())
+
+
+def test_groups_of_several_segments_are_loaded_in_pieces(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with ReplicaCluster(
+            tmp_path, size=1, offsets_load_buffer_size="2000", log_segment_bytes="16384"
+        ) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            for turn in range(20):
+                calls = [groups.commit(f"g{number}", turn) for number in range(30)]
+                await cluster.until(lambda calls=calls: all(each.reply for each in calls))
+            log = cluster.partition(1, CONSUMER_OFFSETS).log
+            assert len(log.segments) > 1
+            await cluster.stop(1)
+            await cluster.start(1)
+            await groups.ready()
+            assert [groups.offset(f"g{number}") for number in range(30)] == [19] * 30
+
+    run(story())
+
+
+def test_a_damaged_log_is_not_served(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            await groups.committed("g", 1)
+            await cluster.stop(1, clean=True)
+            path = tmp_path / f"broker-1/{CONSUMER_OFFSETS}-0/{0:020d}.log"
+            data = bytearray(path.read_bytes())
+            data[70] ^= 1
+            path.write_bytes(data)
+            await cluster.start(1)
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await cluster.until(lambda: groups.fetch("g").error_code == code)
+
+    run(story())
