@@ -27,6 +27,10 @@ class Cluster(Protocol):
     def broker_id(self, index: int) -> int:
         """What the protocol calls this broker."""
 
+    def controller_index(self) -> int | None:
+        """The broker whose process is the active controller as well. None where controllers have
+        processes of their own, and while nobody is."""
+
     def prepare(self) -> None:
         """Writes settings and identities, once; `start` does it otherwise."""
 

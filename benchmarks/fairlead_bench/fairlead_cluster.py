@@ -41,6 +41,9 @@ class FairleadCluster:
     def broker_id(self, index: int) -> int:
         return index
 
+    def controller_index(self) -> int | None:
+        return None
+
     def log_directory_of(self, index: int) -> Path:
         return self.data / f"broker-{index}"
 

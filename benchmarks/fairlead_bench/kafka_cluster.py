@@ -7,9 +7,10 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Final, Self
 
+from fairlead_bench import wire_bytes
 from fairlead_bench.cluster import BROKERS, Child, stop_all
 from fairlead_bench.kafka_distribution import KafkaDistribution
-from fairlead_bench.peer import free_ports
+from fairlead_bench.peer import exchange, free_ports
 
 HEAP_MB: Final = 1024
 FIRST_NODE_ID: Final = 1
@@ -63,6 +64,11 @@ class KafkaCluster:
 
     def broker_id(self, index: int) -> int:
         return FIRST_NODE_ID + index
+
+    def controller_index(self) -> int | None:
+        request = wire_bytes.describe_quorum_request()
+        leader = wire_bytes.quorum_leader(exchange(self.ports[0], request))
+        return None if leader is None else leader - FIRST_NODE_ID
 
     def log_directory_of(self, index: int) -> Path:
         return self.data / f"data-{index}"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from fairlead_bench import compaction, replicated, spark
+from fairlead_bench import compaction, failover, replicated, spark
 from fairlead_bench.chart import draw_chart
 from fairlead_bench.fairlead_cluster import FairleadCluster
 from fairlead_bench.fairlead_peer import FairleadPeer
@@ -55,9 +55,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         description="Measure Fairlead and Apache Kafka, alternating in one run.",
     )
     parser.add_argument("--repetitions", type=int, help="of each load (default 5, quick 2)")
+    parser.add_argument("--runs", type=int, help="kills of a broker (default 5, quick 2)")
     parser.add_argument("--quick", action="store_true", help="small loads: at most three minutes")
     parser.add_argument("--peers", default="fairlead,kafka", help="which of them to run")
-    groups = ["start", replicated.GROUP, compaction.GROUP, spark.GROUP]
+    groups = ["start", replicated.GROUP, failover.GROUP, compaction.GROUP, spark.GROUP]
     loads = ", ".join([*SCENARIOS, *groups])
     parser.add_argument("--only", help=f"loads, comma-separated: {loads}")
     parser.add_argument("--spark", action="store_true", help="also what only --only=spark measures")
@@ -77,13 +78,15 @@ class Run:
         self.replicated_sizes = replicated.choose_sizes(
             is_quick=options.quick, repetitions=options.repetitions
         )
-        everything = {*SCENARIOS, "start", replicated.GROUP, compaction.GROUP}
+        everything = {*SCENARIOS, "start", replicated.GROUP, failover.GROUP, compaction.GROUP}
         chosen = set(options.only.split(",")) if options.only else everything
         if "consume" in chosen or "fetch" in chosen:
             chosen.add("produce_1k")  # writes what they read
         self.scenarios = {name: load for name, load in SCENARIOS.items() if name in chosen}
         self.measures_start = "start" in chosen
         self.measures_replicated = replicated.GROUP in chosen
+        self.measures_failover = failover.GROUP in chosen
+        self.kills = options.runs or (failover.RUNS_QUICK if options.quick else failover.RUNS)
         self.measures_compaction = compaction.GROUP in chosen and "fairlead" in options.peers
         # Not of every run: it takes some minutes, and says nothing of the broker.
         self.measures_spark = options.spark or spark.GROUP in chosen
@@ -101,10 +104,12 @@ class Run:
 
     @property
     def repetitions_text(self) -> str:
-        """Of the loads against one broker, of the replicated ones, or of both."""
+        """Of the loads against one broker, the replicated ones, kills, reads by Spark."""
         counts = [self.repetitions] if self.scenarios or self.measures_start else []
         if self.measures_replicated:
             counts.append(self.replicated_sizes.repetitions)
+        if self.measures_failover:
+            counts.append(self.kills)
         if self.measures_spark:
             sizes = spark.QUICK if self.options.quick else spark.FULL
             counts.append(sizes.repetitions * sizes.sessions)
@@ -135,6 +140,10 @@ class Run:
                 self.results,
                 say=self._say,
                 settle=settle,
+            ).measure(self.folder)
+        if self.measures_failover:
+            failover.FailoverRun(
+                self.cluster_makers, self.results, runs=self.kills, say=self._say
             ).measure(self.folder)
         if self.measures_compaction:
             self._say("compaction")

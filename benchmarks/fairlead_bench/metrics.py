@@ -74,6 +74,32 @@ def limit(bound: float) -> Target:
     return Target(bound, is_ratio=False)
 
 
+# What a probe that never backs off sees, and what applications do with default settings.
+FAILOVER_P99_MS: Final = {
+    "probe": 250,
+    "librdkafka": 600,
+    "kafka-python": 600,
+    "aiokafka": 600,
+    "java": 600,
+}
+
+
+def failover_metrics() -> tuple[Metric, ...]:
+    """Kills of a leader: all of them (median, extremes) and the 99th percentile, by application."""
+    rows = []
+    for name, bound in FAILOVER_P99_MS.items():
+        key, title = f"failover_{name}", f"kill -9: {name} waits"
+        rows.append(Metric(key, f"failover_{name}", title, "ms", LOW))
+        rows.append(Metric(f"{key}_p99", f"failover_{name}", "p99", "ms", LOW, limit(bound)))
+    for key, title in (
+        ("lost", "kill -9: acknowledged, and not there"),
+        ("damaged", "there twice, out of order or elsewhere"),
+        ("errors", "errors that reached an application"),
+    ):
+        rows.append(Metric(f"failover_{key}", "failover_records", title, "", LOW, limit(0)))
+    return tuple(rows)
+
+
 METRICS: Final = (
     Metric(
         "produce_1k_throughput",
@@ -229,6 +255,7 @@ METRICS: Final = (
         LOW,
         limit(0),
     ),
+    *failover_metrics(),
     Metric("compaction_idle_p99", "compaction", "acknowledged at 1,000/s, p99 alone", "ms", LOW),
     Metric("compaction_p99", "compaction", "p99 while 1 GB is compacted", "ms", LOW),
     Metric("compaction_p99_ratio", "compaction", "ratio of these", "x", LOW, limit(2.0)),

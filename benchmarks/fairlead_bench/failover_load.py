@@ -1,0 +1,257 @@
+"""A small application that writes at a steady rate and tells what becomes of each record.
+
+`probe` is the drills' own; the others are one client library each, with its default settings
+besides acks=all and idempotence. What this prints, `failover_client.py` reads:
+
+    acknowledged PARTITION SEQUENCE HANDED_OVER_NS ACKNOWLEDGED_NS OFFSET
+    failed PARTITION SEQUENCE WHY                             an error reached the application
+    sent PARTITION COUNT                                      at the end, for each partition
+
+It ends when its standard input does. `benchmarks/java/FailoverLoad.java` is the same in Java.
+"""
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from fairlead_cli.drill.history import KeyHistory, encode_value
+from fairlead_cli.drill.probe import PartitionProbe, ask_producer_id
+from fairlead_cli.drill.watch import ClusterWatch
+
+RECORD_BYTES: Final = 100
+FLUSH_TIMEOUT_S: Final = 60
+PRODUCER_ID_TIMEOUT_S: Final = 30.0
+PROBE_TICK_S: Final = 0.01
+NS_PER_S: Final = 1_000_000_000
+
+
+class Application:
+    """Where it writes, what it has handed over so far, and until when it goes on."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self.name: str = arguments["name"]
+        self.topic: str = arguments["topic"]
+        self.bootstrap: str = arguments["bootstrap"]
+        self.sent_counts = [0] * arguments["partitions"]
+        self._interval_ns = NS_PER_S // arguments["rate"]
+        self._is_ended = threading.Event()
+
+    @property
+    def is_ended(self) -> bool:
+        return self._is_ended.is_set()
+
+    def follow_input(self) -> None:
+        """From here on the end of standard input ends it."""
+        threading.Thread(target=self._follow_input, daemon=True).start()
+
+    def _follow_input(self) -> None:
+        sys.stdin.read()
+        self._is_ended.set()
+
+    def records(self) -> Iterator[tuple[int, int, int]]:
+        """Partition, sequence and due time of each record, without end. One that could not be
+        handed over in time delays those after it: nothing is made up for in a burst."""
+        due_ns = time.monotonic_ns()
+        while True:
+            for partition in range(len(self.sent_counts)):
+                yield partition, self.sent_counts[partition], due_ns
+                self.sent_counts[partition] += 1
+                due_ns = max(due_ns + self._interval_ns, time.monotonic_ns())
+
+    def key(self, partition: int) -> str:
+        return f"{self.name}-{partition}"
+
+    def value(self, partition: int, sequence: int) -> bytes:
+        return encode_value(self.key(partition), sequence, RECORD_BYTES)
+
+    def tell_sent(self) -> None:
+        for partition, count in enumerate(self.sent_counts):
+            tell(f"sent {partition} {count}")
+
+
+def tell(line: str) -> None:
+    """Whole lines, from whichever thread an answer comes."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def tell_acknowledged(partition: int, sequence: int, handed_over_ns: int, offset: int) -> None:
+    now_ns = time.monotonic_ns()
+    tell(f"acknowledged {partition} {sequence} {handed_over_ns} {now_ns} {offset}")
+
+
+def tell_failed(partition: int, sequence: int, error: object) -> None:
+    tell(f"failed {partition} {sequence} {error!r}".replace("\n", " "))
+
+
+def seconds_until(due_ns: int) -> float:
+    return max(due_ns - time.monotonic_ns(), 0) / NS_PER_S
+
+
+def run_librdkafka(application: Application) -> None:
+    from confluent_kafka import Producer
+
+    own = {"bootstrap.servers": application.bootstrap, "log_level": 0}
+    producer = Producer(own | {"acks": "all", "enable.idempotence": True})
+    for partition, sequence, due_ns in application.records():
+        while seconds_until(due_ns):
+            producer.poll(seconds_until(due_ns))
+        if application.is_ended:
+            break
+        handed_over_ns = time.monotonic_ns()
+
+        def delivered(
+            error: object,
+            message: Any,
+            partition: int = partition,
+            sequence: int = sequence,
+            handed_over_ns: int = handed_over_ns,
+        ) -> None:
+            if error is None:
+                tell_acknowledged(partition, sequence, handed_over_ns, message.offset())
+            else:
+                tell_failed(partition, sequence, error)
+
+        producer.produce(
+            application.topic,
+            application.value(partition, sequence),
+            application.key(partition),
+            partition=partition,
+            on_delivery=delivered,
+        )
+    producer.flush(FLUSH_TIMEOUT_S)
+
+
+def run_kafka_python(application: Application) -> None:
+    from kafka import KafkaProducer
+    from kafka.errors import KafkaError
+
+    servers = application.bootstrap.split(",")
+    producer = KafkaProducer(bootstrap_servers=servers, acks="all", enable_idempotence=True)
+    for partition, sequence, due_ns in application.records():
+        time.sleep(seconds_until(due_ns))
+        if application.is_ended:
+            break
+        handed_over_ns = time.monotonic_ns()
+        try:
+            future = producer.send(
+                application.topic,
+                application.value(partition, sequence),
+                application.key(partition).encode(),
+                partition=partition,
+            )
+        except KafkaError as error:
+            tell_failed(partition, sequence, error)
+            continue
+        future.add_callback(
+            lambda sent, where=(partition, sequence, handed_over_ns): tell_acknowledged(
+                *where, sent.offset
+            )
+        )
+        future.add_errback(lambda error, where=(partition, sequence): tell_failed(*where, error))
+    producer.flush(FLUSH_TIMEOUT_S)
+    producer.close(timeout=FLUSH_TIMEOUT_S)
+
+
+async def run_aiokafka(application: Application) -> None:
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.errors import KafkaError
+
+    producer = AIOKafkaProducer(bootstrap_servers=application.bootstrap, enable_idempotence=True)
+    await producer.start()
+    for partition, sequence, due_ns in application.records():
+        await asyncio.sleep(seconds_until(due_ns))
+        if application.is_ended:
+            break
+        handed_over_ns = time.monotonic_ns()
+        try:
+            future = await producer.send(
+                application.topic,
+                application.value(partition, sequence),
+                application.key(partition).encode(),
+                partition=partition,
+            )
+        except KafkaError as error:
+            tell_failed(partition, sequence, error)
+            continue
+
+        def delivered(
+            done: "asyncio.Future[Any]",
+            partition: int = partition,
+            sequence: int = sequence,
+            handed_over_ns: int = handed_over_ns,
+        ) -> None:
+            error = done.exception()
+            if error is None:
+                tell_acknowledged(partition, sequence, handed_over_ns, done.result().offset)
+            else:
+                tell_failed(partition, sequence, error)
+
+        future.add_done_callback(delivered)
+    await asyncio.wait_for(producer.flush(), FLUSH_TIMEOUT_S)
+    await producer.stop()
+
+
+async def run_probe(application: Application) -> None:
+    """One record at a time to each partition, tried again every 20 ms, given up after 250 ms."""
+    hosts = [address.rpartition(":") for address in application.bootstrap.split(",")]
+    addresses = [(host, int(port)) for host, _, port in hosts]
+    watch = ClusterWatch(application.topic, addresses, is_fast=True)
+    await watch.start()
+    identity = await ask_producer_id(watch, PRODUCER_ID_TIMEOUT_S)
+    probes = [
+        PartitionProbe(
+            watch, partition, identity, KeyHistory(application.key(partition), partition)
+        )
+        for partition in range(len(application.sent_counts))
+    ]
+    tasks = [asyncio.create_task(probe.run()) for probe in probes]
+    told_counts = [0] * len(probes)
+    while not application.is_ended:
+        await asyncio.sleep(PROBE_TICK_S)
+        for probe in probes:
+            tell_answers(probe, told_counts)
+            if probe.fatal is not None:
+                raise RuntimeError(probe.fatal)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await watch.stop()
+    for probe in probes:
+        tell_answers(probe, told_counts)
+        application.sent_counts[probe.partition] = probe.history.next_sequence
+
+
+def tell_answers(probe: PartitionProbe, told_counts: list[int]) -> None:
+    """New answers. A probe sends one record at a time: the answers are those in order."""
+    for answer in probe.answers:
+        sequence = told_counts[probe.partition]
+        begun_ns, ended_ns = (int(at * NS_PER_S) for at in answer)
+        offset = probe.history.offsets[sequence]
+        tell(f"acknowledged {probe.partition} {sequence} {begun_ns} {ended_ns} {offset}")
+        told_counts[probe.partition] += 1
+    probe.answers.clear()
+
+
+APPLICATIONS: Final[dict[str, Callable[[Application], None]]] = {
+    "probe": lambda application: asyncio.run(run_probe(application)),
+    "librdkafka": run_librdkafka,
+    "kafka-python": run_kafka_python,
+    "aiokafka": lambda application: asyncio.run(run_aiokafka(application)),
+}
+
+
+def main() -> None:
+    arguments = json.loads(sys.argv[1])
+    application = Application(arguments)
+    application.follow_input()
+    APPLICATIONS[arguments["name"]](application)
+    application.tell_sent()
+
+
+if __name__ == "__main__":
+    main()
