@@ -107,7 +107,9 @@ class BatchCleaning:
         counts.records_removed += len(records) - len(kept)
         if not kept:
             is_needed = is_last or self._last_offsets.get(header.producer_id) == header.last_offset
-            return _emptied(header) if is_needed else None
+            if not is_needed:
+                return None
+            return _emptied(header) if records else CleanedBatch(header, batch)
         horizon_ms = None
         if has_tombstones:
             horizon_ms = header.base_timestamp

@@ -1,8 +1,8 @@
-"""Files that were renamed to `.deleted` and wait for the end of their grace."""
+"""What was deleted and waits for the end of its grace: files, and directories of whole logs."""
 
 from typing import NamedTuple
 
-from fairlead_broker.disk import Disk, unlink_if_present
+from fairlead_broker.disk import Disk, remove_tree, unlink_if_present
 
 
 class DeletionJob:
@@ -17,6 +17,19 @@ class DeletionJob:
     def run(self) -> None:
         for path in self.paths:
             unlink_if_present(self._disk, path)
+
+
+class RemovalJob:
+    """Removes directories of deleted logs, in a thread."""
+
+    def __init__(self, disk: Disk, paths: list[str]) -> None:
+        self._disk = disk
+        self.paths = paths
+
+    def run(self) -> None:
+        for path in self.paths:
+            if self._disk.exists(path):
+                remove_tree(self._disk, path)
 
 
 class _Pending(NamedTuple):

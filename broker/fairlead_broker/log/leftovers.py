@@ -16,6 +16,7 @@ from fairlead_broker.log.file_names import (
     offset_name,
     parse_offset_name,
 )
+from fairlead_broker.log.holes import mark_holes
 
 TEMPORARY_SUFFIX = ".tmp"
 _DISCARDED = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
@@ -61,6 +62,8 @@ def _finish_swap(disk: Disk, directory: str, name: str, names: set[str]) -> None
     base_offset = parse_offset_name(name.removesuffix(SWAP_SUFFIX), LOG_SUFFIX)
     if base_offset is None:
         return
+    # The mark was made before this name was given, but only a sync of the directory orders them.
+    mark_holes(disk, directory)
     end_offset = _end_offset(disk, path, base_offset)
     for other in names:
         other_base = parse_offset_name(other, LOG_SUFFIX)

@@ -151,7 +151,8 @@ class LogCleaning:
         end_offset = order.segments[-1].next_base_offset
         for segment in dirty:
             for position, header, batch in self._batches(segment):
-                if header.base_offset < order.first_dirty_offset or header.is_control:
+                # A log may start, and so be dirty from, inside a batch: then all of it is mapped.
+                if header.last_offset < order.first_dirty_offset or header.is_control:
                     continue
                 if not self._map_batch(newest, segment, position, header, batch):
                     if not len(newest):
@@ -196,11 +197,12 @@ class LogCleaning:
         output = _Output(self._disk, self._order.directory, base_offset, self._wrote)
         builder = IndexBuilder(base_offset, self._order.index_interval_bytes)
         is_same = len(group) == 1
+        last = next((segment for segment in reversed(group) if segment.size), group[-1])
         try:
             for segment in group:
                 self._source_bytes += segment.size
                 for position, header, batch in self._batches(segment):
-                    is_last = segment is group[-1] and position + header.size == segment.size
+                    is_last = segment is last and position + header.size == segment.size
                     try:
                         cleaned = cleaning.clean(header, batch, is_last=is_last)
                     except UnreadableRecordsError as error:

@@ -12,11 +12,13 @@ import uuid
 from collections.abc import Callable, ValuesView
 from dataclasses import dataclass, field
 
-from fairlead_broker.disk import Disk, RealDisk, remove_tree, replace_file, unlink_if_present
+from fairlead_broker.disk import Disk, RealDisk, replace_file, unlink_if_present
 from fairlead_broker.invariants import require
 from fairlead_broker.log.checkpoints import CheckpointJob, Checkpoints, TruncatedLog
 from fairlead_broker.log.clean_stop import stop_log
+from fairlead_broker.log.cleaning_plan import first_dirty_offset
 from fairlead_broker.log.deferred_files import DeferredFiles, SyncJob
+from fairlead_broker.log.deletions import RemovalJob
 from fairlead_broker.log.directory_identity import (
     DirectoryIdentity,
     StartRecord,
@@ -76,19 +78,6 @@ class LoadReport:
         """Replicas that may have lost acknowledged records, however the last process ended."""
         damaged = [key for key, report in self.recovered.items() if report.is_unclean]
         return sorted({*self.offline, *damaged})
-
-
-class RemovalJob:
-    """Removes directories of deleted logs, in a thread."""
-
-    def __init__(self, disk: Disk, paths: list[str]) -> None:
-        self._disk = disk
-        self.paths = paths
-
-    def run(self) -> None:
-        for path in self.paths:
-            if self._disk.exists(path):
-                remove_tree(self._disk, path)
 
 
 class LogDirectory:
@@ -258,7 +247,11 @@ class LogDirectory:
             log_start_offset=log_start_offset,
             now_ms=now_ms,
         )
-        log.first_dirty_offset = self._first_dirty_offsets.get(key, log.log_start_offset)
+        # Before anything is appended: a mark above a log that recovery has cut would soon be below
+        # its end again, and tombstones behind the cut count as compacted that never were.
+        log.first_dirty_offset = first_dirty_offset(
+            self._first_dirty_offsets.get(key, 0), log.log_start_offset, log.log_end_offset
+        )
         log.refusal = AWAITS_START
         self._logs[key] = log
 

@@ -18,7 +18,7 @@ interpreter lock; it is plain code over `Disk` all the same.
 import logging
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fairlead_broker.disk import Disk, read_file, replace_file, unlink_if_present
 from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
@@ -34,6 +34,7 @@ from fairlead_broker.log.file_names import (
     offset_name,
     parse_offset_name,
 )
+from fairlead_broker.log.holes import may_have_holes
 from fairlead_broker.log.index_builder import IndexBuilder
 from fairlead_broker.log.index_file import write_index
 from fairlead_broker.log.leader_epochs import LeaderEpochs
@@ -99,6 +100,9 @@ class LogRecovery:
         """Recover; see the module for what is durable then."""
         disk, directory = self._disk, self._directory
         settle_leftovers(disk, directory, {entry.name for entry in disk.list_directory(directory)})
+        # A swap that was just finished may say so first.
+        has_holes = self._order.has_holes or may_have_holes(disk, directory)
+        self._order = replace(self._order, has_holes=has_holes)
         self._heed_failed_flush()
         bases = self._segment_bases()
         if bases:
