@@ -71,12 +71,19 @@ def measured() -> Iterator[Rows]:
 def drill(measured: Rows) -> Callable[..., DrillOutcome]:
     """Run one drill; it fails the test as `fairlead drill` would fail."""
 
-    def run(cli: Cli, fault: str, target: str, *, limit_ms: int | None = None) -> DrillOutcome:
+    def run(
+        cli: Cli,
+        fault: str,
+        target: str,
+        *,
+        limit_ms: int | None = None,
+        hold_s: float = HOLD_S,
+    ) -> DrillOutcome:
         plan = DrillPlan(
             targets=tuple(parse_target(text) for text in TARGETS[target]),
             kind=FaultKind(fault),
             runs=RUNS,
-            hold_s=HOLD_S,
+            hold_s=hold_s,
         )
         notes: list[str] = []
         admin = build_admin(",".join(f"127.0.0.1:{cli.port + i}" for i in range(3)))

@@ -6,12 +6,14 @@ holds the limits of docs/failover.md.
 
 import json
 import os
+import re
 import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from drill_settings import HOLD_S
+from drill_settings import FROZEN_TOGETHER_HOLD_S, allowed_ms
 from local_cluster import Cli, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
@@ -37,8 +39,39 @@ def test_a_process_freezes_at_load_and_wakes(cluster: Cli, drill: Drill, target:
 
 
 def test_leader_and_controller_freeze_together(cluster: Cli, drill: Drill) -> None:
-    """One controller on one machine: nobody can decide before it wakes, and then it does."""
-    drill(cluster, "pause", "leader+controller", limit_ms=int(HOLD_S * 1000) + 4500)
+    """The supervisor replaces the controller, which replaces the leader, before either wakes."""
+    hold_s = FROZEN_TOGETHER_HOLD_S
+    outcome = drill(cluster, "pause", "leader+controller", hold_s=hold_s)
+    for run in outcome.runs:
+        assert run.replaced == ["controller"]
+        assert run.recovery_ms is not None
+        assert run.recovery_ms < hold_s * 1000
+
+
+def test_a_frozen_controller_is_replaced_and_said(cluster: Cli) -> None:
+    before = cluster.status()["controller"]
+    os.kill(before["pid"], signal.SIGSTOP)
+    frozen_at = time.monotonic()
+
+    def is_replaced() -> bool:
+        now = cluster.status()["controller"]
+        return now["state"] == "running" and now["pid"] not in (None, before["pid"])
+
+    wait_until(is_replaced)
+    assert time.monotonic() - frozen_at < allowed_ms(4000) / 1000
+    assert cluster.status()["controller"]["restarts"] == before["restarts"] + 1
+    cluster.ok("topic", "create", "after-the-freeze", "--replication-factor", "3")
+    log = (cluster.data / "logs" / "supervisor.log").read_text()
+    assert re.search(r"controller has not answered for \d\.\d s .*stopped by a signal", log)
+
+
+def test_a_controller_that_wakes_in_time_goes_on(cluster: Cli) -> None:
+    before = cluster.status()["controller"]
+    os.kill(before["pid"], signal.SIGSTOP)
+    time.sleep(1.0)
+    os.kill(before["pid"], signal.SIGCONT)
+    cluster.ok("topic", "create", "after-the-nap", "--replication-factor", "3")
+    assert cluster.status()["controller"] == before
 
 
 def test_the_command_prints_its_verdict_and_always_heals(cluster: Cli) -> None:

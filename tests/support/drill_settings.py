@@ -11,6 +11,9 @@ IS_MEASURED = "FAIRLEAD_RUNS" in os.environ
 RUNS = int(os.environ.get("FAIRLEAD_RUNS", "3"))
 # Longer than the session timeout of 1.5 s: the controller has to act.
 HOLD_S = 10.0 if IS_MEASURED else 2.5
+# Longer than the supervisor's patience with a frozen controller and the session timeout that its
+# successor gives a frozen leader: new leaders must come before anybody wakes.
+FROZEN_TOGETHER_HOLD_S = 10.0
 
 
 def allowed_ms(promised_ms: int) -> int:

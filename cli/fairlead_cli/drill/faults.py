@@ -2,7 +2,8 @@
 
 kill     SIGKILL; the supervisor starts it again
 stop     SIGTERM: a clean stop; the supervisor starts it again
-pause    SIGSTOP, later SIGCONT: alive, and silent
+pause    SIGSTOP, later SIGCONT: alive, and silent; the supervisor does not wait for a controller,
+         but starts another after two seconds
 isolate  the network around it is cut and later joined again: alive, and talking to nobody.
          Needs a cluster whose processes talk through its fault proxy (`fairlead up --fault-proxy`);
          no root, no firewall

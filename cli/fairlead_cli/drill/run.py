@@ -171,8 +171,7 @@ class Drill:
         processes = injector.inject(entries)
         healed_at = await self._observe(observation, injector)
         load.watch.is_fast = False
-        if self.plan.kind.ends_process:
-            await self._wait_for_replacements(entries, processes)
+        await self._wait_for_replacements(run, entries, processes)
         try:
             await load.wait_until(lambda: load.is_well, "not every replica is in sync again")
             run.healed_ms = to_ms(time.monotonic() - healed_at)
@@ -232,9 +231,15 @@ class Drill:
         return list(names.values())
 
     async def _wait_for_replacements(
-        self, entries: list[ProcessEntry], old: list[ProcessId]
+        self, run: RunTimings, entries: list[ProcessEntry], old: list[ProcessId]
     ) -> None:
+        """Of those that were ended, and of those that the supervisor did not wait for: it replaces
+        a controller that stands still."""
         for entry, process in zip(entries, old, strict=True):
+            if not self.plan.kind.ends_process:
+                if process.is_alive:
+                    continue
+                run.replaced.append(entry.name)
             await asyncio.to_thread(
                 wait_until_replaced, self.data, entry.name, process, SETTLE_TIMEOUT_S
             )
@@ -262,5 +267,7 @@ def describe(run: RunTimings) -> str:
             f"longest gap {run.longest_gap_ms} ms (partition {run.longest_gap_partition}, "
             f"from {run.longest_gap_began_ms} ms)"
         )
+    if run.replaced:
+        parts.append(f"the supervisor replaced {' and '.join(run.replaced)}")
     problem = [f"FAILED: {run.problem}"] if run.problem else []
     return "  " + ", ".join([*parts, *problem])

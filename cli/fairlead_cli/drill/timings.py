@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class RunTimings:
     longest_gap_partition: int | None = None
     healed_ms: int | None = None
     """From the end of the fault until every replica was in sync again."""
+    replaced: list[str] = field(default_factory=list)
+    """Which of them did not live to the end of a fault that lasts: others took their place."""
     problem: str | None = None
 
     def as_json(self) -> dict[str, Any]:

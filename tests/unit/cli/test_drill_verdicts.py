@@ -79,6 +79,7 @@ def test_limits_are_those_that_are_promised() -> None:
 
     assert [limit(kind) for kind in FaultKind] == [250, 100, 2000, 2000]
     assert limit(FaultKind.KILL, controller=True) == 4500
+    assert limit(FaultKind.PAUSE, controller=True) == 4500
     assert limit(FaultKind.PAUSE, broker=False, controller=True) == 250
     assert judged_timing(FaultKind.KILL, is_broker=True) == "recovery_ms"
     assert judged_timing(FaultKind.STOP, is_broker=True) == "longest_gap_ms"
