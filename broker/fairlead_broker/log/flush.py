@@ -59,6 +59,9 @@ class FlushJob:
                 self._disk.fsync(file.fd)
             # Segments made since the last flush need their names on the device too.
             self._disk.fsync_directory(self._directory)
+        except FileNotFoundError as error:
+            # The directory: the log was deleted meanwhile, or somebody took it away.
+            self.error = error
         except OSError as error:
             self.error = error
             note_failed_flush(self._disk, self._directory, self._recovery_point)
@@ -128,6 +131,8 @@ def complete_flush(log: SegmentedLog, job: FlushJob, now_ms: int) -> None:
     """Take in the result of a job."""
     state = log.flush_state
     state.is_running = False
+    if log.refusal == "closed":
+        return
     if job.error is not None:
         state.failed_flush = job.error
         log.go_offline(job.error)

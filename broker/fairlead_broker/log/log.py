@@ -181,11 +181,21 @@ class Log(SegmentedLog):
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampOffset | None:
         """The first record at or after a timestamp, below `end_offset`; None if there is none."""
-        return lookup.offset_for_timestamp(self, timestamp_ms, end_offset)
+        try:
+            return lookup.offset_for_timestamp(self, timestamp_ms, end_offset)
+        except CorruptSegmentError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: {error}") from error
+        except OSError as error:
+            raise self.go_offline(error) from error
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The record with the largest timestamp (the first of them); None in an empty log."""
-        return lookup.offset_of_max_timestamp(self)
+        try:
+            return lookup.offset_of_max_timestamp(self)
+        except CorruptSegmentError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: {error}") from error
+        except OSError as error:
+            raise self.go_offline(error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
         """Where a leader epoch ends in this log (R2)."""

@@ -214,13 +214,26 @@ class LogRecovery:
         for at in range(first, len(bases)):
             base = bases[at]
             is_gap = base != self._end_offset and at > first
-            if is_gap and not (self._order.has_holes and base > self._end_offset):
+            if is_gap and not self._is_compacted_away(base):
                 self._reason = f"segment {base} does not follow offset {self._end_offset}"
                 self._is_unclean = True
                 self._remove_segments(bases[at:])
                 return
             if not self._scan_segment(base, is_first=at == 0, later=bases[at + 1 :], now_ms=now_ms):
                 return
+
+    def _is_compacted_away(self, base: int) -> bool:
+        """Whether the gap before a segment is one of compaction, and not what the crash has taken.
+
+        Segments are rolled at the log's end, and only what is below the recovery point is
+        compacted. So a gap above it is the end of the segment before, which a power cut took:
+        kept, this replica would claim records that it lacks. Where it is a gap after all (a
+        follower that rolled behind one), the leader sends again what was cut off.
+        """
+        if not self._order.has_holes or base < self._end_offset:
+            return False
+        has_lost_nothing = self._order.has_page_cache and not self._distrusts_cache
+        return has_lost_nothing or base <= self._recovery_point
 
     def _scan_segment(self, base: int, *, is_first: bool, later: list[int], now_ms: int) -> bool:
         """Check one segment; False if the log ends in it before its end."""

@@ -6,11 +6,16 @@ thread, because freeing a large file takes long. When even the newest record has
 active segment is rolled first, so that an idle topic empties as in Kafka.
 """
 
+import logging
+
 from fairlead_broker.invariants import require
+from fairlead_broker.log.batch_scan import CorruptSegmentError
 from fairlead_broker.log.file_names import SNAPSHOT_SUFFIX, offset_name
 from fairlead_broker.log.segment import Segment
 from fairlead_broker.log.segmented_log import SegmentedLog
 from fairlead_wire.record_batch import NO_TIMESTAMP
+
+logger = logging.getLogger(__name__)
 
 
 def delete_expired_segments(log: SegmentedLog, now_ms: int, high_watermark: int) -> int:
@@ -85,9 +90,9 @@ def advance_log_start_offset(log: SegmentedLog, offset: int) -> None:
     if offset <= log.log_start_offset:
         return
     log.log_start_offset = offset
+    # Their file follows with the next flush. Until then a start cuts them off at the same offset,
+    # and who deletes records from a full disk is not refused for want of room.
     log.epochs.truncate_from_start(offset)
-    if log.epochs.is_dirty:
-        log.write_epochs()
 
 
 def remove_segments(log: SegmentedLog, segments: list[Segment], now_ms: int) -> None:
@@ -117,5 +122,10 @@ def _delete_first(log: SegmentedLog, count: int, now_ms: int) -> None:
 
 def _newest_ms(segment: Segment) -> int:
     """The age that retention goes by: largest timestamp, or the file's where records carry none."""
-    timestamp = segment.largest_timestamp()
+    try:
+        timestamp = segment.largest_timestamp()
+    except CorruptSegmentError as error:
+        # Readers are told of the damage; here it must not hold up the deletion of other logs.
+        logger.warning("%s: its age is that of its file: %s", segment.path, error)
+        timestamp = NO_TIMESTAMP
     return timestamp if timestamp != NO_TIMESTAMP else segment.modified_ms()

@@ -54,12 +54,23 @@ class SegmentSwap:
         self.state = SwapState.OVER
 
     def begin(self) -> SyncJob:
-        """Give the new files the name that makes a start finish this. OSError."""
+        """Give the new files the name that makes a start finish this.
+
+        OSError if the disk refuses: then nothing has changed, and the log goes on as it is.
+        """
         log = self._log
         require(log.swap is None, "{}: two replacements at once", log.path)
         log.note_holes()
-        for suffix in _SUFFIXES:
-            log.disk.rename(self._stem + suffix + CLEANED_SUFFIX, self._stem + suffix + SWAP_SUFFIX)
+        try:
+            for suffix in _SUFFIXES:
+                log.disk.rename(
+                    self._stem + suffix + CLEANED_SUFFIX, self._stem + suffix + SWAP_SUFFIX
+                )
+        except OSError:
+            # Indexes at most: the log would have been the last.
+            for suffix in _SUFFIXES:
+                unlink_if_present(log.disk, self._stem + suffix + SWAP_SUFFIX)
+            raise
         log.swap, self.state = self, SwapState.BEGUN
         return SyncJob(log.disk, [], [log.path])
 

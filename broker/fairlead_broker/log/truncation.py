@@ -15,6 +15,7 @@ from typing import Final
 from fairlead_broker.invariants import require
 from fairlead_broker.log.file_names import SNAPSHOT_SUFFIX, parse_offset_name
 from fairlead_broker.log.producer_loading import load_producers
+from fairlead_broker.log.producer_state import NO_OFFSET
 from fairlead_broker.log.retention import remove_segments
 from fairlead_broker.log.segment import Segment
 from fairlead_broker.log.segmented_log import SegmentedLog
@@ -44,7 +45,8 @@ def truncate_to(log: SegmentedLog, offset: int) -> None:
         del log.segments[keep:], log.bases[keep:]
         last = log.segments[-1]
         if gone:
-            remove_segments(log, gone, 0)
+            # Newest first: a kill in between must leave no hole, which a log with gaps would keep.
+            remove_segments(log, gone[::-1], 0)
         if last.is_sealed:
             last.activate()
         found = last.find_batch(offset)
@@ -77,13 +79,18 @@ def _forget_empty_epochs(log: SegmentedLog) -> None:
 
 
 def restart_at(log: SegmentedLog, offset: int) -> None:
-    """Drop everything; the log is empty and starts at `offset`."""
+    """Drop everything; the log is empty and starts at `offset`.
+
+    Producers too: what they wrote last may lie between the old end and the new start, and one whose
+    sequence this replica does not know may go on, while one with an older sequence is refused.
+    """
     try:
         log.settle_swap()
         gone = list(log.segments)
         log.segments.clear()
         log.bases.clear()
-        remove_segments(log, gone, 0)
+        remove_segments(log, gone[::-1], 0)
+        _remove_snapshots(log, NO_OFFSET)
         log.log_start_offset = offset
         log.add_segment(_new_segment(log, offset))
         _end_at(log, offset)
@@ -103,6 +110,13 @@ def _new_segment(log: SegmentedLog, base_offset: int) -> Segment:
     )
 
 
+def _remove_snapshots(log: SegmentedLog, above: int) -> None:
+    for entry in log.disk.list_directory(log.path):
+        snapshot = parse_offset_name(entry.name, SNAPSHOT_SUFFIX)
+        if snapshot is not None and snapshot > above:
+            log.disk.unlink(f"{log.path}/{entry.name}")
+
+
 def _end_at(log: SegmentedLog, end_offset: int) -> None:
     log.set_active()
     log.log_end_offset = end_offset
@@ -114,10 +128,7 @@ def _end_at(log: SegmentedLog, end_offset: int) -> None:
     log.epochs.truncate_from_end(end_offset)
     if log.epochs.is_dirty:
         log.write_epochs()
-    for entry in log.disk.list_directory(log.path):
-        snapshot = parse_offset_name(entry.name, SNAPSHOT_SUFFIX)
-        if snapshot is not None and snapshot > end_offset:
-            log.disk.unlink(f"{log.path}/{entry.name}")
+    _remove_snapshots(log, end_offset)
     load_producers(log.disk, log.path, log.producers, log.segments, end_offset, now_ms=0)
     log.deferred.note_directory(log.path)
     log.check_marks()

@@ -165,7 +165,7 @@ class Flusher:
         flush.complete_flush(partition.log, job, self._broker.clock.now_ms())
         if job.error is None:
             self._broker.metrics.flushes += 1
-        else:
+        elif partition.log.refusal != "closed":
             self._broker.metrics.flush_failures += 1
         partition.flushed()
         self.note([partition])

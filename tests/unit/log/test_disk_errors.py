@@ -6,7 +6,9 @@ import pytest
 from log_batches import TOPIC_ID, LogBench, all_headers, append, batch, flush
 from simulated_disk import SimulatedDisk
 
+from fairlead_broker.log.log_cleaning import CleanedGroup
 from fairlead_broker.log.log_directory import LogDirectory
+from fairlead_broker.log.segment_swap import SegmentSwap
 from fairlead_model.log_config import LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
 
@@ -212,3 +214,91 @@ def test_bench_on_the_simulated_disk_agrees_with_itself(disk):
     append(log, *(batch() for _ in range(9)))
     flush(log)
     assert [h.base_offset for h in all_headers(log)] == list(range(9))
+
+
+def test_a_deletion_of_records_needs_no_room_on_the_disk(disk):
+    directory, log = started_log(disk)
+    append(log, *(batch() for _ in range(5)), epoch=1)
+    append(log, *(batch() for _ in range(5)), epoch=2)
+    flush(log)
+    disk.free_bytes = 0
+    log.advance_log_start_offset(7)
+    assert not log.is_offline
+    assert log.epochs.entries() == [(2, 7)]
+    disk.free_bytes = None
+    directory.write_checkpoints()
+    directory, _ = start(disk.after_kill())
+    again = directory.log("t", 0)
+    assert again.log_start_offset == 7
+    assert again.epochs.entries() == [(2, 7)]
+
+
+def test_a_look_up_by_time_tells_what_is_wrong(disk):
+    _, log = started_log(disk)
+    append(log, *(batch(timestamp=1_000 + at) for at in range(25)))
+    first = log.segments[0]
+    disk.names[first.path].content[16] = 9
+    with pytest.raises(KafkaError) as caught:
+        log.offset_for_timestamp(1_001, end_offset=log.log_end_offset)
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert not log.is_offline
+    disk.fail("pread")
+    for look_up in (
+        lambda: log.offset_for_timestamp(1_001, end_offset=log.log_end_offset),
+        log.offset_of_max_timestamp,
+    ):
+        expect_offline(log, look_up)
+        log.is_offline, log.refusal = False, None
+
+
+def test_a_damaged_segment_does_not_stop_retention(disk):
+    directory, log = started_log(disk)
+    append(log, *(batch(timestamp=1_000 + at) for at in range(25)))
+    damaged = log.segments[0]
+    assert directory.close(clean=True, broker_epoch=1)
+    disk.names[damaged.path].content[16] = 9
+    # An index that points outside the segment is made anew from batches that cannot be read.
+    disk.names[damaged.offset_index.path].content[-4:] = b"\x7f" * 4
+    directory, _ = start(disk.after_kill())
+    log = directory.log("t", 0)
+    directory.confirm_start(2)
+    count = len(log.segments)
+    assert count > 2
+    log.delete_expired_segments(CONFIG.retention_ms + 5_000, log.log_end_offset)
+    assert len(log.segments) == 1
+
+
+def test_a_log_that_is_deleted_while_it_is_flushed_has_not_failed(disk, caplog):
+    directory, log = started_log(disk)
+    append(log, batch())
+    job = log.begin_flush()
+    directory.delete_log(log, 0)
+    job.run()
+    log.complete_flush(job, 0)
+    assert not log.is_offline
+    assert not log.flush_state.failed_flush
+    assert not caplog.records
+
+
+def test_a_replacement_that_cannot_begin_leaves_the_log_as_it_was(disk):
+    _, log = started_log(disk)
+    append(log, *(batch() for _ in range(25)))
+    flush(log)
+    names = set(disk.names)
+    cleaned = [
+        f"{log.path}/{0:020d}{suffix}.cleaned" for suffix in (".log", ".index", ".timeindex")
+    ]
+    for path in cleaned:
+        disk.close(disk.open_write(path))
+    swap = SegmentSwap(log, CleanedGroup([0], 0, 0, 0))
+    disk.fail("_create", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space left"):
+        swap.begin()
+    disk.failures.clear()
+    disk.unlink(cleaned[2])
+    with pytest.raises(FileNotFoundError):
+        swap.begin()
+    assert log.swap is None
+    assert set(disk.names) - names <= {cleaned[0], f"{log.path}/fairlead-compacted"}
+    assert not log.is_offline
+    append(log, batch())

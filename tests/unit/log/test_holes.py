@@ -4,10 +4,13 @@ import pytest
 from log_batches import (
     LogBench,
     all_headers,
+    append,
     as_leader_sent,
+    batch,
     flush,
     read_headers,
 )
+from simulated_disk import PowerCut, SimulatedDisk
 
 from fairlead_broker.invariants import InvariantViolation
 from fairlead_broker.log.file_names import HOLES_MARK
@@ -127,3 +130,27 @@ def test_an_empty_follower_begins_behind_a_gap(bench):
     assert log.log_end_offset == 2**40 + 1
     log.close()
     assert bases(bench.load()) == [2**40]
+
+
+def test_a_truncation_that_is_killed_leaves_no_hole_that_compaction_did_not_make():
+    """Where gaps are allowed, recovery cannot tell: so the newest segments go first."""
+    for cut in range(1, 30):
+        disk = SimulatedDisk()
+        log = LogBench("/d/t-0", disk).create(segment_bytes=600, file_delete_delay_ms=0)
+        append(log, *(batch() for _ in range(20)))
+        flush(log)
+        log.note_holes()
+        disk.cut_after = disk.operations + cut
+        try:
+            log.truncate_to(4)
+        except PowerCut:
+            pass
+        else:
+            return
+        disk.cut_after = -1
+        order = RecoveryOrder("/d/t-0", 20, 0, 4_096, has_holes=True)
+        recover_log(disk, order, now_ms=0)
+        headers = all_headers(LogBench("/d/t-0", disk).load())
+        assert [header.base_offset for header in headers] == list(range(len(headers)))
+        assert len(headers) >= 4
+    pytest.fail("the truncation never ended")

@@ -151,3 +151,13 @@ def test_a_replay_of_old_records_does_not_roll_at_every_batch(bench):
     for day in range(5):
         append(log, batch(timestamp=1_357_000_000_000 + day), now_ms=1_800_000_000_000)
     assert log.bases == [0]
+
+
+def test_a_log_that_begins_anew_knows_no_producer_of_before(bench):
+    """Its last batch may lie in what is left out: an older sequence would refuse the next one."""
+    log = bench.create(segment_bytes=500)
+    append(log, *(batch(producer=(7, 0, at)) for at in range(8)))
+    log.restart_at(50)
+    assert log.producers.get(7) is None
+    log.close()
+    assert bench.load().producers.get(7) is None
