@@ -152,7 +152,11 @@ GROUP_MEMBERS_MAX: Final = 10_000
 PARKED_MEMBERS_MAX: Final = 20_000
 """Joins and syncs of all groups that wait for other members."""
 MEMBER_METADATA_BYTES_MAX: Final = MIB
-"""What a member may bring along with a join, all its protocols together."""
+"""What a member may bring along with a join, all its protocols together with their names."""
+MEMBER_PROTOCOLS_MAX: Final = 100
+"""Protocols (assignors) that a member may name in a join; clients know four."""
+MEMBER_ID_PREFIX_MAX: Final = 255
+"""Characters of a client id or an instance id that a new member id begins with."""
 GROUP_WRITES_WAITING_MAX: Final = 10_000
 """Batches of one partition that wait for the high watermark; beyond, writes are refused."""
 TOMBSTONES_PER_WRITE: Final = 500

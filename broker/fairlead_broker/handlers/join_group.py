@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING
 from fairlead_broker.group.group_types import JoinRequest, JoinResult
 from fairlead_broker.handlers.group_requests import ParkedMember, check_group_id
 from fairlead_broker.handlers.registry import PENDING, Pending, handles
-from fairlead_broker.limits import MEMBER_METADATA_BYTES_MAX
+from fairlead_broker.limits import (
+    MEMBER_ID_PREFIX_MAX,
+    MEMBER_METADATA_BYTES_MAX,
+    MEMBER_PROTOCOLS_MAX,
+)
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.join_group import (
@@ -60,13 +64,19 @@ def join_group(request: JoinGroupRequest, context: RequestContext) -> Pending | 
 
 def _read(request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
     client_id = context.client_id or ""
-    size = sum(len(protocol.metadata) for protocol in request.protocols)
+    if len(request.protocols) > MEMBER_PROTOCOLS_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(request.protocols)} protocols of a member; {MEMBER_PROTOCOLS_MAX} are the most",
+        )
+    size = sum(len(each.name) + len(each.metadata) for each in request.protocols)
     if size > MEMBER_METADATA_BYTES_MAX:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"{size} bytes of member metadata; {MEMBER_METADATA_BYTES_MAX} are the most",
         )
     timeout_ms = request.rebalance_timeout_ms
+    prefix = request.group_instance_id or client_id
     return JoinRequest(
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
@@ -77,7 +87,7 @@ def _read(request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
         protocols=tuple((each.name, bytes(each.metadata)) for each in request.protocols),
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.session_timeout_ms if timeout_ms < 0 else timeout_ms,
-        new_member_id=f"{request.group_instance_id or client_id}-{uuid.uuid4()}",
+        new_member_id=f"{prefix[:MEMBER_ID_PREFIX_MAX]}-{uuid.uuid4()}",
         requires_known_member_id=context.version >= _KNOWN_MEMBER_ID_SINCE,
         supports_skipping_assignment=context.version >= _SKIP_ASSIGNMENT_SINCE,
     )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fairlead_wire.messages.offset_commit import OffsetCommitRequestPartition
 
 _NO_RETENTION = -1
+_EXPIRY_MAX_MS = 2**63 - 1
 _FLEXIBLE_SINCE = 8
 _THROTTLE_SINCE = 3
 _NO_THROTTLE = bytes(4)
@@ -150,6 +151,6 @@ def _encode(
     each: OffsetCommitRequestPartition, metadata: bytes, now_ms: int, retention_ms: int
 ) -> bytes:
     if retention_ms != _NO_RETENTION:
-        expire_ms = now_ms + max(0, retention_ms)
+        expire_ms = min(now_ms + max(0, retention_ms), _EXPIRY_MAX_MS)
         return encode_expiring_commit(each.committed_offset, metadata, now_ms, expire_ms)
     return encode_commit(each.committed_offset, each.committed_leader_epoch, metadata, now_ms)

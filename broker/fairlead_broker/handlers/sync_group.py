@@ -2,7 +2,8 @@
 
 Behaviour: a member asks for its assignment. The leader's request brings those of all members; it is
 in the log of the group before anybody is answered. Who asks earlier waits for the leader.
-Versions:  3 static members · 4 flexible · 5 protocol type and name, which must be the group's.
+Versions:  3 static members · 4 flexible · 5 protocol type and name, which must be there
+           and be the group's.
 Missing:   nothing.
 """
 
@@ -14,11 +15,13 @@ from fairlead_broker.group.group_types import SyncRequest, SyncResult
 from fairlead_broker.handlers.group_requests import ParkedMember, check_group_id
 from fairlead_broker.handlers.registry import PENDING, Pending, handles
 from fairlead_wire.api_keys import ApiKey
-from fairlead_wire.errors import KafkaError
+from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from fairlead_broker.handlers.registry import RequestContext
+
+_PROTOCOL_NAMED_SINCE = 5
 
 
 @handles(ApiKey.SYNC_GROUP, versions=(0, 5))
@@ -35,6 +38,13 @@ def sync_group(request: SyncGroupRequest, context: RequestContext) -> Pending | 
     )
     try:
         check_group_id(request.group_id)
+        if context.version >= _PROTOCOL_NAMED_SINCE and None in (
+            request.protocol_type,
+            request.protocol_name,
+        ):
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "protocol type and name are missing"
+            )
         broker.group_coordinator.sync(request.group_id, asked, waiter)
     except KafkaError as error:
         broker.metrics.errors[error.code.name] += 1
