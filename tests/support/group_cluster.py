@@ -6,7 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from fairlead_broker.handlers.registry import HANDLERS, PENDING, RequestContext
+from fairlead_model.delta import TopicChanged
 from fairlead_model.ids import CONSUMER_OFFSETS
+from fairlead_model.topic import TopicHeader, TopicState
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages import RESPONSES
 from fairlead_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -190,3 +192,11 @@ async def lead(cluster: ReplicaCluster, broker_id: int) -> None:
     """The controller makes another broker the coordinator."""
     cluster.change(CONSUMER_OFFSETS, leader=broker_id)
     await asyncio.sleep(0)
+
+
+def delete_topic(cluster: ReplicaCluster, name: str) -> None:
+    """The controller begins to delete a topic: its name is free."""
+    topic = cluster.image.topic(name)
+    assert topic is not None
+    header = TopicHeader(name, topic.topic_id, len(topic.partitions), state=TopicState.DELETING)
+    cluster.publish(TopicChanged(header))

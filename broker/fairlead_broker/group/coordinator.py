@@ -136,13 +136,17 @@ class GroupCoordinator:
         for group in shard.groups.values():
             topics.update(group.offsets.topics)
         names = self._broker.image.names
-        self._forget_topics(shard, {name for name in topics if name not in names})
+        deleted = {name for name in topics if name not in names} | shard.deleted_topics
+        self._forget_topics(shard, deleted)
+        shard.deleted_topics.clear()
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         """Topics are gone, and with them what was committed for them."""
         for shard in self.shards.values():
             if shard.state is ShardState.ACTIVE:
                 self._forget_topics(shard, topics)
+            elif shard.state is ShardState.LOADING:
+                shard.deleted_topics.update(topics)
 
     def _forget_topics(self, shard: Shard, topics: Collection[str]) -> None:
         is_idle = not self._stale
@@ -232,6 +236,7 @@ class GroupCoordinator:
             request, waiter, now_ms=clock.monotonic_ms(), now_wall_ms=clock.now_ms()
         )
         self.carry_out(group, effects)
+        self._maybe_forget(group)
 
     def sync(self, group_id: str, request: SyncRequest, waiter: MemberWaiter) -> None:
         """A member asks for its assignment. KafkaError if it can't have one."""
@@ -296,11 +301,13 @@ class GroupCoordinator:
 
     def on_deleted(self, group: CoordinatedGroup) -> None:
         """The tombstone of a group is committed: it is gone, unless it was revived meanwhile."""
-        state = group.classic.state
-        if not group.offsets and state in (GroupState.EMPTY, GroupState.DEAD):
+        if group.classic.state not in (GroupState.EMPTY, GroupState.DEAD):
+            return
+        if not group.offsets and not group.commits_in_flight:
             self._remove(group)
-        elif state is GroupState.DEAD:
-            # Some of its offsets could not be deleted: what is left is what a replay would give.
+        else:
+            # Some of its offsets could not be deleted, or were committed since the client was told
+            # that it takes too long: what is left is what a replay would give.
             group.classic = self.build_classic(group.group_id)
 
     def subscriptions(self, group: CoordinatedGroup) -> Subscriptions:

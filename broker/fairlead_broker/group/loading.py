@@ -134,7 +134,12 @@ class ShardLoader:
         offsets, values = replay.offsets, replay.group_values
         # In the order of the log, so that two loads of one log are alike.
         for number, group_id in enumerate(dict.fromkeys([*offsets, *values])):
-            classic = self._coordinator.build_classic(group_id, values.get(group_id))
+            try:
+                classic = self._coordinator.build_classic(group_id, values.get(group_id))
+            except ValueError:
+                # Bytes of a group's value that no group can have been.
+                replay.unreadable_count += 1
+                classic = self._coordinator.build_classic(group_id)
             group = CoordinatedGroup(group_id, shard, classic, offsets.get(group_id))
             shard.groups[group_id] = group
             if classic.state is not GroupState.EMPTY:

@@ -81,6 +81,7 @@ class Shard:
         "_appended",
         "_open",
         "_timed_out_to",
+        "deleted_topics",
         "groups",
         "index",
         "leader_epoch",
@@ -94,6 +95,8 @@ class Shard:
         self.leader_epoch = partition.leader_epoch
         self.state = ShardState.LOADING
         self.groups: dict[str, CoordinatedGroup] = {}
+        self.deleted_topics: set[str] = set()
+        """Those deleted while it is loading: one of the same name has no offsets in the log."""
         self._open: list[Write] = []
         self._appended: deque[_Appended] = deque()
         self._timed_out_to = 0

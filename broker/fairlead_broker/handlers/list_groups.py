@@ -1,7 +1,8 @@
 """ListGroups (key 16), versions 0-5.
 
 Behaviour: the groups that this broker coordinates, those with offsets but without members too.
-While some of its partitions are being read the list is incomplete: COORDINATOR_LOAD_IN_PROGRESS.
+While some of its partitions are being read the list is incomplete: COORDINATOR_LOAD_IN_PROGRESS,
+or COORDINATOR_NOT_AVAILABLE where one cannot be read.
 Versions:  3 flexible · 4 state, and a filter by states · 5 type, which is `classic`, and a filter.
 Missing:   nothing.
 """
@@ -25,7 +26,6 @@ _CLASSIC = "classic"
 @handles(ApiKey.LIST_GROUPS, versions=(0, 5))
 def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     coordinator = context.broker.group_coordinator
-    is_loading = any(shard.state is ShardState.LOADING for shard in coordinator.shards.values())
     states = {state.lower() for state in request.states_filter}
     types = {each.lower() for each in request.types_filter}
     groups = []
@@ -42,6 +42,14 @@ def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGrou
                     )
                 )
     return ListGroupsResponse(
-        error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE,
+        error_code=_why_incomplete({shard.state for shard in coordinator.shards.values()}),
         groups=groups,
     )
+
+
+def _why_incomplete(states: set[ShardState]) -> ErrorCode:
+    if ShardState.FAILED in states:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if ShardState.LOADING in states:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return ErrorCode.NONE

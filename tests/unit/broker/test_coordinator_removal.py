@@ -3,12 +3,11 @@
 import asyncio
 from pathlib import Path
 
-from group_cluster import NO_DELAY, GroupCluster, commit_code, records_of, run
+from group_cluster import NO_DELAY, GroupCluster, commit_code, delete_topic, records_of, run
 from replica_cluster import ReplicaCluster
 
 from fairlead_broker.group.removal import expire, remove_stale, stale_offsets
-from fairlead_model.delta import TopicChanged
-from fairlead_model.topic import TopicHeader, TopicState
+from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.delete_groups import DeleteGroupsRequest
 from fairlead_wire.messages.offset_delete import (
@@ -74,13 +73,6 @@ def test_offsets_of_consumed_topics_are_not_deleted(tmp_path: Path) -> None:
     run(story())
 
 
-def delete_topic(cluster: ReplicaCluster, name: str) -> None:
-    topic = cluster.image.topic(name)
-    assert topic is not None
-    header = TopicHeader(name, topic.topic_id, len(topic.partitions), state=TopicState.DELETING)
-    cluster.publish(TopicChanged(header))
-
-
 def test_offsets_go_with_their_topic(tmp_path: Path) -> None:
     async def story() -> None:
         async with ReplicaCluster(tmp_path, size=1) as cluster:
@@ -144,5 +136,28 @@ def test_expired_offsets_and_their_empty_group_go(tmp_path: Path) -> None:
             assert groups.offset("live") == 1
             last = records_of(cluster)[-1]
             assert [record.value for record in last] == [None, None]
+
+    run(story())
+
+
+def test_a_commit_after_a_slow_deletion_stays(tmp_path: Path) -> None:
+    """The tombstone took longer than the answer, and meanwhile the group was committed to."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, offsets_commit_timeout_ms="150") as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            await groups.committed("g", 1)
+            await cluster.stop(3)
+            deletion = groups.call(DeleteGroupsRequest(groups_names=["g"]), 2)
+            await cluster.until(lambda: deletion.reply is not None)
+            code = deletion.reply.results[0].error_code
+            assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            commit = groups.commit("g", 2)
+            await asyncio.sleep(0)
+            cluster.change(CONSUMER_OFFSETS, isr=(1, 2))
+            await cluster.until(lambda: commit.reply is not None)
+            assert commit_code(commit) is ErrorCode.NONE
+            assert groups.offset("g") == 2
 
     run(story())

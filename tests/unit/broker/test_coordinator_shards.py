@@ -3,9 +3,20 @@
 import asyncio
 from pathlib import Path
 
-from group_cluster import NO_DELAY, GroupCluster, commit_code, lead, run
+from group_cluster import NO_DELAY, GroupCluster, commit_code, delete_topic, lead, run
 from replica_cluster import ReplicaCluster
 
+from fairlead_broker.group.group_types import GroupState
+from fairlead_broker.group.record_batching import build_batch, encode_body
+from fairlead_broker.group.records import (
+    GroupKey,
+    GroupValue,
+    MemberRecord,
+    encode_group_value,
+    encode_key,
+)
+from fairlead_broker.group.shard import ShardState
+from fairlead_broker.replication.partition import ALL_IN_SYNC
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.heartbeat import HeartbeatRequest
@@ -111,5 +122,65 @@ def test_a_damaged_log_is_not_served(tmp_path: Path) -> None:
             await cluster.start(1)
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             await cluster.until(lambda: groups.fetch("g").error_code == code)
+
+    run(story())
+
+
+def test_a_record_that_names_a_member_twice_is_passed_over(tmp_path: Path) -> None:
+    """Whoever may write to the topic must not keep all other groups of a partition from loading."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            await groups.committed("g", 1)
+            await groups.committed("twice", 2)
+            member = MemberRecord("m", None, "client", "/host", 60_000, 10_000, b"", b"")
+            value = GroupValue("consumer", 4, "range", "m", 1_000, (member, member))
+            body = encode_body(encode_key(GroupKey("twice")), encode_group_value(value))
+            batch = build_batch([body], timestamp_ms=1_000)
+            cluster.partition(1, CONSUMER_OFFSETS).append_as_leader(
+                memoryview(batch), required_acks=ALL_IN_SYNC, now_ms=1_000, has_keys=True
+            )
+            await cluster.stop(1)
+            await cluster.start(1)
+            await groups.ready()
+            assert (groups.offset("g"), groups.offset("twice")) == (1, 2)
+            assert groups.coordinator().groups["twice"].classic.state is GroupState.EMPTY
+
+    run(story())
+
+
+def test_a_shard_that_cannot_be_read_is_missed_in_the_list(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            groups.coordinator().shards[0].state = ShardState.FAILED
+            listed = groups.call(ListGroupsRequest(), 4).reply
+            assert listed.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    run(story())
+
+
+def test_a_topic_made_anew_while_groups_are_loaded_begins_without_offsets(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            await groups.committed("g", 5)
+            await cluster.stop(3)
+            groups.commit("g", 6)
+            replica = cluster.partition(2, CONSUMER_OFFSETS)
+            await cluster.until(lambda: replica.log_end_offset == 2)
+            await cluster.stop(1)
+            await lead(cluster, 2)
+            delete_topic(cluster, "t")
+            cluster.create("t", partitions=4)
+            loading = groups.fetch("g", broker_id=2)
+            assert loading.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            cluster.change(CONSUMER_OFFSETS, isr=(2,))
+            await groups.ready(2)
+            await cluster.until(lambda: groups.offset("g", broker_id=2) == -1)
 
     run(story())
