@@ -46,12 +46,16 @@ class Telling:
         """One line; ValueError for anything that an application does not say."""
         kind, _, rest = line.partition(" ")
         if kind == "acknowledged":
-            self.acknowledgements.append(Acknowledgement(*map(int, rest.split())))
+            partition, sequence, begun_ns, ended_ns, offset = map(int, rest.split())
+            self.acknowledgements.append(
+                Acknowledgement(partition, sequence, begun_ns, ended_ns, offset)
+            )
         elif kind == "failed":
-            self.failures.append(rest.split(" ", 2)[2])
+            _, _, why = rest.split(" ", 2)
+            self.failures.append(why)
         elif kind == "sent":
-            partition, count = rest.split()
-            self.sent_counts[int(partition)] = int(count)
+            partition, count = map(int, rest.split())
+            self.sent_counts[partition] = count
         else:
             raise ValueError(f"{self.name} says {line!r}")
 
@@ -96,7 +100,7 @@ class FailoverClient:
         for line in self._process.stdout:
             try:
                 self.telling.take(line.rstrip("\n"))
-            except (ValueError, IndexError) as error:
+            except ValueError as error:
                 self._misunderstood = str(error)
 
     def check(self) -> None:
