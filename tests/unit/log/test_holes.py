@@ -154,3 +154,26 @@ def test_a_truncation_that_is_killed_leaves_no_hole_that_compaction_did_not_make
         assert [header.base_offset for header in headers] == list(range(len(headers)))
         assert len(headers) >= 4
     pytest.fail("the truncation never ended")
+
+
+@pytest.mark.parametrize(("has_page_cache", "end"), [(False, 3), (True, 8)])
+def test_a_gap_that_a_power_cut_made_is_not_taken_for_compaction(has_page_cache, end):
+    """The end of a segment was lost, the name of the next one was not: what is gone is gone."""
+    disk = SimulatedDisk()
+    log = LogBench("/d/t-0", disk).create(segment_bytes=1_000)
+    append(log, *(batch() for _ in range(3)))
+    flush(log)
+    log.note_holes()
+    append(log, *(batch() for _ in range(2)))
+    log.roll(0)
+    log.close()
+    path = "/d/t-0/" + "0" * 20 + ".log"
+    if not has_page_cache:
+        disk.truncate(disk.open_write(path), 3 * 180)
+    else:
+        # A follower that rolled and then went on behind a gap: a kill loses none of it.
+        log = LogBench("/d/t-0", disk).load()
+        take(log, 7)
+        log.close()
+    order = RecoveryOrder("/d/t-0", 3, 0, 4_096, has_holes=True, has_page_cache=has_page_cache)
+    assert recover_log(disk, order, now_ms=0).log_end_offset == end

@@ -161,3 +161,13 @@ def test_a_log_that_begins_anew_knows_no_producer_of_before(bench):
     assert log.producers.get(7) is None
     log.close()
     assert bench.load().producers.get(7) is None
+
+
+def test_a_log_that_begins_anew_knows_no_epoch_of_before(bench):
+    """Asking with one that its leader has forgotten, it would be sent to begin anew for ever."""
+    log = bench.create()
+    append(log, batch(), epoch=3)
+    log.restart_at(50)
+    assert log.last_leader_epoch == -1
+    log.close()
+    assert bench.load().last_leader_epoch == -1
