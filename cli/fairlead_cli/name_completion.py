@@ -48,7 +48,7 @@ def ask_cluster(ctx: click.Context, read: Callable[[AdminClient], list[str]]) ->
 
     data = ctx.params.get("data") or DATA_DEFAULT
     try:
-        address = resolve_bootstrap(ctx.params.get("bootstrap"), data)
+        address = resolve_bootstrap(ctx.params.get("bootstrap"), data, patience_s=PATIENCE_S)
         return sorted(read(build_admin(address)))
     except (CliError, click.ClickException, KafkaException):
         return []

@@ -125,16 +125,15 @@ def live_pid(entry: ProcessEntry) -> int | None:
 
 def read_topics(cluster: ClusterFile) -> list[TopicHealth]:
     """From any broker that answers; none while nobody does."""
-    from fairlead_cli.client.target import try_addresses
+    from fairlead_cli.client.target import find_local, join_addresses
 
-    alive = [(broker.host, broker.port) for broker in cluster.brokers if broker.is_alive]
-    if not alive or try_addresses(alive) is not None:
+    answering = find_local(cluster).answering
+    if not answering:
         return []
     from fairlead_cli.client.connection import build_admin, fetch_metadata
     from fairlead_cli.topic.health import summarize_topics
 
-    bootstrap = ",".join(f"{host}:{port}" for host, port in alive)
-    return summarize_topics(fetch_metadata(build_admin(bootstrap)))
+    return summarize_topics(fetch_metadata(build_admin(join_addresses(answering))))
 
 
 def print_status(document: dict[str, Any]) -> None:

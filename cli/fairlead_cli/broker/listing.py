@@ -67,16 +67,14 @@ def count_partitions(cluster: ClusterFile) -> dict[str, dict[int | None, int]] |
     from collections import Counter
 
     from fairlead_cli.client.connection import build_admin, fetch_metadata
-    from fairlead_cli.client.target import try_addresses
-    from fairlead_cli.local.control import state_of_entry
+    from fairlead_cli.client.target import find_local, join_addresses
 
-    serving = [b for b in cluster.brokers if state_of_entry(b) in ("running", "stopping")]
-    addresses = [(broker.host, broker.port) for broker in serving]
-    if not addresses or try_addresses(addresses) is not None:
+    answering = find_local(cluster).answering
+    if not answering:
         return None
-    bootstrap = ",".join(f"{host}:{port}" for host, port in addresses)
+    admin = build_admin(join_addresses(answering))
     counts: dict[str, dict[int | None, int]] = {name: Counter() for name in COUNTS}
-    for topic in fetch_metadata(build_admin(bootstrap)).topics.values():
+    for topic in fetch_metadata(admin).topics.values():
         for partition in topic.partitions.values():
             if partition.leader >= 0:
                 counts["leaders"][partition.leader] += 1

@@ -8,9 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fairlead_cli.client.answering import Address, find_answering
 from fairlead_cli.client.connection import (
     REQUEST_TIMEOUT_S,
     build_error,
+    explain,
+    fetch_metadata,
     kafka_errors,
     wait_for,
 )
@@ -31,6 +34,9 @@ ASKED_AT_ONCE = 500
 NAMED_MAX = 10
 # Every broker is asked for its groups: one that hangs must not hold up what the others say.
 LIST_TIMEOUT_S = 5.0
+NO_ANSWER_NAMES = ("_TIMED_OUT", "_TRANSPORT", "REQUEST_TIMED_OUT")
+# To learn who was silent, every broker is asked for a sign of life, and has so long for it.
+ASKED_ONCE_MORE_S = 1.0
 STATE_NAMES = {
     "PREPARING_REBALANCING": "PreparingRebalance",
     "COMPLETING_REBALANCING": "CompletingRebalance",
@@ -86,16 +92,14 @@ class GroupDescription:
         return self.state != "Dead"
 
 
-def list_groups(admin: AdminClient) -> tuple[list[GroupListing], list[KafkaError]]:
-    """Every group of every broker, by name, and why brokers did not answer, if any did not."""
+def list_groups(admin: AdminClient) -> tuple[list[GroupListing], list[str]]:
+    """Every group of every broker, by name, and which brokers did not tell theirs, in words."""
     what = "cannot list the consumer groups"
     with kafka_errors(what):
         future = admin.list_consumer_groups(request_timeout=LIST_TIMEOUT_S)
     result = wait_for(future, what)
     # librdkafka's documentation says exceptions; its lists hold errors.
     errors = [getattr(failure, "args", [failure])[0] for failure in result.errors]
-    if errors and not result.valid:
-        raise build_error(what, errors[0])
     listings = [
         GroupListing(
             listing.group_id,
@@ -105,7 +109,22 @@ def list_groups(admin: AdminClient) -> tuple[list[GroupListing], list[KafkaError
         )
         for listing in result.valid
     ]
-    return sorted(listings), errors
+    return sorted(listings), name_silent(admin, errors)
+
+
+def name_silent(admin: AdminClient, errors: list[KafkaError]) -> list[str]:
+    """What brokers said instead of their groups.
+
+    Whose time-out it was librdkafka does not say: so each broker is asked for a sign of life.
+    """
+    said = [explain(error) for error in errors if error.name() not in NO_ANSWER_NAMES]
+    if len(said) == len(errors):
+        return said
+    brokers = fetch_metadata(admin).brokers.values()
+    by_address = {Address(broker.host, broker.port): broker.id for broker in brokers}
+    found = find_answering(by_address, patience_s=ASKED_ONCE_MORE_S, grace_s=ASKED_ONCE_MORE_S)
+    silent = [f"broker {by_address[at]} at {at} does not answer" for at in found.reasons]
+    return said + (sorted(silent) or ["it did not answer in time, and does now: try again"])
 
 
 def name_state(state: Any) -> str:

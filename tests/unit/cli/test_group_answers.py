@@ -1,5 +1,6 @@
 """What brokers answer about groups: partly, not yet, or in the words of another version."""
 
+import socket
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -13,11 +14,10 @@ from confluent_kafka import (
     KafkaException,
 )
 
-from fairlead_cli.client import coordinators
+from fairlead_cli.client import coordinators, groups
 from fairlead_cli.client.coordinators import settle
 from fairlead_cli.client.groups import GroupListing, describe_group, list_groups, read_committed
 from fairlead_cli.client.places import Place
-from fairlead_cli.errors import CliError
 
 MOVING = KafkaError.NOT_COORDINATOR
 
@@ -69,14 +69,27 @@ def test_groups_come_by_name_with_kafkas_states() -> None:
 
 @pytest.mark.parametrize("wrap", [lambda error: error, KafkaException])
 def test_a_broker_that_does_not_answer_is_told_not_hidden(wrap: Callable[..., object]) -> None:
-    error = KafkaError(KafkaError._TIMED_OUT)
+    error = KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
     result = SimpleNamespace(valid=[listing("a", ConsumerGroupState.EMPTY)], errors=[wrap(error)])
-    found, errors = list_groups(admin_of(list_consumer_groups=answers(result)))
+    found, untold = list_groups(admin_of(list_consumer_groups=answers(result)))
     assert [each.group for each in found] == ["a"]
-    assert [each.code() for each in errors] == [KafkaError._TIMED_OUT]
-    nothing = SimpleNamespace(valid=[], errors=[wrap(error)])
-    with pytest.raises(CliError, match="cannot list the consumer groups"):
-        list_groups(admin_of(list_consumer_groups=answers(nothing)))
+    (reason,) = untold
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in reason
+
+
+def test_a_broker_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kernel takes the connection; nobody answers on it."""
+    monkeypatch.setattr(groups, "ASKED_ONCE_MORE_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        port = hung.getsockname()[1]
+        broker = SimpleNamespace(id=7, host="127.0.0.1", port=port)
+        admin = admin_of(
+            list_consumer_groups=answers(
+                SimpleNamespace(valid=[], errors=[KafkaError(KafkaError._TIMED_OUT)])
+            ),
+            list_topics=lambda **_: SimpleNamespace(brokers={7: broker}),
+        )
+        assert list_groups(admin) == ([], [f"broker 7 at 127.0.0.1:{port} does not answer"])
 
 
 def test_a_coordinator_that_moves_is_asked_again() -> None:

@@ -1,0 +1,89 @@
+"""Which brokers answer: beside one that hangs, one that is gone, and what is no broker."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from fairlead_cli.client.answering import REPLY_HEAD, REQUEST, Address, find_answering
+from fairlead_cli.client.target import resolve_bootstrap
+from fairlead_cli.errors import CliError
+
+KAFKA_REPLY = REPLY_HEAD.pack(10, 1) + bytes(6)
+
+
+@contextmanager
+def listener(reply: bytes | None) -> Iterator[Address]:
+    """Answers every connection like this; None takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server, reply), daemon=True)
+        if reply is not None:
+            thread.start()
+        yield Address("127.0.0.1", server.getsockname()[1])
+        if reply is not None:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
+
+
+def serve(server: socket.socket, reply: bytes) -> None:
+    """Until the socket is shut."""
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        with connection:
+            connection.recv(len(REQUEST))
+            connection.sendall(reply)
+
+
+@pytest.fixture
+def gone(free_port: int) -> Address:
+    return Address("127.0.0.1", free_port)
+
+
+def test_one_that_hangs_does_not_hold_up_the_others(gone: Address) -> None:
+    with ExitStack() as stack:
+        hung, well = (stack.enter_context(listener(reply)) for reply in (None, KAFKA_REPLY))
+        began = time.monotonic()
+        found = find_answering([hung, gone, well], patience_s=60, grace_s=0.2)
+        assert time.monotonic() - began < 30
+        assert found.answering == (well,)
+        assert set(found.reasons) == {hung, gone}
+        assert f"{gone}: Connection refused" in found.reason
+
+
+def test_all_that_answer_within_the_grace_are_found() -> None:
+    with ExitStack() as stack:
+        brokers = [stack.enter_context(listener(KAFKA_REPLY)) for _ in range(3)]
+        found = find_answering(brokers, patience_s=60, grace_s=60)
+        assert sorted(found.answering) == sorted(brokers)
+        assert found.reasons == {}
+
+
+def test_where_all_refuse_nobody_waits(gone: Address) -> None:
+    began = time.monotonic()
+    assert find_answering([gone], patience_s=60).answering == ()
+    assert time.monotonic() - began < 30
+
+
+def test_silence_has_an_end() -> None:
+    with listener(None) as hung:
+        found = find_answering([hung], patience_s=0.2)
+        assert found.answering == ()
+        assert "did not answer within" in found.reason
+
+
+@pytest.mark.parametrize("reply", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"\x15\x03\x03"])
+def test_what_is_no_broker_is_said(reply: bytes, tmp_path: Path) -> None:
+    with listener(reply) as other, pytest.raises(CliError, match="does not speak Kafka's protocol"):
+        resolve_bootstrap(str(other), tmp_path)
+
+
+def test_clients_get_the_addresses_that_answer(gone: Address, tmp_path: Path) -> None:
+    with listener(KAFKA_REPLY) as well:
+        assert resolve_bootstrap(f"{gone},{well}", tmp_path) == str(well)
