@@ -104,6 +104,9 @@ SMALL_FILE_BYTES_MAX: Final = 64 * MIB
 """No checkpoint, snapshot or metadata file is larger; a larger one is not read."""
 LOOKUP_DECOMPRESSED_MAX: Final = 16 * MIB
 """What one compressed batch may grow to while a timestamp is looked up inside it."""
+WALKED_RECORDS_MAX: Final = 100_000
+"""Records of one batch that the loop looks at, for their keys or for a timestamp: a tenth of a
+second. A compressed batch of 1 MiB may hold millions, which would stop the broker for that long."""
 CLEANER_DECOMPRESSED_MAX: Final = 64 * MIB
 """What one compressed batch may grow to while its log is compacted."""
 CLEANER_MESSAGE_BYTES_MAX: Final = 4 * MIB
@@ -149,6 +152,12 @@ GROUPS_PER_SHARD_MAX: Final = 50_000
 """Groups in one partition of the offsets topic; beyond, no new ones are made."""
 GROUP_MEMBERS_MAX: Final = 10_000
 """Members of a group, where `group.max.size` allows more."""
+GROUP_MEMBERS_BYTES_MAX: Final = 512 * MIB
+"""What the members of all groups of a broker bring along and are given; beyond, none join."""
+MEMBER_OVERHEAD_BYTES: Final = KIB
+"""What a member takes beside its protocols and its assignment, about."""
+PENDING_MEMBER_BYTES: Final = 512
+"""What a member id takes that was handed out and not come back with, about."""
 PARKED_MEMBERS_MAX: Final = 20_000
 """Joins and syncs of all groups that wait for other members."""
 MEMBER_METADATA_BYTES_MAX: Final = MIB
@@ -166,7 +175,9 @@ GROUP_LOADS_AT_ONCE_MAX: Final = 2
 GROUP_TIMER_MS: Final = 5
 """Deadlines of groups are kept to within this."""
 OFFSETS_PER_FETCH_MAX: Final = 100_000
-"""Partitions in one OffsetFetch, over all of its groups."""
+"""Partitions named in one OffsetFetch, over all of its groups."""
+OFFSETS_FOUND_MAX: Final = 1_000_000
+"""Offsets in one reply to OffsetFetch, those of groups that are asked for everything included."""
 GROUPS_PER_REQUEST_MAX: Final = 10_000
 """Groups in one request that describes, deletes or asks for the offsets of many."""
 

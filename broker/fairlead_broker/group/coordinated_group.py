@@ -17,12 +17,14 @@ class CoordinatedGroup:
     `scheduled_ms` is the deadline that the coordinator's timer knows of, None for none.
 
     `commits_in_flight` counts commits that are appended, or about to be, and not settled.
+    `counted_bytes` is what its members took when that was counted last.
     `is_gone` once the group is deleted or coordinated elsewhere: nothing is written for it then.
     """
 
     __slots__ = (
         "classic",
         "commits_in_flight",
+        "counted_bytes",
         "group_id",
         "is_gone",
         "offsets",
@@ -38,5 +40,6 @@ class CoordinatedGroup:
         self.classic = classic
         self.offsets = GroupOffsets(group_id) if offsets is None else offsets
         self.commits_in_flight = 0
+        self.counted_bytes = 0
         self.scheduled_ms: int | None = None
         self.is_gone = False

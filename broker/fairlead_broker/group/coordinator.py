@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from fairlead_broker.group.classic_group import ClassicGroup
 from fairlead_broker.group.coordinated_group import CoordinatedGroup
 from fairlead_broker.group.coordinator_partition import coordinator_partition
+from fairlead_broker.group.group_memory import GroupMemory, check_parked
 from fairlead_broker.group.group_metrics import GroupMetrics
 from fairlead_broker.group.group_offsets import Subscriptions
 from fairlead_broker.group.group_timer import GroupTimer
@@ -26,7 +27,6 @@ from fairlead_broker.limits import (
     GROUP_MEMBERS_MAX,
     GROUPS_PER_SHARD_MAX,
     HOUSEKEEPING_SLICE_MS,
-    PARKED_MEMBERS_MAX,
 )
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -67,6 +67,7 @@ class GroupCoordinator:
         self.groups: dict[str, CoordinatedGroup] = {}
         self.shards: dict[int, Shard] = {}
         self.metrics = GroupMetrics()
+        self.memory = GroupMemory()
         self.parked_count = 0
         """Joins and syncs that wait for other members."""
         self._loader = ShardLoader(broker, self)
@@ -120,6 +121,7 @@ class GroupCoordinator:
         groups = list(shard.groups.values())
         for group in groups:
             group.is_gone = True
+            self.memory.count(group)
             self.groups.pop(group.group_id, None)
         shard.fail_waiting(ErrorCode.NOT_COORDINATOR)
         for group in groups:
@@ -229,7 +231,8 @@ class GroupCoordinator:
         group = self.find(group_id)
         if group is None and request.member_id:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        self._check_room()
+        check_parked(self.parked_count)
+        self.memory.check_join(group, request)
         group = group or self.ensure(group_id)
         clock = self.clock
         effects = group.classic.join(
@@ -243,7 +246,7 @@ class GroupCoordinator:
         group = self.find(group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        self._check_room()
+        check_parked(self.parked_count)
         clock = self.clock
         effects = group.classic.sync(
             request, waiter, now_ms=clock.monotonic_ms(), now_wall_ms=clock.now_ms()
@@ -287,6 +290,7 @@ class GroupCoordinator:
         if group.is_gone:
             self._answer(effects)
             return
+        self.memory.count(group)
         for write in effects.writes:
             self.append(group.shard, GroupRecordWrite(group, write, self._on_outcome))
         self._answer(effects)
@@ -309,6 +313,7 @@ class GroupCoordinator:
             # Some of its offsets could not be deleted, or were committed since the client was told
             # that it takes too long: what is left is what a replay would give.
             group.classic = self.build_classic(group.group_id)
+            self.memory.count(group)
 
     def subscriptions(self, group: CoordinatedGroup) -> Subscriptions:
         """What expiry has to know of a group."""
@@ -324,6 +329,7 @@ class GroupCoordinator:
         """A group is deleted: whoever asks for it from now on finds none."""
         group.is_gone = True
         group.scheduled_ms = None
+        self.memory.count(group)
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
             del group.shard.groups[group.group_id]
@@ -353,12 +359,6 @@ class GroupCoordinator:
             shard.flush(now_ms=now_ms, now_wall_ms=now_wall_ms, timeout_ms=self._commit_timeout_ms)
             if shard.waiting_count:
                 self._timer.set(now_ms + self._commit_timeout_ms)
-
-    def _check_room(self) -> None:
-        if self.parked_count >= PARKED_MEMBERS_MAX:
-            raise KafkaError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many members wait for their groups"
-            )
 
     # Time.
 

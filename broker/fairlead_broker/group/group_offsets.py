@@ -114,7 +114,9 @@ class GroupOffsets:
         """Offsets whose retention is over (R21). Times are wall clock."""
         is_standalone = not group.protocol_type
         is_empty = group.state is GroupState.EMPTY
-        if not is_standalone and not is_empty and group.topics is None:
+        is_stable = group.state is GroupState.STABLE and group.topics is not None
+        if not is_standalone and not is_empty and not is_stable:
+            # Nobody can tell what members read, or whoever reads it may be about to join.
             return []
         found = []
         for name, topic in self.topics.items():

@@ -142,6 +142,7 @@ class ShardLoader:
                 classic = self._coordinator.build_classic(group_id)
             group = CoordinatedGroup(group_id, shard, classic, offsets.get(group_id))
             shard.groups[group_id] = group
+            self._coordinator.memory.count(group)
             if classic.state is not GroupState.EMPTY:
                 self._coordinator.schedule(group)
             if number % _BUILDS_PER_STEP == 0:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairlead_broker.group.group_types import DescribedMember, JoinedMember
 from fairlead_broker.group.records import MemberRecord
+from fairlead_broker.limits import MEMBER_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from fairlead_broker.group.group_types import JoinRequest
 
 Protocols = tuple[tuple[str, bytes], ...]
+
+
+def member_bytes(protocols: Protocols) -> int:
+    """What a member with these takes in memory, about; its assignment comes on top."""
+    return MEMBER_OVERHEAD_BYTES + sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 @dataclass(slots=True)
@@ -117,13 +123,15 @@ class Member:
 class Members:
     """All members of a group, by id and by static instance, with what they count up to."""
 
-    __slots__ = ("_by_id", "_instances", "_joining", "_support")
+    __slots__ = ("_by_id", "_instances", "_joining", "_support", "memory_bytes")
 
     def __init__(self) -> None:
         self._by_id: dict[str, Member] = {}
         self._instances: dict[str, str] = {}
         self._joining = 0
         self._support: dict[str, int] = {}
+        self.memory_bytes = 0
+        """What all of them take, about."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -154,12 +162,14 @@ class Members:
         if member.group_instance_id is not None:
             self._instances[member.group_instance_id] = member.member_id
         self._count(member, 1)
+        self.memory_bytes += len(member.assignment)
 
     def remove(self, member: Member) -> None:
         del self._by_id[member.member_id]
         if member.group_instance_id is not None:
             del self._instances[member.group_instance_id]
         self._count(member, -1)
+        self.memory_bytes -= len(member.assignment)
         if member.join_waiter is not None:
             self._joining -= 1
 
@@ -176,6 +186,11 @@ class Members:
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """What it is to read from now on; empty for nothing."""
+        self.memory_bytes += len(assignment) - len(member.assignment)
+        member.assignment = assignment
 
     def park_join(self, member: Member, waiter: Any) -> Any:
         """Let it wait for the rebalance; gives the waiter whose place it took, or None."""
@@ -207,6 +222,7 @@ class Members:
         return max(votes, key=votes.__getitem__)
 
     def _count(self, member: Member, change: int) -> None:
+        self.memory_bytes += change * member_bytes(member.protocols)
         # A client that names an assignor twice supports it once.
         for name in dict.fromkeys(name for name, _ in member.protocols):
             count = self._support.get(name, 0) + change

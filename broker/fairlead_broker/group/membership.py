@@ -18,6 +18,7 @@ from fairlead_broker.group.group_types import (
     SyncResult,
 )
 from fairlead_broker.group.member import Members
+from fairlead_broker.limits import PENDING_MEMBER_BYTES
 from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -81,6 +82,11 @@ class Membership:
         """Who has not asked for its part of the present generation yet."""
         self._takeovers: list[GroupWrite] = []
         self._session_check_ms: int | None = None
+
+    @property
+    def memory_bytes(self) -> int:
+        """What its members take, and those that were only given an id, about."""
+        return self.members.memory_bytes + PENDING_MEMBER_BYTES * len(self.pending)
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """Whether the group has this member, and the static instance is still its own."""

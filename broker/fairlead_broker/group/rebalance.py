@@ -172,7 +172,7 @@ class Rebalance(Membership):
         self._unsynced = {member.member_id: None for member in self.members}
         self._sync_deadline_ms = turn.now_ms + self.members.rebalance_timeout_ms
         for member in self.members:
-            member.assignment = b""
+            self.members.assign(member, b"")
             member.has_generation = True
             waiter = self.members.take_join_waiter(member)
             if waiter is not None:
@@ -246,7 +246,7 @@ class Rebalance(Membership):
 
     def _drop_assignments(self, error: ErrorCode, turn: Turn) -> None:
         for member in self.members:
-            member.assignment = b""
+            self.members.assign(member, b"")
             waiter, member.sync_waiter = member.sync_waiter, None
             if waiter is not None:
                 turn.reply(waiter, SyncResult(error))
@@ -298,7 +298,7 @@ class Rebalance(Membership):
         self.state = GroupState.STABLE
         self.state_timestamp_ms = token.state_timestamp_ms
         for member in self.members:
-            member.assignment = token.assignments.get(member.member_id, b"")
+            self.members.assign(member, token.assignments.get(member.member_id, b""))
             waiter, member.sync_waiter = member.sync_waiter, None
             if waiter is not None:
                 self.keep_alive(member, turn.now_ms)

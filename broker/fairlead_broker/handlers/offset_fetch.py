@@ -13,7 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairlead_broker.handlers.registry import handles
-from fairlead_broker.limits import GROUPS_PER_REQUEST_MAX, OFFSETS_PER_FETCH_MAX
+from fairlead_broker.limits import (
+    GROUPS_PER_REQUEST_MAX,
+    OFFSETS_FOUND_MAX,
+    OFFSETS_PER_FETCH_MAX,
+)
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.offset_fetch import (
@@ -47,8 +51,12 @@ def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Offset
         groups = []
         named = [_named(each.topics) for each in request.groups]
         _check_count(each for topics in named for each in topics or ())
+        count = 0
         for each, topics in zip(request.groups, named, strict=True):
             code, found = _find(broker, each.group_id, topics)
+            count += sum(len(topic.partitions) for topic in found)
+            if count > OFFSETS_FOUND_MAX:
+                raise RemoteProtocolError(f"OffsetFetch asks for {count} offsets, or more")
             groups.append(
                 OffsetFetchResponseGroup(group_id=each.group_id, topics=found, error_code=code)
             )

@@ -120,6 +120,13 @@ LATELY = NOW_MS - 6 * DAY_MS
             False,
             id="rebalancing",
         ),
+        *(
+            # Whoever reads the topic may be about to join.
+            pytest.param(
+                group(state, topics=frozenset({"u"})), LONG_AGO, False, id=f"not in {state.value}"
+            )
+            for state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+        ),
     ],
 )
 def test_offsets_expire_by_rule_21(
