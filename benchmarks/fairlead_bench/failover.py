@@ -120,7 +120,7 @@ class FailoverBench:
         for name, topic in self._topics.items():
             output = self.cluster.data / f"{name}.out"
             self._clients.append(FailoverClient(name, self.cluster.bootstrap, topic, output))
-        self._wait_until_written("the first acknowledgements")
+        self._wait_until_all_write("at first")
 
     def stop_clients(self) -> None:
         stop_all(self._clients)
@@ -133,22 +133,12 @@ class FailoverBench:
         marks = self._mark()
         fault_ns = time.monotonic_ns()
         self.cluster.kill_broker(index)
-        waits_ms: dict[str, float] = {}
-
-        def is_over() -> bool:
-            for client, since in zip(self._clients, marks, strict=True):
-                client.check()
-                wait_ms = waited_ms(client.telling.since(since), affected, fault_ns)
-                if wait_ms is not None:
-                    waits_ms[client.name] = wait_ms
-            return len(waits_ms) == len(self._clients)
-
-        self._wait_for("every application writes without the dead broker", is_over)
+        waits_ms = self._wait_until_written("after a kill", affected, marks, fault_ns)
         self.cluster.start_broker(index)
         self._wait_until_in_sync()
         self._elect_preferred()
-        self._wait_until_written("every application writes to the broker that is back")
-        return {client.name: waits_ms[client.name] for client in self._clients}
+        self._wait_until_all_write("to the broker that is back")
+        return waits_ms
 
     def _victim(self, run: int) -> int:
         """By turns; never one whose process is the active controller, too: other faults do that."""
@@ -156,26 +146,37 @@ class FailoverBench:
         indexes = [index for index in range(BROKERS) if index != controller]
         return indexes[run % len(indexes)]
 
-    def _wait_until_written(self, what: str) -> None:
-        """Until every application has written to each of its partitions from now on."""
-        marks, now_ns = self._mark(), time.monotonic_ns()
+    def _wait_until_all_write(self, when: str) -> None:
+        """Every application to each of its partitions, from now on."""
+        everything = set(range(PARTITIONS))
+        self._wait_until_written(when, everything, self._mark(), time.monotonic_ns())
+
+    def _wait_until_written(
+        self, when: str, partitions: set[int], marks: list[int], since_ns: int
+    ) -> dict[str, float]:
+        """Until what every application handed over since then is acknowledged on each of these
+        partitions: how long that took, by application, in milliseconds."""
+        waits_ms: dict[str, float] = {}
 
         def is_written() -> bool:
-            for client in self._clients:
+            for client, mark in zip(self._clients, marks, strict=True):
                 client.check()
-            return all(
-                waited_ms(client.telling.since(since), range(PARTITIONS), now_ns) is not None
-                for client, since in zip(self._clients, marks, strict=True)
-            )
+                wait_ms = waited_ms(client.telling.since(mark), partitions, since_ns)
+                if wait_ms is not None:
+                    waits_ms[client.name] = wait_ms
+            return len(waits_ms) == len(self._clients)
 
-        self._wait_for(what, is_written)
+        try:
+            wait_for("all acknowledgements", is_written, WAIT_TIMEOUT_S, POLL_S)
+        except TimeoutError as error:
+            missing = [client.name for client in self._clients if client.name not in waits_ms]
+            text = f"{self.cluster.name}: {', '.join(missing)} cannot write {when}: {error}"
+            raise TimeoutError(text) from error
+        return {client.name: waits_ms[client.name] for client in self._clients}
 
     def _mark(self) -> list[int]:
         """How many acknowledgements each application has told of so far."""
         return [len(client.telling.acknowledgements) for client in self._clients]
-
-    def _wait_for(self, what: str, condition: Callable[[], bool]) -> None:
-        wait_for(f"{self.cluster.name}: {what}", condition, WAIT_TIMEOUT_S, POLL_S)
 
     def _wait_until_in_sync(self) -> None:
         topics = list(self._topics.values())
