@@ -16,7 +16,7 @@ from typing import Final
 PATIENCE_MAX_S: Final = 60.0
 FORGIVEN_AFTER_S: Final = 600.0
 """Answers without a verdict for so long: the next silence meets the first patience again."""
-OWN_PAUSE_S: Final = 0.6
+OWN_PAUSE_S: Final = 0.75
 """Three looks. A look that comes later than that after the one before says that it is us."""
 
 
@@ -75,7 +75,9 @@ class FreezeJudgement:
         if look.has_answered or elapsed_s > OWN_PAUSE_S:
             self._silent_s = 0.0
             return None
-        self._silent_s += max(0.0, elapsed_s - (look.waited_s - last.waited_s))
+        # Of a process that has just ended nothing is told any more: it seems to have waited less.
+        waited_s = max(0.0, look.waited_s - last.waited_s)
+        self._silent_s += max(0.0, elapsed_s - waited_s)
         if self._silent_s < self.patience_s:
             return None
         self._answering_since_s = None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fairlead_cli.local.process_table import ProcessId
 
 FREEZE_TIMEOUT_SETTING: Final = "fairlead.controller.freeze.timeout.ms"
-LOOK_INTERVAL_S: Final = 0.2
+LOOK_INTERVAL_S: Final = 0.25
 QUESTION_INTERVAL_S: Final = 0.5
 ANSWER_TIMEOUT_S: Final = 30.0
 """A question stays open over a stall, so that the first sign of life counts."""
@@ -69,7 +69,7 @@ class FreezeWatch:
             at_s=time.clock_gettime(time.CLOCK_BOOTTIME),
             has_answered=self._collect_answer(),
             waited_s=process.waited_s,
-            is_stopped=process.is_paused,
+            is_stopped=self._question is not None and process.is_paused,
         )
         verdict = self._judgement.take(look)
         if verdict is not None:

@@ -107,5 +107,11 @@ def test_a_long_time_of_answers_forgives(answers_s: float, patience_s: float) ->
     assert [verdict.silent_s for _, verdict in verdicts] == [2.0, 4.0, patience_s]
 
 
+def test_a_process_that_has_just_ended_has_not_been_silent_for_as_long_as_it_had_waited() -> None:
+    judgement = FreezeJudgement(2.0)
+    assert judgement.take(Look(10.0, has_answered=True, waited_s=500.0)) is None
+    assert judgement.take(Look(10.25, has_answered=False, waited_s=0.0)) is None
+
+
 def test_a_patience_that_was_chosen_above_the_bound_holds() -> None:
     assert FreezeJudgement(300.0).patience_s == 300.0
