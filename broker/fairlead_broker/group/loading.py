@@ -17,7 +17,7 @@ from fairlead_broker.group.group_types import GroupState
 from fairlead_broker.group.replay import Replay
 from fairlead_broker.group.shard import Shard, ShardState
 from fairlead_broker.limits import GROUP_LOADS_AT_ONCE_MAX, HOUSEKEEPING_SLICE_MS
-from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,8 @@ class ShardLoader:
                 await self._read(shard, replay)
             await self._until_committed(shard)
             await self._in_slices(self._build(shard, replay))
-        except (KafkaError, RemoteProtocolError, OSError):
+        except Exception:
+            # Whatever it is: a partition that is being read for ever helps nobody.
             shard.state = ShardState.FAILED
             self._broker.metrics.task_failures += 1
             logger.exception("%s cannot be read: its groups are not served", shard.partition)

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from group_cluster import NO_DELAY, GroupCluster, commit_code, delete_topic, lead, run
 from replica_cluster import ReplicaCluster
 
@@ -15,6 +16,7 @@ from fairlead_broker.group.records import (
     encode_group_value,
     encode_key,
 )
+from fairlead_broker.group.replay import Replay
 from fairlead_broker.group.shard import ShardState
 from fairlead_broker.replication.partition import ALL_IN_SYNC
 from fairlead_model.ids import CONSUMER_OFFSETS
@@ -151,12 +153,24 @@ def test_a_record_that_names_a_member_twice_is_passed_over(tmp_path: Path) -> No
     run(story())
 
 
-def test_a_shard_that_cannot_be_read_is_missed_in_the_list(tmp_path: Path) -> None:
+def test_a_shard_that_cannot_be_read_is_missed_in_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the reason is that nobody thought of."""
+
+    def fail(_: Replay) -> None:
+        raise KeyError("a fault of ours")
+
     async def story() -> None:
         async with ReplicaCluster(tmp_path, size=1) as cluster:
             groups = GroupCluster(cluster)
             await groups.ready()
-            groups.coordinator().shards[0].state = ShardState.FAILED
+            await cluster.stop(1)
+            monkeypatch.setattr(Replay, "finish", fail)
+            await cluster.start(1)
+            shard = groups.coordinator().shards[0]
+            await cluster.until(lambda: shard.state is ShardState.FAILED)
+            assert groups.fetch("g").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             listed = groups.call(ListGroupsRequest(), 4).reply
             assert listed.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
