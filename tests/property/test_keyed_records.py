@@ -40,7 +40,7 @@ def test_it_finds_what_the_decoder_finds(rows: list, codec: Codec, shift_ms: int
     batch = record_batch(*records, codec=codec)
     header = decode_batch_header(batch)
     body = unpack_body(header, batch)
-    found = keyed_records(body, len(records))
+    found = list(keyed_records(body, len(records)))
     assert found[0][0] == 0
     assert found[-1][1] == len(body)
     for record, (start, end, key, is_tombstone, offset_delta) in zip(records, found, strict=True):
@@ -57,7 +57,7 @@ def test_it_finds_what_the_decoder_finds(rows: list, codec: Codec, shift_ms: int
 @given(st.binary(max_size=300), st.integers(0, 20))
 def test_garbage_is_refused_and_nothing_else_happens(body: bytes, count: int) -> None:
     with suppress(UnreadableRecordsError):
-        found = keyed_records(body, count)
+        found = list(keyed_records(body, count))
         assert len(found) == count
         assert [end for _, end, *_ in found][-1:] == ([len(body)] if count else [])
 

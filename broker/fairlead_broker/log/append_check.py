@@ -7,7 +7,7 @@ are Kafka's, so that clients meet the error that they know.
 
 from typing import Final, NoReturn, TypeAlias
 
-from fairlead_broker.log.record_walk import has_null_key
+from fairlead_broker.log.record_walk import check_keyed_records
 from fairlead_model.log_config import LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.record_batch import (
@@ -16,6 +16,7 @@ from fairlead_wire.record_batch import (
     BATCH_LENGTH_MIN,
     BATCH_OVERHEAD,
     CONTROL_MASK,
+    DELETE_HORIZON_MASK,
     MAGIC_POSITION,
     MAGIC_V2,
     TIMESTAMP_TYPE_MASK,
@@ -27,7 +28,9 @@ from fairlead_wire.record_batch import (
 HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """The fields of `BatchHeader` in order, as `struct` gives them: cheaper than the named tuple."""
 
-_REFUSED_ATTRIBUTES: Final = TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
+_REFUSED_ATTRIBUTES: Final = (
+    TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK | DELETE_HORIZON_MASK
+)
 
 
 def check_produced_batch(
@@ -85,8 +88,8 @@ def check_produced_batch(
         latest = now_ms + config.message_timestamp_after_max_ms
         if max_timestamp > latest or base_timestamp < earliest or base_timestamp > latest:
             _refuse_timestamp(base_timestamp, max_timestamp, earliest, latest)
-    if is_compacted and has_null_key(BatchHeader._make(header), batch[:size]):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a record without a key for a compacted topic")
+    if is_compacted:
+        check_keyed_records(BatchHeader._make(header), batch[:size])
     return header
 
 
@@ -136,6 +139,9 @@ def _refuse_size(size: int, config: LogConfig) -> NoReturn:
 def _refuse_attributes(attributes: int) -> NoReturn:
     if attributes & CONTROL_MASK:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if attributes & DELETE_HORIZON_MASK:
+        # Its tombstones would go with the first compaction, before any reader has seen them.
+        raise KafkaError(ErrorCode.INVALID_RECORD, "only compaction sets a delete horizon")
     if attributes & TRANSACTIONAL_MASK:
         # No transaction can be open while the broker coordinates none; appending it would hold
         # back the last stable offset for ever.

@@ -12,13 +12,16 @@ that is still active, without which a retry would be appended twice after a chan
 the last of a segment, without which a reader could not get to the segment's end. They stay empty.
 """
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from struct import pack_into
 from typing import Final, NamedTuple
 
 from fairlead_broker.log.keyed_records import (
     RECORD_BYTES_MIN,
+    TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
     KeyedRecord,
     UnreadableRecordsError,
     keyed_records,
@@ -62,6 +65,22 @@ class CleanedBatch(NamedTuple):
     data: Buffer
 
 
+class _Survivors:
+    """Where the surviving records of one batch begin and end in its body."""
+
+    __slots__ = ("ends", "starts")
+
+    def __init__(self) -> None:
+        self.starts = array("I")
+        self.ends = array("I")
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self.starts, self.ends, strict=True)
+
+
 class BatchCleaning:
     """The rules of one cleaning: which keys are newer where, and what time it is.
 
@@ -100,16 +119,16 @@ class BatchCleaning:
         """What is left of `batch`, None if nothing is. UnreadableRecordsError."""
         if header.base_offset >= self._end_offset or header.is_control:
             return CleanedBatch(header, batch)
-        records = read_keyed_records(header, body := unpack_body(header, batch))
-        kept, has_tombstones = self._survivors(header, records)
-        counts = self.counts
+        body = unpack_body(header, batch)
+        kept, has_tombstones = self._survivors(header, body)
+        counts, records_count = self.counts, header.records_count
         counts.records_kept += len(kept)
-        counts.records_removed += len(records) - len(kept)
-        if not kept:
+        counts.records_removed += records_count - len(kept)
+        if not len(kept):
             is_needed = is_last or self._last_offsets.get(header.producer_id) == header.last_offset
             if not is_needed:
                 return None
-            return _emptied(header) if records else CleanedBatch(header, batch)
+            return _emptied(header) if records_count else CleanedBatch(header, batch)
         horizon_ms = None
         if has_tombstones:
             horizon_ms = header.base_timestamp
@@ -118,18 +137,16 @@ class BatchCleaning:
             counts.last_horizon_ms = max(counts.last_horizon_ms, horizon_ms)
             if header.has_delete_horizon:
                 horizon_ms = None
-        if len(kept) == len(records) and horizon_ms is None:
+        if len(kept) == records_count and horizon_ms is None:
             return CleanedBatch(header, batch)
         return _rebuilt(header, body, kept, horizon_ms)
 
-    def _survivors(
-        self, header: BatchHeader, records: list[KeyedRecord]
-    ) -> tuple[list[KeyedRecord], bool]:
+    def _survivors(self, header: BatchHeader, body: bytes) -> tuple[_Survivors, bool]:
+        """What stays, and whether a tombstone is among it."""
         base_offset, newest, counts = header.base_offset, self._newest.newest, self.counts
         is_over = header.has_delete_horizon and header.base_timestamp <= self._now_ms
-        kept, has_tombstones = [], False
-        for record in records:
-            _, _, key, is_tombstone, offset_delta = record
+        kept, has_tombstones = _Survivors(), False
+        for start, end, key, is_tombstone, offset_delta in read_keyed_records(header, body):
             if key is None:
                 counts.null_keys += 1
                 continue
@@ -140,11 +157,12 @@ class BatchCleaning:
                     counts.tombstones_removed += 1
                     continue
                 has_tombstones = True
-            kept.append(record)
+            kept.starts.append(start)
+            kept.ends.append(end)
         return kept, has_tombstones
 
 
-def read_keyed_records(header: BatchHeader, body: bytes) -> list[KeyedRecord]:
+def read_keyed_records(header: BatchHeader, body: bytes) -> Iterator[KeyedRecord]:
     """The records of an unpacked batch, whose header may claim anything."""
     if not 0 <= header.records_count <= len(body) // RECORD_BYTES_MIN:
         raise UnreadableRecordsError(f"{header.records_count} records in {len(body)} bytes")
@@ -166,18 +184,23 @@ def _emptied(header: BatchHeader) -> CleanedBatch:
 
 
 def _rebuilt(
-    header: BatchHeader, body: bytes, kept: list[KeyedRecord], horizon_ms: int | None
+    header: BatchHeader, body: bytes, kept: _Survivors, horizon_ms: int | None
 ) -> CleanedBatch:
     """The batch with the surviving records; `horizon_ms` becomes its base timestamp if given."""
     base_timestamp, attributes = header.base_timestamp, header.attributes
     max_timestamp = header.max_timestamp
     if not header.timestamp_type:
-        max_timestamp = base_timestamp + max([timestamp_delta(body, each[0]) for each in kept])
+        max_timestamp = base_timestamp + max(timestamp_delta(body, start) for start in kept.starts)
+        if not TIMESTAMP_MIN <= max_timestamp <= TIMESTAMP_MAX:
+            raise UnreadableRecordsError(f"a record of time {max_timestamp}")
+    left = bytearray()
     if horizon_ms is None:
-        parts = [body[start:end] for start, end, *_ in kept]
+        for start, end in kept:
+            left += body[start:end]
     else:
         shift_ms = base_timestamp - horizon_ms
-        parts = [with_shifted_timestamp(body, start, end, shift_ms) for start, end, *_ in kept]
+        for start, end in kept:
+            left += with_shifted_timestamp(body, start, end, shift_ms)
         base_timestamp, attributes = horizon_ms, attributes | DELETE_HORIZON_MASK
     return _sealed(
         header._replace(
@@ -186,7 +209,7 @@ def _rebuilt(
             max_timestamp=max_timestamp,
             records_count=len(kept),
         ),
-        compress(b"".join(parts), Codec(header.codec)),
+        compress(left, Codec(header.codec)),
     )
 
 

@@ -149,18 +149,20 @@ class LogCleaning:
             salt=token_bytes(SALT_BYTES),
         )
         end_offset = order.segments[-1].next_base_offset
+        is_first = True
         for segment in dirty:
             for position, header, batch in self._batches(segment):
                 # A log may start, and so be dirty from, inside a batch: then all of it is mapped.
                 if header.last_offset < order.first_dirty_offset or header.is_control:
                     continue
                 if not self._map_batch(newest, segment, position, header, batch):
-                    if not len(newest):
+                    if is_first:
                         raise UncleanableLogError(
                             f"the keys of one batch need more than {newest.capacity} entries;"
                             " raise log.cleaner.dedupe.buffer.size"
                         )
                     return newest, header.base_offset
+                is_first = False
         return newest, end_offset
 
     def _map_batch(
@@ -171,20 +173,17 @@ class LogCleaning:
         header: BatchHeader,
         batch: memoryview,
     ) -> bool:
-        """Note the keys of a batch; False if they may not fit, then none of them is noted."""
+        """Note the keys of a batch; False if they do not all fit.
+
+        Those that did stay noted: what they supersede may go, for this batch stays as it is.
+        """
+        base_offset, put = header.base_offset, newest.put
         try:
-            records = read_keyed_records(header, unpack_body(header, batch))
+            for _, _, key, _, delta in read_keyed_records(header, unpack_body(header, batch)):
+                if key is not None and not put(key, base_offset + delta):
+                    return False
         except UnreadableRecordsError as error:
             raise self._uncleanable(segment, position, error) from error
-        if len(newest) + len(records) > newest.capacity:
-            keys = {key for _, _, key, _, _ in records if key is not None}
-            fresh = sum(newest.newest(key) < 0 for key in keys)
-            if len(newest) + fresh > newest.capacity:
-                return False
-        base_offset, put = header.base_offset, newest.put
-        for _, _, key, _, offset_delta in records:
-            if key is not None:
-                put(key, base_offset + offset_delta)
         return True
 
     # The second pass.

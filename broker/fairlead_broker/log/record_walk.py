@@ -9,7 +9,8 @@ cap first (and only then are the codecs loaded). All of it is hostile input.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from fairlead_broker.limits import LOOKUP_DECOMPRESSED_MAX
+from fairlead_broker.limits import LOOKUP_DECOMPRESSED_MAX, WALKED_RECORDS_MAX
+from fairlead_broker.log.keyed_records import UnreadableRecordsError, keyed_records
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.record_batch import BATCH_HEADER_SIZE, BatchHeader
 from fairlead_wire.segments import Buffer
@@ -22,7 +23,6 @@ class RecordSummary(NamedTuple):
 
     timestamp: int
     offset: int
-    has_key: bool
 
 
 def walk_records(header: BatchHeader, batch: Buffer) -> Iterator[RecordSummary]:
@@ -39,21 +39,43 @@ def walk_records(header: BatchHeader, batch: Buffer) -> Iterator[RecordSummary]:
                 raise _broken(f"a record of {length} bytes")
             timestamp_delta, position = _read_varint(body, position + 1)
             offset_delta, position = _read_varint(body, position)
-            key_length, position = _read_varint(body, position)
             timestamp = (
                 header.max_timestamp
                 if is_log_append_time
                 else header.base_timestamp + timestamp_delta
             )
-            yield RecordSummary(timestamp, header.base_offset + offset_delta, key_length >= 0)
+            yield RecordSummary(timestamp, header.base_offset + offset_delta)
             position = end
     except IndexError as error:
         raise _broken("a record is cut off") from error
 
 
-def has_null_key(header: BatchHeader, batch: Buffer) -> bool:
-    """True if any record of the batch has no key."""
-    return any(not record.has_key for record in walk_records(header, batch))
+def check_keyed_records(header: BatchHeader, batch: Buffer) -> None:
+    """What a compacted log demands of each record: a key, and the offset of its place.
+
+    KafkaError INVALID_RECORD; MESSAGE_TOO_LARGE for more records than the loop has time to look at,
+    which makes a Java producer split the batch.
+    """
+    if header.records_count > WALKED_RECORDS_MAX:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {header.records_count} records for a compacted topic, which takes"
+            f" {WALKED_RECORDS_MAX}; lower batch.size",
+        )
+    stored = memoryview(batch)[BATCH_HEADER_SIZE : header.size]
+    body = bytes(stored) if header.codec == 0 else _expand(header.codec, stored)
+    try:
+        for at, (_, _, key, _, delta) in enumerate(keyed_records(body, header.records_count)):
+            if key is None:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD, "a record without a key for a compacted topic"
+                )
+            if delta != at:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD, f"record {at} of a batch claims offset delta {delta}"
+                )
+    except UnreadableRecordsError as error:
+        raise _broken(str(error)) from error
 
 
 def _expand(codec: int, body: memoryview) -> bytes:

@@ -3,6 +3,7 @@
 import pytest
 from log_batches import LogBench, append, batch, patched, record_batch
 
+from fairlead_broker.limits import WALKED_RECORDS_MAX
 from fairlead_broker.log.append_check import check_produced_batch
 from fairlead_model.log_config import LogConfig
 from fairlead_wire.compression import Codec
@@ -102,3 +103,38 @@ def test_unreadable_records_are_refused_by_compacted_topics(tmp_path):
         with pytest.raises(KafkaError) as caught:
             append(log, broken)
         assert caught.value.code == ErrorCode.INVALID_RECORD
+
+
+def compacted(tmp_path):
+    return LogBench(f"{tmp_path}/t-0").create(cleanup_policy=frozenset({"compact"}))
+
+
+def test_compacted_topics_take_no_offset_that_is_not_the_records_place(tmp_path):
+    """Compaction would take it for the newest of its key, for ever."""
+    log = compacted(tmp_path)
+    content = record_batch(Record(0, 5, b"a", b"1"), Record(9, 5, b"b", b"2"))
+    with pytest.raises(KafkaError, match="claims offset delta 9") as caught:
+        append(log, patched(content, last_offset_delta=1))
+    assert caught.value.code == ErrorCode.INVALID_RECORD
+
+
+def test_compacted_topics_take_no_more_records_than_the_loop_can_look_at(tmp_path):
+    log = compacted(tmp_path)
+    count = WALKED_RECORDS_MAX + 1
+    content = patched(
+        record_batch(Record(0, 5, b"a", b"1"), codec=Codec.ZSTD),
+        records_count=count,
+        last_offset_delta=count - 1,
+    )
+    with pytest.raises(KafkaError, match=r"lower batch\.size") as caught:
+        append(log, content)
+    # What a Java producer answers by splitting the batch.
+    assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_only_compaction_sets_a_delete_horizon(tmp_path):
+    log = compacted(tmp_path)
+    content = record_batch(Record(0, 5, b"a", None))
+    with pytest.raises(KafkaError, match="delete horizon") as caught:
+        append(log, patched(content, attributes=0x40))
+    assert caught.value.code == ErrorCode.INVALID_RECORD

@@ -1,7 +1,9 @@
 """What compaction leaves of one batch."""
 
+import tracemalloc
+
 import pytest
-from log_batches import record_batch
+from log_batches import patched, record_batch
 
 from fairlead_broker.log.batch_cleaning import BatchCleaning
 from fairlead_broker.log.keyed_records import UnreadableRecordsError
@@ -171,3 +173,39 @@ def test_a_map_has_an_exact_bound():
     # Known ones may still be raised.
     assert keys.put(names[3], 1_000)
     assert [keys.newest(name) for name in names] == [0, 1, 2, 1_000, *range(4, 75), -1]
+
+
+def test_a_million_tiny_keys_cost_little_more_than_their_bytes():
+    """A compressed batch may hold millions; tuples of all of them took 30 times their bytes."""
+    count = 30_000
+    content = record_batch(
+        *(Record(at, 500, b"%x" % at, b"") for at in range(count)), codec=Codec.ZSTD
+    )
+    rules = cleaning({b"1": count + 5}, end_offset=count + 10)
+    tracemalloc.start()
+    try:
+        result = rules.clean(decode_batch_header(content), content, is_last=False)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert result.header.records_count == count - 1
+    assert peak < 60 * count
+
+
+def test_timestamps_that_no_header_can_hold_are_unreadable_not_a_crash():
+    late = patched(record_batch(*RECORDS), base_timestamp=2**63 - 1)
+    with pytest.raises(UnreadableRecordsError, match="a record of time"):
+        clean(cleaning({b"b": 20}), late)
+    early = patched(record_batch(Record(0, 5, b"k", None)), base_timestamp=-(2**63))
+    with pytest.raises(UnreadableRecordsError, match="a timestamp of 0 more than its batch"):
+        clean(cleaning({}), early)
+
+
+def test_an_endless_timestamp_is_unreadable_not_a_crash():
+    content = bytearray(record_batch(Record(0, 500, b"a", b"1"), Record(1, 500, b"b", b"2")))
+    # The first record (its length and timestamp take a byte each) with a timestamp of twelve bytes.
+    content[61] += 2 * 11
+    content[63:63] = b"\x80" * 11
+    content = patched(memoryview(content), length=len(content) - 12)
+    with pytest.raises(UnreadableRecordsError, match="timestamp"):
+        clean(cleaning({b"b": 20}), content)

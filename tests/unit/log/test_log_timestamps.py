@@ -3,6 +3,7 @@
 import pytest
 from log_batches import LogBench, append, record_batch
 
+from fairlead_broker.limits import WALKED_RECORDS_MAX
 from fairlead_wire.compression import Codec
 from fairlead_wire.records import Record
 
@@ -68,3 +69,13 @@ def test_a_batch_that_unpacks_to_too_much_is_answered_by_its_start(tmp_path, mon
     records = [Record(at, 1_000 + at, None, bytes(1_000)) for at in range(3)]
     append(log, record_batch(*records, codec=Codec.ZSTD))
     assert log.offset_for_timestamp(1_002, end_offset=3).offset == 0
+
+
+def test_a_batch_of_too_many_records_is_not_looked_into(tmp_path):
+    """It would hold up the loop; the answer is where it begins, too early rather than too late."""
+    log = LogBench(f"{tmp_path}/t-0").create(max_message_bytes=1 << 30)
+    count = WALKED_RECORDS_MAX + 1
+    append(log, record_batch(*(Record(at, at, b"", b"") for at in range(count))))
+    append(log, record_batch(Record(0, count + 5, b"", b"")))
+    assert log.offset_for_timestamp(900, end_offset=count + 1) == (count - 1, 0, 0)
+    assert log.offset_for_timestamp(count, end_offset=count + 1).offset == count
