@@ -16,7 +16,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from fairlead_cli.drill.history import KeyHistory, encode_value
 from fairlead_cli.drill.probe import PartitionProbe, ask_producer_id
@@ -79,13 +80,22 @@ def tell(line: str) -> None:
     sys.stdout.flush()
 
 
-def tell_acknowledged(partition: int, sequence: int, handed_over_ns: int, offset: int) -> None:
-    now_ns = time.monotonic_ns()
-    tell(f"acknowledged {partition} {sequence} {handed_over_ns} {now_ns} {offset}")
+class Handover(NamedTuple):
+    """A record that is given to the client now; what becomes of it is told once."""
 
+    partition: int
+    sequence: int
+    handed_over_ns: int
 
-def tell_failed(partition: int, sequence: int, error: object) -> None:
-    tell(f"failed {partition} {sequence} {error!r}".replace("\n", " "))
+    def settle(self, error: object, offset: int) -> None:
+        if error is None:
+            where = f"{self.partition} {self.sequence} {self.handed_over_ns}"
+            tell(f"acknowledged {where} {time.monotonic_ns()} {offset}")
+        else:
+            self.fail(error)
+
+    def fail(self, error: object) -> None:
+        tell(f"failed {self.partition} {self.sequence} {error!r}".replace("\n", " "))
 
 
 def seconds_until(due_ns: int) -> float:
@@ -102,26 +112,15 @@ def run_librdkafka(application: Application) -> None:
             producer.poll(seconds_until(due_ns))
         if application.is_ended:
             break
-        handed_over_ns = time.monotonic_ns()
-
-        def delivered(
-            error: object,
-            message: Any,
-            partition: int = partition,
-            sequence: int = sequence,
-            handed_over_ns: int = handed_over_ns,
-        ) -> None:
-            if error is None:
-                tell_acknowledged(partition, sequence, handed_over_ns, message.offset())
-            else:
-                tell_failed(partition, sequence, error)
-
+        handover = Handover(partition, sequence, time.monotonic_ns())
         producer.produce(
             application.topic,
             application.value(partition, sequence),
             application.key(partition),
             partition=partition,
-            on_delivery=delivered,
+            on_delivery=lambda error, message, handover=handover: handover.settle(
+                error, message.offset()
+            ),
         )
     producer.flush(FLUSH_TIMEOUT_S)
 
@@ -136,7 +135,7 @@ def run_kafka_python(application: Application) -> None:
         time.sleep(seconds_until(due_ns))
         if application.is_ended:
             break
-        handed_over_ns = time.monotonic_ns()
+        handover = Handover(partition, sequence, time.monotonic_ns())
         try:
             future = producer.send(
                 application.topic,
@@ -145,14 +144,10 @@ def run_kafka_python(application: Application) -> None:
                 partition=partition,
             )
         except KafkaError as error:
-            tell_failed(partition, sequence, error)
+            handover.fail(error)
             continue
-        future.add_callback(
-            lambda sent, where=(partition, sequence, handed_over_ns): tell_acknowledged(
-                *where, sent.offset
-            )
-        )
-        future.add_errback(lambda error, where=(partition, sequence): tell_failed(*where, error))
+        future.add_callback(lambda sent, handover=handover: handover.settle(None, sent.offset))
+        future.add_errback(handover.fail)
     producer.flush(FLUSH_TIMEOUT_S)
     producer.close(timeout=FLUSH_TIMEOUT_S)
 
@@ -167,7 +162,7 @@ async def run_aiokafka(application: Application) -> None:
         await asyncio.sleep(seconds_until(due_ns))
         if application.is_ended:
             break
-        handed_over_ns = time.monotonic_ns()
+        handover = Handover(partition, sequence, time.monotonic_ns())
         try:
             future = await producer.send(
                 application.topic,
@@ -176,24 +171,16 @@ async def run_aiokafka(application: Application) -> None:
                 partition=partition,
             )
         except KafkaError as error:
-            tell_failed(partition, sequence, error)
+            handover.fail(error)
             continue
-
-        def delivered(
-            done: "asyncio.Future[Any]",
-            partition: int = partition,
-            sequence: int = sequence,
-            handed_over_ns: int = handed_over_ns,
-        ) -> None:
-            error = done.exception()
-            if error is None:
-                tell_acknowledged(partition, sequence, handed_over_ns, done.result().offset)
-            else:
-                tell_failed(partition, sequence, error)
-
-        future.add_done_callback(delivered)
+        future.add_done_callback(partial(settle_future, handover))
     await asyncio.wait_for(producer.flush(), FLUSH_TIMEOUT_S)
     await producer.stop()
+
+
+def settle_future(handover: Handover, done: "asyncio.Future[Any]") -> None:
+    error = done.exception()
+    handover.settle(error, -1 if error is not None else done.result().offset)
 
 
 async def run_probe(application: Application) -> None:

@@ -16,9 +16,10 @@ class Peer(Protocol):
     """One single-node cluster. `start` and `stop` keep its data; folders are removed by the run."""
 
     name: str
-    port: int
     data: Path
 
+    @property
+    def port(self) -> int: ...
     @property
     def bootstrap(self) -> str: ...
     @property

@@ -44,8 +44,6 @@ def main() -> None:
 def make_session(arguments: dict[str, Any]) -> Any:
     from pyspark.sql import SparkSession
 
-    from fairlead_spark import FairleadDataSource
-
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -59,7 +57,6 @@ def make_session(arguments: dict[str, Any]) -> Any:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    session.dataSource.register(FairleadDataSource)
     return session
 
 
