@@ -9,12 +9,9 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from fairlead_spark import FairleadDataSource
-
 
 def main(bootstrap: str, origin: str, target: str, checkpoint: str) -> None:
     spark = SparkSession.builder.appName("copy-topic").getOrCreate()
-    spark.dataSource.register(FairleadDataSource)
     records = (
         spark.readStream.format("fairlead")
         .option("kafka.bootstrap.servers", bootstrap)

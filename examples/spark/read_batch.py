@@ -7,12 +7,9 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from fairlead_spark import FairleadDataSource
-
 
 def main(bootstrap: str, topic: str) -> None:
     spark = SparkSession.builder.appName("read-batch").getOrCreate()
-    spark.dataSource.register(FairleadDataSource)
     records = (
         spark.read.format("fairlead")
         .option("kafka.bootstrap.servers", bootstrap)

@@ -1,9 +1,9 @@
 """`format("fairlead")`: a data source of PySpark that reads and writes Kafka topics, without a jar.
 
-from fairlead_spark import FairleadDataSource
+    spark.readStream.format("fairlead").option("kafka.bootstrap.servers", …)
 
-spark.dataSource.register(FairleadDataSource)
-spark.readStream.format("fairlead").option("kafka.bootstrap.servers", …)
+Spark finds it by itself (`pyspark_fairlead`); `spark.dataSource.register(FairleadDataSource)` gives
+it to a session whose Python workers look elsewhere for packages.
 """
 
 from fairlead_spark.source import FairleadDataSource

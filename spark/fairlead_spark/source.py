@@ -1,4 +1,4 @@
-"""The data source that `spark.dataSource.register` takes.
+"""The data source that Spark finds (`pyspark_fairlead`) or `spark.dataSource.register` takes.
 
 Spark imports it in a new process for each thing that it asks: a method imports what it needs.
 """

@@ -52,12 +52,10 @@ def connector_jars() -> list[Path] | str:
 def spark(
     tmp_path_factory: pytest.TempPathFactory, connector_jars: list[Path] | str
 ) -> Iterator[SparkSession]:
-    """Two cores, no user interface, our source registered."""
+    """Two cores, no user interface. Our source is not registered: Spark finds it."""
     if shutil.which("java") is None:
         missing("no `java` on the path (Spark needs Java 17)")
     from pyspark.sql import SparkSession
-
-    from fairlead_spark import FairleadDataSource
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     home = tmp_path_factory.mktemp("spark")
@@ -81,7 +79,6 @@ def spark(
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
-    session.dataSource.register(FairleadDataSource)
     yield session
     session.stop()
 

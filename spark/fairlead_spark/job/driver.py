@@ -76,13 +76,10 @@ class Driver:
     def _begin_session(self) -> "SparkSession":
         from pyspark.sql import SparkSession
 
-        from fairlead_spark.source import FairleadDataSource
-
         builder = SparkSession.builder.appName(self._job.name)
         for name, value in self._job.conf.items():
             builder = builder.config(name, value)
         self._spark = builder.getOrCreate()
-        self._spark.dataSource.register(FairleadDataSource)
         return self._spark
 
     def _run_application(self, spark: "SparkSession") -> None:
