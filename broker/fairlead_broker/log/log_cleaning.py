@@ -142,19 +142,16 @@ class LogCleaning:
         """The map, and the offset behind the last batch that is in it."""
         order = self._order
         dirty = [s for s in order.segments if s.next_base_offset > order.first_dirty_offset]
-        newest = OffsetMap(
-            # At most so many records: too many only where a follower's leader has compacted.
-            keys_expected=order.segments[-1].next_base_offset - order.first_dirty_offset,
-            bytes_max=order.dedupe_buffer_bytes,
-            salt=token_bytes(SALT_BYTES),
-        )
+        newest: OffsetMap | None = None
         end_offset = order.segments[-1].next_base_offset
-        is_first = True
         for segment in dirty:
             for position, header, batch in self._batches(segment):
                 # A log may start, and so be dirty from, inside a batch: then all of it is mapped.
                 if header.last_offset < order.first_dirty_offset or header.is_control:
                     continue
+                is_first = newest is None
+                if newest is None:
+                    newest = self._new_map(header.base_offset)
                 if not self._map_batch(newest, segment, position, header, batch):
                     if is_first:
                         raise UncleanableLogError(
@@ -162,8 +159,16 @@ class LogCleaning:
                             " raise log.cleaner.dedupe.buffer.size"
                         )
                     return newest, header.base_offset
-                is_first = False
-        return newest, end_offset
+        return self._new_map(end_offset) if newest is None else newest, end_offset
+
+    def _new_map(self, first_offset: int) -> OffsetMap:
+        """With room for every record from there on: too much only where many were compacted."""
+        order = self._order
+        return OffsetMap(
+            keys_expected=order.segments[-1].next_base_offset - first_offset,
+            bytes_max=order.dedupe_buffer_bytes,
+            salt=token_bytes(SALT_BYTES),
+        )
 
     def _map_batch(
         self,

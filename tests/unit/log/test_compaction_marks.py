@@ -106,6 +106,21 @@ def test_records_behind_a_start_inside_their_batch_are_compacted():
     assert b"k" not in values(log)
 
 
+def test_the_map_has_room_for_a_batch_that_begins_below_the_start():
+    """All its keys are mapped, also those below the offset that the log is dirty from."""
+    log = LogBench(PATH, SimulatedDisk()).create(
+        segment_bytes=10_000,
+        cleanup_policy=frozenset({"compact"}),
+        delete_retention_ms=RETENTION_MS,
+        min_cleanable_dirty_ratio=0.0,
+    )
+    append(log, record_batch(*(Record(at, 1_000, b"%d" % at, b"1") for at in range(8))))
+    log.advance_log_start_offset(7)
+    log.roll(1_000)
+    compact_fully(log, 2_000)
+    assert log.first_dirty_offset == 8
+
+
 def test_a_finished_swap_says_that_the_log_has_gaps_if_the_mark_is_lost():
     disk = SimulatedDisk()
     bench = LogBench(f"{PATH}/t-0", disk)
