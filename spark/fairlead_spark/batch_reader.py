@@ -1,17 +1,20 @@
 """`spark.read.format("fairlead")`: ranges are settled once, on the driver, before any task runs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from fairlead_spark.boundaries import find_partitions, resolve_end, resolve_start
+from fairlead_spark.boundaries import find_partitions, narrow, resolve_end, resolve_start
 from fairlead_spark.cluster import keep_cluster
 from fairlead_spark.offsets import EARLIEST, TopicPartition
 from fairlead_spark.options import Boundary, SourceOptions
 from fairlead_spark.planning import OffsetRange, build_ranges, split_ranges
-from fairlead_spark.range_reader import RangeReader, ReadSettings
+from fairlead_spark.pushed_filters import Narrowing, take_filters
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass
@@ -26,6 +29,12 @@ class FairleadBatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._narrowing = Narrowing()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name.
+        """Runs on the driver, before `partitions`; gives back what Spark has still to apply."""
+        self._narrowing, kept = take_filters(filters)
+        return kept
 
     def partitions(self) -> Sequence[InputPartition]:
         """Runs on the driver."""
@@ -33,9 +42,12 @@ class FairleadBatchReader(DataSourceReader):
         cluster = keep_cluster(options.client)
         topics = cluster.find_topics(options.subscription)
         partitions = find_partitions(options.subscription, topics)
+        start = resolve_start(cluster, options, partitions)
+        until = resolve_end(cluster, options, partitions)
+        start, until = narrow(cluster, options, self._narrowing, start, until)
         ranges = build_ranges(
-            resolve_start(cluster, options, partitions),
-            resolve_end(cluster, options, partitions),
+            start,
+            until,
             topic_ids={topic.name: topic.topic_id for topic in topics.values()},
             from_earliest=begins_earliest(options.starting, partitions),
         )
@@ -46,20 +58,23 @@ class FairleadBatchReader(DataSourceReader):
         )
         return [RangePartition(piece) for piece in pieces]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Runs in a task."""
         return read_partition(self._options, partition)
 
 
 def read_partition(
     options: SourceOptions, partition: InputPartition | None
-) -> Iterator[pa.RecordBatch]:
+) -> "Iterator[pa.RecordBatch]":
     """Arrow batches of one task, over the connections that this worker keeps.
 
     A read without partitions has one task all the same: Spark gives it None.
     """
     if not isinstance(partition, RangePartition):
         return iter(())
+    # What decodes records is not needed on the driver, whose process for a plan is a new one.
+    from fairlead_spark.range_reader import RangeReader, ReadSettings
+
     settings = ReadSettings(
         fail_on_data_loss=options.fail_on_data_loss,
         include_headers=options.include_headers,

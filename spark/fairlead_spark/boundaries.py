@@ -12,6 +12,7 @@ from fairlead_spark.offsets import (
     check_same_partitions,
 )
 from fairlead_spark.options import Boundary, SourceOptions, Subscription
+from fairlead_spark.pushed_filters import Narrowing
 
 
 def find_partitions(
@@ -61,8 +62,10 @@ def resolve_end(
 
     Nothing may be asked for that isn't there yet: a task would wait for it.
     """
-    found = _resolve(cluster, options, options.ending, partitions)
     latest = read_latest(cluster, options, partitions)
+    if options.ending.everywhere == LATEST:
+        return latest
+    found = _resolve(cluster, options, options.ending, partitions)
     beyond = sorted(each for each, offset in found.items() if offset > latest[each])
     if beyond and options.fail_on_data_loss:
         where = beyond[0]
@@ -74,6 +77,27 @@ def resolve_end(
         each: latest[each] if offset < 0 else min(offset, latest[each])
         for each, offset in found.items()
     }
+
+
+def narrow(
+    cluster: Cluster,
+    options: SourceOptions,
+    narrowing: Narrowing,
+    start: PartitionValues,
+    until: PartitionValues,
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Starts and ends of what filters leave. The ends must have been looked up before: a record
+    that comes now may be young, and must lie behind them.
+    """
+    start, until = narrowing.narrow_start(start), narrowing.narrow_until(until)
+    if narrowing.since_ms is None:
+        return start, until
+    first = _ask(cluster, options, dict.fromkeys(start, narrowing.since_ms))
+    # -1: no record is as young.
+    return {
+        each: until[each] if first[each] < 0 else max(offset, first[each])
+        for each, offset in start.items()
+    }, until
 
 
 def read_latest(

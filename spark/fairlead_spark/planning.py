@@ -91,10 +91,18 @@ def limit_positions(
     return ends
 
 
-def cap_positions(positions: PartitionValues, target: PartitionValues) -> dict[TopicPartition, int]:
-    """`positions`, nowhere beyond `target`, and without partitions that `target` doesn't know."""
+def cap_positions(
+    latest: PartitionValues, target: PartitionValues, *, start: PartitionValues
+) -> dict[TopicPartition, int]:
+    """`latest`, nowhere beyond `target`, and without partitions that `target` doesn't know.
+
+    A target may have been told by a leader that was new and knew less than was read already: it
+    does not take the query back behind `start`.
+    """
     return {
-        each: min(position, target[each]) for each, position in positions.items() if each in target
+        each: min(position, max(target[each], start.get(each, target[each])))
+        for each, position in latest.items()
+        if each in target
     }
 
 

@@ -104,7 +104,12 @@ class RangeReader:
         self._leader = f"{leader} at {connection.address}"
         version = connection.version_of(FetchRequest.API_KEY, FETCH_VERSION)
         request = self._build_request(topic)
-        return _Request(connection, version, connection.send(request, version), request)
+        try:
+            return _Request(connection, version, connection.send(request, version), request)
+        except CONNECTION_ERRORS:
+            # A reader of the cluster may never use it again, and so never find out.
+            self._cluster.drop(connection)
+            raise
 
     def _ask_ahead(self, asked: _Request, offset: int) -> _Request | None:
         """The same leader, what comes next; None at the end of the range or if it fails.

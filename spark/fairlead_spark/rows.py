@@ -19,6 +19,8 @@ HEADERS_SCHEMA: Final = "headers array<struct<key string, value binary>>"
 _HEADERS_TYPE: Final = pa.list_(
     pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 )
+# A producer may write any number as a time: what Spark cannot hold becomes the last that it can.
+_MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
 _FIELDS: Final = (
     pa.field("key", pa.binary()),
     pa.field("value", pa.binary()),
@@ -57,7 +59,8 @@ class RowBuilder:
         if len(self._constants[0]) < count:
             self._constants = self._build_constants(2 * count)
         topics, partitions = (each.slice(0, count) for each in self._constants)
-        microseconds = pa.array(columns.timestamps_ms * 1000, type=pa.int64())
+        in_range = columns.timestamps_ms.clip(-_MILLISECONDS_MAX, _MILLISECONDS_MAX)
+        microseconds = pa.array(in_range * 1000, type=pa.int64())
         arrays = [
             columns.keys(),
             columns.values(),

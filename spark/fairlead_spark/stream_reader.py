@@ -87,7 +87,7 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._read_latest(cluster, partitions, positions)
         self._latest = StreamOffset(latest, _ids(topics))
         if self._target is not None:
-            latest = cap_positions(latest, self._target)
+            latest = cap_positions(latest, self._target, start=positions)
         ends = self._apply_limit(positions, latest, limit)
         if ends is None:
             return start

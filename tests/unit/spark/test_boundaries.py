@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from fairlead_spark.boundaries import find_partitions, resolve_end, resolve_start
+from fairlead_spark.boundaries import find_partitions, narrow, resolve_end, resolve_start
 from fairlead_spark.cluster import Topic
 from fairlead_spark.errors import OptionError, SourceError
 from fairlead_spark.offsets import EARLIEST, LATEST, TopicPartition
 from fairlead_spark.options import SourceOptions, parse_source_options
+from fairlead_spark.pushed_filters import Narrowing
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 PARTITIONS = (A0, A1)
@@ -76,3 +77,13 @@ def test_what_is_named_must_exist() -> None:
     )
     with pytest.raises(OptionError, match="a-7, which does not exist"):
         find_partitions(assigned.subscription, topics)
+
+
+@pytest.mark.parametrize(("since_ms", "first"), [(5, 30), (42, 42), (500, 80)])
+def test_a_filter_by_time_moves_the_start_and_no_further_than_the_end(
+    since_ms: int, first: int
+) -> None:
+    narrowing = Narrowing(places={"partition": frozenset({1})}, since_ms=since_ms)
+    logs: Any = LogsOfTwo()
+    found = narrow(logs, options(), narrowing, dict.fromkeys(PARTITIONS, 30), {A0: 80, A1: 80})
+    assert found == ({A1: first}, {A1: 80})

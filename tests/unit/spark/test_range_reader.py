@@ -215,3 +215,18 @@ def test_no_leader_for_a_while() -> None:
     broker.leader_of = leader_of  # type: ignore[method-assign]
     assert read(broker, 0, 1) == [0]
     assert answers == []
+
+
+def test_a_connection_that_takes_no_request_is_not_used_again() -> None:
+    """Metadata may come over another one for ever, and this one would never be noticed."""
+    broker = ScriptedBroker(records(0))
+    sent, refusals = broker.send, [BrokenPipeError("gone")]
+
+    def send(request: Any, version: int) -> int:
+        if refusals:
+            raise refusals.pop()
+        return sent(request, version)
+
+    broker.send = send  # type: ignore[method-assign]
+    assert read(broker, 0, 1) == [0]
+    assert broker.dropped == 1

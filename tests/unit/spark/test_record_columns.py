@@ -133,3 +133,24 @@ def test_damaged_bytes_end_in_an_error_or_in_rows_inside_the_data(
         return
     assert (columns.value_ends <= len(data)).all()
     assert (np.diff(columns.value_starts) > 0).all()
+
+
+def test_times_that_spark_cannot_hold_become_the_last_that_it_can() -> None:
+    """A producer may write any 64 bits; microseconds must not wrap around to another century."""
+    times = (2**63 - 1, -1, -(2**62))
+    columns = RecordColumns(
+        data=b"",
+        offsets=np.arange(3),
+        timestamps_ms=np.array(times),
+        timestamp_types=np.zeros(3, dtype=np.int32),
+        **{
+            f"{field}_{part}": np.zeros(3, dtype=bool if part == "nulls" else np.int64)
+            for field in ("key", "value")
+            for part in ("starts", "ends", "nulls")
+        },
+    )
+    (batch,) = RowBuilder("t", 0, include_headers=False).build(columns)
+    micros = batch.column(5).cast(pa.int64()).to_pylist()
+    assert micros[1] == -1000
+    assert micros[0] > 2**63 - 2000
+    assert micros[2] < -(2**63) + 2000
