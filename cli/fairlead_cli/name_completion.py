@@ -1,4 +1,4 @@
-"""Names that a shell completes from the cluster: topics and consumer groups.
+"""Names that a shell completes: topics and groups from the cluster, brokers, settings.
 
 A shell waits for this at every press of TAB, and has no place for errors: what does not answer at
 once completes nothing.
@@ -12,7 +12,7 @@ from fairlead_cli.errors import CliError
 from fairlead_cli.options import DATA_DEFAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import click
     from confluent_kafka.admin import AdminClient
@@ -36,6 +36,44 @@ def complete_topics(ctx: click.Context, _parameter: click.Parameter, incomplete:
 def complete_groups(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Ids of groups that begin like this."""
     return [name for name in ask_cluster(ctx, read_groups) if name.startswith(incomplete)]
+
+
+def complete_brokers(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Ids of the local cluster's brokers, from its file: they are wanted when none answers, too."""
+    from fairlead_cli.local.cluster_file import read_cluster_file
+    from fairlead_cli.local.layout import Layout
+
+    try:
+        cluster = read_cluster_file(Layout(ctx.params.get("data") or DATA_DEFAULT).cluster_file)
+    except CliError:
+        return []
+    ids = [] if cluster is None else [str(broker.id) for broker in cluster.brokers]
+    return [each for each in ids if each.startswith(incomplete)]
+
+
+def complete_topic_settings(
+    _ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """`retention.ms=` where a value is to follow, else the name alone."""
+    from fairlead_model.configs import TOPIC_CONFIGS
+
+    return match_settings(TOPIC_CONFIGS, parameter, incomplete)
+
+
+def complete_broker_settings(
+    _ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """The same for settings of brokers."""
+    from fairlead_model.configs import BROKER_CONFIGS
+
+    return match_settings(BROKER_CONFIGS, parameter, incomplete)
+
+
+def match_settings(names: Iterable[str], parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Names that begin like this; behind the `=` there is nothing to know."""
+    takes_value = "=" in (getattr(parameter, "metavar", None) or "")
+    suffix = "=" if takes_value else ""
+    return [f"{name}{suffix}" for name in sorted(names) if name.startswith(incomplete)]
 
 
 def ask_cluster(ctx: click.Context, read: Callable[[AdminClient], list[str]]) -> list[str]:

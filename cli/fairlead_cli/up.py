@@ -16,6 +16,7 @@ from fairlead_cli.local.plan import (
     OWN_SETTINGS,
     LaunchPlan,
 )
+from fairlead_cli.name_completion import complete_broker_settings
 from fairlead_cli.options import DATA_DEFAULT, data_option, parse_assignments
 
 EPILOG = """\b
@@ -65,6 +66,7 @@ H+i and H+90. The next `up` on the same directory finds the data of the last one
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
+    shell_complete=complete_broker_settings,
     help="A broker setting by Kafka's name (`fairlead config list`); may be repeated.",
 )
 @click.option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.name_completion import complete_brokers
 from fairlead_cli.options import DATA_DEFAULT, data_option
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ Examples:
 
 
 @click.command("pause", epilog=EPILOG)
-@click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
+@click.argument(
+    "broker_id", metavar="ID", type=click.IntRange(min=0), shell_complete=complete_brokers
+)
 @data_option
 def pause(broker_id: int, data: Path) -> None:
     """Freeze a broker with SIGSTOP: its connections stay, it answers nothing.
@@ -36,7 +39,9 @@ def pause(broker_id: int, data: Path) -> None:
 
 
 @click.command("resume", epilog=EPILOG)
-@click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
+@click.argument(
+    "broker_id", metavar="ID", type=click.IntRange(min=0), shell_complete=complete_brokers
+)
 @data_option
 def resume(broker_id: int, data: Path) -> None:
     """Let a paused broker go on."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.name_completion import complete_brokers
 from fairlead_cli.options import data_option
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def timeout_option(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command("restart", epilog=RESTART_EPILOG)
-@click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
+@click.argument(
+    "broker_id", metavar="ID", type=click.IntRange(min=0), shell_complete=complete_brokers
+)
 @timeout_option
 @data_option
 def restart(broker_id: int, timeout_s: float, data: Path) -> None:
@@ -52,7 +55,9 @@ def restart(broker_id: int, timeout_s: float, data: Path) -> None:
 
 
 @click.command("kill", epilog=KILL_EPILOG)
-@click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
+@click.argument(
+    "broker_id", metavar="ID", type=click.IntRange(min=0), shell_complete=complete_brokers
+)
 @click.option("--no-wait", is_flag=True, help="Return at once.")
 @timeout_option
 @data_option

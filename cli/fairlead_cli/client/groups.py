@@ -37,6 +37,7 @@ LIST_TIMEOUT_S = 5.0
 NO_ANSWER_NAMES = ("_TIMED_OUT", "_TRANSPORT", "REQUEST_TIMED_OUT")
 # To learn who was silent, every broker is asked for a sign of life, and has so long for it.
 ASKED_ONCE_MORE_S = 1.0
+ALL_ANSWER_NOW = "a broker did not answer, and all that the cluster has now do: try again"
 STATE_NAMES = {
     "PREPARING_REBALANCING": "PreparingRebalance",
     "COMPLETING_REBALANCING": "CompletingRebalance",
@@ -124,7 +125,7 @@ def name_silent(admin: AdminClient, errors: list[KafkaError]) -> list[str]:
     by_address = {Address(broker.host, broker.port): broker.id for broker in brokers}
     found = find_answering(by_address, patience_s=ASKED_ONCE_MORE_S, grace_s=ASKED_ONCE_MORE_S)
     silent = [f"broker {by_address[at]} at {at} does not answer" for at in found.reasons]
-    return said + (sorted(silent) or ["it did not answer in time, and does now: try again"])
+    return said + (sorted(silent) or [ALL_ANSWER_NOW])
 
 
 def name_state(state: Any) -> str:

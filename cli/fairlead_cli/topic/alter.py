@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.name_completion import complete_topic_settings, complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, parse_assignments
 
 if TYPE_CHECKING:
@@ -24,13 +25,14 @@ Keys move to other partitions when their number grows; records that are there st
 
 
 @click.command("alter", epilog=EPILOG)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_topics)
 @click.option("--partitions", type=click.IntRange(min=1), help="New number; it can only grow.")
 @click.option(
     "--config",
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
+    shell_complete=complete_topic_settings,
     help="Set a topic setting; may be repeated.",
 )
 @click.option(
@@ -38,6 +40,7 @@ Keys move to other partitions when their number grows; records that are there st
     "removals",
     multiple=True,
     metavar="KEY",
+    shell_complete=complete_topic_settings,
     help="Back to the cluster's default; may be repeated.",
 )
 @data_option

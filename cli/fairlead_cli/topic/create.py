@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.name_completion import complete_topic_settings
 from fairlead_cli.options import bootstrap_option, data_option, parse_assignments
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ Examples:
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
+    shell_complete=complete_topic_settings,
     help="A topic setting (`fairlead config list`); may be repeated.",
 )
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")

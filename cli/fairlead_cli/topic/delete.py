@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.name_completion import complete_topics
 from fairlead_cli.options import bootstrap_option, data_option
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ Examples:
 
 
 @click.command("delete", epilog=EPILOG)
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topics)
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
 @data_option
 @bootstrap_option

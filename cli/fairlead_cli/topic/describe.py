@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairlead_cli.name_completion import complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, table_or_json
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ Examples:
 
 
 @click.command("describe", epilog=EPILOG)
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topics)
 @click.option("--all-configs", is_flag=True, help="Settings at their default, too.")
 @data_option
 @bootstrap_option

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlead_cli.errors import CliError, ExitCode
+from fairlead_cli.name_completion import complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, table_or_json
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Exits with 1 when a partition could not get the leader that was asked for.
 
 
 @click.command("elect", epilog=EPILOG)
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=complete_topics)
 @click.option(
     "--partition",
     "partitions",
