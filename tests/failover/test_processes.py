@@ -74,6 +74,23 @@ def test_a_controller_that_wakes_in_time_goes_on(cluster: Cli) -> None:
     assert cluster.status()["controller"] == before
 
 
+def test_a_machine_that_slept_replaces_nobody(cluster: Cli) -> None:
+    """The supervisor slept with an open question: its own pause is no silence of anybody."""
+    status = cluster.status()
+    before = status["controller"]
+    controller, supervisor = before["pid"], status["supervisor"]["pid"]
+    for pid, number, then_s in (
+        (controller, signal.SIGSTOP, 0.75),
+        (supervisor, signal.SIGSTOP, 3.0),
+        (supervisor, signal.SIGCONT, 0.2),
+        (controller, signal.SIGCONT, 0.0),
+    ):
+        os.kill(pid, number)
+        time.sleep(then_s)
+    cluster.ok("topic", "create", "after-the-night", "--replication-factor", "3")
+    assert cluster.status()["controller"] == before
+
+
 def test_the_command_prints_its_verdict_and_always_heals(cluster: Cli) -> None:
     arguments = ("--target", "leader:target/0", "--fault", "kill", "--runs", "1")
     outcome = cluster("drill", *arguments, "--limit-ms", "60000", "-o", "json")
