@@ -131,6 +131,9 @@ def _end_at(log: SegmentedLog, end_offset: int) -> None:
     if log.epochs.is_dirty:
         log.write_epochs()
     _remove_snapshots(log, end_offset)
-    load_producers(log.disk, log.path, log.producers, log.segments, end_offset, now_ms=0)
+    # There is no clock here: silence counts from when any of them was last heard. From zero, the
+    # next roll would forget them all.
+    active_ms = max((entry.last_active_ms for entry in log.producers), default=0)
+    load_producers(log.disk, log.path, log.producers, log.segments, end_offset, now_ms=active_ms)
     log.deferred.note_directory(log.path)
     log.check_marks()

@@ -171,3 +171,15 @@ def test_a_log_that_begins_anew_knows_no_epoch_of_before(bench):
     assert log.last_leader_epoch == -1
     log.close()
     assert bench.load().last_leader_epoch == -1
+
+
+def test_a_roll_after_a_truncation_forgets_no_producer(bench):
+    now_ms = 1_800_000_000_000
+    log = bench.create()
+    for sequence in range(4):
+        append(log, batch(producer=(7, 0, sequence)), now_ms=now_ms)
+    log.truncate_to(2)
+    log.refusal = None
+    log.roll(now_ms + 1_000)
+    retry = log.append_as_leader(batch(producer=(7, 0, 1)), leader_epoch=0, now_ms=now_ms)
+    assert retry.is_duplicate
