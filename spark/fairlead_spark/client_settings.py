@@ -128,7 +128,7 @@ def read_client_settings(options: Mapping[str, str], *, is_sink: bool) -> Client
         bootstrap_servers=servers,
         is_read_committed=isolation == "read_committed",
         is_crc_checked=values.get("check.crcs", "true").lower() != "false",
-        producer=tuple(each for each in values.items() if is_sink and each[0] not in SHARED),
+        producer=_producer_settings(values) if is_sink else (),
         **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
     )
 
@@ -154,6 +154,12 @@ def _check_names(values: Mapping[str, str], served: tuple[str, ...]) -> None:
             close = get_close_matches(name, (*served, *WITHOUT_EFFECT), n=1)
             hint = f": did you mean 'kafka.{close[0]}'?" if close else ""
             raise OptionError(f"unknown or unsupported setting 'kafka.{name}'{hint}")
+
+
+def _producer_settings(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Those that only tune Java's client stay here: librdkafka refuses what it does not know."""
+    names = [name for name in WRITTEN if name in values and name not in SHARED]
+    return tuple((name, values[name]) for name in names)
 
 
 def _fetch_bytes(values: Mapping[str, str]) -> int | None:

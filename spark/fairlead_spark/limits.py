@@ -25,4 +25,6 @@ RECORD_BATCH_ROWS_MAX: Final = 100_000
 """Rows of one Arrow batch: Spark holds two of them a task."""
 SINK_QUEUE_RECORDS: Final = 100_000
 """Records that the producer holds before it makes the task wait."""
+SINK_QUEUE_BYTES: Final = 64 * 1024 * 1024
+"""Of those records: the memory of a Python worker is bounded, often by half a gigabyte."""
 ERRORS_SHOWN: Final = 5

@@ -2,13 +2,17 @@
 
 A write is at least once, as that of Spark's Kafka sink: a task that is run again writes its rows
 again. What a task wrote is flushed before its commit message goes to the driver.
+
+Columns are checked as a whole, and a row costs one call of librdkafka: that is most of its price.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaException, Producer
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -24,8 +28,11 @@ from fairlead_spark.sink_columns import SinkColumns
 
 # Java's names where librdkafka has others.
 _RENAMED: Final = {"max.request.size": "message.max.bytes"}
+# What librdkafka takes where nothing else is set.
+_MESSAGE_BYTES_MAX: Final = 1_000_000
 _FLUSH_STEP_S: Final = 1.0
 _FULL_WAIT_S: Final = 0.1
+_ANY_PARTITION: Final = -1
 
 
 @dataclass
@@ -69,47 +76,57 @@ class RowWriter:
 
     def _send(self, batch: pa.RecordBatch) -> None:
         columns = self._columns
-        for row in zip(
-            self._topics(batch),
-            _cells(batch, columns.key),
-            _cells(batch, columns.value),
-            _cells(batch, columns.partition),
-            _cells(batch, columns.headers),
-            strict=True,
-        ):
-            self._send_one(*row)
+        topics, partitions = self._topics(batch), self._partitions(batch)
+        values, keys = _cells(batch, columns.value), _cells(batch, columns.key)
+        if columns.headers is not None:
+            headers = _cells(batch, columns.headers)
+            for *row, pairs in zip(topics, values, keys, partitions, headers, strict=False):
+                self._send_one(*row, pairs)
+            return
+        produce = self._producer.produce
+        for topic, value, key, partition in zip(topics, values, keys, partitions, strict=False):
+            try:
+                produce(topic, value, key, partition)
+            except (BufferError, KafkaException):
+                self._send_one(topic, value, key, partition)
 
     def _send_one(
-        self, topic: str | None, key: Any, value: Any, partition: int | None, headers: Any
+        self, topic: Any, value: Any, key: Any, partition: Any, headers: Any = None
     ) -> None:
-        if topic is None:
-            raise SinkError("a row has a null topic: fill the column, or set the option 'topic'")
+        """Waits for room; SinkError for a row that can never be written."""
         named: dict[str, Any] = {}
-        if partition is not None:
-            if partition < 0:
-                raise SinkError(
-                    f"a row has partition {partition}: null leaves the choice to the key"
-                )
-            named["partition"] = partition
         if headers:
             named["headers"] = [(each["key"], each["value"]) for each in headers]
         while True:
             try:
-                self._producer.produce(topic, value, key, **named)
+                self._producer.produce(topic, value, key, partition, **named)
             except BufferError:
                 # The queue is full: brokers are slower than the query.
                 self._producer.poll(_FULL_WAIT_S)
                 self._raise_failures()
             except KafkaException as error:
-                where = topic if partition is None else f"{topic}-{partition}"
+                where = topic if partition == _ANY_PARTITION else f"{topic}-{partition}"
                 raise SinkError(f"a row cannot be written to {where}: {error.args[0]}") from error
             else:
                 return
 
-    def _topics(self, batch: pa.RecordBatch) -> Sequence[str | None]:
-        if self._topic is not None:
-            return [self._topic] * batch.num_rows
-        return _cells(batch, self._columns.topic)
+    def _topics(self, batch: pa.RecordBatch) -> Iterable[Any]:
+        if self._topic is not None or self._columns.topic is None:
+            return repeat(self._topic, batch.num_rows)
+        if batch.column(self._columns.topic).null_count:
+            raise SinkError("a row has a null topic: fill the column, or set the option 'topic'")
+        topics: list[str] = batch.column(self._columns.topic).to_pylist()
+        return topics
+
+    def _partitions(self, batch: pa.RecordBatch) -> Iterable[Any]:
+        if self._columns.partition is None:
+            return repeat(_ANY_PARTITION, batch.num_rows)
+        column = batch.column(self._columns.partition)
+        least = pc.min(column).as_py()
+        if least is not None and least < 0:
+            raise SinkError(f"a row has partition {least}: null leaves the choice to the key")
+        partitions: list[int] = pc.fill_null(column, _ANY_PARTITION).to_pylist()
+        return partitions
 
     def _on_failure(self, error: Any, message: Any) -> None:
         self._failed += 1
@@ -155,9 +172,11 @@ def producer_settings(client: ClientSettings) -> dict[str, Any]:
     given = dict(client.producer)
     if given.pop("acks", "all") not in ("all", "-1"):
         raise OptionError("kafka.acks must be all: the sink's producer is idempotent")
-    memory = given.pop("buffer.memory", None)
-    if memory is not None:
-        given["queue.buffering.max.kbytes"] = str(max(1, int(memory) // 1024))
+    # A record that the queue can never hold would be waited for without an end.
+    memory = max(
+        _bytes(given.pop("buffer.memory", str(limits.SINK_QUEUE_BYTES)), "buffer.memory"),
+        _bytes(given.get("max.request.size", str(_MESSAGE_BYTES_MAX)), "max.request.size"),
+    )
     return {
         "bootstrap.servers": client.bootstrap_servers,
         "client.id": client.client_id,
@@ -166,12 +185,26 @@ def producer_settings(client: ClientSettings) -> dict[str, Any]:
         "partitioner": "murmur2_random",
         "linger.ms": 20,
         "queue.buffering.max.messages": limits.SINK_QUEUE_RECORDS,
+        "queue.buffering.max.kbytes": str(-(-memory // 1024)),
         **{_RENAMED.get(name, name): value for name, value in given.items()},
     }
 
 
-def _cells(batch: pa.RecordBatch, position: int | None) -> Sequence[Any]:
+def _bytes(text: str, name: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise OptionError(f"kafka.{name} is '{text}', which is no number of bytes") from None
+
+
+def _cells(batch: pa.RecordBatch, position: int | None) -> Iterable[Any]:
     if position is None:
-        return [None] * batch.num_rows
-    cells: Sequence[Any] = batch.column(position).to_pylist()
+        return repeat(None, batch.num_rows)
+    column = batch.column(position)
+    # Text is UTF-8 in Arrow and in the record: nothing has to become a string in between.
+    if pa.types.is_string(column.type):
+        column = column.view(pa.binary())
+    elif pa.types.is_large_string(column.type):
+        column = column.view(pa.large_binary())
+    cells: list[Any] = column.to_pylist()
     return cells

@@ -122,3 +122,42 @@ def test_records_that_are_gone(source: Source, topics: Topics) -> None:
     beyond = '{"short": {"0": 500}}'
     with pytest.raises(Exception, match="short-0 up to offset 500, its log ends at 100"):
         source.read(subscribe=name, endingOffsets=beyond).count()
+
+
+PUSHED = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.mark.parametrize(
+    ("condition", "found", "tasks"),
+    [
+        ("partition = 1 AND offset >= 10 AND offset < 20", range(21, 41, 2), 1),
+        ("partition IN (0, 5) AND value IS NOT NULL", range(0, 500, 2), 1),
+        (f"timestamp >= timestamp_millis({START_MS + 470})", range(470, 500), 2),
+        (f"timestamp >= timestamp_millis({START_MS + 9000})", (), 1),
+        ("partition = 7", (), 1),
+    ],
+)
+def test_filters_narrow_what_is_read_and_change_no_answer(
+    source: Source, orders: str, condition: str, found: Any, tasks: int
+) -> None:
+    for is_pushed in ("true", "false"):
+        source.spark.conf.set(PUSHED, is_pushed)
+        try:
+            rows = source.read(subscribe=orders).where(condition)
+            assert numbers(rows) == list(found)
+            if is_pushed == "true":
+                assert rows.rdd.getNumPartitions() == tasks
+        finally:
+            source.spark.conf.unset(PUSHED)
+
+
+def test_times_are_moments_whatever_the_zone_of_the_session(source: Source, orders: str) -> None:
+    zone = "spark.sql.session.timeZone"
+    before = source.spark.conf.get(zone)
+    source.spark.conf.set(zone, "America/New_York")
+    try:
+        rows = source.read(subscribe=orders).where("partition = 0 AND offset = 0")
+        seen = rows.selectExpr("unix_millis(timestamp)", "CAST(timestamp AS STRING)").first()
+    finally:
+        source.spark.conf.set(zone, before)
+    assert tuple(seen) == (START_MS, "2023-11-14 17:13:20")

@@ -1,11 +1,12 @@
 """Columns of a write, and the producer's settings."""
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql.types import StructType
 
 from fairlead_spark.client_settings import ClientSettings
 from fairlead_spark.errors import OptionError
-from fairlead_spark.options import SinkOptions
+from fairlead_spark.options import SinkOptions, parse_sink_options
 from fairlead_spark.sink import producer_settings
 from fairlead_spark.sink_columns import SinkColumns, check_sink_schema
 
@@ -53,6 +54,36 @@ def test_settings_of_java_become_those_of_librdkafka() -> None:
     assert settings["enable.idempotence"] is True
 
 
+def test_what_a_producer_holds_is_bounded_and_takes_the_largest_record() -> None:
+    def queue_kib(**given: str) -> int:
+        pairs = tuple((name.replace("_", "."), value) for name, value in given.items())
+        settings = producer_settings(ClientSettings("a:1", producer=pairs))
+        return int(settings["queue.buffering.max.kbytes"])
+
+    assert queue_kib() == 65536
+    assert queue_kib(buffer_memory=str(8 << 20)) == 8192
+    assert queue_kib(max_request_size=str(100 << 20)) == 102400
+    assert queue_kib(buffer_memory="2048", max_request_size="5000000") == 4883
+    with pytest.raises(
+        OptionError, match="kafka[.]buffer[.]memory is '8m', which is no number of bytes"
+    ):
+        queue_kib(buffer_memory="8m")
+
+
 def test_acknowledgements_cannot_be_weakened() -> None:
     with pytest.raises(OptionError, match="acks must be all"):
         producer_settings(ClientSettings("a:1", producer=(("acks", "1"),)))
+
+
+def test_settings_that_only_tune_java_do_not_reach_librdkafka() -> None:
+    """It would refuse to start with one that it does not know."""
+    given = {
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "kafka.max.block.ms": "5",
+        "kafka.batch.size": "9000",
+        "kafka.request.timeout.ms": "7",
+        "topic": "t",
+    }
+    settings = producer_settings(parse_sink_options(given).client)
+    assert settings["batch.size"] == "9000"
+    Producer(settings | {"log_level": 0})
