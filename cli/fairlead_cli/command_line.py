@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def run_command_line(command: click.Command, arguments: Sequence[str] | None, program: str) -> int:
     """`arguments` without the program's name; None takes those of this process."""
     try:
-        outcome = command.main(args=arguments, prog_name=program, standalone_mode=False)
+        # https://no-color.org: rich knows the variable by itself, click does not.
+        color = False if os.environ.get("NO_COLOR") else None
+        outcome = command.main(arguments, program, standalone_mode=False, color=color)
         return outcome if isinstance(outcome, int) else ExitCode.OK
     except CliError as error:
         print_error(error)

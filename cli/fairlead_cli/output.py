@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
 # A terminal has its own width; a pipe or a file has none, and wrapped cells would break grep.
 PIPE_COLUMNS = 200
+FOLDED_COLUMNS = 24
+LINE_COLUMNS_MAX = 10_000
 
 
 def print_json(value: object) -> None:
@@ -42,28 +45,51 @@ def print_table(
     title: str | None = None,
     right: Sequence[str] = (),
 ) -> None:
-    """A plain table: `right` names the columns of numbers."""
+    """A plain table: `right` names the columns of numbers.
+
+    Where the terminal is too narrow, long cells of text are folded, down to `FOLDED_COLUMNS`.
+    Where that is not enough the lines are longer than the terminal: nothing is left out.
+    """
+    from rich.measure import Measurement
+
+    table = build_table(columns, [list(row) for row in rows], title=title, right=right)
+    # Not printed by rich itself, which would end the process when the reader of a pipe is gone.
+    console = build_console()
+    unlimited = console.options.update(width=LINE_COLUMNS_MAX)
+    console.width = max(console.width, Measurement.get(console, unlimited, table).minimum)
+    with console.capture() as capture:
+        console.print(table)
+    for line in capture.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def build_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    *,
+    title: str | None,
+    right: Sequence[str],
+) -> Table:
+    """Numbers keep their width, and so do short words."""
     from rich import box
+    from rich.cells import cell_len
     from rich.table import Table
 
     table = Table(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
     )
-    for column in columns:
+    for index, column in enumerate(columns):
+        width = max(cell_len(str(cell)) for cell in (column, *(row[index] for row in rows)))
         table.add_column(
             column,
             justify="right" if column in right else "left",
             overflow="fold",
             no_wrap=column in right,
+            min_width=width if column in right else min(width, FOLDED_COLUMNS),
         )
     for row in rows:
         table.add_row(*row)
-    # Not printed by rich itself, which would end the process when the reader of a pipe is gone.
-    console = build_console()
-    with console.capture() as capture:
-        console.print(table)
-    for line in capture.get().splitlines():
-        click.echo(line.rstrip())
+    return table
 
 
 def note(text: str) -> None:
