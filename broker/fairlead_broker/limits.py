@@ -111,6 +111,8 @@ CLEANER_DECOMPRESSED_MAX: Final = 64 * MIB
 """What one compressed batch may grow to while its log is compacted."""
 CLEANER_MESSAGE_BYTES_MAX: Final = 4 * MIB
 """One line of what the compacting child says: it names up to all segments of a log."""
+CLEANER_SILENCE_S: Final = 600
+"""How long the compacting child may say nothing, for instance in an fsync, before it is killed."""
 CLEANER_BATCH_BYTES_MAX: Final = 128 * MIB
 """The largest batch that compaction reads; none that a request carries is as large."""
 

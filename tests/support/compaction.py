@@ -18,7 +18,9 @@ def compact(
 ) -> CleaningReport | None:
     """One cleaning, as the loop, a thread and the child do it together; None if none is due."""
     stable_offset = log.log_end_offset if stable_offset is None else stable_offset
-    facts = log_facts(log, stable_offset, *([] if last_horizon_ms is None else [last_horizon_ms]))
+    if last_horizon_ms is not None:
+        log.last_horizon_ms = last_horizon_ms
+    facts = log_facts(log, stable_offset)
     plan = plan_cleaning(facts, log.config, now_ms)
     if plan is None:
         return None

@@ -14,6 +14,7 @@ from fairlead_broker.log.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    TOMBSTONE_CHECKPOINT,
 )
 from fairlead_broker.log.flush import FlushJob, complete_flush
 from fairlead_broker.log.segmented_log import SegmentedLog
@@ -93,6 +94,7 @@ class Checkpoints:
         log_start_offsets: Mapping[TopicPartition, int],
         high_watermarks: Mapping[TopicPartition, int],
         first_dirty_offsets: Mapping[TopicPartition, int],
+        last_horizons_ms: Mapping[TopicPartition, int],
         truncated: list[TruncatedLog],
     ) -> CheckpointJob | None:
         """A job for the files that changed; None while another one runs."""
@@ -103,8 +105,13 @@ class Checkpoints:
             LOG_START_OFFSET_CHECKPOINT: encode_offset_checkpoint(log_start_offsets),
             HIGH_WATERMARK_CHECKPOINT: encode_offset_checkpoint(high_watermarks),
         }
-        if first_dirty_offsets or CLEANER_CHECKPOINT in self._written:
-            contents[CLEANER_CHECKPOINT] = encode_offset_checkpoint(first_dirty_offsets)
+        # In this order: a log that is known to be compacted waits for its tombstones' horizon.
+        for name, marks in (
+            (TOMBSTONE_CHECKPOINT, last_horizons_ms),
+            (CLEANER_CHECKPOINT, first_dirty_offsets),
+        ):
+            if marks or name in self._written:
+                contents[name] = encode_offset_checkpoint(marks)
         self._running = {
             name: content
             for name, content in contents.items()

@@ -14,17 +14,29 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any, Final
 
 from fairlead_broker.disk import RealDisk
+from fairlead_broker.log.batch_cleaning import CleaningCounts
 from fairlead_broker.log.cleaning_plan import SegmentFacts
-from fairlead_broker.log.log_cleaning import CleaningOrder, LogCleaning, UncleanableLogError
+from fairlead_broker.log.log_cleaning import (
+    CleanedGroup,
+    CleaningOrder,
+    CleaningReport,
+    LogCleaning,
+    UncleanableLogError,
+)
+from fairlead_wire.record_batch import NO_TIMESTAMP
 
 NICENESS: Final = 10
 PROGRESS_S: Final = 0.25
 PR_SET_PDEATHSIG: Final = 1
+
+
+class NonsenseError(ValueError):
+    """What the child says is not what it should."""
 
 
 class Throttle:
@@ -86,6 +98,34 @@ def decode_order(fields: dict[str, Any]) -> CleaningOrder:
     """The order that a line names."""
     fields["segments"] = [SegmentFacts(*segment) for segment in fields["segments"]]
     return CleaningOrder(**fields)
+
+
+def decode_group(fields: Any) -> CleanedGroup:
+    """The group that a message names. NonsenseError if it is none."""
+    try:
+        group = CleanedGroup(**fields)
+        numbers = [*group.source_bases, group.size, group.index_size, group.time_index_size]
+    except TypeError as error:
+        raise NonsenseError(f"no group of segments: {error}") from error
+    if not group.source_bases or not _are_numbers(numbers):
+        raise NonsenseError(f"no group of segments: {numbers}")
+    return group
+
+
+def decode_report(fields: Any) -> CleaningReport:
+    """The report that a message is. NonsenseError if it is none."""
+    try:
+        counts = CleaningCounts(**fields["counts"])
+        report = CleaningReport(**fields | {"counts": counts})
+    except (KeyError, TypeError) as error:
+        raise NonsenseError(f"no report: {error}") from error
+    if not _are_numbers([*asdict(counts).values(), report.end_offset, report.source_bytes]):
+        raise NonsenseError(f"no report: {report}")
+    return report
+
+
+def _are_numbers(values: Iterable[object]) -> bool:
+    return all(type(value) is int and value >= NO_TIMESTAMP for value in values)
 
 
 def _die_with_parent() -> None:

@@ -19,7 +19,7 @@ from fairlead_wire.record_batch import NO_TIMESTAMP
 UNLIMITED: Final = float("inf")
 
 
-def log_facts(log: SegmentedLog, stable_offset: int, last_horizon_ms: int = NEVER) -> LogFacts:
+def log_facts(log: SegmentedLog, stable_offset: int) -> LogFacts:
     """What a plan is made from. OSError, CorruptSegmentError."""
     log.first_dirty_offset = first_dirty_offset(
         log.first_dirty_offset, log.log_start_offset, log.log_end_offset
@@ -44,7 +44,7 @@ def log_facts(log: SegmentedLog, stable_offset: int, last_horizon_ms: int = NEVE
         stable_offset=stable_offset,
         recovery_point=log.recovery_point,
         oldest_dirty_ms=oldest_dirty_ms,
-        last_horizon_ms=last_horizon_ms,
+        last_horizon_ms=log.last_horizon_ms,
     )
 
 
@@ -119,8 +119,10 @@ class LogCleaner:
 
     def complete(self, report: CleaningReport) -> None:
         """All groups are in place: the log is clean up to there."""
+        log, horizon_ms = self._log, report.counts.last_horizon_ms
         if self.is_valid:
-            self._log.first_dirty_offset = max(self._log.first_dirty_offset, report.end_offset)
+            log.first_dirty_offset = max(log.first_dirty_offset, report.end_offset)
+            log.last_horizon_ms = NEVER if horizon_ms == NO_TIMESTAMP else horizon_ms
 
 
 def _newest_ms(log: SegmentedLog, segment: Segment) -> int:
@@ -141,5 +143,7 @@ def _oldest_dirty_ms(log: SegmentedLog) -> int:
 
 def _first_ms(log: SegmentedLog, segment: Segment) -> int:
     for _, header in walk_headers(log.disk, segment.file.read_fd, 0, segment.size):
-        return header.max_timestamp
+        # An earlier cleaning that came to its end in this segment may have emptied its first batch.
+        if header.records_count:
+            return header.max_timestamp
     return NO_TIMESTAMP

@@ -33,6 +33,7 @@ from fairlead_broker.log.file_names import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     STRAY_DIRECTORY_SUFFIX,
+    TOMBSTONE_CHECKPOINT,
     partition_directory,
 )
 from fairlead_broker.log.flush import note_failed_flush
@@ -45,7 +46,7 @@ from fairlead_broker.log.recovery_pool import RecoveryOutcome, RecoveryPool, Rec
 from fairlead_broker.log.recovery_start import RecoveryOrder
 from fairlead_broker.log.text_files import TopicPartition
 from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
-from fairlead_model.log_config import LogConfig
+from fairlead_model.log_config import NEVER, LogConfig
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +110,7 @@ class LogDirectory:
         self._loader = LogLoader(self.disk, self._cache, self.deferred)
         self._checkpoints = Checkpoints(self.disk, path)
         self._first_dirty_offsets = self._checkpoints.read(CLEANER_CHECKPOINT)
+        self._last_horizons_ms = self._checkpoints.read(TOMBSTONE_CHECKPOINT)
         self._is_confirmed = False
         self._removals: list[tuple[int, str]] = []
         # Marks of logs that could not be opened: kept, so that a repaired disk gets them back.
@@ -252,6 +254,7 @@ class LogDirectory:
         log.first_dirty_offset = first_dirty_offset(
             self._first_dirty_offsets.get(key, 0), log.log_start_offset, log.log_end_offset
         )
+        log.last_horizon_ms = self._last_horizons_ms.get(key, NEVER)
         log.refusal = AWAITS_START
         self._logs[key] = log
 
@@ -336,6 +339,11 @@ class LogDirectory:
                 key: log.first_dirty_offset
                 for key, log in self._logs.items()
                 if log.first_dirty_offset > log.log_start_offset
+            },
+            last_horizons_ms={
+                key: log.last_horizon_ms
+                for key, log in self._logs.items()
+                if log.last_horizon_ms != NEVER
             },
             truncated=[
                 TruncatedLog(log) for log in self._logs.values() if log.refusal == AWAITS_CHECKPOINT

@@ -28,7 +28,7 @@ from fairlead_broker.log.read_cache import ReadCache
 from fairlead_broker.log.rolling import roll_jitter_ms
 from fairlead_broker.log.segment import Segment
 from fairlead_broker.log.text_files import encode_epoch_checkpoint, encode_partition_metadata
-from fairlead_model.log_config import LogConfig
+from fairlead_model.log_config import NEVER, LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class SegmentedLog:
 
     `segments` is never empty; the last one is active. `recent_*` are base offset and position of
     the newest batches of the active segment, contiguous up to its end. Below `first_dirty_offset`
-    the log was compacted.
+    the log was compacted; the last of the tombstones there may go at `last_horizon_ms`.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class SegmentedLog:
         self.is_compacted = False
         self.has_holes = has_holes
         self.first_dirty_offset = log_start_offset
+        self.last_horizon_ms = NEVER
         self.swap: SegmentSwap | None = None
         self.reconfigure(config)
         self.check_marks()

@@ -2,8 +2,8 @@
 
 Leaders and followers alike, each on its own. The child does the work; here it is decided what is
 worth it, and finished segments are put in place. A log that is cut, loses segments or leaves this
-broker meanwhile is given up; the next round looks at it anew. One that holds a damaged batch is
-named, counted and left alone until the broker restarts.
+broker meanwhile is given up; the next round looks at it anew. One whose cleaning fails waits longer
+each time, see `cleaning_retries`; one that holds a damaged batch is named and counted besides.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead_broker.limits import HOUSEKEEPING_SLICE_MS
-from fairlead_broker.log.batch_cleaning import CleaningCounts
 from fairlead_broker.log.batch_scan import CorruptSegmentError
+from fairlead_broker.log.cleaner_worker import NonsenseError, decode_group, decode_report
 from fairlead_broker.log.cleaning_plan import plan_cleaning
 from fairlead_broker.log.cleaning_state import LogCleaner, log_facts, maybe_roll
 from fairlead_broker.log.leftovers import discard_cleaned
-from fairlead_broker.log.log_cleaning import CleanedGroup, CleaningReport
 from fairlead_broker.log.segment_swap import SegmentSwap
 from fairlead_broker.tasks.cleaner_process import CleanerDiedError, CleanerProcess
-from fairlead_model.log_config import NEVER
+from fairlead_broker.tasks.cleaning_retries import CleaningRetries
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from fairlead_broker.broker import Broker
     from fairlead_broker.log.cleaning_plan import CleaningPlan
+    from fairlead_broker.log.log_cleaning import CleanedGroup, CleaningReport
     from fairlead_broker.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -47,8 +47,7 @@ class Cleaner:
         self._broker = broker
         self._executor = executor
         self._process = CleanerProcess(executor)
-        self._uncleanable: set[Partition] = set()
-        self._horizons: dict[Partition, int] = {}
+        self._retries: CleaningRetries[Partition] = CleaningRetries()
 
     async def clean_all(self) -> None:
         """Compact whatever is due, then let the child go."""
@@ -69,7 +68,7 @@ class Cleaner:
         deadline_ms = clock.monotonic_ms() + HOUSEKEEPING_SLICE_MS
         dirty_ratio_max = 0.0
         for partition in list(self._broker.partitions.values()):
-            if partition not in given_up and partition not in self._uncleanable:
+            if partition not in given_up:
                 plan = self._plan(partition)
                 if plan is not None:
                     dirty_ratio_max = max(dirty_ratio_max, plan.dirty_ratio)
@@ -86,13 +85,14 @@ class Cleaner:
         log = partition.log
         if not log.is_compacted or log.refusal is not None:
             return None
+        if not self._retries.may_try(partition, log.config, self._broker.clock.monotonic_ms()):
+            return None
         now_ms = self._broker.clock.now_ms()
         try:
             if maybe_roll(log, now_ms) and self._broker.on_moved is not None:
                 # The flusher makes the segment durable, and with that fit for compaction.
                 self._broker.on_moved([partition])
-            horizon_ms = self._horizons.get(partition, NEVER)
-            facts = log_facts(log, partition.last_stable_offset, horizon_ms)
+            facts = log_facts(log, partition.last_stable_offset)
         except CorruptSegmentError as error:
             self._mark_uncleanable(partition, str(error))
             return None
@@ -125,9 +125,9 @@ class Cleaner:
                     if "report" in message:
                         metrics.last_run_ms = broker.clock.monotonic_ms() - began_ms
                         return True
-        except CleanerDiedError as error:
-            metrics.failures += 1
-            logger.warning("compaction of %s failed: %s", partition, error)
+        except (CleanerDiedError, NonsenseError) as error:
+            if cleaner.is_valid:
+                self._note_failure(partition, str(error))
         finally:
             metrics.is_running = 0
             self._settle(partition)
@@ -143,14 +143,12 @@ class Cleaner:
             logger.info("compaction of %s is given up: its log has changed", partition)
             return False
         if "error" in message:
-            self._broker.metrics.cleaner.failures += 1
-            logger.warning("compaction of %s failed: %s", partition, message["error"])
+            self._note_failure(partition, str(message["error"]))
             return False
         if "group" in message:
-            return await self._put_in_place(partition, cleaner, CleanedGroup(**message["group"]))
+            return await self._put_in_place(partition, cleaner, decode_group(message["group"]))
         if "report" in message:
-            counts = CleaningCounts(**message["report"].pop("counts"))
-            self._complete(partition, cleaner, CleaningReport(**message["report"], counts=counts))
+            self._complete(partition, cleaner, decode_report(message["report"]))
         return True
 
     async def _put_in_place(
@@ -162,7 +160,13 @@ class Cleaner:
         log, loop = partition.log, asyncio.get_running_loop()
         swap = SegmentSwap(log, group)
         try:
-            await loop.run_in_executor(self._executor, swap.begin().run)
+            begun = swap.begin()
+        except OSError as error:
+            # Nothing has changed: a disk without room for a name is no reason to stop serving.
+            self._note_failure(partition, str(error))
+            return False
+        try:
+            await loop.run_in_executor(self._executor, begun.run)
             job = swap.replace(self._broker.clock.now_ms())
             if job is None:
                 return False
@@ -178,10 +182,9 @@ class Cleaner:
     def _complete(self, partition: Partition, cleaner: LogCleaner, report: CleaningReport) -> None:
         cleaner.complete(report)
         counts, metrics = report.counts, self._broker.metrics.cleaner
-        if counts.last_horizon_ms >= 0:
-            self._horizons[partition] = counts.last_horizon_ms
-        else:
-            self._horizons.pop(partition, None)
+        if self._retries.note_success(partition):
+            metrics.uncleanable = self._retries.uncleanable
+            logger.info("%s is compacted again", partition)
         metrics.runs += 1
         metrics.read_bytes += report.read_bytes
         metrics.written_bytes += report.written_bytes
@@ -227,13 +230,33 @@ class Cleaner:
                 # The next cleaning, or the next start, removes them.
                 logger.warning("files of a compaction of %s are left: %s", partition, error)
 
+    def _note_failure(self, partition: Partition, reason: str) -> None:
+        metrics = self._broker.metrics.cleaner
+        metrics.failures += 1
+        wait_ms = self._retries.note_failure(
+            partition, partition.log.config, self._broker.clock.monotonic_ms()
+        )
+        metrics.uncleanable = self._retries.uncleanable
+        logger.warning(
+            "compaction of %s failed, again in %d seconds: %s", partition, wait_ms / 1000, reason
+        )
+
     def _mark_uncleanable(self, partition: Partition, reason: str) -> None:
-        self._uncleanable.add(partition)
-        self._broker.metrics.cleaner.uncleanable = len(self._uncleanable)
-        logger.error("%s is not compacted until this broker restarts: %s", partition, reason)
+        wait_ms = self._retries.note_failure(
+            partition,
+            partition.log.config,
+            self._broker.clock.monotonic_ms(),
+            is_uncleanable=True,
+        )
+        self._broker.metrics.cleaner.uncleanable = self._retries.uncleanable
+        logger.error(
+            "%s cannot be compacted, and so grows; tried again in %d seconds, or when its topic's"
+            " settings change: %s",
+            partition,
+            wait_ms / 1000,
+            reason,
+        )
 
     def _forget_departed(self) -> None:
-        here = set(self._broker.partitions.values())
-        self._uncleanable &= here
-        self._broker.metrics.cleaner.uncleanable = len(self._uncleanable)
-        self._horizons = {key: value for key, value in self._horizons.items() if key in here}
+        self._retries.keep_only(set(self._broker.partitions.values()))
+        self._broker.metrics.cleaner.uncleanable = self._retries.uncleanable

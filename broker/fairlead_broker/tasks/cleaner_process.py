@@ -14,16 +14,17 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from fairlead_broker.limits import CLEANER_MESSAGE_BYTES_MAX
+from fairlead_broker.limits import CLEANER_MESSAGE_BYTES_MAX, CLEANER_SILENCE_S
 from fairlead_broker.log.cleaner_worker import encode_order
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
     from concurrent.futures import Executor
 
     from fairlead_broker.log.log_cleaning import CleaningOrder
 
 READ_BYTES: Final = 64 * 1024
+COMMAND: Final = (sys.executable, "-m", "fairlead_broker.log.cleaner_worker")
 
 
 class CleanerDiedError(Exception):
@@ -33,8 +34,9 @@ class CleanerDiedError(Exception):
 class CleanerProcess:
     """At most one child; what it says about an order ends with a report, or why there is none."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, command: Sequence[str] = COMMAND) -> None:
         self._executor = executor
+        self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
 
@@ -48,15 +50,21 @@ class CleanerProcess:
 
         Whoever leaves before the last message must `kill` the child.
         """
-        process = self._process or self._start()
+        try:
+            process = self._process or self._start()
+        except OSError as error:
+            raise CleanerDiedError(f"the cleaner could not be started: {error}") from error
         loop = asyncio.get_running_loop()
         try:
-            # In a thread: the child may take a while before it reads.
-            await loop.run_in_executor(self._executor, _write, process, encode_order(order))
+            async with asyncio.timeout(CLEANER_SILENCE_S):
+                # In a thread: the child may take a while before it reads.
+                await loop.run_in_executor(self._executor, _write, process, encode_order(order))
+        except TimeoutError as error:
+            raise _silent() from error
         except OSError as error:
             raise CleanerDiedError(f"the cleaner hung up: {error}") from error
         while True:
-            message = json.loads(await self._read_line(process))
+            message = _decode(await self._read_line(process))
             yield message
             if "bytes" not in message and "group" not in message:
                 return
@@ -67,27 +75,25 @@ class CleanerProcess:
         if process is None:
             return
         process.kill()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
         # It is dead at once, unless the disk hangs; waited for even if nobody waits for us now.
-        waiting = asyncio.get_running_loop().run_in_executor(self._executor, process.wait)
+        waiting = asyncio.get_running_loop().run_in_executor(self._executor, _bury, process)
         await asyncio.shield(waiting)
         self._process = None
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._rest = b""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "fairlead_broker.log.cleaner_worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         return self._process
 
     async def _read_line(self, process: subprocess.Popen[bytes]) -> bytes:
         while b"\n" not in self._rest:
-            data = await _read(process)
+            try:
+                async with asyncio.timeout(CLEANER_SILENCE_S):
+                    data = await _read(process)
+            except TimeoutError as error:
+                raise _silent() from error
             if not data:
                 raise CleanerDiedError("the cleaner ended unexpectedly")
             self._rest += data
@@ -95,6 +101,29 @@ class CleanerProcess:
                 raise CleanerDiedError(f"a message of {len(self._rest)} bytes from the cleaner")
         line, _, self._rest = self._rest.partition(b"\n")
         return line
+
+
+def _decode(line: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(line)
+    except ValueError as error:
+        raise CleanerDiedError(f"the cleaner said {line[:80]!r}") from error
+    if not isinstance(message, dict):
+        raise CleanerDiedError(f"the cleaner said {line[:80]!r}")
+    return message
+
+
+def _silent() -> CleanerDiedError:
+    return CleanerDiedError(f"the cleaner has said nothing for {CLEANER_SILENCE_S} seconds")
+
+
+def _bury(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a killed child, then close its pipes: before, a write may hang in one of them."""
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
 
 def _write(process: subprocess.Popen[bytes], line: bytes) -> None:

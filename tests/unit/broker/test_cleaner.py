@@ -13,6 +13,7 @@ import pytest
 from compaction import read_records
 from replica_cluster import ReplicaCluster
 
+from fairlead_broker.tasks.cleaning_retries import CleaningRetries
 from fairlead_broker.tools.verify import verify_partition
 from fairlead_wire.records import Record, encode_batch
 
@@ -145,8 +146,35 @@ def test_a_damaged_batch_makes_a_log_uncleanable_and_nothing_else(
 
     with caplog.at_level(logging.ERROR):
         run(story())
-    assert "damaged-0 is not compacted until this broker restarts" in caplog.text
+    assert "damaged-0 cannot be compacted, and so grows; tried again in 30 seconds" in caplog.text
     assert f"{0:020d}.log position 0: CRC" in caplog.text
+
+
+def test_a_log_that_was_repaired_is_compacted_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1, **SETTINGS) as cluster:
+            member = cluster.members[1]
+            member.background._cleaner._retries = CleaningRetries(first_ms=100)
+            cluster.create("t", configs=CONFIGS | {"min.cleanable.dirty.ratio": "1.0"})
+            log = cluster.partition(1, "t").log
+            last: dict[bytes, bytes | None] = {}
+            write(cluster, "t", last, 20)
+            with (log.directory / f"{0:020d}.log").open("r+b") as file:
+                sound = file.read()
+                file.seek(70)
+                file.write(b"\xff\xff")
+                file.flush()
+                write(cluster, "t", last, 100)
+                metrics = member.broker.metrics
+                await cluster.until(lambda: metrics.cleaner.uncleanable == 1)
+                file.seek(0)
+                file.write(sound)
+            await cluster.until(lambda: is_compacted(cluster, 1, "t"))
+            await cluster.until(lambda: metrics.cleaner.uncleanable == 0)
+            assert values(cluster, 1, "t") == last
+            assert metrics.task_failures == 0
+
+    run(story())
 
 
 def test_a_child_that_dies_is_replaced(tmp_path: Path) -> None:

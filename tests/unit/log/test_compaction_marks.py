@@ -211,3 +211,24 @@ def test_random_cuts_never_bring_a_key_back():
         directory = open_directory(disk.after_power_cut(random, 512))
         log = directory.log("t", 0)
         assert log.log_start_offset <= log.first_dirty_offset <= log.log_end_offset
+
+
+def test_tombstones_go_when_they_are_due_though_the_broker_was_restarted():
+    """Without a write that would make the log due for another reason."""
+    disk = SimulatedDisk()
+    directory = open_directory(disk)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
+    put(log, b"k", b"1")
+    put(log, b"k", None)
+    put(log, b"other", b"2")
+    compact_fully(log, 2_000)
+    assert values(log) == {b"k": None, b"other": b"2"}
+    directory.write_checkpoints()
+    directory = open_directory(disk.after_kill())
+    log = directory.log("t", 0)
+    assert compact(log, 1_999 + RETENTION_MS) is None
+    assert compact(log, 2_000 + RETENTION_MS) is not None
+    assert values(log) == {b"other": b"2"}
+    directory.write_checkpoints()
+    directory = open_directory(disk.after_kill())
+    assert compact(directory.log("t", 0), 2_000 + RETENTION_MS) is None
