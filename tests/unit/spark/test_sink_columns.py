@@ -64,9 +64,7 @@ def test_what_a_producer_holds_is_bounded_and_takes_the_largest_record() -> None
     assert queue_kib(buffer_memory=str(8 << 20)) == 8192
     assert queue_kib(max_request_size=str(100 << 20)) == 102400
     assert queue_kib(buffer_memory="2048", max_request_size="5000000") == 4883
-    with pytest.raises(
-        OptionError, match="kafka[.]buffer[.]memory is '8m', which is no number of bytes"
-    ):
+    with pytest.raises(OptionError, match="is '8m', which is no number of bytes"):
         queue_kib(buffer_memory="8m")
 
 
