@@ -7,11 +7,9 @@ faster than `io_bytes_per_second`. It ends with its input, and dies with its par
 on writing would write into files of the next broker's child.
 """
 
-import ctypes
 import json
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -28,11 +26,11 @@ from fairlead_broker.log.log_cleaning import (
     LogCleaning,
     UncleanableLogError,
 )
+from fairlead_broker.log.parent_death import die_with_parent
 from fairlead_wire.record_batch import NO_TIMESTAMP
 
 NICENESS: Final = 10
 PROGRESS_S: Final = 0.25
-PR_SET_PDEATHSIG: Final = 1
 
 
 class NonsenseError(ValueError):
@@ -67,7 +65,7 @@ class Throttle:
 def main() -> None:
     """Serve orders until the input ends."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-    _die_with_parent()
+    die_with_parent()
     os.nice(NICENESS)
     disk = RealDisk()
     for line in sys.stdin:
@@ -126,16 +124,6 @@ def decode_report(fields: Any) -> CleaningReport:
 
 def _are_numbers(values: Iterable[object]) -> bool:
     return all(type(value) is int and value >= NO_TIMESTAMP for value in values)
-
-
-def _die_with_parent() -> None:
-    """Also if the parent is killed in the middle of an order; Linux only, else input must do."""
-    parent = os.getppid()
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            sys.exit(0)
 
 
 def _say(message: dict[str, object]) -> None:

@@ -1,8 +1,8 @@
 """`python -m fairlead_broker.log.recovery_worker`: recovers logs that its parent names.
 
 A line of JSON in is a `RecoveryOrder`; lines of JSON out are `{"progress": bytes}` while it scans
-and then `{"report": …}` or `{"error": …}`. End of input ends the process, so no worker outlives a
-broker that was killed.
+and then `{"report": …}` or `{"error": …}`. It ends with its input, and dies with its parent, in the
+middle of an order too.
 """
 
 import json
@@ -12,6 +12,7 @@ import time
 from dataclasses import asdict
 
 from fairlead_broker.disk import RealDisk
+from fairlead_broker.log.parent_death import die_with_parent
 from fairlead_broker.log.recovery import recover_log
 from fairlead_broker.log.recovery_start import RecoveryOrder
 
@@ -19,6 +20,7 @@ from fairlead_broker.log.recovery_start import RecoveryOrder
 def main() -> None:
     """Serve orders until the input ends."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    die_with_parent()
     disk = RealDisk()
     for line in sys.stdin:
         order = RecoveryOrder(**json.loads(line))

@@ -1,0 +1,26 @@
+"""A child process that works on files of its broker ends with it, even in the middle of its work.
+
+Otherwise it would go on writing into files that the next broker has opened: a recovery that began
+before a kill would cut off what was appended after it.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+from typing import Final
+
+PR_SET_PDEATHSIG: Final = 1
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process with its parent; Linux only, else the end of input must do.
+
+    The kernel means the *thread* that started this process: it has to wait for us.
+    """
+    parent = os.getppid()
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            sys.exit(0)
