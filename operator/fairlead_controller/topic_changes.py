@@ -23,7 +23,7 @@ from fairlead_model.cluster import (
     TopicRemoved,
     TopicState,
 )
-from fairlead_model.ids import ZERO_TOPIC_ID, BrokerId, TopicId, topic_id_text
+from fairlead_model.ids import ZERO_TOPIC_ID, BrokerId, TopicId, is_internal_topic, topic_id_text
 from fairlead_model.refusals import RefusalCode, RefusedError
 from fairlead_model.resources import PARTITIONS_MAX
 
@@ -125,6 +125,12 @@ def decide_growth(
         try:
             topic = find_topic(draft.state, wanted["name"])
             refuse_declared(topic)
+            if is_internal_topic(topic.name):
+                raise RefusedError(
+                    RefusalCode.INVALID_TOPIC_EXCEPTION,
+                    f"topic {topic.name!r} cannot grow: the number of its partitions says which "
+                    "of them a group is in",
+                )
             assignments = _planned_growth(draft.state, topic, wanted, random, left)
         except RefusedError as refusal:
             results.append(

@@ -1,13 +1,20 @@
 import pytest
 
-from fairlead_controller.events import ConfirmDeletions, CreatePartitions, DeleteTopics
+from fairlead_controller.events import (
+    ConfirmDeletions,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+)
 from fairlead_model.calls import (
+    CreatableTopic,
     CreatePartitionsCall,
+    CreateTopicsCall,
     DeletableTopic,
     DeleteTopicsCall,
     GrowableTopic,
 )
-from fairlead_model.ids import ZERO_TOPIC_ID
+from fairlead_model.ids import CONSUMER_OFFSETS, ZERO_TOPIC_ID
 from fairlead_model.refusals import RefusalCode
 
 
@@ -92,6 +99,27 @@ def test_growth_that_is_refused(world, event, code, message) -> None:
     assert topic["error_code"] == code
     assert message in topic["error_message"]
     assert len(world.partitions("t")) == 2
+
+
+def test_internal_topics_do_not_grow(world) -> None:
+    """Every group would be looked for in another partition than the one that it is in."""
+    topic = CreatableTopic(
+        name=CONSUMER_OFFSETS, partitions=2, replication_factor=1, assignments={}, configs={}
+    )
+    world.do(
+        CreateTopics(
+            CreateTopicsCall(
+                topics=[topic],
+                validate_only=False,
+                default_partitions=2,
+                default_replication_factor=1,
+                internal=True,
+            )
+        )
+    )
+    (topic,) = world.do(growth(CONSUMER_OFFSETS, 4))["topics"]
+    assert topic["error_code"] == RefusalCode.INVALID_TOPIC_EXCEPTION
+    assert len(world.partitions(CONSUMER_OFFSETS)) == 2
 
 
 def test_growth_can_be_validated_only(world) -> None:
