@@ -5,6 +5,7 @@ acks 0 has no reply, and a failure closes the connection, the only sign that mak
 refresh its metadata. acks 1 answers at once, acks -1 when the high watermark has passed the batch
 or `timeout_ms` is over. The records are a writable view of the receive buffer: they are appended
 before this returns and never kept. Where `flush.messages` is due, acks 1 waits for the flush.
+Internal topics are written by the brokers alone: INVALID_TOPIC_EXCEPTION.
 Versions:  5 log start offset in the reply · 7 zstd · 8 error message · 9 flexible.
            librdkafka before 2.11 compresses only if the range begins at 0; no client
            that is still supported sends 0 to 2, which are refused like any unknown version.
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fairlead_broker.handlers.produce_reply import encode_single_reply
 from fairlead_broker.handlers.registry import NO_REPLY, PENDING, NoReply, Pending, handles
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_model.ids import INTERNAL_TOPICS
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.produce import (
@@ -146,6 +148,9 @@ def _append(
     partition = broker.partitions.get((topic, data.index))
     if partition is None:
         raise KafkaError(broker.partition_error(topic, data.index))
+    if topic in INTERNAL_TOPICS:
+        # What coordinators have in memory is what they wrote themselves.
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} belongs to the cluster")
     if acks not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     records: Any = data.records

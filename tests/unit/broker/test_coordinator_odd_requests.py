@@ -7,12 +7,21 @@ import pytest
 from group_cluster import NO_DELAY, Call, GroupCluster, run
 from replica_cluster import ReplicaCluster
 
+from fairlead_broker.group.group_offsets import encode_commit
+from fairlead_broker.group.record_batching import build_batch, encode_body
+from fairlead_broker.group.records import OffsetKey, encode_key
+from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fairlead_wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from fairlead_wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
 )
 from fairlead_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
@@ -136,5 +145,24 @@ def test_a_refused_join_leaves_no_group_behind(
             await groups.ready()
             assert join(groups, "g", **fields).reply.error_code == code
             assert groups.coordinator().groups == {}
+
+    run(story())
+
+
+def test_nobody_but_the_coordinator_writes_its_topic(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            key = encode_key(OffsetKey("g", "t", 0))
+            batch = build_batch([encode_body(key, encode_commit(7, -1, b"", 0))], timestamp_ms=0)
+            data = PartitionProduceData(0, memoryview(batch))
+            topic = TopicProduceData(name=CONSUMER_OFFSETS, partition_data=[data])
+            reply = groups.call(
+                ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[topic]), 9
+            ).reply
+            (refused,) = reply.responses[0].partition_responses
+            assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert cluster.partition(1, CONSUMER_OFFSETS).log_end_offset == 0
 
     run(story())
