@@ -55,24 +55,25 @@ def command(
     if_exists: bool,
     data: Path,
     bootstrap: str | None,
-) -> None:
+) -> int:
     """Delete groups with all of their offsets, or only their offsets of a topic."""
     from fairlead_cli.client.connection import build_admin
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.group.selection import parse_selections
+    from fairlead_cli.several_names import find_each, report_missing
 
     selections = parse_selections(topics)
     admin = build_admin(resolve_bootstrap(bootstrap, data))
-    names = list(dict.fromkeys(groups))
-    if selections:
-        for group in names:
-            delete_offsets_of(admin, group, selections, if_exists=if_exists)
-    else:
-        delete_whole(admin, names, if_exists=if_exists)
+    if not selections:
+        return delete_whole(admin, list(dict.fromkeys(groups)), if_exists=if_exists)
+    _, errors = find_each(
+        groups, lambda group: delete_offsets_of(admin, group, selections, if_exists=if_exists)
+    )
+    return report_missing(errors)
 
 
-def delete_whole(admin: AdminClient, groups: list[str], *, if_exists: bool) -> None:
-    """Every group that can be is deleted; the last refusal is the error."""
+def delete_whole(admin: AdminClient, groups: list[str], *, if_exists: bool) -> int:
+    """Every group that can be is deleted, every refusal said; the exit code."""
     from fairlead_cli.client.connection import build_error
     from fairlead_cli.client.groups import (
         MISSING_GROUP_NAMES,
@@ -81,20 +82,20 @@ def delete_whole(admin: AdminClient, groups: list[str], *, if_exists: bool) -> N
         delete_groups,
         describe_group,
     )
+    from fairlead_cli.several_names import report_missing
 
-    failure: CliError | None = None
+    errors: list[CliError] = []
     for group, error in delete_groups(admin, groups).items():
         if error is None:
             click.echo(f"Deleted group {group}.")
         elif error.name() in MISSING_GROUP_NAMES:
             if not if_exists:
-                failure = build_unknown_group_error(admin, group)
+                errors.append(build_unknown_group_error(admin, group))
         elif error.name() == "NON_EMPTY_GROUP":
-            failure = build_members_error("not deleted", describe_group(admin, group))
+            errors.append(build_members_error("not deleted", describe_group(admin, group)))
         else:
-            failure = build_error(f"cannot delete group '{group}'", error)
-    if failure is not None:
-        raise failure
+            errors.append(build_error(f"cannot delete group '{group}'", error))
+    return report_missing(errors)
 
 
 def delete_offsets_of(

@@ -55,18 +55,19 @@ def command(
     data: Path,
     bootstrap: str | None,
     output: str,
-) -> None:
+) -> int:
     """Show state, coordinator, members, committed offsets and lag of groups."""
     from fairlead_cli.client.connection import build_admin
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.group.observation import observe_group
     from fairlead_cli.output import print_json
+    from fairlead_cli.several_names import find_each, report_missing
 
     admin = build_admin(resolve_bootstrap(bootstrap, data))
-    observed = [observe_group(admin, group) for group in dict.fromkeys(groups)]
+    observed, errors = find_each(groups, lambda group: observe_group(admin, group))
     if output == "json":
         print_json([build_document(group, lags) for group, lags in observed])
-        return
+        return report_missing(errors)
     is_everything = not (only_state or only_members or only_offsets)
     for group, lags in observed:
         print_state(group, lags)
@@ -74,6 +75,7 @@ def command(
             print_offsets(group, lags)
         if only_members or is_everything:
             print_members(group, is_full=only_members)
+    return report_missing(errors)
 
 
 def build_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from fairlead_cli.output import format_count
 from fairlead_cli.records.start import AGO, UNIT_MS
 
 # ISO 8601, as Kafka's own tool takes it: P1DT2H30M. Months and years have no fixed length.
@@ -89,7 +90,8 @@ def describe_target(target: Target) -> str:
         case ToOffset(offset):
             return f"to offset {offset}"
         case ShiftBy(count):
-            return f"{abs(count)} records {'forward' if count > 0 else 'back'}"
+            way = "forward" if count > 0 else "back"
+            return f"{format_count(abs(count), 'record')} {way}"
         case ToTime(timestamp_ms):
             moment = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
             return "to " + moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

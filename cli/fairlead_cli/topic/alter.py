@@ -57,6 +57,7 @@ def command(
     """Add partitions to a topic, set or unset its settings."""
     from fairlead_cli.client.connection import build_admin, require_topic
     from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_cli.output import format_count
 
     configs = parse_assignments(assignments, "--config")
     if partitions is None and not configs and not removals:
@@ -65,7 +66,8 @@ def command(
     require_topic(admin, name)
     if configs or removals:
         alter_configs(admin, name, configs, removals)
-        click.echo(f"Changed {len(configs) + len(removals)} setting(s) of topic {name}.")
+        count = format_count(len(configs) + len(removals), "setting")
+        click.echo(f"Changed {count} of topic {name}.")
     if partitions is not None:
         add_partitions(admin, name, partitions)
         click.echo(f"Topic {name} has {partitions} partitions now.")

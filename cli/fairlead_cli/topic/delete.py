@@ -24,7 +24,7 @@ Examples:
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
 @data_option
 @bootstrap_option
-def command(names: tuple[str, ...], if_exists: bool, data: Path, bootstrap: str | None) -> None:
+def command(names: tuple[str, ...], if_exists: bool, data: Path, bootstrap: str | None) -> int:
     """Delete topics and all of their records. There is no way back."""
     from confluent_kafka import KafkaException
 
@@ -36,10 +36,11 @@ def command(names: tuple[str, ...], if_exists: bool, data: Path, bootstrap: str 
         fetch_metadata,
     )
     from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_cli.several_names import report_missing
 
     admin = build_admin(resolve_bootstrap(bootstrap, data))
     futures = admin.delete_topics(list(dict.fromkeys(names)))
-    failure = None
+    errors = []
     for name, future in futures.items():
         try:
             future.result()
@@ -47,8 +48,8 @@ def command(names: tuple[str, ...], if_exists: bool, data: Path, bootstrap: str 
         except KafkaException as exception:
             error = exception.args[0]
             if error.name() not in UNKNOWN_TOPIC_NAMES:
-                failure = build_error(f"cannot delete topic '{name}'", error)
+                errors.append(build_error(f"cannot delete topic '{name}'", error))
             elif not if_exists:
-                failure = build_unknown_topic_error(name, list(fetch_metadata(admin).topics))
-    if failure is not None:
-        raise failure
+                topics = list(fetch_metadata(admin).topics)
+                errors.append(build_unknown_topic_error(name, topics))
+    return report_missing(errors)

@@ -30,19 +30,23 @@ Examples:
 @table_or_json
 def command(
     names: tuple[str, ...], all_configs: bool, data: Path, bootstrap: str | None, output: str
-) -> None:
+) -> int:
     """Show partitions, leaders, replicas, offsets and settings of topics."""
     from fairlead_cli.client.connection import build_admin
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.output import print_json
+    from fairlead_cli.several_names import find_each, report_missing
 
     admin = build_admin(resolve_bootstrap(bootstrap, data))
-    documents = [describe_topic(admin, name, all_configs=all_configs) for name in names]
+    documents, errors = find_each(
+        names, lambda name: describe_topic(admin, name, all_configs=all_configs)
+    )
     if output == "json":
         print_json(documents)
     else:
         for document in documents:
             print_topic(document)
+    return report_missing(errors)
 
 
 def describe_topic(admin: AdminClient, name: str, *, all_configs: bool) -> dict[str, Any]:

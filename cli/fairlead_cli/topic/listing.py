@@ -26,7 +26,7 @@ def command(data: Path, bootstrap: str | None, output: str) -> None:
     """List topics, with partitions that miss replicas or have no leader."""
     from fairlead_cli.client.connection import build_admin, fetch_metadata
     from fairlead_cli.client.target import resolve_bootstrap
-    from fairlead_cli.output import print_json
+    from fairlead_cli.output import note, print_json
     from fairlead_cli.topic.health import print_topics, summarize_topics
 
     rows = summarize_topics(fetch_metadata(build_admin(resolve_bootstrap(bootstrap, data))))
@@ -35,4 +35,4 @@ def command(data: Path, bootstrap: str | None, output: str) -> None:
     elif rows:
         print_topics(rows)
     else:
-        click.echo("No topics yet. Create one:  fairlead topic create NAME")
+        note("No topics yet. Create one:  fairlead topic create NAME")
