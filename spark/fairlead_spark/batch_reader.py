@@ -31,11 +31,6 @@ class FairleadBatchReader(DataSourceReader):
         self._options = options
         self._narrowing = Narrowing()
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name.
-        """Runs on the driver, before `partitions`; gives back what Spark has still to apply."""
-        self._narrowing, kept = take_filters(filters)
-        return kept
-
     def partitions(self) -> Sequence[InputPartition]:
         """Runs on the driver."""
         options = self._options
@@ -61,6 +56,17 @@ class FairleadBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Runs in a task."""
         return read_partition(self._options, partition)
+
+
+class FilteringBatchReader(FairleadBatchReader):
+    """Reads less where filters allow it. Not for every session: Spark refuses a reader that has
+    `pushFilters`, filters or none, unless its setting for them is on, which a reader cannot see.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name.
+        """Runs on the driver, before `partitions`; gives back what Spark has still to apply."""
+        self._narrowing, kept = take_filters(filters)
+        return kept
 
 
 def read_partition(

@@ -44,6 +44,7 @@ SOURCE_OPTIONS: Final = (
     "maxRecordsPerPartition",
     "groupIdPrefix",
     "includeHeaders",
+    "pushFilters",
 )
 SINK_OPTIONS: Final = ("topic", "includeHeaders")
 # Spark puts these among the options of a source or sink by itself.
@@ -105,6 +106,7 @@ class SourceOptions:
     max_trigger_delay_ms: int
     min_partitions: int | None
     max_records_per_partition: int | None
+    push_filters: bool
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
         max_trigger_delay_ms=given.duration_ms("maxTriggerDelay") or 15 * 60_000,
         min_partitions=given.count("minPartitions"),
         max_records_per_partition=given.count("maxRecordsPerPartition"),
+        push_filters=given.flag("pushFilters", False),
     )
 
 

@@ -34,9 +34,12 @@ class FairleadDataSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         """For `spark.read`."""
-        from fairlead_spark.batch_reader import FairleadBatchReader
+        from fairlead_spark.batch_reader import FairleadBatchReader, FilteringBatchReader
 
-        return FairleadBatchReader(parse_source_options(self.options, is_stream=False))
+        options = parse_source_options(self.options, is_stream=False)
+        return (
+            FilteringBatchReader(options) if options.push_filters else FairleadBatchReader(options)
+        )
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  # Spark's name.
         """For `spark.readStream`."""

@@ -143,7 +143,7 @@ def test_filters_narrow_what_is_read_and_change_no_answer(
     for is_pushed in ("true", "false"):
         source.spark.conf.set(PUSHED, is_pushed)
         try:
-            rows = source.read(subscribe=orders).where(condition)
+            rows = source.read(subscribe=orders, pushFilters=is_pushed).where(condition)
             assert numbers(rows) == list(found)
             if is_pushed == "true":
                 assert rows.rdd.getNumPartitions() == tasks

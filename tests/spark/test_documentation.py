@@ -17,7 +17,7 @@ def test_every_block_runs(source: Source, topics: Topics, tmp_path: Path, capsys
     topics.fill(topics.create("orders"), 0, 100)
     topics.create("rows")
     blocks = BLOCK.findall((PROJECT / "docs" / "spark.md").read_text())
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     names: dict[str, Any] = {}
     for block in blocks:
         # Paths are the JVM's, which stands where the tests were started.
