@@ -3,9 +3,10 @@
 * Silence counts from the last answer, and only while it can be the process' own fault: not the time
   that it waited for a processor, and nothing from before a pause of the watcher itself (a laptop
   that slept, a SIGSTOP, a machine that is too busy to judge anybody).
-* A process that was stopped by a signal is replaced after the first patience each time. One that
-  was silent while it might have run may just be slow, and its successor as slow: each such verdict
-  doubles the patience, up to a bound, and only a long time of answers forgets them.
+* A process that was stopped by a signal is replaced after the first patience each time; one that
+  was woken in time can answer only from then on, so its silence begins anew.
+* One that was silent while it might have run may just be slow, and its successor as slow: each such
+  verdict doubles the patience, up to a bound, and only a long time of answers forgets them.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class FreezeJudgement:
         if last is None:
             return None
         elapsed_s = look.at_s - last.at_s
-        if look.has_answered or elapsed_s > OWN_PAUSE_S:
+        has_woken = last.is_stopped and not look.is_stopped
+        if look.has_answered or has_woken or elapsed_s > OWN_PAUSE_S:
             self._silent_s = 0.0
             return None
         # Of a process that has just ended nothing is told any more: it seems to have waited less.

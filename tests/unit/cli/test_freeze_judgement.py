@@ -66,6 +66,9 @@ def watch(*history: tuple[str, float]) -> list[tuple[float, Verdict]]:
         ([("answers", 6), ("silent", 1.25), ("answers", 6), ("silent", 1.25), ("answers", 6)], []),
         ([("answers", 6), ("stopped", 1.5)], [7.5]),
         ([("answers", 6), ("silent", 1.5)], [7.5]),
+        # Woken at the last moment: it answers as soon as it can.
+        ([("answers", 6), ("stopped", 1.25), ("silent", 2), ("answers", 6)], []),
+        ([("answers", 6), ("stopped", 1.25), ("silent", 2.25)], [9.5]),
         # Never an answer since it was said to serve.
         ([("silent", 2)], [2.0]),
         # Seven eighths of the time others have the processors: one eighth counts.
