@@ -2,7 +2,7 @@
 
 `/session` is authenticated by the cluster's secret; the others only show: `/healthz`, `/readyz`,
 `/metrics`, `/status`, `/status/topics/TOPIC` (every partition), `/explain` (the newest decisions)
-and `/explain/TOPIC/PARTITION` (why it has this leader).
+and `/explain/TOPIC/PARTITION` (why it has this leader). `/` lists them.
 """
 
 import asyncio
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from fairlead_controller.local_metrics import LocalMetrics
 
 METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+INDEX: Final = """The controller of a Fairlead cluster.
+
+/status                     brokers, topics, and how well they are
+/status/topics/TOPIC        leader, in-sync and eligible replicas of each partition
+/explain                    the newest decisions, in sentences
+/explain/TOPIC/PARTITION    why this partition has this leader, or waits for one
+/healthz, /readyz           200 while it decides
+/metrics                    for Prometheus
+"""
 
 
 class ControllerServer:
@@ -47,6 +56,7 @@ class ControllerServer:
         sessions.router.add_get(SESSION_PATH, self.sessions.serve)
         self.session_port = await self._listen(sessions, host, session_port)
         pages = web.Application()
+        pages.router.add_get("/", self._index)
         pages.router.add_get("/healthz", self._healthz)
         pages.router.add_get("/readyz", self._healthz)
         pages.router.add_get("/metrics", self._metrics)
@@ -73,6 +83,9 @@ class ControllerServer:
         await site.start()
         address = runner.addresses[0]
         return int(address[1])
+
+    async def _index(self, request: web.Request) -> web.Response:
+        return web.Response(text=INDEX)
 
     async def _healthz(self, request: web.Request) -> web.Response:
         """Also whether it is ready: it listens only once it reigns."""

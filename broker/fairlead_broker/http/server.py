@@ -1,4 +1,4 @@
-"""The broker's HTTP port: /healthz, /livez, /readyz, /metrics.
+"""The broker's HTTP port: /healthz, /livez, /readyz, /metrics, and / which lists them.
 
 It answers from the moment the process has read its settings: while logs are recovered, 503 with the
 progress as JSON, so that a broker in recovery is never taken for a dead one.
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 REQUEST_SIZE_MAX: Final = 64 * 1024
+INDEX: Final = """A broker of Fairlead. Kafka clients use another port; here are
+
+/healthz   200 once the logs are open, 503 with the progress before
+/livez     200 while the process runs
+/readyz    200 while it serves clients
+/metrics   for Prometheus
+"""
 
 
 class HttpServer:
@@ -34,6 +41,7 @@ class HttpServer:
         application = web.Application(client_max_size=REQUEST_SIZE_MAX)
         application.add_routes(
             [
+                web.get("/", self._index),
                 web.get("/healthz", self._healthz),
                 web.get("/livez", self._livez),
                 web.get("/readyz", self._readyz),
@@ -50,6 +58,10 @@ class HttpServer:
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
+
+    async def _index(self, _: web.Request) -> web.Response:
+        """For whoever opens the address that `fairlead up` shows."""
+        return web.Response(text=INDEX)
 
     async def _healthz(self, _: web.Request) -> web.Response:
         is_healthy = self._readiness.phase is not Phase.LOADING

@@ -43,6 +43,15 @@ def test_probes_follow_the_phase(phase: Phase, healthz: int, readyz: int) -> Non
     assert {json.loads(body)["state"] for _, body in replies} == {phase.value}
 
 
+def test_the_address_itself_lists_what_is_there() -> None:
+    """`fairlead up` shows it, and terminals make a link of it."""
+    ((status, body),) = asyncio.run(get(HttpServer(Readiness()), "/"))
+    assert status == 200
+    paths = [line.split()[0] for line in body.splitlines() if line.startswith("/")]
+    replies = asyncio.run(get(HttpServer(Readiness(phase=Phase.SERVING)), *paths))
+    assert [status for status, _ in replies] == [200] * 4
+
+
 def test_recovery_shows_its_progress() -> None:
     readiness = Readiness(progress={"logs": 10, "logs_done": 4})
     ((_, body),) = asyncio.run(get(HttpServer(readiness), "/readyz"))

@@ -73,6 +73,8 @@ def test_it_says_when_it_is_ready_and_stops_on_request(launcher: Launcher) -> No
         with urlopen(f"http://{fields['http']}/status", timeout=5) as response:
             status = json.loads(response.read())
         assert status["controller"] == {"pid": process.pid, "epoch": int(epoch)}
+        with urlopen(f"http://{fields['http']}/", timeout=5) as response:
+            assert b"/explain/TOPIC/PARTITION" in response.read()
         with urlopen(f"http://{fields['http']}/readyz", timeout=5) as response:
             assert json.loads(response.read())["controllerEpoch"] == int(epoch)
         with urlopen(f"http://{fields['http']}/metrics", timeout=5) as response:
