@@ -1,0 +1,88 @@
+"""`python -m fairlead_spark.compile_pyspark`: Python processes of Spark start much sooner.
+
+Spark starts a Python process for each kind of work: to look for data sources, to make one, to plan
+a read, to run tasks. They import PySpark from `pyspark.zip`, which holds source only, and Python
+keeps nothing that it compiles from a zip: each process compiles PySpark anew, for a CPU second.
+This adds what Python compiles beside the source. Once after each install of PySpark, by a user who
+may write there: in an image, or on a laptop. Another version of Python goes on with the source.
+"""
+
+import copy
+import os
+import py_compile
+import sys
+import tempfile
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+
+def main() -> int:
+    """Compile the zips of the PySpark that is used here; give the exit code."""
+    archives = sorted((_spark_home() / "python" / "lib").glob("*.zip"))
+    if not archives:
+        print(f"there is no PySpark in {_spark_home()}: correct SPARK_HOME", file=sys.stderr)
+        return 1
+    for archive in archives:
+        try:
+            print(f"{archive}: compiled {add_compiled(archive)} modules")
+        except OSError as error:
+            print(f"{archive} cannot be replaced: {error.strerror}", file=sys.stderr)
+            return 1
+    return 0
+
+
+def add_compiled(archive: Path) -> int:
+    """Adds the compiled form of the modules that have none; gives their number.
+
+    The file is replaced at once: a Spark that is starting reads the old one or the new one.
+    OSError if it cannot be.
+    """
+    with (
+        ZipFile(archive) as old,
+        tempfile.TemporaryDirectory(dir=archive.parent, prefix=".compiling-") as folder,
+    ):
+        names = set(old.namelist())
+        due = [name for name in sorted(names) if _is_loaded(name) and f"{name}c" not in names]
+        if not due:
+            return 0
+        target = Path(folder) / archive.name
+        with ZipFile(target, "w", ZIP_DEFLATED) as new:
+            for entry in old.infolist():
+                # A copy: writing notes in an entry where it lies now.
+                new.writestr(copy.copy(entry), old.read(entry))
+            for name in due:
+                new.writestr(f"{name}c", _compile(old.read(name), archive / name, Path(folder)))
+        target.chmod(archive.stat().st_mode)
+        target.replace(archive)
+    return len(due)
+
+
+def _is_loaded(name: str) -> bool:
+    """Whether it is a module that a job may load: PySpark brings its tests along."""
+    return name.endswith(".py") and "/tests/" not in name
+
+
+def _compile(source: bytes, name: Path, folder: Path) -> bytes:
+    """What Python makes of a module; tracebacks name the place in the zip."""
+    written, compiled = folder / "module.py", folder / "module.pyc"
+    written.write_bytes(source)
+    py_compile.compile(
+        str(written),
+        str(compiled),
+        dfile=str(name),
+        doraise=True,
+        # Nothing to compare with when it is loaded: a zip keeps times to two seconds.
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
+    return compiled.read_bytes()
+
+
+def _spark_home() -> Path:
+    """Where Spark takes PySpark from, as its own launcher decides."""
+    import pyspark
+
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
