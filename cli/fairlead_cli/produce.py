@@ -159,15 +159,13 @@ def choose_reader(
 def choose_destination(metadata: Any, topic: str, sending: SendingOptions) -> Destination:
     """A partition that is not there would only fail after the delivery time-out."""
     from fairlead_cli.client.delivery import Destination
+    from fairlead_cli.client.places import build_no_partition_error
     from fairlead_cli.records.partitioner import build_partitioner
 
     count = len(metadata.partitions)
     partition = sending.partition
     if partition is not None and partition >= count:
-        raise CliError(
-            f"topic '{topic}' has no partition {partition}",
-            hint=f"It has {count}: 0 to {count - 1}.",
-        )
+        raise build_no_partition_error(topic, str(partition), range(count))
     name = sending.partitioner or "murmur2"
     partitioner = build_partitioner(name, count, batch_bytes=sending.batch_bytes)
     return Destination(topic, partition, partitioner, sending.rate)

@@ -153,6 +153,6 @@ def check_settings(settings: dict[str, str]) -> dict[str, str]:
             validate_broker_config(name, value)
         except ConfigError as error:
             raise InputError(
-                f"--set {error.message}", hint="See what there is:  fairlead config list"
+                f"--set: {error.message}", hint="See what there is:  fairlead config list"
             ) from error
     return settings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead_cli.client.places import Place
+from fairlead_cli.client.places import Place, build_no_partition_error
 from fairlead_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -61,10 +61,7 @@ def choose_partitions(metadata: Any, topic: str, partition: int | None) -> list[
     """Those to read; a partition without leader is named, and joins in when it has one."""
     known = sorted(metadata.partitions)
     if partition is not None and partition not in known:
-        raise CliError(
-            f"topic '{topic}' has no partition {partition}",
-            hint=f"It has {len(known)}: 0 to {len(known) - 1}.",
-        )
+        raise build_no_partition_error(topic, str(partition), known)
     chosen = known if partition is None else [partition]
     offline = [number for number in chosen if metadata.partitions[number].leader < 0]
     if offline and len(offline) == len(chosen):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from fairlead_cli.errors import CliError
+from fairlead_cli.output import format_count
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 
 class Place(NamedTuple):
@@ -24,6 +27,15 @@ def format_places(places: Iterable[Place]) -> str:
     for place in sorted(places):
         by_topic.setdefault(place.topic, []).append(place.partition)
     return "; ".join(f"{topic}: {format_ranges(ids)}" for topic, ids in by_topic.items())
+
+
+def build_no_partition_error(topic: str, wanted: str, known: Collection[int]) -> CliError:
+    """`wanted`: the number or numbers that the topic does not have."""
+    count = format_count(len(known), "partition")
+    return CliError(
+        f"topic '{topic}' has no partition {wanted}",
+        hint=f"It has {count}: {format_ranges(sorted(known))}.",
+    )
 
 
 def format_ranges(numbers: list[int]) -> str:

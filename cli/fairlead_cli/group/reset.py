@@ -279,7 +279,8 @@ def print_plan(
     for line in plan:
         facts = line.facts
         is_known = line.new is not None and facts.committed is not None
-        change = f"{(line.new or 0) - (facts.committed or 0):+d}" if is_known else "-"
+        difference = (line.new or 0) - (facts.committed or 0)
+        change = "-" if not is_known else f"{difference:+d}" if difference else "0"
         cells: list[object] = [facts.place.topic, facts.place.partition, facts.committed]
         cells += [line.new, change, facts.log_start, facts.log_end, line.lag]
         shown = ["-" if cell is None else str(cell) for cell in cells]
@@ -289,6 +290,9 @@ def print_plan(
     where = describe_target(target)
     if is_executed:
         note(f"Moved {changed} of group {group.group} {where}.")
+        return
+    if not any(line.is_change for line in plan):
+        note("Nothing was changed: there is nothing to move.")
         return
     note(f"Nothing was changed. Add --execute to move {changed} of {group.group} {where}.")
     if group.state not in FREE_STATES:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.client.places import build_no_partition_error
 from fairlead_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -51,10 +52,7 @@ def expand_selection(
     wanted = known if selection.partitions is None else list(selection.partitions)
     missing = [number for number in wanted if number not in leaders]
     if missing:
-        raise CliError(
-            f"topic '{selection.topic}' has no partition {join(missing)}",
-            hint=f"It has {len(known)}: 0 to {len(known) - 1}.",
-        )
+        raise build_no_partition_error(selection.topic, join(missing), known)
     offline = [number for number in wanted if leaders[number] < 0]
     if offline:
         raise CliError(

@@ -4,9 +4,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from fairlead_cli.client.places import Place
+from fairlead_cli.client.groups import GroupDescription
+from fairlead_cli.client.places import Place, build_no_partition_error
 from fairlead_cli.errors import CliError
-from fairlead_cli.group.reset import choose_target
+from fairlead_cli.group.reset import choose_target, print_plan
 from fairlead_cli.group.reset_plan import PartitionFacts, plan_partition
 from fairlead_cli.group.reset_target import (
     ShiftBy,
@@ -137,6 +138,24 @@ def test_a_time_has_a_zone_or_is_local() -> None:
 )
 def test_a_target_is_said_in_words(target: Target, words: str) -> None:
     assert describe_target(target) == words
+
+
+def test_a_plan_that_moves_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    group = GroupDescription("billing", "Empty", "classic", False, "", None, ())
+    print_plan(group, [plan_partition(ToCurrent(), facts(50))], ToCurrent(), is_executed=False)
+    printed = capsys.readouterr()
+    assert printed.err == "Nothing was changed: there is nothing to move.\n"
+    assert "orders           0    50    50        0 " in printed.out
+
+
+@pytest.mark.parametrize(
+    ("known", "hint"), [([0], "It has 1 partition: 0."), ([1, 0, 2], "It has 3 partitions: 0-2.")]
+)
+def test_a_partition_that_is_not_there_is_answered_with_those_that_are(
+    known: list[int], hint: str
+) -> None:
+    error = build_no_partition_error("orders", "7", known)
+    assert (error.message, error.hint) == ("topic 'orders' has no partition 7", hint)
 
 
 def test_topics_are_named_whole_or_by_partition() -> None:
