@@ -33,11 +33,11 @@ REGRESSIONS = [
 ]
 
 
-def play(seeds: list[int]) -> None:
+def play(seeds: list[int], options: Options | None = None) -> None:
     failures = []
     for seed in seeds:
         try:
-            run_seed(seed)
+            run_seed(seed, options)
         except SimulationFailed as failure:
             failures.append(str(failure))
     count = len(failures)
@@ -50,29 +50,31 @@ def test_no_promise_is_broken(seeds: list[int]) -> None:
 
 
 def test_seeds_that_once_failed() -> None:
-    play(REGRESSIONS)
+    # As they were when they failed: before some seeds had compacted topics.
+    play(REGRESSIONS, Options(is_compacting=False))
 
 
 def test_one_seed_is_one_history() -> None:
-    first, again, other = run_seed(7), run_seed(7), run_seed(8)
+    first, again, other = run_seed(9), run_seed(9), run_seed(8)
     assert first == again
     assert first.digest != other.digest
 
 
 def test_the_order_of_hashes_does_not_matter() -> None:
-    script = "from simulator.world import run_seed; print(run_seed(7).digest)"
+    script = "from simulator.world import run_seed; print(run_seed(9).digest)"
     digests = {
         subprocess.run(
             [sys.executable, "-c", script],
             cwd=Path(__file__).parent,
-            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": "."},
+            env=os.environ
+            | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": f".{os.pathsep}../support"},
             capture_output=True,
             text=True,
             check=True,
         ).stdout
         for hash_seed in ("1", "2")
     }
-    assert digests == {f"{run_seed(7).digest}\n"}
+    assert digests == {f"{run_seed(9).digest}\n"}
 
 
 def test_a_calm_cluster_commits_what_it_is_sent() -> None:

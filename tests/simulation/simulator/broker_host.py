@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simulator.broker_process import BrokerProcess
+from simulator.disk_log import LogFiles
 from simulator.memory_log import MemoryLog
+
+from fairlead_model.log_config import LogConfig
 
 if TYPE_CHECKING:
     from simulator.checker import PartitionKey
+    from simulator.disk_log import AnyLog, DiskLog
     from simulator.world import World
 
 
@@ -19,9 +23,9 @@ class Disk:
 
     directory_id: str
     cluster_id: str = ""
-    logs: dict[PartitionKey, MemoryLog] = field(default_factory=dict)
+    logs: dict[PartitionKey, AnyLog] = field(default_factory=dict)
     high_watermarks: dict[PartitionKey, int] = field(default_factory=dict)
-    deleted: list[MemoryLog] = field(default_factory=list)
+    deleted: list[AnyLog] = field(default_factory=list)
     """Since the last fsync of the directory: a power loss may undo it."""
     clean_marker: int | None = None
     """Broker epoch of the start that stopped cleanly."""
@@ -79,16 +83,37 @@ class BrokerHost:
         """True until a registration after the last wound is durable."""
         return self.wounds > self.wounds_known
 
-    def log(self, key: PartitionKey) -> MemoryLog | None:
+    def log(self, key: PartitionKey) -> AnyLog | None:
         return self.disk.logs.get(key)
 
-    def make_log(self, key: PartitionKey, topic: str) -> MemoryLog:
+    def make_log(self, key: PartitionKey, topic: str, config: Any = None) -> AnyLog:
         topic_id, index = key
+        if isinstance(config, LogConfig):
+            log = self._make_disk_log(key, topic, config)
+            log.is_failing = self.disk.is_failing
+            return log
         log = self.disk.logs[key] = MemoryLog(topic, index, topic_id)
         log.is_failing = self.disk.is_failing
         log.on_changed = lambda log, end: self.world.checker.on_log_changed(key, log, end)
         log.on_start = lambda log: self.world.checker.on_log_start(self.broker_id, key, log)
         return log
+
+    def _make_disk_log(self, key: PartitionKey, topic: str, config: LogConfig) -> DiskLog:
+        topic_id, index = key
+        files = LogFiles(self.broker_id, topic, index, len(self.disk.logs))
+        log = self.disk.logs[key] = files.create(topic_id, config, self.world.wall_clock_ms())
+        files.on_changed = lambda log, end: self._on_cut(key, log, end)
+        files.on_start = lambda log: self.world.checker.on_log_start(self.broker_id, key, log)
+        if self.running is not None and self.running.is_confirmed:
+            log.confirm(self.running.session.broker_epoch)
+        return log
+
+    def _on_cut(self, key: PartitionKey, log: DiskLog, end: int) -> None:
+        """A truncation has to be durable before anything is appended behind it."""
+        self.world.checker.on_log_changed(key, log, end)
+        if self.running is not None and self.is_running:
+            delay_s = self.world.rng.random() * 0.05
+            self.running.process.call_later(delay_s, log.checkpoint)
 
     def owns_up(self, start_id: str, boot_id: str) -> bool:
         """Tell whether the registration of a start has a loss to report that nobody knows of."""
@@ -109,6 +134,11 @@ class BrokerHost:
         hurts = (self.losses, self.wounds)
         self.hurts_at_start[(self.disk.start_id, self.boot_id)] = hurts
         self.world.network.light(self.name)
+        for key, log in self.disk.logs.items():
+            found = log.opened(self.world.wall_clock_ms())
+            if found is not log:
+                self.disk.logs[key] = found
+                self.world.checker.on_log_changed(key, found, 0)
         self.running = BrokerProcess(self.world, self)
         self.running.start()
 
@@ -135,8 +165,7 @@ class BrokerHost:
         self._count_loss()
         self.disk.is_failing = self.disk.has_lost_pages = False
         self._undo_deletions()
-        for _, log in sorted(self.disk.logs.items()):
-            log.lose_power(self.world.rng)
+        self._lose_what_is_not_durable()
 
     def _undo_deletions(self) -> None:
         """Names that were not fsynced are the old ones again, where nothing else has them now."""
@@ -165,8 +194,13 @@ class BrokerHost:
     def _drop_pages(self) -> None:
         self.disk.is_failing = False
         self.disk.has_lost_pages = True
-        for _, log in sorted(self.disk.logs.items()):
-            log.lose_power(self.world.rng)
+        self._lose_what_is_not_durable()
+
+    def _lose_what_is_not_durable(self) -> None:
+        for key, log in sorted(self.disk.logs.items()):
+            found = log.lose_power(self.world.rng, self.world.wall_clock_ms())
+            self.disk.logs[key] = found
+            self.world.checker.on_log_changed(key, found, 0)
 
     def lose_disk(self) -> None:
         """The process ends and comes back on an empty disk."""
@@ -200,6 +234,8 @@ class BrokerHost:
         if self.running is not None:
             self.running.process.end()
             self.world.network.end_process(self.running.process, dark=dark)
+            for log in self.disk.logs.values():
+                log.ended()
 
     def _new_disk(self) -> Disk:
         return Disk(f"disk-{self.broker_id}-{self.losses}")

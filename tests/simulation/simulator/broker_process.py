@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from simulator import rpc
+from simulator.compaction import Compaction
 from simulator.control_plane import SECRET
 from simulator.leader_service import LeaderService
 from simulator.log_shelf import LogShelf, SimSettings
@@ -68,7 +69,7 @@ class BrokerProcess:
             wall_ms=self.wall_clock_ms(),
         )
         self.replicas = LocalReplicas(
-            settings=cast("Any", SimSettings(host.broker_id)),
+            settings=cast("Any", SimSettings(host.broker_id, world)),
             clock=cast("Any", self),
             log_directory=cast("Any", LogShelf(host)),
             listener=self,
@@ -80,6 +81,7 @@ class BrokerProcess:
         self.fetchers = ReplicaFetchers(self)
         self.leading = LeaderService(self)
         self.retention = Retention(self)
+        self.compaction = Compaction(self)
         self._advanced: list[Partition] = []
         self._reported: set[PartitionKey] = set()
 
@@ -140,6 +142,8 @@ class BrokerProcess:
         self.disk.start_id = ""
         self.disk.has_lost_pages = False
         self.is_confirmed = True
+        for log in self.disk.logs.values():
+            log.confirm(self.session.broker_epoch)
         self.world.note("%s is registered: epoch %d", self.host.name, self.session.broker_epoch)
         self.session.set_ready()
         self.fetchers.refresh()
@@ -163,6 +167,8 @@ class BrokerProcess:
         self.deletions.stop()
         await self.session.stop()
         if not self.disk.is_failing:
+            for log in self.disk.logs.values():
+                log.stop(epoch)
             self.disk.clean_marker = epoch
         self.world.note("%s has stopped cleanly", self.host.name)
         self.process.loop.call_soon(self.host.exited, context=self.world.network.context)
@@ -314,6 +320,7 @@ class BrokerProcess:
         if self.world.rng.random() < 0.3:
             self.sync()
         self.retention.apply()
+        self.compaction.maybe_begin()
         self._checkpoint()
         self.process.call_later(TICK_S * (0.8 + 0.4 * self.world.rng.random()), self._tick)
 

@@ -13,6 +13,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from simulator.compaction_watch import CompactionWatch
+from simulator.disk_log import DiskLog
 from simulator.topic_watch import TopicWatch
 
 from fairlead_controller.lines import PARTITION_PREFIX, parse_partition_key
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
     from simulator.broker_host import BrokerHost
     from simulator.clients import Consumer, Producer
-    from simulator.memory_log import Entry, MemoryLog
+    from simulator.disk_log import AnyLog
+    from simulator.memory_log import Entry
     from simulator.world import World
 
     from fairlead_broker.replication.partition import Partition
@@ -62,7 +65,7 @@ class Truth:
     """When the leader epoch last rose."""
     leaders: dict[int, int] = field(default_factory=dict)
     """Leader epoch → broker that led in it."""
-    agreed: dict[MemoryLog, int] = field(default_factory=dict)
+    agreed: dict[AnyLog, int] = field(default_factory=dict)
     """Log → offset below which it was found to agree with what was committed."""
     forgotten: int = 0
     """Records below may be gone: a leader has deleted them, which it may if they are committed."""
@@ -77,6 +80,7 @@ class Checker:
         self.world = world
         self.truths: defaultdict[PartitionKey, Truth] = defaultdict(Truth)
         self.topics = TopicWatch(self)
+        self.compaction = CompactionWatch(self)
         self.suspects: dict[PartitionKey, None] = {}
         """Partitions that something has happened to in this step."""
         self.acknowledged: dict[tuple[PartitionKey, int], int] = {}
@@ -219,17 +223,20 @@ class Checker:
                 if self.world.partition_of[entry.value] != key:
                     self.fail("%s holds %s, which was sent elsewhere", partition, entry)
                 committed.append(entry)
+                if isinstance(log, DiskLog):
+                    self.compaction.on_committed(key, offset, entry)
             self.world.trace("%s committed to %d by %d", partition, high_watermark, broker_id)
             self.suspects[key] = None
         if partition.is_leader:
             # A follower's mark may be the checkpoint's, above a log that lost its end: a hint only.
-            self._agree(truth, log, min(high_watermark, log.log_end_offset))
+            self._agree(key, log, min(high_watermark, log.log_end_offset))
 
-    def on_log_changed(self, key: PartitionKey, log: MemoryLog, end: int) -> None:
+    def on_log_changed(self, key: PartitionKey, log: AnyLog, end: int) -> None:
         """A log was cut back to `end`."""
         truth = self.truths[key]
         if truth.agreed.get(log, 0) > end:
-            truth.agreed[log] = end
+            # Where records were compacted away, what excuses that may have been cut off.
+            truth.agreed[log] = 0 if isinstance(log, DiskLog) else end
         self.suspects[key] = None
 
     def on_forgetting(self, partition: Partition, offset: int) -> None:
@@ -239,7 +246,7 @@ class Checker:
             self.fail("R17: %s forgets up to %d, which is not committed", partition, offset)
         truth.forgotten = max(truth.forgotten, offset)
 
-    def on_log_start(self, broker_id: int, key: PartitionKey, log: MemoryLog) -> None:
+    def on_log_start(self, broker_id: int, key: PartitionKey, log: AnyLog) -> None:
         """A log starts later: nobody raises that above what some leader has said."""
         truth = self.truths[key]
         if log.log_start_offset > truth.forgotten and not truth.is_forgiven:
@@ -303,7 +310,9 @@ class Checker:
                 if truth.committed:
                     self.fail("I4: %d counts in %s and has no log", broker_id, record)
                 continue
-            self._agree(truth, log, len(truth.committed))
+            self._agree(key, log, len(truth.committed))
+            if isinstance(log, DiskLog):
+                self.compaction.check_holder(key, truth, log)
             if log.log_start_offset > truth.forgotten:
                 self.fail(
                     "I4: %d counts in %s and starts at %d, nobody has forgotten more than %d",
@@ -321,10 +330,16 @@ class Checker:
                     len(truth.committed),
                 )
 
-    def _agree(self, truth: Truth, log: MemoryLog, end: int) -> None:
+    def _agree(self, key: PartitionKey, log: AnyLog, end: int) -> None:
         """Compare a log with what was committed, from where it was last found to agree (I7)."""
+        truth = self.truths[key]
         at = max(truth.agreed.get(log, 0), log.base_offset)
         end = min(end, log.log_end_offset, len(truth.committed))
+        if isinstance(log, DiskLog):
+            if not truth.is_forgiven:
+                self.compaction.check(key, truth, log, max(at, log.log_start_offset), end)
+                truth.agreed[log] = max(at, end)
+            return
         while at < end:
             if log.entry(at) != truth.committed[at]:
                 if truth.is_forgiven:

@@ -167,12 +167,11 @@ class Producer(Client):
         while self._queue and not self._must_retry and len(self._in_flight) < self.window:
             item = self._queue.popleft()
             self._in_flight[item.sequence] = item
-            epoch = 0 if self.is_idempotent else -1
-            batch = encode_batch(item.values, self.producer_id, epoch, item.sequence)
             body = {
                 "key": self.key,
                 "acks": self.acks,
-                "batch": bytes(batch),
+                "batch": self._encode(item),
+                "values": item.values,
                 "timeout_s": self.world.request_timeout_s,
             }
             self.link(self.leader).call(
@@ -181,6 +180,10 @@ class Producer(Client):
                 lambda reply, item=item: self._on_reply(item, reply),
                 timeout_s=self.world.request_timeout_s * (1 + self.world.rng.random()),
             )
+
+    def _encode(self, item: Item) -> bytes:
+        epoch = 0 if self.is_idempotent else -1
+        return bytes(encode_batch(item.values, self.producer_id, epoch, item.sequence))
 
     def _on_reply(self, item: Item, reply: dict[str, Any] | None) -> None:
         known = self._in_flight.pop(item.sequence, None)

@@ -191,6 +191,7 @@ def replaced_edges(world: World) -> Iterator[None]:
     replacements: list[tuple[Any, str, Any]] = [
         (session_server, "web", web),
         (session_server, "_monotonic_ms", world.loop.now_ms),
+        (session_server, "time", SimpleNamespace(monotonic=world.loop.time)),
         (session_server, "is_refused", is_refused),
         (session_handshake, "secrets", nonces),
         (session_server, "TICK_S", 0.05),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from simulator.records import RECORD_SIZE, decode_entries
+from simulator.records import RECORD_SIZE
 
 from fairlead_broker.replication.follower_state import FetchPosition
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -290,9 +290,9 @@ class _ParkedProduce:
             return True
         checker = self.broker.world.checker
         checker.on_high_watermark(self.broker.broker_id, partition)
-        for place, entry in decode_entries(self.request.body["batch"]):
+        for place, value in enumerate(self.request.body["values"]):
             offset = self.first_offset + place
-            checker.on_acknowledged(self.broker.broker_id, partition, entry.value, offset)
+            checker.on_acknowledged(self.broker.broker_id, partition, value, offset)
         self.request.answer(error=ErrorCode.NONE, offset=self.first_offset)
         return True
 

@@ -49,6 +49,8 @@ class MemoryLog:
     """`on_changed(log, end)` hears that everything from `end` on may be another content now,
     `on_start(log)` that the log starts later."""
 
+    is_compacted = False
+
     def __init__(self, topic: str = "", partition: int = 0, topic_id: bytes = b"") -> None:
         self.topic = topic
         self.partition = partition
@@ -216,6 +218,16 @@ class MemoryLog:
 
     # What the disk does.
 
+    def confirm(self, broker_epoch: int) -> None: ...
+
+    def stop(self, broker_epoch: int) -> None: ...
+
+    def ended(self) -> None: ...
+
+    def opened(self, now_ms: int) -> MemoryLog:
+        """What the next process finds: nothing has to be read anew."""
+        return self
+
     def sync(self) -> None:
         """Everything written so far survives a power loss."""
         self._durable = list(self.entries)
@@ -251,7 +263,7 @@ class MemoryLog:
         self._rebuild_epochs()
         self._rebuild_producers()
 
-    def lose_power(self, rng: random.Random) -> None:
+    def lose_power(self, rng: random.Random, now_ms: int = 0) -> MemoryLog:
         """Keep what was fsynced and a part of what came later, then recover.
 
         A log that was truncated since may come back as it was when it was last fsynced.
@@ -273,6 +285,7 @@ class MemoryLog:
         self.sync()
         self.reopen()
         self.on_changed(self, 0)
+        return self
 
     def _append(self, batch: list[Entry], now_ms: int) -> None:
         offset = self.log_end_offset

@@ -23,17 +23,19 @@ class Mutant:
     only: tuple[str, ...] = ()
     fault_pause_s: float = 1.1
     settle_s: float = 30.0
+    is_compacting: bool = False
     story: Callable[[World], Awaitable[None]] | None = None
 
     def play(self, seed: int) -> None:
         if self.story is not None:
-            tell(self.story, seed=seed)
+            tell(self.story, seed=seed, is_compacting=self.is_compacting)
             return
         options = Options(
             only=self.only,
             fault_pause_s=self.fault_pause_s,
             settle_s=self.settle_s,
             is_violent=False,
+            is_compacting=self.is_compacting,
         )
         run_seed(seed, options)
 

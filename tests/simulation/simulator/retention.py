@@ -10,6 +10,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from simulator.disk_log import DiskLog
+
 from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -34,10 +36,28 @@ class Retention:
             if rng.random() >= chance or partition.log.is_offline:
                 continue
             log: Any = partition.log
-            if partition.is_leader:
+            if isinstance(log, DiskLog):
+                self._forget_compacted(partition, log)
+            elif partition.is_leader:
                 self._forget(partition)
             else:
                 log.drop_below(min(log.log_start_offset, partition.high_watermark))
+
+    def _forget_compacted(self, partition: Partition, log: DiskLog) -> None:
+        """DeleteRecords, or a round that lets the segments below the start go."""
+        rng, now_ms = self._world.rng, self._broker.wall_clock_ms()
+        if log.refusal is not None or not log.config.deletes_by_retention:
+            return
+        if not partition.is_leader:
+            log.delete_segments_below_start(now_ms, partition.high_watermark)
+            return
+        end = log.deletable_end(partition.high_watermark)
+        if end > log.log_start_offset and rng.random() < 0.5:
+            target = rng.randint(log.log_start_offset, end)
+            self._world.checker.on_forgetting(partition, target)
+            partition.delete_records(target)
+        elif log.delete_expired_segments(now_ms, partition.high_watermark):
+            partition.start_moved()
 
     def _forget(self, partition: Partition) -> None:
         rng, log = self._world.rng, partition.log

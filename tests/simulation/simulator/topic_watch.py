@@ -20,7 +20,7 @@ from fairlead_model.ids import parse_topic_id
 if TYPE_CHECKING:
     from simulator.broker_host import BrokerHost
     from simulator.checker import Checker, PartitionKey
-    from simulator.memory_log import MemoryLog
+    from simulator.disk_log import AnyLog
 
     from fairlead_controller.stores.metadata_store import TableWrite
 
@@ -146,10 +146,11 @@ class TopicWatch:
         if key[0] not in self.gone:
             self._fail("%s deleted data of a topic that nobody has deleted", host.name)
 
-    def on_data_set_aside(self, host: BrokerHost, key: PartitionKey, log: MemoryLog) -> None:
+    def on_data_set_aside(self, host: BrokerHost, key: PartitionKey, log: AnyLog) -> None:
         self._checker.world.note("%s sets %s-%d aside", host.name, key[0].hex()[:4], key[1])
         record = self._checker.truths[key].record
         is_wanted = record is not None and host.broker_id in record.replicas
+        is_wanted = is_wanted and log.topic_id == key[0]
         if is_wanted and self.is_live(key[0]) and log.entries:
             self._fail("%s set %s-%d aside, which it holds", host.name, log.topic, key[1])
 

@@ -17,9 +17,11 @@ from simulator.checker import Checker
 from simulator.churn import Churn, topic_body
 from simulator.claim import may_lose
 from simulator.clients import Consumer, Producer
+from simulator.compaction import KEYED, compaction_of
 from simulator.control_plane import ControllerHost, replaced_edges
 from simulator.faults import Faults
 from simulator.final_check import check_history, unsettled
+from simulator.keyed_clients import start_keyed_clients
 from simulator.network import Network
 from simulator.store import StoreService
 from simulator.virtual_loop import VirtualLoop
@@ -55,6 +57,8 @@ class Options:
     is_violent: bool | None = None
     """More lossy crashes at once than the claim allows."""
     settle_s: float = HEAL_S
+    is_compacting: bool | None = None
+    """Whether there is a compacted topic; by itself some seeds have one."""
     only: tuple[str, ...] = ()
     """Names of the faults that may happen; empty for all."""
     script: Callable[[World], Awaitable[None]] | None = None
@@ -83,6 +87,7 @@ class World:
         self.seed = seed
         self.options = options
         self.rng = random.Random(seed)
+        self.compaction = compaction_of(seed, options.is_compacting)
         self.loop = VirtualLoop()
         self.network = Network(self.loop, self.rng)
         self.store = StoreService(self.loop, self.network, self.rng)
@@ -287,12 +292,19 @@ class World:
         controller = self.controllers["controller-0"].controller
         assert controller is not None
         ids = list(self.brokers)
-        shuffled = [self.rng.sample(ids, 3) for _ in range(2)]
+        # A compacted partition stands for the second safe one.
+        count = 2 if self.compaction is None else 1
+        shuffled = [self.rng.sample(ids, 3) for _ in range(count)]
+        keyed = []
+        if self.compaction is not None:
+            configs = {"min.insync.replicas": "2", "cleanup.policy": self.compaction.policy}
+            keyed.append(topic_body(KEYED, [self.rng.sample(ids, 3)], configs))
         event = CreateTopics(
             CreateTopicsCall(
                 topics=[
                     topic_body(SAFE, shuffled, {"min.insync.replicas": "2"}),
                     topic_body(PLAIN, [self.rng.sample(ids, 2)], {"min.insync.replicas": "1"}),
+                    *keyed,
                 ],
                 validate_only=False,
                 default_partitions=1,
@@ -306,17 +318,22 @@ class World:
         self.topics = {topic["name"]: topic["topic_id"] for topic in reply["topics"]}
 
     def _start_clients(self) -> None:
-        safe: list[PartitionKey] = [(self.topics[SAFE], 0), (self.topics[SAFE], 1)]
+        safe: list[PartitionKey] = [(self.topics[SAFE], 0)]
+        if self.compaction is None:
+            safe.append((self.topics[SAFE], 1))
         plain: PartitionKey = (self.topics[PLAIN], 0)
         window = self.rng.choice((1, 3, 5))
         plans: list[tuple[PartitionKey, int, int, int]] = [
             (safe[0], -1, 1000, window),
             (safe[0], -1, 1001, 1),
-            (safe[1], -1, 1002, window),
-            (safe[1], -1, -1, 1),
-            (safe[1], 1, -1, 1),
+            (safe[-1], -1, 1002, window),
+            (safe[-1], -1, -1, 1),
+            (safe[-1], 1, -1, 1),
             (plain, -1, 1003, 1),
         ]
+        if self.compaction is not None:
+            del plans[2:4]
+            start_keyed_clients(self, (self.topics[KEYED], 0), self.compaction.rate)
         for number, (key, acks, producer_id, each_window) in enumerate(plans):
             name = f"clients-p{number}"
             self.producers.append(
@@ -381,6 +398,9 @@ def run_seed(seed: int, options: Options | None = None) -> Outcome:
     return World(seed, options or Options()).run()
 
 
-def tell(script: Callable[[World], Awaitable[None]], *, seed: int = 1) -> Outcome:
+def tell(
+    script: Callable[[World], Awaitable[None]], *, seed: int = 1, is_compacting: bool = False
+) -> Outcome:
     """Play a story on three brokers; all promises are checked as in any run."""
-    return World(seed, Options(brokers=3, is_violent=False, script=script)).run()
+    options = Options(brokers=3, is_violent=False, is_compacting=is_compacting, script=script)
+    return World(seed, options).run()

@@ -1,0 +1,208 @@
+"""Compaction in a simulated broker: the real `Cleaner`, whose child works in the same process.
+
+Each broker cleans by itself, now and then. What the child does to files happens at once, as far as
+the others can see; replacing segments takes its steps one by one, with time between them in which
+the process may die, the log may be cut or the leader change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from fairlead_broker.log.log_cleaning import CleanedGroup, LogCleaning, UncleanableLogError
+from fairlead_broker.metrics import CleanerMetrics
+from fairlead_broker.tasks.cleaner import Cleaner
+from fairlead_broker.tasks.cleaner_process import CleanerDiedError
+from fairlead_model.log_config import LogConfig
+from fairlead_wire.compression import Codec
+
+if TYPE_CHECKING:
+    from simulator.broker_process import BrokerProcess
+    from simulator.world import World
+
+    from fairlead_broker.log.cleaning_state import LogCleaner
+    from fairlead_broker.log.log_cleaning import CleaningOrder
+    from fairlead_broker.replication.partition import Partition
+
+KEYED: Final = "keyed"
+COMPACTING_SEEDS: Final = 3
+"""Every so many seeds one has a compacted topic."""
+BUFFERS: Final = (200, 1 << 14)
+"""Room for a few keys, so that one cleaning does not do, or for all."""
+
+
+class CompactionPlan:
+    """What a seed draws for its compacted topic; by a generator of its own, so that the faults of
+    a seed stay what they are without it."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(f"compaction {seed}")
+        policy = rng.choice((("compact",), ("compact",), ("compact", "delete")))
+        self.policy = ",".join(policy)
+        self.config = LogConfig(
+            cleanup_policy=frozenset(policy),
+            segment_bytes=rng.choice((400, 800, 1600)),
+            index_interval_bytes=150,
+            segment_index_bytes=400,
+            retention_ms=-1,
+            file_delete_delay_ms=rng.choice((0, 2000)),
+            min_cleanable_dirty_ratio=rng.choice((0.0, 0.3)),
+            delete_retention_ms=rng.choice((300, 3000)),
+            min_compaction_lag_ms=rng.choice((0, 0, 500)),
+            max_compaction_lag_ms=rng.choice((1 << 62, 2000)),
+        )
+        self.chance = rng.choice((0.1, 0.3, 0.5))
+        """That a broker begins to clean, at each of its ticks."""
+        self.dedupe_buffer_bytes = rng.choice(BUFFERS)
+        self.keys = rng.choice((2, 6, 15))
+        self.tombstones = rng.choice((0.1, 0.3))
+        self.codec = rng.choice((Codec.NONE, Codec.NONE, Codec.GZIP))
+        self.rate = rng.choice((2.0, 4.0, 8.0))
+
+
+def compaction_of(seed: int, is_compacting: bool | None) -> CompactionPlan | None:
+    """What a seed compacts; None if it is one of those that don't."""
+    if is_compacting is None:
+        is_compacting = seed % COMPACTING_SEEDS == 0
+    return CompactionPlan(seed) if is_compacting else None
+
+
+class Compaction:
+    """The cleaner of one broker process."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker = broker
+        self._cleaner = WatchedCleaner(broker)
+        self._is_running = False
+
+    def maybe_begin(self) -> None:
+        plan = self._broker.world.compaction
+        if plan is None or self._is_running or plan.rng.random() >= plan.chance:
+            return
+        self._is_running = True
+        self._broker.process.spawn(self._clean())
+
+    async def _clean(self) -> None:
+        try:
+            await self._cleaner.clean_all()
+        finally:
+            self._is_running = False
+
+
+class _CleanersBroker:
+    """As much of a broker as its cleaner knows."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker = broker
+        self.clock = self
+        self.partitions = broker.partitions
+        self.metrics = self.settings = self
+        self.cleaner = CleanerMetrics()
+        self.cleaner_io_bytes_per_second = float("inf")
+        self.on_moved = None
+        self.on_partition_offline = broker.on_partition_offline
+
+    @property
+    def cleaner_dedupe_buffer_bytes(self) -> int:
+        return _plan(self._broker.world).dedupe_buffer_bytes
+
+    def now_ms(self) -> int:
+        return self._broker.wall_clock_ms()
+
+    def monotonic_ms(self) -> int:
+        return self._broker.now_ms()
+
+
+class WatchedCleaner(Cleaner):
+    """Tells the observer what becomes of a log."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        thread = DiskThread(broker.world)
+        super().__init__(cast("Any", _CleanersBroker(broker)), cast("Any", thread))
+        self._process = cast("Any", _ChildInProcess(broker, thread))
+        self._watch = broker.world.checker.compaction
+
+    async def _put_in_place(
+        self, partition: Partition, cleaner: LogCleaner, group: CleanedGroup
+    ) -> bool:
+        is_done = await super()._put_in_place(partition, cleaner, group)
+        if not partition.log.is_offline:
+            self._watch.on_replaced(partition, cleaner)
+        return is_done
+
+    def _mark_uncleanable(self, partition: Partition, reason: str) -> None:
+        raise AssertionError(f"{partition} is found uncleanable: {reason}")
+
+
+class DiskThread:
+    """Where blocking calls run: a little later, and never once the process is gone."""
+
+    def __init__(self, world: World) -> None:
+        self._rng = _plan(world).rng if world.compaction else world.rng
+
+    def delay_s(self) -> float:
+        return self._rng.choice((0.001, 0.05, 0.4)) * self._rng.random()
+
+
+class _ChildInProcess:
+    """`CleanerProcess` without a process."""
+
+    def __init__(self, broker: BrokerProcess, thread: DiskThread) -> None:
+        self._broker = broker
+        self._thread = thread
+
+    def run(self, order: CleaningOrder) -> _Messages:
+        for partition in self._broker.partitions.values():
+            log = partition.log
+            if log.is_compacted and log.path == order.directory:
+                end_offset = order.segments[-1].next_base_offset
+                self._broker.world.checker.compaction.on_cleaning(partition, end_offset)
+                return _Messages(partition, order, self._thread)
+        raise CleanerDiedError(f"{order.directory} is gone")
+
+    async def kill(self) -> None: ...
+
+
+class _Messages:
+    """What the child says about an order. No generator: a killed process never closes it."""
+
+    def __init__(self, partition: Partition, order: CleaningOrder, thread: DiskThread) -> None:
+        self._partition = partition
+        self._order = order
+        self._thread = thread
+        self._messages: list[dict[str, Any]] | None = None
+
+    def __aiter__(self) -> _Messages:
+        return self
+
+    async def __anext__(self) -> dict[str, Any]:
+        await asyncio.sleep(self._thread.delay_s())
+        if self._messages is None:
+            self._messages = self._work()
+        if not self._messages:
+            raise StopAsyncIteration
+        return self._messages.pop(0)
+
+    async def aclose(self) -> None: ...
+
+    def _work(self) -> list[dict[str, Any]]:
+        messages: list[dict[str, Any]] = []
+
+        def on_group(group: CleanedGroup) -> None:
+            messages.append({"group": asdict(group)})
+
+        try:
+            report = LogCleaning(self._partition.log.disk, self._order, on_group=on_group).run()
+        except UncleanableLogError as error:
+            return [*messages, {"uncleanable": str(error)}]
+        except OSError as error:
+            return [*messages, {"error": str(error)}]
+        return [*messages, {"report": asdict(report)}]
+
+
+def _plan(world: World) -> CompactionPlan:
+    assert world.compaction is not None
+    return world.compaction

@@ -1,0 +1,260 @@
+"""The log of a compacted topic: the real one, with all its files, on a simulated disk of its own.
+
+What `MemoryLog` imitates happens here: rolling, fsync, checkpoints, marks of holes, recovery. So
+a crash may fall between any two steps of a cleaning and of the replacement of segments, and what
+the next start makes of the files is what the real recovery makes of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from simulated_disk import SimulatedDisk
+from simulator.keyed_records import KeyedEntry, decode_keyed
+from simulator.memory_log import MemoryLog, Read
+
+from fairlead_broker.log.log import AppendResult, Log
+from fairlead_broker.log.log_directory import LogDirectory
+from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
+from fairlead_model.log_config import LogConfig
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+PATH: Final = "/data"
+READ_BYTES: Final = 700
+FAILING: Final = ("pwrite", "fsync", "truncate", "rename", "unlink", "fsync_directory")
+COMMON: Final = LogConfig(index_interval_bytes=150)
+"""What recovery knows before the image brings the topics' settings: nothing of compaction."""
+
+
+class LogFiles:
+    """What the machine keeps of a log from one process to the next."""
+
+    def __init__(self, broker_id: int, topic: str, partition: int, number: int) -> None:
+        self.broker_id = broker_id
+        self.topic = topic
+        self.partition = partition
+        self.path = f"{PATH}-{broker_id}-{number}"
+        self.disk = SimulatedDisk()
+        self.boots = 0
+        self.directory = self._open_directory()
+        self.is_open = True
+        """False from the end of a process to the next recovery."""
+        self.on_changed: Callable[[Any, int], None] = lambda *_: None
+        self.on_start: Callable[[Any], None] = lambda _: None
+
+    def create(self, topic_id: bytes, config: LogConfig, now_ms: int) -> DiskLog:
+        """The log of a partition that was never here."""
+        self.directory.load(now_ms, config_for=lambda *_: COMMON)
+        log = self.directory.create_log(self.topic, self.partition, topic_id, config, now_ms)
+        return self._adopt(log)
+
+    def open(self, now_ms: int) -> DiskLog:
+        """Start on what the disk holds, as the next process does."""
+        self.disk = self.disk.after_kill()
+        self.directory = self._open_directory()
+        report = self.directory.load(now_ms, config_for=lambda *_: COMMON)
+        log = self.directory.log(self.topic, self.partition)
+        if log is None:
+            raise AssertionError(f"a log cannot be opened: {report.offline}")
+        self.is_open = True
+        return self._adopt(log)
+
+    def _open_directory(self) -> LogDirectory:
+        return LogDirectory(
+            self.path,
+            node_id=self.broker_id,
+            cluster_id="simulated",
+            disk=self.disk,
+            boot_id=f"boot-{self.boots}",
+        )
+
+    def _adopt(self, log: Log) -> DiskLog:
+        log.__class__ = DiskLog
+        assert isinstance(log, DiskLog)
+        log.files = self
+        log.is_ghost = False
+        log.contents = log.read_all()
+        return log
+
+
+class DiskLog(Log):
+    """`contents` are its records as a reader finds them: kept in step with every append, and read
+    anew from the files after everything that rewrites them."""
+
+    files: LogFiles
+    contents: dict[int, KeyedEntry]
+    is_ghost: bool
+
+    @property
+    def base_offset(self) -> int:
+        return self.bases[0]
+
+    @property
+    def entries(self) -> list[KeyedEntry]:
+        return list(self.contents.values())
+
+    def entry(self, offset: int) -> KeyedEntry:
+        """AssertionError if there is none: nothing is compacted before it is committed."""
+        found = self.contents.get(offset)
+        if found is None:
+            raise AssertionError(f"{self.path} has no record at {offset}")
+        return found
+
+    def read_all(self) -> dict[int, KeyedEntry]:
+        """Every record, as a consumer finds them that reads from the beginning."""
+        found: dict[int, KeyedEntry] = {}
+        offset = self.log_start_offset
+        while offset < self.log_end_offset:
+            content = self._read_bytes(offset, READ_BYTES, self.log_end_offset)
+            if not content:
+                raise AssertionError(f"a reader of {self.path} gets no further than {offset}")
+            for batch in decode_keyed(content):
+                if batch.next_offset <= offset:
+                    raise AssertionError(f"a reader at {offset} gets {batch}")
+                found.update(each for each in batch.entries if each[0] >= offset)
+                offset = batch.next_offset
+        return found
+
+    # What `Partition` does.
+
+    def append_as_leader(
+        self, batch: memoryview, *, leader_epoch: int, now_ms: int, has_keys: bool = False
+    ) -> AppendResult:
+        result = super().append_as_leader(
+            batch, leader_epoch=leader_epoch, now_ms=now_ms, has_keys=has_keys
+        )
+        if not result.is_duplicate:
+            self._take_in(batch, result.first_offset)
+        return result
+
+    def append_as_follower(
+        self, batches: memoryview, *, now_ms: int, leader_epoch: int | None = None
+    ) -> None:
+        before = self.log_end_offset
+        try:
+            super().append_as_follower(batches, now_ms=now_ms, leader_epoch=leader_epoch)
+        finally:
+            self._take_in(batches, before)
+
+    def read(  # type: ignore[override]
+        self, offset: int, max_bytes: int, *, end_offset: int, minimum_one_batch: bool
+    ) -> Read:
+        found = super().read(
+            offset, max_bytes, end_offset=end_offset, minimum_one_batch=minimum_one_batch
+        )
+        piece = found.records
+        if piece is None:
+            return Read(None, offset)
+        return Read(self.disk.pread(piece.file.read_fd, piece.length, piece.position), offset)
+
+    def truncate_to(self, offset: int) -> None:
+        before = self.log_end_offset
+        super().truncate_to(offset)
+        if self.log_end_offset < before:
+            self._reread(self.log_end_offset)
+
+    def restart_at(self, offset: int) -> None:
+        super().restart_at(offset)
+        self._reread(0)
+        self.files.on_start(self)
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            super().advance_log_start_offset(offset)
+            self.contents = {at: each for at, each in self.contents.items() if at >= offset}
+            self.files.on_start(self)
+
+    # Retention.
+
+    def deletable_end(self, high_watermark: int) -> int:
+        """What retention may go up to: committed, and no batch that a producer may send again."""
+        last = [each.batches[-1].first_offset for each in self.producers if each.batches]
+        return min([high_watermark, *last])
+
+    # What the disk does.
+
+    def confirm(self, broker_epoch: int) -> None:
+        """The controller knows this start."""
+        self.files.directory.confirm_start(broker_epoch)
+
+    def sync(self) -> None:
+        """Flush, as the flusher does in a thread."""
+        job = self.begin_flush()
+        if job is not None:
+            job.run()
+            self.complete_flush(job, 0)
+        self._sync_names()
+
+    def checkpoint(self) -> None:
+        """Marks of the log, and what a truncation has to wait for."""
+        self.files.directory.write_checkpoints()
+        self._sync_names()
+
+    def stop(self, broker_epoch: int) -> None:
+        """The clean end of a process."""
+        self.files.directory.close(clean=True, broker_epoch=broker_epoch)
+
+    def ended(self) -> None:
+        """The process is gone, however it went; the next one has to recover."""
+        self.files.is_open = False
+
+    def opened(self, now_ms: int) -> DiskLog:
+        """What the next process finds."""
+        return self if self.files.is_open else self.files.open(now_ms)
+
+    def lose_power(self, rng: random.Random, now_ms: int) -> DiskLog:
+        """What the next process finds if it starts after a power cut."""
+        self.files.boots += 1
+        self.files.disk = self.files.disk.after_power_cut(rng, rng.choice((512, 4096)))
+        return self.files.open(now_ms)
+
+    def reopen(self) -> None: ...
+
+    @property
+    def is_durable(self) -> bool:
+        """True if losing power would lose no record."""
+        is_cut = self.refusal == AWAITS_CHECKPOINT
+        return self.recovery_point == self.log_end_offset and not (is_cut or self.is_offline)
+
+    @property
+    def is_failing(self) -> bool:
+        return bool(self.files.disk.failures)
+
+    @is_failing.setter
+    def is_failing(self, value: bool) -> None:
+        self.files.disk.failures.clear()
+        if value:
+            for operation in FAILING:
+                self.files.disk.fail(operation)
+
+    def reread(self) -> None:
+        """Its segments were replaced."""
+        self.contents = self.read_all()
+
+    def _reread(self, changed_from: int) -> None:
+        self.contents = {at: e for at, e in self.contents.items() if at < self.log_end_offset}
+        if not changed_from:
+            self.contents.clear()
+        self.files.on_changed(self, changed_from)
+
+    def _take_in(self, batches: memoryview, offset: int) -> None:
+        end = self.log_end_offset
+        for batch in decode_keyed(batches):
+            for at, entry in batch.entries:
+                if offset <= at < end:
+                    self.contents[at] = entry
+
+    def _read_bytes(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
+        read = self.read(offset, max_bytes, end_offset=end_offset, minimum_one_batch=True)
+        return read.records or b""
+
+    def _sync_names(self) -> None:
+        job = self.files.directory.begin_sync()
+        if job is not None:
+            job.run()
+
+
+AnyLog: TypeAlias = MemoryLog | DiskLog
