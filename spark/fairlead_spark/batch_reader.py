@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from fairlead_spark.boundaries import find_partitions, narrow, resolve_end, resolve_start
+from fairlead_spark.boundaries import (
+    check_start,
+    find_partitions,
+    narrow,
+    read_latest,
+    resolve_end,
+    resolve_start,
+)
 from fairlead_spark.cluster import keep_cluster
 from fairlead_spark.offsets import EARLIEST, TopicPartition
 from fairlead_spark.options import Boundary, SourceOptions
@@ -37,8 +44,10 @@ class FairleadBatchReader(DataSourceReader):
         cluster = keep_cluster(options.client)
         topics = cluster.find_topics(options.subscription)
         partitions = find_partitions(options.subscription, topics)
+        latest = read_latest(cluster, options, partitions)
+        check_start(options, latest)
         start = resolve_start(cluster, options, partitions)
-        until = resolve_end(cluster, options, partitions)
+        until = resolve_end(cluster, options, partitions, latest)
         start, until = narrow(cluster, options, self._narrowing, start, until)
         ranges = build_ranges(
             start,

@@ -55,16 +55,33 @@ def resolve_start(
     return found | _sentinel(cluster, options, late, LATEST)
 
 
+def check_start(options: SourceOptions, latest: PartitionValues) -> None:
+    """OptionError for an offset that a batch read is told to begin at, but that its log never had:
+    a topic that was made again, or a slip. Reading nothing would pass for success.
+    """
+    asked = options.starting.offsets
+    beyond = sorted(each for each, offset in asked.items() if offset > latest[each])
+    if beyond and options.fail_on_data_loss:
+        where = beyond[0]
+        raise OptionError(
+            f"{options.starting.option} asks for {where} from offset {asked[where]}, its log ends "
+            f"at {latest[where]}: correct it, or set failOnDataLoss to false to read what is there"
+        )
+
+
 def resolve_end(
-    cluster: Cluster, options: SourceOptions, partitions: Collection[TopicPartition]
+    cluster: Cluster,
+    options: SourceOptions,
+    partitions: Collection[TopicPartition],
+    latest: PartitionValues,
 ) -> dict[TopicPartition, int]:
-    """The offset behind the last one of each partition. Behind every record: the end of the log.
+    """The offset behind the last one of each partition. Behind every record: the end of the log,
+    `latest`.
 
     Nothing may be asked for that isn't there yet: a task would wait for it.
     """
-    latest = read_latest(cluster, options, partitions)
     if options.ending.everywhere == LATEST:
-        return latest
+        return dict(latest)
     found = _resolve(cluster, options, options.ending, partitions)
     beyond = sorted(each for each, offset in found.items() if offset > latest[each])
     if beyond and options.fail_on_data_loss:

@@ -1,12 +1,20 @@
 """Where reading begins and ends, with a cluster that answers from a table."""
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from fairlead_spark.boundaries import find_partitions, narrow, resolve_end, resolve_start
-from fairlead_spark.cluster import Topic
+from fairlead_spark.boundaries import (
+    check_start,
+    find_partitions,
+    narrow,
+    read_latest,
+    resolve_end,
+    resolve_start,
+)
+from fairlead_spark.cluster import Cluster, Topic
 from fairlead_spark.errors import OptionError, SourceError
 from fairlead_spark.offsets import EARLIEST, LATEST, TopicPartition
 from fairlead_spark.options import SourceOptions, parse_source_options
@@ -40,7 +48,8 @@ def start(**given: str) -> Any:
 
 
 def end(**given: str) -> Any:
-    return resolve_end(LogsOfTwo(), options(**given), PARTITIONS)  # type: ignore[arg-type]
+    logs, chosen = cast(Cluster, LogsOfTwo()), options(**given)
+    return resolve_end(logs, chosen, PARTITIONS, read_latest(logs, chosen, PARTITIONS))
 
 
 def test_sentinels_and_offsets() -> None:
@@ -65,6 +74,19 @@ def test_nothing_is_asked_for_beyond_the_end() -> None:
     with pytest.raises(OptionError, match="a-1 up to offset 500, its log ends at 100"):
         end(**beyond)
     assert end(**beyond, failOnDataLoss="false") == {A0: 50, A1: 100}
+
+
+def test_a_batch_does_not_begin_behind_the_end() -> None:
+    latest = {A0: 100, A1: 100}
+    for offset, is_wrong in ((100, False), (101, True)):
+        given = {"startingOffsets": json.dumps({"a": {"0": 20, "1": offset}})}
+        if is_wrong:
+            with pytest.raises(OptionError, match="a-1 from offset 101, its log ends at 100"):
+                check_start(options(**given), latest)
+            given["failOnDataLoss"] = "false"
+        check_start(options(**given), latest)
+    check_start(options(startingOffsets='{"a": {"0": -1, "1": -2}}'), latest)
+    check_start(options(startingOffsets="latest"), latest)
 
 
 def test_what_is_named_must_exist() -> None:
