@@ -174,6 +174,29 @@ def epochs_below_the_recovery_point(story: Story) -> None:
     story.append(2, epoch=9)
 
 
+def deleted_and_made_again(story: Story) -> None:
+    """The marks of the log that had its name before are worth nothing to a new one."""
+    story.append(40)
+    story.flush()
+    story.log.advance_log_start_offset(30)
+    story.start_offset = 30
+    story.directory.write_checkpoints({("t", 0): 40})
+    story.sync()
+    story.versions.append([])
+    story.flushed = 0
+    story.directory.delete_log(story.log, 0)
+    story.directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
+    del story.versions[0]
+    story.start_offset = 0
+    story.sync()
+    story.append(25)
+    story.directory.write_checkpoints({("t", 0): 10})
+    story.flush()
+    story.append(12)
+    story.sync()
+    story.append(2)
+
+
 SCENARIOS = [
     append_across_rolls,
     truncate_and_append,
@@ -182,6 +205,7 @@ SCENARIOS = [
     retention_and_delete,
     follower_appends,
     epochs_below_the_recovery_point,
+    deleted_and_made_again,
 ]
 
 

@@ -27,19 +27,14 @@ from fairlead_broker.log.directory_identity import (
 from fairlead_broker.log.directory_lock import DirectoryLock
 from fairlead_broker.log.directory_scan import scan_directory
 from fairlead_broker.log.file_names import (
-    CLEANER_CHECKPOINT,
     DELETE_DIRECTORY_SUFFIX,
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
     STRAY_DIRECTORY_SUFFIX,
-    TOMBSTONE_CHECKPOINT,
     partition_directory,
 )
 from fairlead_broker.log.flush import note_failed_flush
-from fairlead_broker.log.holes import may_have_holes
 from fairlead_broker.log.log import Log
 from fairlead_broker.log.log_loader import LogLoader, UncleanLogError
+from fairlead_broker.log.marks import Marks
 from fairlead_broker.log.read_cache import ReadCache
 from fairlead_broker.log.recovery import RecoveryReport, bytes_to_scan
 from fairlead_broker.log.recovery_pool import RecoveryOutcome, RecoveryPool, RecoveryProgress
@@ -109,8 +104,8 @@ class LogDirectory:
         self.deferred = DeferredFiles(self.disk)
         self._loader = LogLoader(self.disk, self._cache, self.deferred)
         self._checkpoints = Checkpoints(self.disk, path)
-        self._first_dirty_offsets = self._checkpoints.read(CLEANER_CHECKPOINT)
-        self._last_horizons_ms = self._checkpoints.read(TOMBSTONE_CHECKPOINT)
+        self._marks = Marks()
+        self._fresh: list[Log] = []
         self._is_confirmed = False
         self._removals: list[tuple[int, str]] = []
         # Marks of logs that could not be opened: kept, so that a repaired disk gets them back.
@@ -161,15 +156,17 @@ class LogDirectory:
         for name in scan.foreign:
             logger.warning("%s/%s is no log of this broker and is left alone", self.path, name)
         self._removals += [(now_ms, f"{self.path}/{name}") for name in scan.deleted]
-        self.high_watermarks = self._checkpoints.read(HIGH_WATERMARK_CHECKPOINT)
-        start_offsets = self._checkpoints.read(LOG_START_OFFSET_CHECKPOINT)
-        recovery_points = self._checkpoints.read(RECOVERY_POINT_CHECKPOINT)
+        directories = {key: f"{self.path}/{name}" for key, name in scan.partitions.items()}
+        marks = self._marks = Marks.read(self._checkpoints)
+        if not self.start.was_clean:
+            marks.forget_strangers(self.disk, directories)
+        self.high_watermarks = dict(marks.high_watermarks)
         configs = {key: config_for(*key) for key in scan.partitions}
         unclean = set() if self.start.was_clean else set(scan.partitions)
         if self.start.was_clean:
             for key in scan.partitions:
                 try:
-                    self._load_log(key, configs[key], start_offsets.get(key, 0), now_ms)
+                    self._load_log(key, configs[key], now_ms)
                 except UncleanLogError as error:
                     logger.warning("recovering in spite of a clean stop: %s", error)
                     unclean.add(key)
@@ -177,12 +174,11 @@ class LogDirectory:
                     report.offline[key] = str(error)
         orders = [
             RecoveryOrder(
-                directory=f"{self.path}/{scan.partitions[key]}",
-                recovery_point=recovery_points.get(key, 0),
-                log_start_offset=start_offsets.get(key, 0),
+                directory=directories[key],
+                recovery_point=marks.recovery_points.get(key, 0),
+                log_start_offset=marks.log_start_offsets.get(key, 0),
                 index_interval_bytes=configs[key].index_interval_bytes,
-                has_holes=may_have_holes(self.disk, f"{self.path}/{scan.partitions[key]}")
-                or key in self._first_dirty_offsets,
+                has_holes=key in marks.first_dirty_offsets,
                 has_page_cache=self.start.is_same_boot,
             )
             for key in sorted(unclean)
@@ -199,19 +195,19 @@ class LogDirectory:
 
         outcome, report.write_back_error = self._recover_and_sync(orders, recover)
         for key in unclean:
-            directory = f"{self.path}/{scan.partitions[key]}"
+            directory = directories[key]
             if directory in outcome.errors:
                 report.offline[key] = outcome.errors[directory]
             else:
                 report.recovered[key] = outcome.reports[directory]
         for key in sorted(unclean - report.offline.keys()):
             try:
-                self._load_log(key, configs[key], start_offsets.get(key, 0), now_ms)
+                self._load_log(key, configs[key], now_ms)
             except (UncleanLogError, OSError) as error:
                 report.offline[key] = str(error)
         self.offline = dict(report.offline)
-        self._offline_points = {key: recovery_points.get(key, 0) for key in self.offline}
-        self._offline_starts = {key: start_offsets.get(key, 0) for key in self.offline}
+        self._offline_points = {key: marks.recovery_points.get(key, 0) for key in self.offline}
+        self._offline_starts = {key: marks.log_start_offsets.get(key, 0) for key in self.offline}
         report.loaded = len(self._logs)
         if report.recovered:
             # A second crash then starts from here instead of scanning all of it again.
@@ -238,23 +234,22 @@ class LogDirectory:
             return recover(), error
         return outcome, None
 
-    def _load_log(
-        self, key: TopicPartition, config: LogConfig, log_start_offset: int, now_ms: int
-    ) -> None:
+    def _load_log(self, key: TopicPartition, config: LogConfig, now_ms: int) -> None:
+        marks = self._marks
         log = self._loader.load(
             f"{self.path}/{partition_directory(*key)}",
             topic=key[0],
             partition=key[1],
             config=config,
-            log_start_offset=log_start_offset,
+            log_start_offset=marks.log_start_offsets.get(key, 0),
             now_ms=now_ms,
         )
         # Before anything is appended: a mark above a log that recovery has cut would soon be below
         # its end again, and tombstones behind the cut count as compacted that never were.
         log.first_dirty_offset = first_dirty_offset(
-            self._first_dirty_offsets.get(key, 0), log.log_start_offset, log.log_end_offset
+            marks.first_dirty_offsets.get(key, 0), log.log_start_offset, log.log_end_offset
         )
-        log.last_horizon_ms = self._last_horizons_ms.get(key, NEVER)
+        log.last_horizon_ms = marks.last_horizons_ms.get(key, NEVER)
         log.refusal = AWAITS_START
         self._logs[key] = log
 
@@ -329,7 +324,7 @@ class LogDirectory:
         """Marks of all logs, to be written; None while another such job runs."""
         if high_watermarks is not None:
             self.high_watermarks = dict(high_watermarks)
-        return self._checkpoints.begin(
+        job = self._checkpoints.begin(
             recovery_points=self._offline_points
             | {key: log.recovery_point for key, log in self._logs.items()},
             log_start_offsets=self._offline_starts
@@ -349,10 +344,17 @@ class LogDirectory:
                 TruncatedLog(log) for log in self._logs.values() if log.refusal == AWAITS_CHECKPOINT
             ],
         )
+        if job is not None:
+            self._fresh = [log for log in self._logs.values() if not log.is_checkpointed]
+        return job
 
     def complete_checkpoint(self, job: CheckpointJob, now_ms: int = 0) -> None:
         """Back on the loop: logs whose truncation is durable now take appends again."""
-        self._checkpoints.complete(job, now_ms)
+        if not self._checkpoints.complete(job, now_ms):
+            return
+        for log in self._fresh:
+            log.note_checkpointed()
+        self._fresh = []
 
     def write_checkpoints(self, high_watermarks: dict[TopicPartition, int] | None = None) -> None:
         """All of it at once. Blocks."""

@@ -11,6 +11,7 @@ from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
 from fairlead_broker.log.batch_scan import CorruptSegmentError
 from fairlead_broker.log.deferred_files import DeferredFiles
 from fairlead_broker.log.file_names import (
+    CHECKPOINTED_MARK,
     FAILED_FLUSH,
     HOLES_MARK,
     INDEX_SUFFIX,
@@ -141,6 +142,7 @@ class LogLoader:
             deferred=self._deferred,
             has_holes=HOLES_MARK in entries,
         )
+        log.is_checkpointed = CHECKPOINTED_MARK in entries
         if wanted_start > log_end_offset:
             # Records were deleted up to there and a crash took the rest: offsets that consumers
             # know to be gone must not be given out again.

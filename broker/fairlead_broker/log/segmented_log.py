@@ -14,6 +14,7 @@ from fairlead_broker.limits import RECENT_BATCHES_MAX
 from fairlead_broker.log.deferred_files import DeferredFiles
 from fairlead_broker.log.deletions import Deletions
 from fairlead_broker.log.file_names import (
+    CHECKPOINTED_MARK,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     SNAPSHOT_SUFFIX,
@@ -94,6 +95,7 @@ class SegmentedLog:
         self.has_holes = has_holes
         self.first_dirty_offset = log_start_offset
         self.last_horizon_ms = NEVER
+        self.is_checkpointed = False
         self.swap: SegmentSwap | None = None
         self.reconfigure(config)
         self.check_marks()
@@ -150,6 +152,18 @@ class SegmentedLog:
             mark_holes(self.disk, self.path)
             self.has_holes = True
             logger.info("%s: the log has gaps now, where records were compacted away", self.path)
+
+    def note_checkpointed(self) -> None:
+        """The checkpoint files speak of this log now, see `marks`; unless it has gone meanwhile."""
+        if self.refusal == "closed":
+            return
+        try:
+            self.disk.close(self.disk.open_write(f"{self.path}/{CHECKPOINTED_MARK}"))
+        except OSError as error:
+            logger.warning("%s: the next checkpoint marks it: %s", self.path, error)
+            return
+        self.deferred.note_directory(self.path)
+        self.is_checkpointed = True
 
     # Leader epochs.
 

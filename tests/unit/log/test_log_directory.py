@@ -5,7 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from log_batches import TOPIC_ID, all_headers, append, batch
+from log_batches import TOPIC_ID, all_headers, append, batch, flush
+from simulated_disk import SimulatedDisk
 
 from fairlead_broker.invariants import InvariantViolation
 from fairlead_broker.log.directory_identity import ForeignDirectoryError
@@ -280,3 +281,36 @@ def test_offsets_that_were_deleted_are_not_given_out_again(tmp_path):
     assert (log.log_start_offset, log.log_end_offset) == (10, 10)
     directory.write_checkpoints()
     assert append(log, batch()) == [10]
+
+
+def test_a_log_has_no_marks_of_the_one_that_had_its_name_before():
+    """Deleted and made again, and killed before the next checkpoint."""
+    disk = SimulatedDisk()
+
+    def opened(disk):
+        directory = LogDirectory("/d", node_id=0, cluster_id="c", disk=disk, boot_id="b")
+        directory.load(0, config_for=lambda topic, partition: LogConfig())
+        directory.confirm_start(1)
+        return directory
+
+    directory = opened(disk)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig(), 0)
+    append(log, *(batch() for _ in range(30)))
+    flush(log)
+    log.advance_log_start_offset(20)
+    log.first_dirty_offset = 25
+    directory.write_checkpoints({("t", 0): 28})
+    directory.delete_log(log, 0)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig(), 0)
+    append(log, *(batch() for _ in range(10)))
+    directory = opened(disk.after_kill())
+    log = directory.log("t", 0)
+    assert (log.log_start_offset, log.log_end_offset, log.first_dirty_offset) == (0, 10, 0)
+    assert ("t", 0) not in directory.high_watermarks
+    # Its own marks count from the first checkpoint on.
+    append(log, *(batch() for _ in range(10)))
+    log.advance_log_start_offset(7)
+    directory.write_checkpoints({("t", 0): 9})
+    directory = opened(disk.after_kill())
+    assert directory.log("t", 0).log_start_offset == 7
+    assert directory.high_watermarks == {("t", 0): 9}

@@ -1,0 +1,57 @@
+"""What the checkpoint files said of each log when the broker started.
+
+They call a log by topic and partition, and so does a log that was deleted and made again in the
+seconds before the next checkpoint: with its predecessor's marks its start would lie above its end,
+and recovery would not look at what was never fsynced. Therefore a log's directory gets a file,
+`fairlead-checkpointed`, when the checkpoints speak of *it*; without it they are not believed,
+unless a clean stop has written them. Where that file is lost, recovery only reads more.
+"""
+
+from dataclasses import dataclass, field
+
+from fairlead_broker.disk import Disk
+from fairlead_broker.log.checkpoints import Checkpoints
+from fairlead_broker.log.file_names import (
+    CHECKPOINTED_MARK,
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TOMBSTONE_CHECKPOINT,
+)
+from fairlead_broker.log.text_files import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """By partition; a log that is missing has none."""
+
+    recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
+    log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
+    first_dirty_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    last_horizons_ms: dict[TopicPartition, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, checkpoints: Checkpoints) -> "Marks":
+        """All files. OSError."""
+        return cls(
+            checkpoints.read(RECOVERY_POINT_CHECKPOINT),
+            checkpoints.read(LOG_START_OFFSET_CHECKPOINT),
+            checkpoints.read(HIGH_WATERMARK_CHECKPOINT),
+            checkpoints.read(CLEANER_CHECKPOINT),
+            checkpoints.read(TOMBSTONE_CHECKPOINT),
+        )
+
+    def forget_strangers(self, disk: Disk, directories: dict[TopicPartition, str]) -> None:
+        """Drop what is said of logs whose directories do not say that it is of them."""
+        for key, directory in directories.items():
+            if not disk.exists(f"{directory}/{CHECKPOINTED_MARK}"):
+                for marks in (
+                    self.recovery_points,
+                    self.log_start_offsets,
+                    self.high_watermarks,
+                    self.first_dirty_offsets,
+                    self.last_horizons_ms,
+                ):
+                    marks.pop(key, None)
