@@ -49,6 +49,7 @@ def sending_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
             default="none",
             show_default=True,
+            help="How batches are packed.",
         ),
         click.option(
             "--batch-size",
