@@ -158,8 +158,7 @@ class LogDirectory:
         self._removals += [(now_ms, f"{self.path}/{name}") for name in scan.deleted]
         directories = {key: f"{self.path}/{name}" for key, name in scan.partitions.items()}
         marks = self._marks = Marks.read(self._checkpoints)
-        if not self.start.was_clean:
-            marks.forget_strangers(self.disk, directories)
+        marks.forget_strangers(self.disk, {} if self.start.was_clean else directories)
         self.high_watermarks = dict(marks.high_watermarks)
         configs = {key: config_for(*key) for key in scan.partitions}
         unclean = set() if self.start.was_clean else set(scan.partitions)
