@@ -19,11 +19,16 @@ COMPLETE_VARIABLE = "_FAIRLEAD_COMPLETE"
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script for a shell (bash 4.4 or later, zsh, fish)."""
+    print_script(ctx.find_root().command, shell, "fairlead", COMPLETE_VARIABLE)
+
+
+def print_script(command: click.Command, shell: str, program: str, variable: str) -> None:
+    """What the shell evaluates: it will call `program` with `variable` set."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"no completion for {shell}")
-    completer = kind(ctx.find_root().command, {}, "fairlead", COMPLETE_VARIABLE)
+    completer = kind(command, {}, program, variable)
     # `source()` would first run the shell to look at its version; printing needs none.
     click.echo(completer.source_template % completer.source_vars())

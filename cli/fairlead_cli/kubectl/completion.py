@@ -10,6 +10,8 @@ import sys
 
 import click
 
+from fairlead_cli.completion import print_script
+
 EPILOG = """\b
 Examples:
   eval "$(kubectl fairlead completion bash)"     in ~/.bashrc, for kubectl-fairlead itself
@@ -17,6 +19,8 @@ Examples:
 `kubectl fairlead <TAB>` needs nothing: kubectl (1.26 or later) finds kubectl_complete-fairlead.
 """
 NO_FILES = ":4"
+PROGRAM = "kubectl-fairlead"
+COMPLETE_VARIABLE = "_KUBECTL_FAIRLEAD_COMPLETE"
 
 
 @click.command("completion", epilog=EPILOG)
@@ -24,14 +28,7 @@ NO_FILES = ":4"
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script for a shell."""
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    if kind is None:
-        raise click.UsageError(f"no completion for {shell}")
-    variable = "_KUBECTL_FAIRLEAD_COMPLETE"
-    completer = kind(ctx.find_root().command, {}, "kubectl-fairlead", variable)
-    click.echo(completer.source_template % completer.source_vars())
+    print_script(ctx.find_root().command, shell, PROGRAM, COMPLETE_VARIABLE)
 
 
 def propose(words: list[str]) -> list[str]:
@@ -41,7 +38,7 @@ def propose(words: list[str]) -> list[str]:
     from fairlead_cli.kubectl.main import plugin
 
     *before, incomplete = words or [""]
-    completer = ShellComplete(plugin, {}, "kubectl-fairlead", "_KUBECTL_FAIRLEAD_COMPLETE")
+    completer = ShellComplete(plugin, {}, PROGRAM, COMPLETE_VARIABLE)
     items = completer.get_completions(before, incomplete)
     return [f"{item.value}\t{item.help}" if item.help else str(item.value) for item in items]
 
