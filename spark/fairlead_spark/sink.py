@@ -42,18 +42,33 @@ class TaskWritten(WriterCommitMessage):
     records: int
 
 
+class _Refused:
+    """Rows that no broker has acknowledged, and why the first few were not."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.reasons: list[str] = []
+
+    def note(self, error: Any, message: Any) -> None:
+        self.count += 1
+        if len(self.reasons) < limits.ERRORS_SHOWN:
+            partition = message.partition()
+            where = message.topic() if partition < 0 else f"{message.topic()}-{partition}"
+            self.reasons.append(f"{where}: {error.str()} ({error.name()})")
+
+
 class RowWriter:
     """Writes one task's rows."""
 
     def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
         self._topic = options.topic
         self._columns = columns
-        self._failures: list[str] = []
-        self._failed = 0
+        self._refused = _Refused()
         self._producer = Producer(
             producer_settings(options.client)
-            # Millions of successes are not worth a call each.
-            | {"on_delivery": self._on_failure, "delivery.report.only.error": True}
+            # Millions of successes are not worth a call each. What is called knows nothing of this
+            # object: a worker is used again, and the producer of each task must end with it.
+            | {"on_delivery": self._refused.note, "delivery.report.only.error": True}
         )
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> TaskWritten:
@@ -128,18 +143,12 @@ class RowWriter:
         partitions: list[int] = pc.fill_null(column, _ANY_PARTITION).to_pylist()
         return partitions
 
-    def _on_failure(self, error: Any, message: Any) -> None:
-        self._failed += 1
-        if len(self._failures) < limits.ERRORS_SHOWN:
-            partition = message.partition()
-            where = message.topic() if partition < 0 else f"{message.topic()}-{partition}"
-            self._failures.append(f"{where}: {error.str()} ({error.name()})")
-
     def _raise_failures(self) -> None:
-        if self._failed:
+        if self._refused.count:
             raise SinkError(
-                f"{self._failed} rows were not acknowledged: {'; '.join(self._failures)}. The task "
-                "may be run again: rows that were acknowledged are then written twice"
+                f"{self._refused.count} rows were not acknowledged: "
+                f"{'; '.join(self._refused.reasons)}. The task may be run again: rows that were "
+                "acknowledged are then written twice"
             )
 
 

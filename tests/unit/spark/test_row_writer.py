@@ -1,5 +1,7 @@
 """Rows of a task on their way to a producer that notes what it is given."""
 
+import gc
+import weakref
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ class NotedProducer:
     """Refuses a row as long as there are `refusals`."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
         self.rows: list[tuple[Any, ...]] = []
         self.refusals: list[Exception] = []
         self.polled = 0
@@ -116,3 +119,39 @@ def test_a_batch_with_a_row_that_goes_nowhere_is_not_begun(columns: Any, said: s
     with pytest.raises(SinkError, match=said):
         rows.write(iter([batch(value=[b"1", b"2"], **columns)]))
     assert producer.rows == []
+
+
+class RefusedRow:
+    """What librdkafka tells of a row that was not acknowledged."""
+
+    def topic(self) -> str:
+        return "out"
+
+    def partition(self) -> int:
+        return 4
+
+
+def test_rows_that_were_not_acknowledged_fail_the_task_and_the_first_few_are_named() -> None:
+    rows, producer = writer(value=0)
+    error = KafkaError(KafkaError._MSG_TIMED_OUT, "nobody took it")
+    for _ in range(9):
+        producer.settings["on_delivery"](error, RefusedRow())
+    with pytest.raises(
+        SinkError, match="9 rows were not acknowledged: out-4: nobody took it"
+    ) as said:
+        rows.write(iter([batch(value=[b"1"])]))
+    assert str(said.value).count("nobody took it") == 5
+
+
+def test_the_producer_ends_with_its_task() -> None:
+    """Spark uses a Python worker for thousands of tasks: threads and connections may not pile up
+    until Python happens to look for cycles."""
+    gc.disable()
+    try:
+        rows, producer = writer(value=0)
+        ended = weakref.ref(producer)
+        rows.write(iter([batch(value=[b"1"])]))
+        del rows, producer
+        assert ended() is None
+    finally:
+        gc.enable()
