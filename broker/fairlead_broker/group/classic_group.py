@@ -77,6 +77,13 @@ class ClassicGroup(Rebalance):
         group.leader = str(record.leader) if is_member else record.members[0].member_id
         return group
 
+    def on_loaded(self, *, now_ms: int, now_wall_ms: int) -> Effects:
+        """A group that is larger than it may be by now rebalances: who comes last is left out."""
+        turn = Turn(now_ms, now_wall_ms)
+        if len(self.members) > self.size_max:
+            self.prepare_rebalance(turn)
+        return turn.effects
+
     # JoinGroup.
 
     def join(self, request: JoinRequest, waiter: Any, *, now_ms: int, now_wall_ms: int) -> Effects:

@@ -131,7 +131,10 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
-    """A member as DescribeGroups gives it; metadata and assignment only of a stable group."""
+    """A member as DescribeGroups gives it; metadata only of a stable group.
+
+    The assignment is the last that was written: in a rebalance members read on, as a rule.
+    """
 
     member_id: str
     group_instance_id: str | None

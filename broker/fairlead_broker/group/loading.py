@@ -133,6 +133,7 @@ class ShardLoader:
     def _build(self, shard: Shard, replay: Replay) -> Iterator[None]:
         """The groups, of what the records say."""
         offsets, values = replay.offsets, replay.group_values
+        clock = self._broker.clock
         # In the order of the log, so that two loads of one log are alike.
         for number, group_id in enumerate(dict.fromkeys([*offsets, *values])):
             try:
@@ -145,7 +146,8 @@ class ShardLoader:
             shard.groups[group_id] = group
             self._coordinator.memory.count(group)
             if classic.state is not GroupState.EMPTY:
-                self._coordinator.schedule(group)
+                effects = classic.on_loaded(now_ms=clock.monotonic_ms(), now_wall_ms=clock.now_ms())
+                self._coordinator.carry_out(group, effects)
             if number % _BUILDS_PER_STEP == 0:
                 yield
 

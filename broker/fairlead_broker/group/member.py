@@ -109,14 +109,14 @@ class Member:
         return JoinedMember(self.member_id, self.group_instance_id, self.metadata(protocol))
 
     def described(self, protocol: str | None) -> DescribedMember:
-        """Without a protocol, what was agreed on before no longer holds."""
+        """Without a protocol, what it said before no longer holds; what it was given may."""
         return DescribedMember(
             self.member_id,
             self.group_instance_id,
             self.client_id,
             self.client_host,
             b"" if protocol is None else self.metadata(protocol),
-            b"" if protocol is None else self.assignment,
+            self.assignment,
         )
 
 

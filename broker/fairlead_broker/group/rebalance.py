@@ -97,16 +97,17 @@ class Rebalance(Membership):
         if self.state is GroupState.PREPARING_REBALANCE:
             self._maybe_complete_join(turn)
         else:
-            self._prepare_rebalance(turn)
+            self.prepare_rebalance(turn)
 
     def on_members_gone(self, turn: Turn) -> None:
         """Others share what those had that left, or need no longer be waited for."""
         if self.state is GroupState.PREPARING_REBALANCE:
             self._maybe_complete_join(turn)
         elif self._has_lost_member:
-            self._prepare_rebalance(turn)
+            self.prepare_rebalance(turn)
 
-    def _prepare_rebalance(self, turn: Turn) -> None:
+    def prepare_rebalance(self, turn: Turn) -> None:
+        """All members have to join anew."""
         is_first = self.state is GroupState.EMPTY
         if self.state is GroupState.COMPLETING_REBALANCE:
             self._drop_assignments(ErrorCode.REBALANCE_IN_PROGRESS, turn)
@@ -172,7 +173,6 @@ class Rebalance(Membership):
         self._unsynced = {member.member_id: None for member in self.members}
         self._sync_deadline_ms = turn.now_ms + self.members.rebalance_timeout_ms
         for member in self.members:
-            self.members.assign(member, b"")
             member.has_generation = True
             waiter = self.members.take_join_waiter(member)
             if waiter is not None:
@@ -293,7 +293,7 @@ class Rebalance(Membership):
     def _on_assignments(self, token: AssignmentToken, error: ErrorCode, turn: Turn) -> None:
         if error is not ErrorCode.NONE:
             self._drop_assignments(error, turn)
-            self._prepare_rebalance(turn)
+            self.prepare_rebalance(turn)
             return
         self.state = GroupState.STABLE
         self.state_timestamp_ms = token.state_timestamp_ms

@@ -1,7 +1,7 @@
 """DescribeGroups (key 15), versions 0-6.
 
 Behaviour: state, protocol and members of groups that this broker coordinates. Subscriptions
-and assignments are those of a stable group. A group that does not exist is Dead.
+are those of a stable group, assignments the last ones. A group that does not exist is Dead.
 Versions:  3 authorized operations, which are not told · 4 static members · 5 flexible
            · 6 a group that does not exist is GROUP_ID_NOT_FOUND, with a message.
 Missing:   nothing.

@@ -56,9 +56,11 @@ class ParkedMember(Generic[_Result]):
         """The connection is gone; the member stays until its session is over."""
         context = self._leave()
         if context is not None:
-            group = context.broker.group_coordinator.groups.get(self._group_id)
+            coordinator = context.broker.group_coordinator
+            group = coordinator.groups.get(self._group_id)
             if group is not None:
                 group.classic.forget_waiter(self)
+                coordinator.schedule(group)
 
     def _leave(self) -> RequestContext | None:
         context, self._context = self._context, None

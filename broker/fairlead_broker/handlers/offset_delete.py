@@ -1,8 +1,9 @@
 """OffsetDelete (key 47), version 0.
 
 Behaviour: deletes committed offsets of a group and answers when the tombstones are committed. Of a
-topic that members consume they stay: GROUP_SUBSCRIBED_TO_TOPIC. A group with members whose
-subscriptions nobody can tell is NON_EMPTY_GROUP. An offset that there isn't is no error.
+topic that members consume they stay: GROUP_SUBSCRIBED_TO_TOPIC, and so do all of consumers whose
+subscriptions make no sense. A group whose members are no consumers is NON_EMPTY_GROUP. An offset
+that there isn't is no error.
 Versions:  0 only; never flexible.
 Missing:   nothing.
 """
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.group.group_types import GroupState
 from fairlead_broker.group.removal import delete_offsets
+from fairlead_broker.group.subscription import CONSUMER_PROTOCOL_TYPE
 from fairlead_broker.handlers.registry import PENDING, Pending, handles
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
@@ -49,24 +51,26 @@ def offset_delete(
     return deletion.reply()
 
 
-def _subscribed(group: CoordinatedGroup) -> frozenset[str]:
-    """Topics whose offsets must stay."""
+def _subscribed(group: CoordinatedGroup) -> frozenset[str] | None:
+    """Topics whose offsets must stay; None for all."""
     state = group.classic.state
     if state is GroupState.EMPTY:
         return frozenset()
-    topics = group.classic.subscribed_topics()
-    if topics is None or state is GroupState.DEAD:
-        raise KafkaError(
-            ErrorCode.GROUP_ID_NOT_FOUND if state is GroupState.DEAD else ErrorCode.NON_EMPTY_GROUP
-        )
-    return topics
+    if state is GroupState.DEAD:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+    if group.classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    return group.classic.subscribed_topics()
 
 
 class _Deletion:
     """A request on its way; `partitions` are those that may go."""
 
     def __init__(
-        self, request: OffsetDeleteRequest, context: RequestContext, subscribed: frozenset[str]
+        self,
+        request: OffsetDeleteRequest,
+        context: RequestContext,
+        subscribed: frozenset[str] | None,
     ) -> None:
         self._context: RequestContext | None = context
         self._slots: list[OffsetDeleteResponsePartition] = []
@@ -79,7 +83,7 @@ class _Deletion:
             for each in topic.partitions:
                 slot = OffsetDeleteResponsePartition(each.partition_index)
                 slots.append(slot)
-                if topic.name in subscribed:
+                if subscribed is None or topic.name in subscribed:
                     slot.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                 elif context.broker.image.partition(topic.name, slot.partition_index) is None:
                     slot.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

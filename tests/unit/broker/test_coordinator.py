@@ -6,6 +6,7 @@ import pytest
 from group_cluster import NO_DELAY, GroupCluster, records_of, run
 from replica_cluster import ReplicaCluster
 
+from fairlead_broker.group.membership import SESSION_UNSTARTED
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.describe_groups import DescribeGroupsRequest
 from fairlead_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -96,6 +97,22 @@ def test_a_parked_member_whose_connection_closes_is_not_answered(tmp_path: Path)
             await cluster.until(lambda: stays.reply is not None)
             assert gone.reply is None
             assert groups.coordinator().parked_count == 0
+
+    run(story())
+
+
+def test_the_session_of_a_member_whose_connection_closes_begins_at_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1, **NO_DELAY) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            await groups.stable("g", session_ms=60_000)
+            groups.join("g", session_ms=60_000).disconnect()
+            members = groups.coordinator().groups["g"].classic.members
+            assert len(members) == 2
+            await cluster.until(
+                lambda: all(each.session_deadline_ms != SESSION_UNSTARTED for each in members)
+            )
 
     run(story())
 

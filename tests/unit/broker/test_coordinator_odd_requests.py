@@ -18,6 +18,11 @@ from fairlead_wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from fairlead_wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from fairlead_wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -164,5 +169,30 @@ def test_nobody_but_the_coordinator_writes_its_topic(tmp_path: Path) -> None:
             (refused,) = reply.responses[0].partition_responses
             assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
             assert cluster.partition(1, CONSUMER_OFFSETS).log_end_offset == 0
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "codes"),
+    [
+        ("consumer", (ErrorCode.NONE, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)),
+        ("connect", (ErrorCode.NON_EMPTY_GROUP, None)),
+    ],
+)
+def test_offsets_stay_where_nobody_can_tell_what_members_read(
+    tmp_path: Path, protocol_type: str, codes: tuple[ErrorCode, ErrorCode | None]
+) -> None:
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1, **NO_DELAY) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            odd = [JoinGroupRequestProtocol("odd", b"?")]
+            join(groups, "g", group_instance_id="i", protocol_type=protocol_type, protocols=odd)
+            slots = [OffsetDeleteRequestPartition(0)]
+            request = OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", slots)])
+            reply = groups.call(request, 0).reply
+            found = [each.error_code for topic in reply.topics for each in topic.partitions]
+            assert (reply.error_code, *found) == tuple(each for each in codes if each is not None)
 
     run(story())

@@ -110,6 +110,33 @@ def test_groups_of_several_segments_are_loaded_in_pieces(tmp_path: Path) -> None
     run(story())
 
 
+def test_a_group_that_is_larger_than_it_may_be_by_now_rebalances_when_loaded(
+    tmp_path: Path,
+) -> None:
+    """A lower `group.max.size` and a restart end a runaway deployment."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1, group_max_size="2") as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            member = MemberRecord("m", None, "client", "/host", 60_000, 10_000, b"", b"")
+            for group_id, count in (("small", 2), ("large", 3)):
+                members = tuple(member._replace(member_id=f"m{each}") for each in range(count))
+                value = GroupValue("consumer", 4, "range", "m0", 1_000, members)
+                append(cluster, GroupKey(group_id), encode_group_value(value))
+            await cluster.stop(1)
+            await cluster.start(1)
+            await groups.ready()
+            for group_id, code in (
+                ("small", ErrorCode.NONE),
+                ("large", ErrorCode.REBALANCE_IN_PROGRESS),
+            ):
+                beat = groups.call(HeartbeatRequest(group_id, 4, "m0"), 3).reply
+                assert beat.error_code == code
+
+    run(story())
+
+
 def test_a_damaged_log_is_not_served(tmp_path: Path) -> None:
     async def story() -> None:
         async with ReplicaCluster(tmp_path, size=1) as cluster:
@@ -128,6 +155,14 @@ def test_a_damaged_log_is_not_served(tmp_path: Path) -> None:
     run(story())
 
 
+def append(cluster: ReplicaCluster, key: GroupKey, value: bytes) -> None:
+    """A record that no coordinator here has written."""
+    batch = build_batch([encode_body(encode_key(key), value)], timestamp_ms=1_000)
+    cluster.partition(1, CONSUMER_OFFSETS).append_as_leader(
+        memoryview(batch), required_acks=ALL_IN_SYNC, now_ms=1_000, has_keys=True
+    )
+
+
 def test_a_record_that_names_a_member_twice_is_passed_over(tmp_path: Path) -> None:
     """Whoever may write to the topic must not keep all other groups of a partition from loading."""
 
@@ -139,11 +174,7 @@ def test_a_record_that_names_a_member_twice_is_passed_over(tmp_path: Path) -> No
             await groups.committed("twice", 2)
             member = MemberRecord("m", None, "client", "/host", 60_000, 10_000, b"", b"")
             value = GroupValue("consumer", 4, "range", "m", 1_000, (member, member))
-            body = encode_body(encode_key(GroupKey("twice")), encode_group_value(value))
-            batch = build_batch([body], timestamp_ms=1_000)
-            cluster.partition(1, CONSUMER_OFFSETS).append_as_leader(
-                memoryview(batch), required_acks=ALL_IN_SYNC, now_ms=1_000, has_keys=True
-            )
+            append(cluster, GroupKey("twice"), encode_group_value(value))
             await cluster.stop(1)
             await cluster.start(1)
             await groups.ready()

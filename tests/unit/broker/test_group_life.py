@@ -459,7 +459,15 @@ def test_a_group_is_described_with_what_its_members_have(group: GroupDriver) -> 
     group.join("b")
     described = group.group.describe()
     assert (described.state, described.protocol_name) == (GroupState.PREPARING_REBALANCE, "")
-    assert [(each.metadata, each.assignment) for each in described.members] == [(b"", b"")] * 2
+    # What it was given it may still read, and who looks at lag wants to know it.
+    assert [(each.metadata, each.assignment) for each in described.members] == [
+        (b"", b"m1"),
+        (b"", b""),
+    ]
+    group.join("a", first)
+    described = group.group.describe()
+    assert described.state is GroupState.COMPLETING_REBALANCE
+    assert [each.assignment for each in described.members] == [b"m1", b""]
 
 
 def test_signs_of_life_cost_the_same_however_many_members_there_are() -> None:
