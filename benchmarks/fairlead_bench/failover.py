@@ -21,7 +21,7 @@ from fairlead_bench.cluster_state import (
     wait_until_in_sync,
     wait_until_serving,
 )
-from fairlead_bench.failover_client import NAMES, PARTITIONS, FailoverClient, stop_all
+from fairlead_bench.failover_client import PARTITIONS, FailoverClient, runnable_names, stop_all
 from fairlead_bench.failover_times import percentile, waited_ms
 from fairlead_bench.replicated import MIN_IN_SYNC, Maker
 from fairlead_bench.results import Results
@@ -49,10 +49,9 @@ class FailoverRun:
         *,
         runs: int,
         say: Callable[[str], None],
-        names: tuple[str, ...] = NAMES,
     ) -> None:
-        self._makers, self._results, self._runs = makers, results, runs
-        self._say, self._names = say, names
+        self._makers, self._results, self._runs, self._say = makers, results, runs, say
+        self._names = runnable_names(say)
 
     def measure(self, folder: Path) -> None:
         for peer, make in self._makers.items():

@@ -5,16 +5,17 @@ What it prints is described in `failover_load.py`.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 from fairlead_bench.failover_load import APPLICATIONS, RECORD_BYTES
 from fairlead_bench.failover_times import Acknowledgement
-from fairlead_bench.kafka_distribution import PROJECT, ensure_kafka
+from fairlead_bench.kafka_distribution import PROJECT, KafkaUnavailableError, ensure_kafka
 from fairlead_cli.drill.history import UNKNOWN, History
 
 JAVA: Final = "java"
@@ -131,6 +132,22 @@ class FailoverClient:
             raise ClientFailedError(
                 f"{self.name}: exit code {self._process.returncode}: {self._said}"
             )
+
+
+def runnable_names(say: Callable[[str], None]) -> tuple[str, ...]:
+    """NAMES without Java's where this machine cannot compile it or has not got its library."""
+    why = ""
+    if shutil.which("javac") is None:
+        why = "no `javac` on the path"
+    else:
+        try:
+            ensure_kafka()
+        except KafkaUnavailableError as error:
+            why = str(error)
+    if not why:
+        return NAMES
+    say(f"the Java producer is left out: {why}")
+    return tuple(name for name in NAMES if name != JAVA)
 
 
 def command_of(name: str, bootstrap: str, topic: str) -> list[str]:

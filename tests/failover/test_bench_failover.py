@@ -1,6 +1,5 @@
 """`make bench ARGS="--only failover"` with one kill: every application is measured and judged."""
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -11,9 +10,8 @@ if str(PROJECT / "benchmarks") not in sys.path:
     sys.path.insert(0, str(PROJECT / "benchmarks"))
 
 from fairlead_bench.failover import FailoverRun  # noqa: E402
-from fairlead_bench.failover_client import JAVA, NAMES  # noqa: E402
+from fairlead_bench.failover_client import runnable_names  # noqa: E402
 from fairlead_bench.fairlead_cluster import FairleadCluster  # noqa: E402
-from fairlead_bench.kafka_distribution import KafkaUnavailableError, ensure_kafka  # noqa: E402
 from fairlead_bench.results import Results  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -22,20 +20,11 @@ pytestmark = pytest.mark.slow
 BOUND_MS = 10_000
 
 
-def available_names() -> tuple[str, ...]:
-    """Java's program needs a compiler, and Kafka's library."""
-    try:
-        ensure_kafka()
-    except KafkaUnavailableError:
-        return tuple(name for name in NAMES if name != JAVA)
-    return NAMES if shutil.which("javac") else tuple(name for name in NAMES if name != JAVA)
-
-
 def test_a_kill_is_felt_by_every_application_and_loses_nothing(tmp_path: Path) -> None:
-    results, said, names = Results(), [], available_names()
+    results, said = Results(), list[str]()
     peers = {"fairlead": FairleadCluster}
-    FailoverRun(peers, results, runs=1, say=said.append, names=names).measure(tmp_path)
-    for name in names:
+    FailoverRun(peers, results, runs=1, say=said.append).measure(tmp_path)
+    for name in runnable_names(said.append):
         (wait_ms,) = results.values["fairlead", f"failover_{name}"]
         assert 0 < wait_ms < BOUND_MS, said
     for what in ("lost", "damaged", "errors"):

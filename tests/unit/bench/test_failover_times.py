@@ -9,7 +9,12 @@ PROJECT = Path(__file__).resolve().parents[3]
 if str(PROJECT / "benchmarks") not in sys.path:
     sys.path.insert(0, str(PROJECT / "benchmarks"))
 
-from fairlead_bench.failover_client import NAMES, Telling  # noqa: E402
+from fairlead_bench.failover_client import (  # noqa: E402
+    JAVA,
+    NAMES,
+    Telling,
+    runnable_names,
+)
 from fairlead_bench.failover_times import (  # noqa: E402
     NS_PER_MS,
     Acknowledgement,
@@ -97,3 +102,10 @@ def test_every_application_has_its_rows_in_the_report() -> None:
     assert set(FAILOVER_P99_MS) == set(NAMES)
     assert {f"failover_{name}" for name in NAMES} <= keys
     assert {f"failover_{name}_p99" for name in NAMES} <= keys
+
+
+def test_without_a_compiler_the_others_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    said: list[str] = []
+    assert runnable_names(said.append) == tuple(name for name in NAMES if name != JAVA)
+    assert said == ["the Java producer is left out: no `javac` on the path"]
