@@ -16,13 +16,14 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
 PATIENCE_S = 8.0
 # A Service may for a moment still lead to a pod that has gone; a new connection is led elsewhere.
 ASK_AGAIN_S = 2.0
 # So much longer than the first one may the others take.
 GRACE_S = 0.2
+ADDRESSES_OF_A_NAME_MAX = 16
 # ApiVersions v0: key 18, version 0, correlation id 1, no client id.
 REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 REPLY_HEAD = struct.Struct(">ii")
@@ -99,14 +100,42 @@ def ask_aside(
     def run() -> None:
         outcomes.put((address, ask(address, timeout_s)))
 
-    threading.Thread(target=run, name=f"ask {address}", daemon=True).start()
+    start_thread(run)
 
 
 def ask(address: Address, timeout_s: float) -> str | None:
-    """None when a broker answers, else why not."""
+    """None when a broker answers, else why not.
+
+    A name may stand for several brokers, as that of a headless Service does: any of them will do.
+    """
     try:
-        where = (address.host.strip("[]"), address.port)
-        with socket.create_connection(where, timeout=timeout_s) as connection:
+        # The family that librdkafka is told to use, too.
+        family = socket.AF_UNSPEC if "[" in address.host else socket.AF_INET
+        found = socket.getaddrinfo(
+            address.host.strip("[]"), address.port, family, socket.SOCK_STREAM
+        )
+    except OSError as error:
+        return f"{address}: {error.strerror or error}"
+    outcomes: SimpleQueue[str | None] = SimpleQueue()
+    for _family, _type, _protocol, _name, where in found[:ADDRESSES_OF_A_NAME_MAX]:
+
+        def run(host: str = str(where[0]), port: int = int(where[1])) -> None:
+            outcomes.put(ask_host(address, host, port, timeout_s))
+
+        start_thread(run)
+    failures = []
+    for _ in found[:ADDRESSES_OF_A_NAME_MAX]:
+        failure = outcomes.get()
+        if failure is None:
+            return None
+        failures.append(failure)
+    return failures[0]
+
+
+def ask_host(address: Address, host: str, port: int, timeout_s: float) -> str | None:
+    """The same for one of the hosts of an address, which is named as it was given."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as connection:
             connection.sendall(REQUEST)
             head = b""
             while len(head) < REPLY_HEAD.size:
@@ -120,3 +149,8 @@ def ask(address: Address, timeout_s: float) -> str | None:
         return f"{address}: {error.strerror or error}"
     _, correlation_id = REPLY_HEAD.unpack(head)
     return None if correlation_id == 1 else f"{address} {NOT_KAFKA}"
+
+
+def start_thread(run: Callable[[], None]) -> None:
+    """A daemon: the process may end while it still waits."""
+    threading.Thread(target=run, name="ask a broker", daemon=True).start()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,32 @@ def test_all_that_answer_within_the_grace_are_found() -> None:
         found = find_answering(brokers, patience_s=60, grace_s=60)
         assert sorted(found.answering) == sorted(brokers)
         assert found.reasons == {}
+
+
+def test_a_name_of_several_brokers_needs_one_that_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A headless Service, whose first address is that of a broker that hangs."""
+    with ExitStack() as stack:
+        hung, well = (stack.enter_context(listener(reply)) for reply in (None, KAFKA_REPLY))
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", tuple(at)) for at in (hung, well)]
+        service = Address("brokers", 9092)
+        known = socket.getaddrinfo
+
+        def look_up(host: str, *rest: Any, **named: Any) -> Any:
+            return found if host == service.host else known(host, *rest, **named)
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        assert find_answering([service], patience_s=30).answering == (service,)
+
+
+def test_a_name_that_nobody_knows_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_up(*_arguments: object, **_named: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    found = find_answering([Address("nowhere", 9092)], patience_s=30)
+    assert found.reason == "nowhere:9092: Name or service not known"
 
 
 def test_where_all_refuse_nobody_waits(gone: Address) -> None:
