@@ -59,7 +59,7 @@ UNSENT_BYTES_MAX: Final = 8 * MIB
 WRITE_STALL_S: Final = 30
 """How long a reader may take nothing at all while replies wait for it."""
 BYTES_READ_PER_TURN: Final = 2 * MIB
-BYTES_SENT_PER_TURN: Final = MIB
+BYTES_SENT_PER_TURN: Final = 2 * MIB
 """What a connection may move before the others get their turn."""
 SEGMENTS_PER_SEND: Final = 512
 """Below the kernel's IOV_MAX (1,024)."""
@@ -70,8 +70,10 @@ COPIED_SLICE_BYTES: Final = 16 * KIB
 READ_AHEAD_THREADS: Final = 4
 READ_AHEAD_BYTES: Final = MIB
 """What one job of the read-ahead pool brings into the page cache."""
-PROBE_STRIDE_BYTES: Final = 128 * KIB
-"""How far apart the pages are that are asked whether a slice is cached (one read-ahead window)."""
+PROBE_STRIDE_BYTES: Final = 512 * KIB
+"""How far apart the pages are that are asked whether a slice is cached.
+
+Files come into the page cache and leave it in far longer runs; a hole in between costs one wait."""
 
 # Requests.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000

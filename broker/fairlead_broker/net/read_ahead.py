@@ -90,8 +90,8 @@ class ReadAhead:
     def is_cached(self, fd: int, position: int, length: int) -> bool:
         """Whether sending this range will most likely not wait for the disk.
 
-        One page in each read-ahead window is asked: the kernel reads, and mostly drops, whole
-        windows. A wrong yes costs one short wait.
+        Its ends are asked, and a page every PROBE_STRIDE_BYTES: the kernel reads, and mostly
+        drops, long runs. A wrong yes costs one short wait.
         """
         if self._may_probe(fd):
             end = position + length
