@@ -180,8 +180,10 @@ GROUP_TIMER_MS: Final = 5
 """Deadlines of groups are kept to within this."""
 OFFSETS_PER_FETCH_MAX: Final = 100_000
 """Partitions named in one OffsetFetch, over all of its groups."""
-OFFSETS_FOUND_MAX: Final = 1_000_000
+OFFSETS_FOUND_MAX: Final = 500_000
 """Offsets in one reply to OffsetFetch, those of groups that are asked for everything included."""
+OFFSETS_A_TURN: Final = 10_000
+"""Offsets that a fetch looks up at once; for more, others get their turn of the loop between."""
 GROUPS_PER_REQUEST_MAX: Final = 10_000
 """Groups in one request that describes, deletes or asks for the offsets of many."""
 

@@ -16,7 +16,8 @@ from fairlead_broker.group.coordinated_group import CoordinatedGroup
 from fairlead_broker.group.group_types import GroupState
 from fairlead_broker.group.replay import Replay
 from fairlead_broker.group.shard import Shard, ShardState
-from fairlead_broker.limits import GROUP_LOADS_AT_ONCE_MAX, HOUSEKEEPING_SLICE_MS
+from fairlead_broker.group.slicing import in_slices
+from fairlead_broker.limits import GROUP_LOADS_AT_ONCE_MAX
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class ShardLoader:
             async with self._reading:
                 await self._read(shard, replay)
             await self._until_committed(shard)
-            await self._in_slices(self._build(shard, replay))
+            await in_slices(self._build(shard, replay), self._broker.clock)
         except Exception:
             # Whatever it is: a partition that is being read for ever helps nobody.
             shard.state = ShardState.FAILED
@@ -107,8 +108,8 @@ class ShardLoader:
                 # A hole up to the end: what it held was cut, or compacted away.
                 break
             data = await asyncio.to_thread(_read_slice, piece)
-            await self._in_slices(replay.read(data))
-        await self._in_slices(replay.finish())
+            await in_slices(replay.read(data), self._broker.clock)
+        await in_slices(replay.finish(), self._broker.clock)
 
     def _next_piece(self, partition: Partition, replay: Replay) -> FileSlice | None:
         # Retention or DeleteRecords may have moved the start since the last piece.
@@ -150,15 +151,6 @@ class ShardLoader:
                 self._coordinator.carry_out(group, effects)
             if number % _BUILDS_PER_STEP == 0:
                 yield
-
-    async def _in_slices(self, steps: Iterator[None]) -> None:
-        """Do the steps, giving way to others every few milliseconds."""
-        clock = self._broker.clock
-        deadline_ms = clock.monotonic_ms() + HOUSEKEEPING_SLICE_MS
-        for _ in steps:
-            if clock.monotonic_ms() >= deadline_ms:
-                await asyncio.sleep(0)
-                deadline_ms = clock.monotonic_ms() + HOUSEKEEPING_SLICE_MS
 
 
 def _read_slice(piece: FileSlice) -> bytes:

@@ -10,11 +10,13 @@ Missing:   9, members of the new protocol (KIP-848); 10 with topic ids.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from fairlead_broker.handlers.registry import handles
+from fairlead_broker.group.slicing import in_slices
+from fairlead_broker.handlers.registry import Pending, handles
 from fairlead_broker.limits import (
     GROUPS_PER_REQUEST_MAX,
+    OFFSETS_A_TURN,
     OFFSETS_FOUND_MAX,
     OFFSETS_PER_FETCH_MAX,
 )
@@ -31,91 +33,126 @@ from fairlead_wire.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from fairlead_broker.broker import Broker
+    from fairlead_broker.clock import Clock
+    from fairlead_broker.group.coordinated_group import CoordinatedGroup
     from fairlead_broker.group.group_offsets import GroupOffsets
     from fairlead_broker.handlers.registry import RequestContext
 
 _GROUP_ERROR_SINCE = 2
 _MANY_GROUPS_SINCE = 8
 _NOTHING = -1
+_Topics: TypeAlias = list[tuple[str, list[int]]]
 
 
 @handles(ApiKey.OFFSET_FETCH, versions=(1, 8))
-def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-    broker = context.broker
-    if context.version >= _MANY_GROUPS_SINCE:
+def offset_fetch(
+    request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse | Pending:
+    fetch = _Fetch(_asked(request, context.version), context)
+    steps = fetch.look_up()
+    if fetch.count > OFFSETS_A_TURN:
+        return context.later(_later(fetch, steps, context.broker.clock))
+    for _ in steps:
+        pass
+    return fetch.response()
+
+
+async def _later(fetch: _Fetch, steps: Iterator[None], clock: Clock) -> OffsetFetchResponse:
+    await in_slices(steps, clock)
+    return fetch.response()
+
+
+def _asked(request: OffsetFetchRequest, version: int) -> list[tuple[str, _Topics | None]]:
+    """Groups, and of each the topics and partitions that it is asked for; None for everything."""
+    if version < _MANY_GROUPS_SINCE:
+        asked = [(request.group_id, _named(request.topics))]
+    else:
         if len(request.groups) > GROUPS_PER_REQUEST_MAX:
             raise RemoteProtocolError(f"OffsetFetch names {len(request.groups)} groups")
-        groups = []
-        named = [_named(each.topics) for each in request.groups]
-        _check_count(each for topics in named for each in topics or ())
-        count = 0
-        for each, topics in zip(request.groups, named, strict=True):
-            code, found = _find(broker, each.group_id, topics)
-            count += sum(len(topic.partitions) for topic in found)
-            if count > OFFSETS_FOUND_MAX:
-                raise RemoteProtocolError(f"OffsetFetch asks for {count} offsets, or more")
-            groups.append(
-                OffsetFetchResponseGroup(group_id=each.group_id, topics=found, error_code=code)
-            )
-        return OffsetFetchResponse(groups=groups)
-    topics = _named(request.topics)
-    _check_count(topics or ())
-    code, found = _find(broker, request.group_id, topics)
-    if code is not ErrorCode.NONE and context.version < _GROUP_ERROR_SINCE:
-        # There is no place for an error of the group: each partition carries it.
-        found = [
-            OffsetFetchResponseTopics(
-                name=name,
-                partitions=[
-                    OffsetFetchResponsePartitions(index, _NOTHING, error_code=code)
-                    for index in indexes
-                ],
-            )
-            for name, indexes in topics or ()
-        ]
-    return OffsetFetchResponse(
-        error_code=code,
-        topics=[OffsetFetchResponseTopic(each.name, _as_before(each)) for each in found],
-    )
+        asked = [(each.group_id, _named(each.topics)) for each in request.groups]
+    count = sum(len(indexes) for _, topics in asked for _, indexes in topics or ())
+    if count > OFFSETS_PER_FETCH_MAX:
+        raise RemoteProtocolError(f"OffsetFetch names {count} partitions")
+    return asked
 
 
-def _named(topics: Iterable[object] | None) -> list[tuple[str, list[int]]] | None:
-    """Names and partitions; None for everything."""
+def _named(topics: Iterable[object] | None) -> _Topics | None:
     if topics is None:
         return None
     return [(each.name, each.partition_indexes) for each in topics]  # type: ignore[attr-defined]
 
 
-def _check_count(topics: Iterable[tuple[str, list[int]]]) -> None:
-    count = sum(len(indexes) for _, indexes in topics)
-    if count > OFFSETS_PER_FETCH_MAX:
-        raise RemoteProtocolError(f"OffsetFetch names {count} partitions")
+class _Found(NamedTuple):
+    """Where to look for one group of the request: `group` is None if there is none."""
+
+    group: CoordinatedGroup | None
+    topics: _Topics
+    answer: OffsetFetchResponseGroup
 
 
-def _find(
-    broker: Broker, group_id: str, topics: list[tuple[str, list[int]]] | None
-) -> tuple[ErrorCode, list[OffsetFetchResponseTopics]]:
+class _Fetch:
+    """A request on its way. `count` is how many offsets the reply will have."""
+
+    def __init__(self, asked: list[tuple[str, _Topics | None]], context: RequestContext) -> None:
+        self._version = context.version
+        self._found = [_find(context.broker, group_id, topics) for group_id, topics in asked]
+        self.count = sum(len(indexes) for each in self._found for _, indexes in each.topics)
+        if self.count > OFFSETS_FOUND_MAX:
+            raise RemoteProtocolError(f"OffsetFetch asks for {self.count} offsets")
+
+    def look_up(self) -> Iterator[None]:
+        """Fill in what is committed, a topic a step."""
+        for group, topics, answer in self._found:
+            if answer.error_code is not ErrorCode.NONE:
+                continue
+            offsets = None if group is None else group.offsets
+            for name, indexes in topics:
+                slots = [_look_up(offsets, name, index) for index in indexes]
+                answer.topics.append(OffsetFetchResponseTopics(name=name, partitions=slots))
+                yield
+                if group is not None and group.is_gone:
+                    # Another broker may have taken newer commits meanwhile.
+                    answer.error_code, answer.topics = ErrorCode.NOT_COORDINATOR, []
+                    break
+
+    def response(self) -> OffsetFetchResponse:
+        if self._version >= _MANY_GROUPS_SINCE:
+            return OffsetFetchResponse(groups=[each.answer for each in self._found])
+        ((_, topics, answer),) = self._found
+        code, found = answer.error_code, answer.topics
+        if code is not ErrorCode.NONE and self._version < _GROUP_ERROR_SINCE:
+            # There is no place for an error of the group: each partition carries it.
+            found = [
+                OffsetFetchResponseTopics(
+                    name=name,
+                    partitions=[
+                        OffsetFetchResponsePartitions(index, _NOTHING, error_code=code)
+                        for index in indexes
+                    ],
+                )
+                for name, indexes in topics
+            ]
+        return OffsetFetchResponse(
+            error_code=code,
+            topics=[OffsetFetchResponseTopic(each.name, _as_before(each)) for each in found],
+        )
+
+
+def _find(broker: Broker, group_id: str, topics: _Topics | None) -> _Found:
     try:
         group = broker.group_coordinator.find(group_id)
     except KafkaError as error:
         broker.metrics.errors[error.code.name] += 1
-        return error.code, []
-    offsets = None if group is None else group.offsets
+        answer = OffsetFetchResponseGroup(group_id=group_id, error_code=error.code)
+        return _Found(None, topics or [], answer)
     if topics is None:
-        topics = []
-        if offsets is not None:
-            topics = [
-                (name, list(topic.values)) for name, topic in offsets.topics.items() if topic.values
-            ]
-    return ErrorCode.NONE, [
-        OffsetFetchResponseTopics(
-            name=name, partitions=[_look_up(offsets, name, index) for index in indexes]
-        )
-        for name, indexes in topics
-    ]
+        there = {} if group is None else group.offsets.topics
+        topics = [(name, list(topic.values)) for name, topic in there.items() if topic.values]
+    answer = OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.NONE)
+    return _Found(group, topics, answer)
 
 
 def _look_up(offsets: GroupOffsets | None, topic: str, index: int) -> OffsetFetchResponsePartitions:

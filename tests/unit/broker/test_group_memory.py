@@ -2,14 +2,16 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from group_cluster import NO_DELAY, Call, GroupCluster, lead, run
 from group_driver import GroupDriver
 from replica_cluster import ReplicaCluster
 
-from fairlead_broker.group import group_memory
+from fairlead_broker.group import group_memory, slicing
 from fairlead_broker.handlers import offset_fetch
+from fairlead_broker.handlers.registry import RequestContext
 from fairlead_broker.limits import MEMBER_OVERHEAD_BYTES, PENDING_MEMBER_BYTES
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -40,6 +42,17 @@ def test_a_group_counts_what_its_members_bring_and_are_given() -> None:
     assert driver.group.memory_bytes == MEMBER_BYTES - 56 + 7
     driver.leave(("m1", None))
     assert driver.group.memory_bytes == 0
+
+
+class LaterCall(Call):
+    """A call that may cost a task."""
+
+    def run_later(self, context: RequestContext, coroutine: Any) -> None:
+        self.coroutine = coroutine
+
+    async def answer(self) -> Any:
+        self.on_response(self.context, await asyncio.ensure_future(self.coroutine))
+        return self.reply
 
 
 def join(groups: GroupCluster, group: str, member_id: str = "", size: int = 3_000) -> Call:
@@ -122,5 +135,40 @@ def test_a_fetch_names_no_more_offsets_than_fit_into_a_reply(
             assert len(ask(2).reply.groups) == 2
             with pytest.raises(RemoteProtocolError, match="12 offsets"):
                 ask(3)
+
+    run(story())
+
+
+def test_a_large_fetch_gives_way_to_others_and_to_another_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_fetch, "OFFSETS_A_TURN", 3)
+    monkeypatch.setattr(slicing, "HOUSEKEEPING_SLICE_MS", 0)
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = GroupCluster(cluster)
+            cluster.create("u", partitions=4)
+            await groups.ready()
+            for partition in range(4):
+                await groups.committed("g", 1, partition=partition)
+                await groups.committed("g", 2, partition=partition, topic="u")
+            answers: list[Any] = []
+            others: list[int] = []
+            for is_led_on in (True, False):
+                asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)])
+                call = LaterCall(cluster.members[1].broker, asked, 8)
+                loop = asyncio.get_running_loop()
+                loop.call_soon(others.append, len(answers))
+                if not is_led_on:
+                    loop.call_soon(groups.coordinator().stop)
+                answers.append((await call.answer()).groups[0])
+                assert len(others) == len(answers), "nobody else was served meanwhile"
+            whole, lost = answers
+            assert [(each.name, len(each.partitions)) for each in whole.topics] == [
+                ("t", 4),
+                ("u", 4),
+            ]
+            assert (lost.error_code, lost.topics) == (ErrorCode.NOT_COORDINATOR, [])
 
     run(story())
