@@ -69,7 +69,7 @@ class FreezeWatch:
             at_s=time.clock_gettime(time.CLOCK_BOOTTIME),
             has_answered=self._collect_answer(),
             waited_s=process.waited_s,
-            is_stopped=self._question is not None and process.is_paused,
+            is_stopped=process.is_paused,
         )
         verdict = self._judgement.take(look)
         if verdict is not None:

@@ -105,6 +105,19 @@ def test_it_is_killed_and_the_reason_is_said(
     )
 
 
+def test_patience_may_be_longer_than_a_question_stays_open(
+    play: Callable[[Scenario], Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freeze_watch, "ANSWER_TIMEOUT_S", 0.3)
+
+    async def scenario(watched: Watched) -> None:
+        await watched.next_answer()
+        watched.signal(signal.SIGSTOP)
+        assert await watched.child.wait() == -signal.SIGKILL
+
+    assert len(play(scenario).said) == 1
+
+
 def test_whoever_wakes_in_time_lives_on(play: Callable[[Scenario], Watched]) -> None:
     """The question that was asked while it stood still is answered when it wakes."""
 
