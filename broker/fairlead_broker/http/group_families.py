@@ -70,3 +70,9 @@ def expose_groups(out: Exposition, broker: Broker, sums: GroupSums) -> None:
         "Joins and syncs that wait for other members.",
         broker.group_coordinator.parked_count,
     )
+    out.one(
+        "fairlead_group_member_bytes",
+        "gauge",
+        "Memory of the members of all groups, about.",
+        broker.group_coordinator.memory.total_bytes,
+    )
