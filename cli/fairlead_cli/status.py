@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from fairlead_cli.topic.health import TopicHealth
 
+# Longer than a healthy broker ever takes, and short enough to wait for one that hangs.
+BROKER_PATIENCE_S = 2.0
+
 EPILOG = """\b
 Examples:
   fairlead status
@@ -33,24 +36,33 @@ Exits with 1 when the cluster is not running.
 @table_or_json
 def status(data: Path, bootstrap: str | None, output: str) -> int:
     """Show brokers, controller and topics of a cluster."""
-    from fairlead_cli.output import print_json
+    from fairlead_cli.output import note, print_json
 
     document = describe_remote(bootstrap) if bootstrap is not None else describe_local(data)
     if output == "json":
         print_json(document)
     else:
         print_status(document)
+        if document["state"] == "stopped":
+            option = "" if data == DATA_DEFAULT else f" --data {data}"
+            note(f"Start it; its data is still there:\n  fairlead up{option}")
     return ExitCode.OK if document["state"] == "running" else ExitCode.FAILED
 
 
 def describe_remote(bootstrap: str) -> dict[str, Any]:
-    """A cluster of which only the address is known: no pids."""
+    """A cluster of which only the address is known: no pids.
+
+    Each broker is asked itself, because others name one that is gone for a while longer.
+    """
+    from fairlead_cli.client.answering import Address, find_answering
     from fairlead_cli.client.connection import build_admin, fetch_metadata
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.topic.health import summarize_topics
 
     metadata = fetch_metadata(build_admin(resolve_bootstrap(bootstrap, DATA_DEFAULT)))
     brokers = sorted(metadata.brokers.values(), key=lambda broker: int(broker.id))
+    addresses = [Address(broker.host, broker.port) for broker in brokers]
+    found = find_answering(addresses, patience_s=BROKER_PATIENCE_S, grace_s=BROKER_PATIENCE_S)
     return {
         "state": "running",
         "bootstrap": bootstrap,
@@ -58,8 +70,16 @@ def describe_remote(bootstrap: str) -> dict[str, Any]:
         "supervisor": {"pid": None},
         "controller": {"pid": None, "state": None},
         "brokers": [
-            {"id": b.id, "pid": None, "host": b.host, "port": b.port, "state": "running"}
-            for b in brokers
+            {
+                "id": broker.id,
+                "pid": None,
+                "host": broker.host,
+                "port": broker.port,
+                "state": "no answer"
+                if Address(broker.host, broker.port) in found.reasons
+                else "running",
+            }
+            for broker in brokers
         ],
         "topics": summarize_topics(metadata),
     }

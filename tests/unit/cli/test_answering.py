@@ -6,10 +6,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from fairlead_cli import status
+from fairlead_cli.client import connection
 from fairlead_cli.client.answering import REPLY_HEAD, REQUEST, Address, find_answering
 from fairlead_cli.client.target import resolve_bootstrap
 from fairlead_cli.errors import CliError
@@ -114,3 +117,19 @@ def test_what_is_no_broker_is_said(reply: bytes, tmp_path: Path) -> None:
 def test_clients_get_the_addresses_that_answer(gone: Address, tmp_path: Path) -> None:
     with listener(KAFKA_REPLY) as well:
         assert resolve_bootstrap(f"{gone},{well}", tmp_path) == str(well)
+
+
+def test_status_of_an_address_asks_every_broker_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metadata goes on naming a broker that hangs, so that it is no proof of life."""
+    monkeypatch.setattr(status, "BROKER_PATIENCE_S", 0.5)
+    with ExitStack() as stack:
+        hung, well = (stack.enter_context(listener(reply)) for reply in (None, KAFKA_REPLY))
+        brokers = {
+            number: SimpleNamespace(id=number, host=at.host, port=at.port)
+            for number, at in enumerate([hung, well])
+        }
+        metadata = SimpleNamespace(brokers=brokers, topics={})
+        monkeypatch.setattr(connection, "build_admin", lambda address: address)
+        monkeypatch.setattr(connection, "fetch_metadata", lambda _admin: metadata)
+        document = status.describe_remote(str(well))
+    assert [each["state"] for each in document["brokers"]] == ["no answer", "running"]
