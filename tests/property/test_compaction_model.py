@@ -30,19 +30,31 @@ LONG_KEY = b"k" * 40
 
 @dataclass
 class Model:
-    """`written` is every record by offset; `producers` the last sequence of each."""
+    """`written` is every record by offset; `producers` the last sequence of each.
+
+    `batches` are first and next offset, producer id and last sequence of each. Below `deleted` all
+    may go, but a crash may bring back what is still there.
+    """
 
     written: dict[int, Record] = field(default_factory=dict)
     appended_ms: dict[int, int] = field(default_factory=dict)
     flushed: int = 0
     producers: dict[int, int] = field(default_factory=dict)
+    batches: list[tuple[int, int, int, int]] = field(default_factory=list)
+    deleted: int = 0
 
-    def last_values(self, end: int) -> dict[bytes, Record]:
+    def last_values(self, start: int, end: int) -> dict[bytes, Record]:
         return {
             record.key: record
             for offset, record in sorted(self.written.items())
-            if offset < end and record.key is not None
+            if start <= offset < end and record.key is not None
         }
+
+    def cut(self, end: int) -> None:
+        self.written = {offset: each for offset, each in self.written.items() if offset < end}
+        self.batches = [batch for batch in self.batches if batch[1] <= end]
+        self.producers = {batch[2]: batch[3] for batch in self.batches if batch[2] >= 0}
+        self.flushed = min(self.flushed, end)
 
 
 class Scenario:
@@ -111,13 +123,86 @@ class Scenario:
         # Noted first: a cut in the middle may keep the batch or not.
         for record in records:
             model.written[base + record.offset] = record._replace(offset=base + record.offset)
+        last_sequence = options["base_sequence"] + count - 1 if options else -1
+        model.batches.append((base, base + count, producer_id, last_sequence))
         self.log.append_as_leader(content, leader_epoch=0, now_ms=self.now_ms)
         if producer_id >= 0:
-            model.producers[producer_id] = options["base_sequence"] + count - 1
+            model.producers[producer_id] = last_sequence
 
 
-def open_directory(disk: SimulatedDisk) -> LogDirectory:
-    directory = LogDirectory(PATH, node_id=0, cluster_id="c", disk=disk, boot_id="b")
+class RoughScenario(Scenario):
+    """Besides, the process is killed, the power fails, records are deleted and the log is cut."""
+
+    def __init__(self, seed: int, disk: SimulatedDisk) -> None:
+        super().__init__(seed, disk)
+        self.stable_offset = 0
+        self.boots = 0
+        self.flush()
+        self.sync()
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.now_ms += self.random.choice((1, 50, RETENTION_MS))
+            match self.random.randrange(16):
+                case 0:
+                    self.restart(self.disk.after_kill())
+                case 1:
+                    self.boots += 1
+                    self.restart(self.disk.after_power_cut(self.random, 512))
+                case 2:
+                    start = self.random.randint(self.log.log_start_offset, self.stable_offset)
+                    self.log.advance_log_start_offset(start)
+                    self.model.deleted = max(self.model.deleted, start)
+                case 3:
+                    self.log.truncate_to(
+                        self.random.randint(self.stable_offset, self.log.log_end_offset)
+                    )
+                    self.directory.write_checkpoints()
+                    self.model.cut(self.log.log_end_offset)
+                    # It may have been inside the batch that went.
+                    self.stable_offset = min(self.stable_offset, self.log.log_end_offset)
+                case 4:
+                    self.sync()
+                case 5 | 6 | 7:
+                    self.compact()
+                case _:
+                    super().run(1)
+
+    def compact(self) -> None:
+        # What is committed stays: it is never cut.
+        end = self.log.log_end_offset
+        self.stable_offset = self.random.randint(min(self.stable_offset, end), end)
+        self.flush()
+        compact(
+            self.log,
+            self.now_ms,
+            stable_offset=self.stable_offset,
+            dedupe_buffer_bytes=self.random.choice((700, 1 << 16)),
+        )
+        job = self.log.begin_deletions(self.now_ms)
+        if job is not None and self.random.random() < 0.5:
+            job.run()
+
+    def sync(self) -> None:
+        job = self.directory.begin_sync()
+        if job is not None:
+            job.run()
+
+    def restart(self, disk: SimulatedDisk) -> None:
+        self.disk = disk
+        self.directory = open_directory(disk, f"boot {self.boots}")
+        self.directory.confirm_start(1)
+        log = self.directory.log("t", 0)
+        assert log is not None
+        assert log.log_end_offset >= self.model.flushed
+        log.reconfigure(CONFIG)
+        self.log = log
+        self.model.cut(log.log_end_offset)
+        self.stable_offset = max(min(self.stable_offset, log.log_end_offset), log.log_start_offset)
+
+
+def open_directory(disk: SimulatedDisk, boot_id: str = "boot 0") -> LogDirectory:
+    directory = LogDirectory(PATH, node_id=0, cluster_id="c", disk=disk, boot_id=boot_id)
     directory.load(0, config_for=lambda topic, partition: LogConfig(**COMMON))
     return directory
 
@@ -134,9 +219,11 @@ def check(log: Log, model: Model, now_ms: int, *, is_clean_to: int) -> None:
     assert offsets == sorted(set(offsets)), "an offset is there twice, or out of order"
     for record in found:
         assert record == model.written[record.offset]
-    last = model.last_values(log.log_end_offset)
+    last = model.last_values(log.log_start_offset, log.log_end_offset)
     there = {record.key: record for record in found}
     for key, record in last.items():
+        if record.offset < model.deleted and key not in there:
+            continue
         if record.value is None and key not in there:
             # A tombstone that is gone was due, and took every older value with it.
             assert record.timestamp + RETENTION_MS <= now_ms + 10
@@ -176,6 +263,16 @@ def test_the_last_value_of_every_key_stays(seed: int) -> None:
     check_producers(log, scenario.model)
 
 
+@pytest.mark.parametrize("seed", range(100))
+def test_no_deleted_key_comes_back_whatever_happens_to_the_log(seed: int) -> None:
+    scenario = RoughScenario(seed, SimulatedDisk())
+    for _ in range(8):
+        scenario.run(12)
+        log, model = scenario.log, scenario.model
+        check(log, model, scenario.now_ms, is_clean_to=log.first_dirty_offset)
+        check_producers(log, model)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_everything_is_compacted_in_the_end(seed: int) -> None:
     scenario = Scenario(seed, SimulatedDisk())
@@ -190,7 +287,7 @@ def test_everything_is_compacted_in_the_end(seed: int) -> None:
     scenario.now_ms += 2 * RETENTION_MS
     compact(log, scenario.now_ms, last_horizon_ms=0)
     found = read_records(log)
-    values = {k: r for k, r in scenario.model.last_values(log.log_end_offset).items() if r.value}
+    values = {k: r for k, r in scenario.model.last_values(0, log.log_end_offset).items() if r.value}
     assert {record.key: record for record in found} == values
     assert len(found) == len(values)
 

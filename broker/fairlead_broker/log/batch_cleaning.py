@@ -4,7 +4,9 @@ A record survives if no later record has its key. A tombstone (no value) survive
 batch's *delete horizon* has passed: the first cleaning that meets it notes the time from which it
 may go in the batch itself (attribute bit 6; the base timestamp then holds the horizon, KIP-534), so
 that whoever reads from the beginning has `delete.retention.ms` to learn of the deletion. A record
-without a key, from a time when the topic was not compacted, goes.
+without a key, from a time when the topic was not compacted, goes, and so does what lies below the
+log's start: should a crash take the start back, a deleted key's old value must not be there without
+its tombstone.
 
 Offsets stay: base offset, last offset, leader epoch, producer id, epoch and sequence of a batch
 are kept whatever dies in it. A batch without survivors goes, but for two: the last of a producer
@@ -85,7 +87,7 @@ class BatchCleaning:
     """The rules of one cleaning: which keys are newer where, and what time it is.
 
     `last_offsets` are the newest offsets of active producers, by producer id. Batches from
-    `end_offset` on are not in the map; they are kept as they are.
+    `end_offset` on are not in the map; they are kept as they are. The log starts at `start_offset`.
     """
 
     __slots__ = (
@@ -94,6 +96,7 @@ class BatchCleaning:
         "_last_offsets",
         "_newest",
         "_now_ms",
+        "_start_offset",
         "counts",
     )
 
@@ -102,12 +105,14 @@ class BatchCleaning:
         newest: OffsetMap,
         *,
         end_offset: int,
+        start_offset: int = 0,
         now_ms: int,
         delete_retention_ms: int,
         last_offsets: Mapping[int, int],
     ) -> None:
         self._newest = newest
         self._end_offset = end_offset
+        self._start_offset = start_offset
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
         self._last_offsets = last_offsets
@@ -143,14 +148,16 @@ class BatchCleaning:
 
     def _survivors(self, header: BatchHeader, body: bytes) -> tuple[_Survivors, bool]:
         """What stays, and whether a tombstone is among it."""
-        base_offset, newest, counts = header.base_offset, self._newest.newest, self.counts
+        base_offset, start_offset = header.base_offset, self._start_offset
+        newest, counts = self._newest.newest, self.counts
         is_over = header.has_delete_horizon and header.base_timestamp <= self._now_ms
         kept, has_tombstones = _Survivors(), False
         for start, end, key, is_tombstone, offset_delta in read_keyed_records(header, body):
             if key is None:
                 counts.null_keys += 1
                 continue
-            if newest(key) > base_offset + offset_delta:
+            offset = base_offset + offset_delta
+            if offset < start_offset or newest(key) > offset:
                 continue
             if is_tombstone:
                 if is_over:

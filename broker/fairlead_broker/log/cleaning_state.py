@@ -106,6 +106,7 @@ class LogCleaner:
                 if entry.batches
             ],
             io_bytes_per_second=io_bytes_per_second,
+            log_start_offset=log.log_start_offset,
         )
 
     def may_replace(self, group: CleanedGroup) -> bool:

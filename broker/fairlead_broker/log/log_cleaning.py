@@ -60,6 +60,7 @@ class CleaningOrder:
     dedupe_buffer_bytes: int
     last_offsets: list[tuple[int, int]] = field(default_factory=list)
     io_bytes_per_second: float = float("inf")
+    log_start_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ class LogCleaning:
         cleaning = BatchCleaning(
             newest,
             end_offset=end_offset,
+            start_offset=order.log_start_offset,
             now_ms=order.now_ms,
             delete_retention_ms=order.delete_retention_ms,
             last_offsets=dict(order.last_offsets),

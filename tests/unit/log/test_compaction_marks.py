@@ -232,3 +232,21 @@ def test_tombstones_go_when_they_are_due_though_the_broker_was_restarted():
     directory.write_checkpoints()
     directory = open_directory(disk.after_kill())
     assert compact(directory.log("t", 0), 2_000 + RETENTION_MS) is None
+
+
+def test_deleted_records_are_gone_though_a_crash_takes_the_start_back():
+    """Tombstones below the start went, the values that they deleted did not."""
+    disk = SimulatedDisk()
+    directory = open_directory(disk)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
+    put(log, b"k", b"deleted later")
+    put(log, b"k", None)
+    put(log, b"other", b"1")
+    log.advance_log_start_offset(2)
+    for now_ms in (2_000, 2_000 + RETENTION_MS):
+        put(log, b"more", b"x", now_ms)
+        compact_fully(log, now_ms)
+    directory = open_directory(disk.after_kill())
+    log = directory.log("t", 0)
+    assert log.log_start_offset == 0
+    assert values(log) == {b"other": b"1", b"more": b"x"}
