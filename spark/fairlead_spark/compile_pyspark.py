@@ -7,9 +7,9 @@ This adds what Python compiles beside the source. Once after each install of PyS
 may write there: in an image, or on a laptop. Another version of Python goes on with the source.
 """
 
-import copy
 import os
 import py_compile
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -34,8 +34,8 @@ def main() -> int:
 def add_compiled(archive: Path) -> int:
     """Adds the compiled form of the modules that have none; gives their number.
 
-    The file is replaced at once: a Spark that is starting reads the old one or the new one.
-    OSError if it cannot be.
+    What was there stays where it was in the file, which is replaced at once: a Spark that runs
+    goes on, one that is starting reads the old file or the new one. OSError if that cannot be done.
     """
     with (
         ZipFile(archive) as old,
@@ -46,13 +46,10 @@ def add_compiled(archive: Path) -> int:
         if not due:
             return 0
         target = Path(folder) / archive.name
-        with ZipFile(target, "w", ZIP_DEFLATED) as new:
-            for entry in old.infolist():
-                # A copy: writing notes in an entry where it lies now.
-                new.writestr(copy.copy(entry), old.read(entry))
+        shutil.copy(archive, target)
+        with ZipFile(target, "a", ZIP_DEFLATED) as new:
             for name in due:
                 new.writestr(f"{name}c", _compile(old.read(name), archive / name, Path(folder)))
-        target.chmod(archive.stat().st_mode)
         target.replace(archive)
     return len(due)
 

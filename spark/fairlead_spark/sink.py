@@ -95,11 +95,12 @@ class RowWriter:
         values, keys = _cells(batch, columns.value), _cells(batch, columns.key)
         if columns.headers is not None:
             headers = _cells(batch, columns.headers)
-            for *row, pairs in zip(topics, values, keys, partitions, headers, strict=False):
-                self._send_one(*row, pairs)
+            rows = zip(topics, values, keys, partitions, headers, strict=True)
+            for topic, value, key, partition, pairs in rows:
+                self._send_one(topic, value, key, partition, pairs)
             return
         produce = self._producer.produce
-        for topic, value, key, partition in zip(topics, values, keys, partitions, strict=False):
+        for topic, value, key, partition in zip(topics, values, keys, partitions, strict=True):
             try:
                 produce(topic, value, key, partition)
             except (BufferError, KafkaException):

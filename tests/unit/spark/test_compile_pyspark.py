@@ -23,14 +23,21 @@ def archive(tmp_path: Path) -> Path:
     return folder / "some.zip"
 
 
+def places(archive: Path) -> dict[str, int]:
+    with ZipFile(archive) as made:
+        return {entry.filename: entry.header_offset for entry in made.infolist()}
+
+
 def python(archive: Path, code: str) -> str:
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(archive)!r}); {code}"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_python_loads_the_compiled_form_and_tracebacks_name_the_source(archive: Path) -> None:
-    mode = archive.stat().st_mode
+    mode, before = archive.stat().st_mode, places(archive)
     assert add_compiled(archive) == 2
+    # A process that has read the list of contents finds everything where it was.
+    assert before.items() <= places(archive).items()
     assert archive.stat().st_mode == mode
     assert [each.name for each in archive.parent.iterdir()] == [archive.name]
     with ZipFile(archive) as made:
