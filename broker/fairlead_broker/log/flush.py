@@ -36,6 +36,7 @@ class FlushJob:
         "_directory",
         "_disk",
         "_files",
+        "_parent",
         "_recovery_point",
         "end_offset",
         "error",
@@ -48,6 +49,8 @@ class FlushJob:
         # Kept open by this job, whatever becomes of their segments meanwhile.
         self._files = [file for segment in log.segments for file in segment.writers()]
         self._recovery_point = log.recovery_point
+        # The first flush of a log may come before the name of its directory is durable.
+        self._parent = log.path.rpartition("/")[0] if log.recovery_point == 0 else ""
         self.end_offset = log.log_end_offset
         self.generation = log.flush_state.generation
         self.error: OSError | None = None
@@ -59,6 +62,8 @@ class FlushJob:
                 self._disk.fsync(file.fd)
             # Segments made since the last flush need their names on the device too.
             self._disk.fsync_directory(self._directory)
+            if self._parent:
+                self._disk.fsync_directory(self._parent)
         except FileNotFoundError as error:
             # The directory: the log was deleted meanwhile, or somebody took it away.
             self.error = error

@@ -37,6 +37,7 @@ from fairlead_broker.log.text_files import (
 )
 from fairlead_model.ids import ZERO_TOPIC_ID, TopicId
 from fairlead_model.log_config import LogConfig
+from fairlead_wire.errors import KafkaError
 
 
 class UncleanLogError(Exception):
@@ -146,7 +147,10 @@ class LogLoader:
         if wanted_start > log_end_offset:
             # Records were deleted up to there and a crash took the rest: offsets that consumers
             # know to be gone must not be given out again.
-            log.restart_at(wanted_start)
+            try:
+                log.restart_at(wanted_start)
+            except KafkaError as error:
+                raise OSError(str(error)) from error
         return log
 
     def _load_segments(

@@ -302,3 +302,25 @@ def test_a_replacement_that_cannot_begin_leaves_the_log_as_it_was(disk):
     assert set(disk.names) - names <= {cleaned[0], f"{log.path}/fairlead-compacted"}
     assert not log.is_offline
     append(log, batch())
+
+
+def test_the_first_flush_makes_the_name_of_the_directory_durable(disk, monkeypatch):
+    directory, log = started_log(disk)
+    synced = []
+    sync = disk.fsync_directory
+    monkeypatch.setattr(disk, "fsync_directory", lambda path: (synced.append(path), sync(path)))
+    for expected in ([log.path, "/d"], [log.path]):
+        append(log, batch())
+        flush(log)
+        assert synced == expected
+        synced.clear()
+    directory.close(clean=False)
+
+
+def test_a_log_that_cannot_begin_anew_at_its_start_is_an_error_of_the_disk(disk):
+    """Then the broker starts without it, instead of not at all."""
+    bench = LogBench("/d/t-0", disk)
+    append(bench.create(), batch())
+    disk.fail("_create", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space left"):
+        bench.load(log_start_offset=50)
