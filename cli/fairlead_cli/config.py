@@ -52,16 +52,28 @@ def list_configs(word: str | None, scope: str, output: str) -> None:
         if word is None or word.lower() in f"{row['name']} {row['doc']}".lower()
     ]
     if not rows:
-        raise CliError(
-            f"no setting has '{word}' in its name or meaning",
-            hint="See all of them:  fairlead config list",
-        )
+        if output == "json":
+            print_json(rows)
+        names = (name for table in tables.values() for name in table)
+        raise build_unknown_word_error(str(word), names)
     if output == "json":
         print_json(rows)
     elif output == "markdown":
         click.echo(format_page(rows), nl=False)
     else:
         print_rows(rows)
+
+
+def build_unknown_word_error(word: str, names: Iterable[str]) -> CliError:
+    """Names the setting that is spelled most alike."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word.lower(), list(names), n=1)
+    nearest = f"Did you mean '{close[0]}'? " if close else ""
+    return CliError(
+        f"no setting has '{word}' in its name or meaning",
+        hint=f"{nearest}See all of them:  fairlead config list",
+    )
 
 
 def describe_keys(scope: str, keys: Iterable[ConfigKey]) -> list[dict[str, Any]]:

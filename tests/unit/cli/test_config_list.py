@@ -32,6 +32,10 @@ def test_a_word_picks_by_name_and_meaning(capsys: pytest.CaptureFixture[str]) ->
 def test_a_word_that_nothing_has_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["config", "list", "xyzzy"]) == ExitCode.FAILED
     assert "no setting has 'xyzzy'" in capsys.readouterr().err
+    assert run(["config", "list", "retenton.ms", "-o", "json"]) == ExitCode.FAILED
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == []
+    assert "Did you mean 'retention.ms'?" in printed.err
 
 
 def test_the_page_of_settings_is_current(capsys: pytest.CaptureFixture[str]) -> None:
