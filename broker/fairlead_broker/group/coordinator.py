@@ -20,7 +20,7 @@ from fairlead_broker.group.group_offsets import Subscriptions
 from fairlead_broker.group.group_timer import GroupTimer
 from fairlead_broker.group.group_types import NO_GENERATION, GroupState
 from fairlead_broker.group.loading import ShardLoader
-from fairlead_broker.group.removal import remove_stale, stale_offsets
+from fairlead_broker.group.removal import has_record_on_its_way, remove_stale, stale_offsets
 from fairlead_broker.group.shard import Shard, ShardState
 from fairlead_broker.group.writes import GroupRecordWrite, OffsetsWrite
 from fairlead_broker.limits import (
@@ -305,7 +305,10 @@ class GroupCoordinator:
 
     def on_deleted(self, group: CoordinatedGroup) -> None:
         """The tombstone of a group is committed: it is gone, unless it was revived meanwhile."""
-        if group.classic.state not in (GroupState.EMPTY, GroupState.DEAD):
+        state = group.classic.state
+        if state is not GroupState.DEAD and (
+            state is not GroupState.EMPTY or has_record_on_its_way(group)
+        ):
             return
         if not group.offsets and not group.commits_in_flight:
             self._remove(group)

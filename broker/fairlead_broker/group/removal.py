@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead_broker.group.group_types import GroupState
-from fairlead_broker.group.writes import OffsetsWrite, TombstonesWrite
+from fairlead_broker.group.writes import GroupRecordWrite, OffsetsWrite, TombstonesWrite
 from fairlead_broker.limits import TOMBSTONES_PER_WRITE
 from fairlead_wire.errors import ErrorCode
 
@@ -154,6 +154,14 @@ def pending_offsets(group: CoordinatedGroup) -> Partitions:
         if isinstance(write, OffsetsWrite) and write.group is group
         for name, partition, _ in write.offsets
     ]
+
+
+def has_record_on_its_way(group: CoordinatedGroup) -> bool:
+    """Whether the group has written of itself what is not committed yet."""
+    return any(
+        isinstance(write, GroupRecordWrite) and write.group is group
+        for write in group.shard.uncommitted()
+    )
 
 
 def _append(

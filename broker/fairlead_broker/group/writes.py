@@ -88,6 +88,10 @@ class GroupRecordWrite:
         ]
         self.size = size_in_batch(self.bodies)
 
+    @property
+    def group(self) -> CoordinatedGroup:
+        return self._group
+
     def committed(self) -> None:
         self._tell(ErrorCode.NONE)
 

@@ -10,6 +10,7 @@ from fairlead_broker.group.removal import expire, remove_stale, stale_offsets
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.delete_groups import DeleteGroupsRequest
+from fairlead_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from fairlead_wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -159,5 +160,29 @@ def test_a_commit_after_a_slow_deletion_stays(tmp_path: Path) -> None:
             await cluster.until(lambda: commit.reply is not None)
             assert commit_code(commit) is ErrorCode.NONE
             assert groups.offset("g") == 2
+
+    run(story())
+
+
+def test_a_group_that_lived_on_after_a_slow_deletion_stays(tmp_path: Path) -> None:
+    """The log has a record of it behind the tombstone."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, offsets_commit_timeout_ms="150", **NO_DELAY) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            await groups.committed("g", 1)
+            await cluster.stop(3)
+            deletion = groups.call(DeleteGroupsRequest(groups_names=["g"]), 2)
+            await cluster.until(lambda: deletion.reply is not None)
+            joined = groups.join("g").reply
+            leaving = LeaveGroupRequest(group_id="g", members=[MemberIdentity(joined.member_id)])
+            groups.call(leaving, 3)
+            await asyncio.sleep(0)
+            cluster.change(CONSUMER_OFFSETS, isr=(1, 2))
+            replica = cluster.partition(1, CONSUMER_OFFSETS)
+            await cluster.until(lambda: replica.high_watermark == replica.log_end_offset)
+            assert groups.coordinator().groups["g"].classic.generation_id == 2
+            assert groups.offset("g") == -1
 
     run(story())
