@@ -16,7 +16,7 @@ from fairlead_broker.group.classic_group import ClassicGroup
 from fairlead_broker.group.group_offsets import GroupOffsets
 from fairlead_broker.group.group_types import Effects, GroupState
 from fairlead_broker.group.loading import ShardLoader
-from fairlead_broker.group.member import Members
+from fairlead_broker.group.member import Member, Members
 from fairlead_broker.group.membership import Membership
 from fairlead_broker.group.rebalance import Rebalance
 from fairlead_broker.group.replay import Replay
@@ -41,6 +41,14 @@ def mutant(*only: str) -> Callable[[Callable[..., None]], Any]:
         return change
 
     return register
+
+
+@mutant()
+def forgets_to_count_what_a_member_is_given(patch: Patch) -> None:
+    def assign(_: Members, member: Member, assignment: bytes) -> None:
+        member.assignment = assignment
+
+    patch.setattr(Members, "assign", assign)
 
 
 # Nothing is said before it is written.

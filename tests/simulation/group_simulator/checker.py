@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairlead_broker.group.classic_group import ClassicGroup
 from fairlead_broker.group.group_types import GroupState
+from fairlead_broker.group.member import member_bytes
 from fairlead_broker.group.records import (
     GroupKey,
     GroupValue,
@@ -22,6 +23,7 @@ from fairlead_broker.group.records import (
     decode_offset_value,
 )
 from fairlead_broker.group.shard import ShardState
+from fairlead_broker.limits import PENDING_MEMBER_BYTES
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.records import decode_batch
 
@@ -254,10 +256,21 @@ class Checker:
             live = {each: group.offsets.find(*each) for each in group.offsets.partitions()}
         expect(live == ledger.offsets, "G4: in memory {}, in the log {}", live, ledger.offsets)
         self.comparisons += 1
+        self._compare_memory(host)
         if group is None or group.classic._rewrite_at_ms is not None:
             return
         if group.classic.state in {GroupState.STABLE, GroupState.EMPTY}:
             self._compare_group(group.classic)
+
+    def _compare_memory(self, host: BrokerHost) -> None:
+        """What is counted bit by bit is what there is."""
+        counted = host.coordinator.memory.total_bytes
+        there = 0
+        for group in host.coordinator.groups.values():
+            there += PENDING_MEMBER_BYTES * len(group.classic.pending)
+            for each in group.classic.members:
+                there += member_bytes(each.protocols) + len(each.assignment)
+        expect(counted == there, "G10: {} bytes are counted, {} are there", counted, there)
 
     def _compare_group(self, live: ClassicGroup) -> None:
         if self.ledger.group_bytes is None:

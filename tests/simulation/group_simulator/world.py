@@ -173,6 +173,7 @@ class World:
         group = host.coordinator.groups.get(GROUP)
         if group is not None and not waiter.answers:
             group.classic.forget_waiter(waiter)
+            host.coordinator.schedule(group)
 
     # Members.
 
