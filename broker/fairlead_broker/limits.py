@@ -104,6 +104,8 @@ SEALED_FILES_OPEN_MAX: Final = 2_048
 """Read descriptors that all logs keep open for sealed segments."""
 SMALL_FILE_BYTES_MAX: Final = 64 * MIB
 """No checkpoint, snapshot or metadata file is larger; a larger one is not read."""
+MARKED_LOGS_MAX: Final = 200
+"""Logs that one checkpoint marks as its own: a file each, made by the loop in 10 ms together."""
 LOOKUP_DECOMPRESSED_MAX: Final = 16 * MIB
 """What one compressed batch may grow to while a timestamp is looked up inside it."""
 WALKED_RECORDS_MAX: Final = 100_000

@@ -34,7 +34,7 @@ from fairlead_broker.log.file_names import (
 from fairlead_broker.log.flush import note_failed_flush
 from fairlead_broker.log.log import Log
 from fairlead_broker.log.log_loader import LogLoader, UncleanLogError
-from fairlead_broker.log.marks import Marks
+from fairlead_broker.log.marks import Marks, unmarked
 from fairlead_broker.log.read_cache import ReadCache
 from fairlead_broker.log.recovery import RecoveryReport, bytes_to_scan
 from fairlead_broker.log.recovery_pool import RecoveryOutcome, RecoveryPool, RecoveryProgress
@@ -344,7 +344,7 @@ class LogDirectory:
             ],
         )
         if job is not None:
-            self._fresh = [log for log in self._logs.values() if not log.is_checkpointed]
+            self._fresh = unmarked(self._logs.values())
         return job
 
     def complete_checkpoint(self, job: CheckpointJob, now_ms: int = 0) -> None:

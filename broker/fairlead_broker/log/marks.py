@@ -7,9 +7,13 @@ and recovery would not look at what was never fsynced. Therefore a log's directo
 unless a clean stop has written them. Where that file is lost, recovery only reads more.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
 
 from fairlead_broker.disk import Disk
+from fairlead_broker.limits import MARKED_LOGS_MAX
 from fairlead_broker.log.checkpoints import Checkpoints
 from fairlead_broker.log.file_names import (
     CHECKPOINTED_MARK,
@@ -19,7 +23,10 @@ from fairlead_broker.log.file_names import (
     RECOVERY_POINT_CHECKPOINT,
     TOMBSTONE_CHECKPOINT,
 )
+from fairlead_broker.log.segmented_log import SegmentedLog
 from fairlead_broker.log.text_files import TopicPartition
+
+AnyLog = TypeVar("AnyLog", bound=SegmentedLog)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +62,8 @@ class Marks:
                     self.last_horizons_ms,
                 ):
                     marks.pop(key, None)
+
+
+def unmarked(logs: Iterable[AnyLog]) -> list[AnyLog]:
+    """Logs that a checkpoint, begun now, may mark when it is written; others with the next one."""
+    return list(islice((log for log in logs if not log.is_checkpointed), MARKED_LOGS_MAX))

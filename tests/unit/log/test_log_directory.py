@@ -9,6 +9,7 @@ from log_batches import TOPIC_ID, all_headers, append, batch, flush
 from simulated_disk import SimulatedDisk
 
 from fairlead_broker.invariants import InvariantViolation
+from fairlead_broker.log import marks
 from fairlead_broker.log.directory_identity import ForeignDirectoryError
 from fairlead_broker.log.directory_lock import DirectoryInUseError
 from fairlead_broker.log.log_directory import LogDirectory
@@ -314,3 +315,14 @@ def test_a_log_has_no_marks_of_the_one_that_had_its_name_before():
     directory = opened(disk.after_kill())
     assert directory.log("t", 0).log_start_offset == 7
     assert directory.high_watermarks == {("t", 0): 9}
+
+
+def test_one_checkpoint_marks_a_bounded_number_of_logs(monkeypatch):
+    monkeypatch.setattr(marks, "MARKED_LOGS_MAX", 2)
+    directory = LogDirectory("/d", node_id=0, cluster_id="c", disk=SimulatedDisk(), boot_id="b")
+    directory.load(0, config_for=lambda topic, partition: CONFIG)
+    for partition in range(5):
+        directory.create_log("t", partition, TOPIC_ID, CONFIG, 0)
+    for expected in (2, 4, 5, 5):
+        directory.write_checkpoints()
+        assert sum(log.is_checkpointed for log in directory.logs) == expected
