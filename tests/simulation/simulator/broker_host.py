@@ -111,9 +111,15 @@ class BrokerHost:
     def _on_cut(self, key: PartitionKey, log: DiskLog, end: int) -> None:
         """A truncation has to be durable before anything is appended behind it."""
         self.world.checker.on_log_changed(key, log, end)
-        if self.running is not None and self.is_running:
-            delay_s = self.world.rng.random() * 0.05
-            self.running.process.call_later(delay_s, log.checkpoint)
+        running = self.running
+        if running is None or not self.is_running:
+            return
+
+        def go_on() -> None:
+            log.checkpoint()
+            running.fetchers.refresh()
+
+        running.process.call_later(self.world.rng.random() * 0.05, go_on)
 
     def owns_up(self, start_id: str, boot_id: str) -> bool:
         """Tell whether the registration of a start has a loss to report that nobody knows of."""

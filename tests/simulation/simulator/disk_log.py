@@ -42,6 +42,8 @@ class LogFiles:
         self.directory = self._open_directory()
         self.is_open = True
         """False from the end of a process to the next recovery."""
+        self.tombstones: set[int] = set()
+        """Offsets of those that the log has ever held, below its end."""
         self.on_changed: Callable[[Any, int], None] = lambda *_: None
         self.on_start: Callable[[Any], None] = lambda _: None
 
@@ -77,6 +79,7 @@ class LogFiles:
         log.files = self
         log.is_ghost = False
         log.contents = log.read_all()
+        self.tombstones = {at for at in self.tombstones if at < log.log_end_offset}
         return log
 
 
@@ -238,6 +241,7 @@ class DiskLog(Log):
         self.contents = {at: e for at, e in self.contents.items() if at < self.log_end_offset}
         if not changed_from:
             self.contents.clear()
+        self.files.tombstones = {at for at in self.files.tombstones if at < changed_from}
         self.files.on_changed(self, changed_from)
 
     def _take_in(self, batches: memoryview, offset: int) -> None:
@@ -246,6 +250,8 @@ class DiskLog(Log):
             for at, entry in batch.entries:
                 if offset <= at < end:
                     self.contents[at] = entry
+                    if entry.is_tombstone:
+                        self.files.tombstones.add(at)
 
     def _read_bytes(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
         read = self.read(offset, max_bytes, end_offset=end_offset, minimum_one_batch=True)
