@@ -83,16 +83,25 @@ class FrameReader:
 
     def _on_readable(self) -> None:
         self.read_tick = self._server.tick
+        connection = self._connection
+        left = BYTES_READ_PER_TURN
         try:
-            if self._buffer is None:
-                self._receive_shared()
-            if self._buffer is not None and self.is_reading:
+            while left > 0 and not connection.is_closed:
+                if self._buffer is None:
+                    self._receive_shared()
+                if self._buffer is None or not self.is_reading:
+                    return
                 self._receive_own(self._buffer)
+                if self._read_limit != _PEEK_BYTES or not self.is_reading:
+                    return
+                # A large frame is complete. The next one is often here already, and another turn
+                # of the loop costs more than a read that finds nothing.
+                left -= self._size
         except BlockingIOError:
             return
         except OSError:
             # The peer reset the connection, or the network gave it up: clients do that all day.
-            self._connection.close()
+            connection.close()
 
     def _receive_shared(self) -> None:
         """One read into the shared buffer, behind what is left of the last one."""
