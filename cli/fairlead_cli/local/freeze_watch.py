@@ -43,7 +43,7 @@ class FreezeWatch:
         self._judgement = FreezeJudgement(patience_s)
         self._watched: ProcessId | None = None
         self._killed: ProcessId | None = None
-        self._question: asyncio.Task[bool] | None = None
+        self._question: asyncio.Task[None] | None = None
         self._asked_at_s = 0.0
 
     async def run(self) -> None:
@@ -65,12 +65,10 @@ class FreezeWatch:
             self._forget_question()
         if process is None or process == self._killed:
             return
-        look = Look(
-            at_s=time.clock_gettime(time.CLOCK_BOOTTIME),
-            has_answered=self._collect_answer(),
-            waited_s=process.waited_s,
-            is_stopped=process.is_paused,
-        )
+        if self._question is not None and self._question.done():
+            question, self._question = self._question, None
+            question.result()
+        look = see(process, has_answered=False)
         verdict = self._judgement.take(look)
         if verdict is not None:
             self._killed = process
@@ -78,24 +76,29 @@ class FreezeWatch:
             self._child.kill()
         elif self._question is None and look.at_s - self._asked_at_s >= QUESTION_INTERVAL_S:
             self._asked_at_s = look.at_s
-            self._question = asyncio.create_task(self._ask())
+            self._question = asyncio.create_task(self._ask(process))
 
-    async def _ask(self) -> bool:
+    async def _ask(self, process: ProcessId) -> None:
+        """Silence begins with the moment of an answer, not with the next look."""
         entry = self._child.entry
         reply = await http_get(entry.host, entry.http_port, ALIVE_PATH, timeout_s=ANSWER_TIMEOUT_S)
-        return reply is not None
-
-    def _collect_answer(self) -> bool:
-        """Whether the open question has been answered; a failed one makes room for the next."""
-        if self._question is None or not self._question.done():
-            return False
-        question, self._question = self._question, None
-        return question.result()
+        if reply is not None and process == self._watched:
+            self._judgement.take(see(process, has_answered=True))
 
     def _forget_question(self) -> None:
         if self._question is not None:
             self._question.cancel()
             self._question = None
+
+
+def see(process: ProcessId, *, has_answered: bool) -> Look:
+    """What can be seen of it now."""
+    return Look(
+        at_s=time.clock_gettime(time.CLOCK_BOOTTIME),
+        has_answered=has_answered,
+        waited_s=process.waited_s,
+        is_stopped=process.is_paused,
+    )
 
 
 def explain(verdict: Verdict) -> str:
