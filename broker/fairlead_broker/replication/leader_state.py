@@ -9,8 +9,13 @@ Times are milliseconds of a clock that never steps back; any one will do if it i
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
+from fairlead_broker.replication.broker_epochs import (
+    UNKNOWN_BROKER_EPOCH,
+    AnyBrokers,
+    BrokerEpochs,
+)
 from fairlead_broker.replication.isr import (
     CommittedIsr,
     IsrProposal,
@@ -31,7 +36,6 @@ __all__ = [
 
 UNKNOWN_END_OFFSET: Final = -1
 """A replica that has not fetched in this leader epoch yet: it holds the high watermark back."""
-UNKNOWN_BROKER_EPOCH: Final = -1
 
 _REVERTING: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 _OUTDATED: Final = (
@@ -41,28 +45,6 @@ _OUTDATED: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NEW_LEADER_ELECTED,
 )
-
-
-class BrokerEpochs(Protocol):
-    """What the cluster's image says of brokers: the only thing a leader asks of it."""
-
-    def broker_epoch(self, broker_id: int) -> int:
-        """Epoch of the broker's registration, -1 if it has none."""
-        ...
-
-    def may_join(self, broker_id: int) -> bool:
-        """True while the broker is registered, unfenced and not shutting down (R10)."""
-        ...
-
-
-class AnyBrokers:
-    """For partitions outside a cluster: every broker may join, whatever its epoch."""
-
-    def broker_epoch(self, broker_id: int) -> int:
-        return UNKNOWN_BROKER_EPOCH
-
-    def may_join(self, broker_id: int) -> bool:
-        return True
 
 
 class Progress(NamedTuple):

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairlead_broker.invariants import require
+from fairlead_broker.replication.broker_epochs import AnyBrokers
 from fairlead_broker.replication.follower_state import (
     Append,
     FollowerState,
     RestartAt,
     TruncateTo,
 )
-from fairlead_broker.replication.leader_state import AnyBrokers, LeaderState
 from fairlead_broker.traffic import TopicTraffic
 from fairlead_wire.errors import KafkaError
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from fairlead_broker.log.log import Log
+    from fairlead_broker.replication.broker_epochs import BrokerEpochs
+    from fairlead_broker.replication.leader_state import LeaderState
     from fairlead_broker.replication.follower_state import Action, FetchedPartition, FetchPosition
     from fairlead_broker.replication.isr import IsrProposal
-    from fairlead_broker.replication.leader_state import BrokerEpochs
     from fairlead_model.partition import PartitionRegistration
 
 
