@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from fairlead_broker.log.log import Log
     from fairlead_broker.replication.broker_epochs import BrokerEpochs
-    from fairlead_broker.replication.leader_state import LeaderState
     from fairlead_broker.replication.follower_state import Action, FetchedPartition, FetchPosition
     from fairlead_broker.replication.isr import IsrProposal
+    from fairlead_broker.replication.leader_state import LeaderState
     from fairlead_model.partition import PartitionRegistration
 
 
