@@ -180,8 +180,11 @@ class DiskLog(Log):
     # What the disk does.
 
     def confirm(self, broker_epoch: int) -> None:
-        """The controller knows this start."""
-        self.files.directory.confirm_start(broker_epoch)
+        """The controller knows this start; a disk that fails just then takes the log offline."""
+        try:
+            self.files.directory.confirm_start(broker_epoch)
+        except OSError as error:
+            self.go_offline(error)
 
     def sync(self) -> None:
         """Flush, as the flusher does in a thread."""
