@@ -37,7 +37,8 @@ ALONE = tuple(
         "clients/test_client_group_positions.py",
         "clients/test_client_groups.py",
         "clients/test_group_rides.py",
-        "crash",
+        "crash/test_kill_minus_nine.py",
+        "crash/test_killed_compaction.py",
         "failover",
         "spark",
     )
