@@ -69,8 +69,8 @@ class Group:
         return lambda *_: self.assigned.pop(number, None)
 
     def close(self) -> None:
-        # Unsubscribed all of them first: librdkafka's close can wait for ever for itself in a member
-        # that is given partitions anew because the one before it has left.
+        # All unsubscribe first: librdkafka's close can wait for itself for ever, in a member that
+        # is given partitions anew because the one before it has left.
         for member in self.members:
             member.unsubscribe()
         for member in self.members:
