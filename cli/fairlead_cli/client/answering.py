@@ -65,7 +65,7 @@ def find_answering(
     waiting = dict.fromkeys(addresses)
     answering: list[Address] = []
     reasons: dict[Address, str] = {}
-    now = time.monotonic()
+    began = now = time.monotonic()
     deadline, next_round = now + patience_s, now
     while waiting and now < deadline:
         if now >= next_round and not answering:
@@ -88,7 +88,7 @@ def find_answering(
         else:
             reasons[address] = failure
     for address in waiting:
-        reasons[address] = f"{address} did not answer within {patience_s:.0f} s"
+        reasons[address] = f"{address} did not answer within {now - began:.1f} s"
     return Answers(tuple(answering), reasons)
 
 
