@@ -74,7 +74,7 @@ def test_seeking_to_an_offset_the_beginning_and_a_time(
     make_topic: Callable[..., str],
     write: Callable[..., list[bytes]],
 ) -> None:
-    topic, began_ms = make_topic("seek"), 1_700_000_000_000
+    topic, began_ms = make_topic("seek", retention_ms="-1"), 1_700_000_000_000
     place = (topic, 0)
     values = write(topic, 10, timestamp=began_ms)
     member = members.library(name, group, [topic])

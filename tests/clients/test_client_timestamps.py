@@ -17,7 +17,9 @@ COUNT = 50
 @pytest.fixture(scope="session")
 def timed_topic(bootstrap: str, make_topic: Callable[..., str]) -> str:
     """Fifty records, a minute apart, in two batches with different codecs."""
-    topic = make_topic("timed", message_timestamp_before_max_ms=str(2**63 - 1))
+    topic = make_topic(
+        "timed", retention_ms="-1", message_timestamp_before_max_ms=str(2**63 - 1)
+    )
     records = [Rec(b"%d" % i, timestamp_ms=START_MS + i * STEP_MS) for i in range(COUNT)]
     Confluent(bootstrap).produce(topic, records[: COUNT // 2])
     Confluent(bootstrap).produce(topic, records[COUNT // 2 :], codec="lz4")
@@ -112,7 +114,7 @@ def test_create_time_is_what_the_producer_said(
     maker: Callable[[str], Client], bootstrap: str, make_topic: Callable[..., str]
 ) -> None:
     client = maker(bootstrap)
-    topic = make_topic("create-time")
+    topic = make_topic("create-time", retention_ms="-1")
     records = [Rec(b"a", timestamp_ms=START_MS), Rec(b"b", timestamp_ms=START_MS - 5)]
     client.produce(topic, records, codec="gzip")
     assert client.consume(topic, 2) == records
