@@ -17,9 +17,7 @@ COUNT = 50
 @pytest.fixture(scope="session")
 def timed_topic(bootstrap: str, make_topic: Callable[..., str]) -> str:
     """Fifty records, a minute apart, in two batches with different codecs."""
-    topic = make_topic(
-        "timed", retention_ms="-1", message_timestamp_before_max_ms=str(2**63 - 1)
-    )
+    topic = make_topic("timed", retention_ms="-1", message_timestamp_before_max_ms=str(2**63 - 1))
     records = [Rec(b"%d" % i, timestamp_ms=START_MS + i * STEP_MS) for i in range(COUNT)]
     Confluent(bootstrap).produce(topic, records[: COUNT // 2])
     Confluent(bootstrap).produce(topic, records[COUNT // 2 :], codec="lz4")
