@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,54 +29,57 @@ def main() -> int:
     # The image of Spark is five times as large: only where something runs on it.
     wants_spark = any("stream_jobs" in argument or argument == SUITES[-1] for argument in arguments)
     try:
-        image = prepare()
-        spark_image = prepare_spark() if wants_spark else ""
-    except (PreparationError, subprocess.CalledProcessError) as error:
+        if os.environ.get("FAIRLEAD_E2E_CONTEXT"):
+            images = use_given_cluster(os.environ["FAIRLEAD_E2E_CONTEXT"])
+        else:
+            images = make_cluster(Path(os.environ.get("CLUSTER_TOOL") or ""), wants_spark)
+    except PreparationError as error:
         print(f"e2e: {error}", file=sys.stderr)
         return 1
-    images = {"FAIRLEAD_E2E_IMAGE": image, "FAIRLEAD_E2E_SPARK_IMAGE": spark_image}
-    environment = {**os.environ, **images}
     command = [sys.executable, "-m", "pytest", "-m", "kubernetes", "--durations=8", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    return subprocess.run(command, cwd=ROOT, env=os.environ | images, check=False).returncode
 
 
-def prepare() -> str:
-    """The image that the suites deploy, present on every node."""
-    context = os.environ.get("FAIRLEAD_E2E_CONTEXT")
-    if context:
-        image = os.environ.get("FAIRLEAD_E2E_IMAGE")
-        if not image:
-            raise PreparationError("FAIRLEAD_E2E_IMAGE has to name an image that nodes can pull")
-        step("context", "kubectl", "config", "use-context", context)
-        return image
-    tool = Path(os.environ.get("CLUSTER_TOOL") or "")
+def use_given_cluster(context: str) -> dict[str, str]:
+    """The images that the environment names, which the nodes pull by themselves."""
+    if not os.environ.get("FAIRLEAD_E2E_IMAGE"):
+        raise PreparationError("FAIRLEAD_E2E_IMAGE has to name an image that nodes can pull")
+    step("context", "kubectl", "config", "use-context", context)
+    return {}
+
+
+def make_cluster(tool: Path, wants_spark: bool) -> dict[str, str]:
+    """A kind cluster with the images on every node; the variables that name them.
+
+    The cluster and both images are made at the same time: none of them keeps both cores busy.
+    """
     if not tool.is_file():
         raise PreparationError(
             "no cluster: set FAIRLEAD_E2E_CONTEXT and FAIRLEAD_E2E_IMAGE, or CLUSTER_TOOL to a "
             "program with the verbs setup, up, base-image, image-build and load"
         )
     step("cluster tools", tool, "setup")
+    if shutil.which("docker") is None:
+        raise PreparationError("docker is missing although the cluster tool has been set up")
     if os.environ.get("CI"):
         # Whatever an earlier run has left there.
         step("no old cluster", tool, "down")
-    step("kind cluster", tool, "up")
-    if shutil.which("docker") is None:
-        raise PreparationError("docker is missing although the cluster tool has been set up")
-    step("base image", tool, "base-image")
-    step("image", tool, "image-build", "--", "-t", LOCAL_IMAGE, "-f", "images/Dockerfile", ".")
-    step("image on the nodes", tool, "load", LOCAL_IMAGE)
-    return LOCAL_IMAGE
-
-
-def prepare_spark() -> str:
-    """The image of StreamJobs, present on every node."""
-    given = os.environ.get("FAIRLEAD_E2E_SPARK_IMAGE")
-    if os.environ.get("FAIRLEAD_E2E_CONTEXT"):
-        return given or ""
-    tool = Path(os.environ["CLUSTER_TOOL"])
-    step("image of Spark", "make", "images-spark", f"SPARK_IMAGE={LOCAL_SPARK_IMAGE}")
-    step("image of Spark on the nodes", tool, "load", LOCAL_SPARK_IMAGE)
-    return LOCAL_SPARK_IMAGE
+    build = (tool, "image-build", "--", "-t", LOCAL_IMAGE, "-f", "images/Dockerfile", ".")
+    build_spark = ("make", "images-spark", f"SPARK_IMAGE={LOCAL_SPARK_IMAGE}")
+    with ThreadPoolExecutor() as pool:
+        cluster = pool.submit(step, "kind cluster", tool, "up")
+        # Both images stand on it.
+        step("base image", tool, "base-image")
+        image = pool.submit(step, "image", *build)
+        spark_image = pool.submit(step, "image of Spark", *build_spark) if wants_spark else None
+        cluster.result()
+        image.result()
+        step("image on the nodes", tool, "load", LOCAL_IMAGE)
+        if spark_image is None:
+            return {"FAIRLEAD_E2E_IMAGE": LOCAL_IMAGE}
+        spark_image.result()
+        step("image of Spark on the nodes", tool, "load", LOCAL_SPARK_IMAGE)
+    return {"FAIRLEAD_E2E_IMAGE": LOCAL_IMAGE, "FAIRLEAD_E2E_SPARK_IMAGE": LOCAL_SPARK_IMAGE}
 
 
 def step(name: str, *command: str | Path) -> None:
