@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from group_members import GroupMember, Place
+from group_member import GroupMember, Place
 from member_processes import MemberProcess
 from rides import ConfluentRide, decode
 

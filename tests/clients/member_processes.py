@@ -1,6 +1,7 @@
 """Members of consumer groups in processes of their own: commands, and Python's to be killed."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
-from group_members import Event, Found, Membership, Place
+from group_member import Event, Found, Membership, Place
 
 from fairlead_bench.java_tools import JavaTools
 
@@ -31,8 +32,9 @@ JAVA_ASSIGNORS = {
 class MemberProcess:
     """Runs a command and understands its lines: to be watched as a GroupMember is."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], **variables: str) -> None:
         self._command = list(command)
+        self._environment = os.environ | variables
         self.found: list[Found] = []
         self.events: list[Event] = []
         self.errors: list[str] = []
@@ -44,6 +46,7 @@ class MemberProcess:
     def start(self) -> Self:
         self._process = subprocess.Popen(
             self._command,
+            env=self._environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -123,9 +126,11 @@ class LibraryProcess(MemberProcess):
     """One of the Python clients' members, in a process that can be killed."""
 
     def __init__(self, name: str, bootstrap: str, membership: Membership) -> None:
-        program = Path(__file__).with_name("group_members.py")
+        program = Path(__file__).with_name("library_members.py")
         arguments = (name, bootstrap, json.dumps(asdict(membership)))
-        super().__init__([sys.executable, str(program), *arguments])
+        # Where PYTHONSAFEPATH is set Python does not look for modules beside a program.
+        command = [sys.executable, str(program), *arguments]
+        super().__init__(command, PYTHONPATH=str(program.parent))
         self.name = name
 
     def begin_close(self) -> None:

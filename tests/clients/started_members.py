@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from group_members import MEMBERS, GroupMember, Membership
+from group_member import GroupMember, Membership
+from library_members import MEMBERS
 from member_processes import JavaMember, KcatMember, LibraryProcess, MemberProcess
 
 DEADLINE_S = 40

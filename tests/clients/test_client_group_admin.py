@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from client_adapters import Confluent, Rec
-from group_members import ConfluentMember, Membership
+from confluent_member import ConfluentMember
+from group_member import Membership
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from group_members import MEMBERS, GroupMember
+from group_member import GroupMember
+from library_members import MEMBERS
 from started_members import (
     DEADLINE_S,
     LIBRARIES,

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from group_members import MEMBERS, GroupMember, Membership
+from group_member import GroupMember, Membership
 from group_rides import PARTITIONS, CommitWatch, GroupLoad, GroupRide, wait_until_all_read
+from library_members import MEMBERS
 from member_processes import JavaMember, KcatMember, MemberProcess
 
 from conftest import CLIENT_NAMES, GROUP_SETTINGS, missing
