@@ -148,11 +148,14 @@ class ReplicaCluster:
                 member.broker.publish(delta, self.image)
 
     async def call(self, method: str, body: dict[str, Any], *, timeout_ms: int) -> dict[str, Any]:
-        """What brokers ask: ISR proposals only."""
+        """What brokers ask: ISR proposals, and replicas out that their disk has failed."""
         await asyncio.sleep(0)
-        assert method == Method.ALTER_PARTITION, method
         while self.is_controller_away:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+        if method == Method.REPORT_OFFLINE:
+            self._take_out(body)
+            return {}
+        assert method == Method.ALTER_PARTITION, method
         return {"partitions": [self._alter(proposal) for proposal in body["partitions"]]}
 
     def _alter(self, proposal: dict[str, Any]) -> dict[str, Any]:
@@ -184,6 +187,16 @@ class ReplicaCluster:
             "partition_epoch": record.partition_epoch,
             "isr": list(record.isr),
         }
+
+    def _take_out(self, body: dict[str, Any]) -> None:
+        (broker_id,) = (
+            each for each in self.members if self.members[each].broker_epoch == body["broker_epoch"]
+        )
+        for item in body["partitions"]:
+            topic = self.image.topic_by_id(TopicId(item["topic_id"]))
+            assert topic is not None
+            rest = [each for each in topic.partitions[item["index"]].isr if each != broker_id]
+            self.change(topic.name, item["index"], isr=tuple(rest))
 
     def create(
         self,

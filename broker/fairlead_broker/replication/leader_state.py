@@ -325,6 +325,9 @@ class LeaderState:
         for replica in self.isr_state.isr - isr:
             if replica in self.followers:
                 self.followers[replica].left_isr_ms = now_ms
+                # It may never ask again, as with a disk that failed: what it had when it joined
+                # would hold the high watermark back for the whole of `max_lag_ms`.
+                self.followers[replica].is_close = False
         self.proposal = None
         self.awaits_metadata = False
         self.isr_state = CommittedIsr(isr)

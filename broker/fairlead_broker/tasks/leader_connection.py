@@ -201,6 +201,10 @@ class LeaderConnection:
                     on_reply(self._view[position + _LENGTH_SIZE : end])
                 except RemoteProtocolError:
                     self.close()
+                except BaseException:
+                    # Half taken in: the frame must not be handed over once more.
+                    self.close()
+                    raise
             if self.closed.done():
                 return
             position = end

@@ -267,9 +267,9 @@ class ReplicaFetcher:
     def _put_off(self, key: _PartitionKey, delay_ms: int) -> None:
         """Leave a partition alone for a while. It may be led by somebody else by then."""
         self._asked.pop(key, None)
-        partition = self._partitions[key]
-        if partition.log.is_offline:
-            return
+        partition = self._partitions.get(key)
+        if partition is None or partition.log.is_offline:
+            return  # A disk that fails takes the partition from here while its answer is taken in.
 
         def resume() -> None:
             if self._partitions.get(key) is partition and key not in self._asked:

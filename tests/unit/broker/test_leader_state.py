@@ -376,6 +376,23 @@ def test_who_left_joins_again_only_once_it_has_fetched_since() -> None:
     assert state.tick(180, MAX_LAG_MS) == IsrProposal(4, state.partition_epoch, ((1, 10), (3, 30)))
 
 
+def test_a_replica_that_joined_and_was_taken_out_again_holds_nothing_back() -> None:
+    # Its disk has failed: its broker lives on, so nobody fences it, but it never fetches again.
+    state = reign(1, 2, high_watermark=10)
+    fetch(state, 2, 10)
+    fetch(state, 3, 10)
+    commit(state, 1, 2, 3)
+    commit(state, 1, 2, at_ms=50)
+    state.record_append(12)
+    assert fetch(state, 2, 12, at_ms=60)
+    assert state.high_watermark == 12
+    # Once it asks again it counts, so that it can catch up with a log that keeps moving.
+    state.record_append(14)
+    fetch(state, 3, 12, at_ms=70)
+    fetch(state, 2, 14, at_ms=80)
+    assert state.high_watermark == 12
+
+
 def test_a_replica_let_go_for_its_lag_does_not_come_straight_back() -> None:
     state = reign(1, 2, 3, min_isr=3)
     fetch(state, 3, 10)

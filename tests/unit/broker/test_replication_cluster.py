@@ -1,9 +1,10 @@
 """Three brokers that replicate to each other over their sockets: stories of a partition."""
 
 import asyncio
+import errno
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from replica_cluster import ReplicaCluster
@@ -238,3 +239,37 @@ def test_many_idle_partitions_are_not_asked_about(tmp_path: Path) -> None:
                 assert len(session.news) <= 1
 
     run(story())
+
+
+class FullDisk:
+    """A disk that takes no bytes any more."""
+
+    def pwrite(self, fd: int, data: bytes, position: int) -> int:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+
+def test_a_replica_whose_disk_fails_does_not_hold_up_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path) as cluster:
+            cluster.create("bad")
+            cluster.create("good")
+            end = cluster.append(1, "good", b"a")
+            await cluster.until(lambda: is_alike(cluster, "good", end))
+            broken = cluster.partition(2, "bad").log
+            broken.active._disk = cast("Any", FullDisk())
+            # In one answer, so that what becomes of the one can harm the other.
+            cluster.append(1, "bad", b"cannot be written")
+            end = cluster.append(1, "good", b"b")
+            await cluster.until(lambda: broken.is_offline)
+            await cluster.until(lambda: is_alike(cluster, "good", end))
+            for number in range(3):
+                end = cluster.append(1, "good", b"v%d" % number)
+                await cluster.until(lambda end=end: is_alike(cluster, "good", end))
+            await cluster.until(lambda: cluster.isr("bad") == {1, 3})
+            bad = cluster.partition(1, "bad")
+            await cluster.until(lambda: bad.high_watermark == bad.log_end_offset)
+
+    run(story())
+    assert "Exception in callback" not in caplog.text
