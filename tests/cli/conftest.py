@@ -19,7 +19,7 @@ def cli(tmp_path: Path) -> Iterator[Cli]:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     """Three brokers with the sample topics, for all tests of a module."""
     command = Cli(tmp_path_factory.mktemp("cluster") / "data", *find_free_ports())
-    started = command.up("-f", str(TOPICS))
+    started = command.up_for_groups("-f", str(TOPICS))
     assert started.code == 0, started
     yield command
     command.close()

@@ -50,7 +50,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
             yield Remote(data, 0, 0, bootstrap=peer.bootstrap)
         return
     local = Cli(data, *find_free_ports())
-    started = local.up()
+    started = local.up_for_groups()
     assert started.code == 0, started
     yield Remote(data, local.port, local.http_port, bootstrap=f"127.0.0.1:{local.port}")
     local.close()

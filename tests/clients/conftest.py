@@ -43,6 +43,8 @@ GROUP_SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     # Compacted topics need not wait for the next look.
     "log.cleaner.backoff.ms": "100",
+    # An empty group without offsets lives as long as a test.
+    "offsets.retention.check.interval.ms": "86400000",
 }
 CLIENT_NAMES = ("confluent-kafka", "kafka-python", "aiokafka", "kcat", "Java console")
 

@@ -133,10 +133,10 @@ def test_a_kill_for_a_drill_is_carried_out_and_counts_as_no_failure(contain) -> 
 
 
 def test_a_pause_ends_by_itself_and_a_stop_ends_it_too(contain) -> None:
-    script = FAULTY.format(line="pause 300")
+    script = FAULTY.format(line="pause 3000")  # long enough to be looked at on a busy machine
     container = contain(f"children = [child('broker', {script!r}, allows_faults=True)]")
     pid = container.pid("broker")
-    container.until_logged("broker paused for 300 ms for a drill")
+    container.until_logged("broker paused for 3000 ms for a drill")
     assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
     container.until_logged("broker resumed")
     container.until(lambda: psutil.Process(pid).status() != psutil.STATUS_STOPPED)
