@@ -66,16 +66,15 @@ class ApiWriter:
             return
         self._metrics.writes.labels(CLUSTER_STATE.kind, "patch").inc()
 
-    async def exists(self, kind: ResourceKind, manifest: Manifest) -> bool:
-        """Tell whether there is an object of this name, for kinds that are not watched."""
+    async def find(self, kind: ResourceKind, manifest: Manifest) -> Manifest | None:
+        """Give the object of this name, for kinds that are not watched; None: there is none."""
         metadata = manifest["metadata"]
         try:
-            await self._client.get(kind, metadata["namespace"], metadata["name"])
+            return await self._client.get(kind, metadata["namespace"], metadata["name"])
         except ApiError as error:
             if error.is_not_found:
-                return False
+                return None
             raise
-        return True
 
     async def create(self, kind: ResourceKind, manifest: Manifest) -> bool:
         """Make an object, unless it exists; tell whether it was made."""

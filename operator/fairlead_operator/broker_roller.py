@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 
+from fairlead_controller.kube.errors import ApiError
 from fairlead_controller.kube.kinds import POD, STATEFUL_SET
 from fairlead_operator.api_writer import ApiWriter
 from fairlead_operator.broker_probe import probe_recovery
@@ -142,7 +143,13 @@ class BrokerRoller:
         if pod is None or pod["metadata"]["uid"] != action.pod_uid:
             return
         intent = await self._controller.record_intent(*key, "delete-pod", action.pod)
-        await self._writer.delete(POD, pod)
+        try:
+            await self._writer.delete(POD, pod)
+        except ApiError:
+            # Refused is not done, and would be asked again with an intent of its own each time.
+            if intent:
+                await self._controller.clear_intent(*key, intent)
+            raise
         self._deleted.add(action.pod_uid)
         if intent:
             await self._controller.clear_intent(*key, intent)

@@ -6,24 +6,24 @@ say in `cluster_status`. A pass may end at any point and begin anew.
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from fairlead_controller.kube.errors import ApiError
 from fairlead_controller.kube.kinds import (
     BROKER_POOL,
     LOG_CLUSTER,
     PERSISTENT_VOLUME_CLAIM,
+    POD,
     SECRET,
     STATEFUL_SET,
 )
 from fairlead_operator.api_writer import ApiWriter
 from fairlead_operator.broker_roller import BrokerRoller
 from fairlead_operator.cluster_plan import (
-    Child,
     ClusterObserved,
     ClusterPlan,
     LiveKey,
+    PoolPlan,
     plan_cluster,
 )
 from fairlead_operator.cluster_status import ClusterFacts
@@ -42,19 +42,26 @@ from fairlead_operator.live_objects import (
     is_left_alone,
 )
 from fairlead_operator.pool_reconciler import PoolReconciler
+from fairlead_operator.refusals import PartKey, Refusals
 from fairlead_operator.resources import ManifestError
 from fairlead_operator.rolling import DeletePod, Drain, NothingToRoll, RollAction, Undrain, Wait
 from fairlead_operator.settings import OperatorSettings
-from fairlead_operator.specs.session_secret import SECRET_BYTES, build_session_secret
+from fairlead_operator.specs.names import secret_name
+from fairlead_operator.specs.session_secret import (
+    SECRET_BYTES,
+    build_session_secret,
+    is_leftover,
+)
 from fairlead_operator.specs.views import ClusterView, PoolView
 from fairlead_operator.status_writer import StatusWriter
 
 SETTLED_LOOK_S: Final = 3.0
 BUSY_LOOK_S: Final = 1.0
 REFUSED_LOOK_S: Final = 5.0
-FORBIDDEN: Final = 403
-REFUSALS: Final = frozenset({FORBIDDEN, 422})
-"""Answers that come again until a person changes something: roles, quotas, fields that clash."""
+LEFT_BY_ANOTHER: Final = (
+    "{} {} is that of an earlier LogCluster of this name: Kubernetes deletes it, and a new one is "
+    "made; delete it if it stays"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,22 +135,24 @@ class ClusterReconciler:
         views, is_quiet = await self._read_pools(pools)
         view = await self._ask_controller(key)
         plan = plan_cluster(self._observe(cluster, views, view.status), self._settings)
-        roll: RollAction = NothingToRoll()
         is_paused = cluster.spec.pause_reconciliation
-        refused = "" if is_paused else await self._carry_out(cluster, plan)
+        refusals = Refusals()
+        if not is_paused:
+            await self._carry_out(cluster, plan, refusals)
         states = await self._roller.observe(key, views, view.status)
-        if is_paused:
-            roll = Wait("Paused", "spec.pauseReconciliation of the LogCluster is on")
-        else:
+        roll: RollAction = Wait("Paused", "spec.pauseReconciliation of the LogCluster is on")
+        if not is_paused:
             if view.status is not None:
                 await self._roller.release(key, view.status)
-            roll = await self._roller.roll(key, views, states, view.status)
+            roll = Wait("Refused", "the API server refuses to let a broker's pod be deleted")
+            with refusals.noting(POD.kind, "of a broker that has to restart"):
+                roll = await self._roller.roll(key, views, states, view.status)
             await self._tell_roll(manifest, roll)
         facts = ClusterFacts(
             name=key[1],
             namespace=key[0],
             generation=cluster.generation,
-            refused=refused,
+            refused=refusals.text,
             is_paused=is_paused,
             wanted=sum(pool.replicas for pool in plan.pools),
             brokers=[broker for brokers in states.values() for broker in brokers],
@@ -160,10 +169,12 @@ class ClusterReconciler:
             name = pool_plan.pool.name
             is_quiet &= await self._statuses.write_pool(
                 by_name[name],
-                self._pools.facts(pool_plan, states.get(name, ()), roll),
+                self._pools.facts(
+                    _with_refusal(pool_plan, refusals.by_part), states.get(name, ()), roll
+                ),
             )
         is_settled = is_paused or (plan.is_converged and isinstance(roll, NothingToRoll))
-        if refused and is_quiet and isinstance(roll, NothingToRoll):
+        if refusals.by_part and is_quiet and _is_idle(roll):
             return REFUSED_LOOK_S
         is_busy = not is_quiet or not is_settled
         return BUSY_LOOK_S if is_busy else SETTLED_LOOK_S
@@ -221,32 +232,41 @@ class ClusterReconciler:
             else {int(entry["id"]): int(entry["replicas"]) for entry in controller["brokers"]},
         )
 
-    async def _carry_out(self, cluster: ClusterView, plan: ClusterPlan) -> str:
-        """Take the steps of a plan; give what the API server refused, which holds up no other."""
-        await self._ensure_secret(cluster)
-        refusals = []
+    async def _carry_out(self, cluster: ClusterView, plan: ClusterPlan, refusals: Refusals) -> None:
+        """Take the steps of a plan; what the API server refuses holds up no other step."""
+        has_secret, secret = False, (SECRET.kind, secret_name(cluster.name))
+        with refusals.noting(*secret):
+            has_secret = await self._ensure_secret(cluster)
+            if not has_secret:
+                refusals.by_part[secret] = LEFT_BY_ANOTHER.format(*secret)
         for child in sorted(plan.applies, key=lambda each: each.kind is STATEFUL_SET):
-            try:
+            if child.kind is STATEFUL_SET and not has_secret:
+                continue  # its pods would come up with the secret of a cluster that is gone
+            with refusals.noting(*child.key):
                 await self._writer.apply(child)
-            except ApiError as error:
-                if error.status not in REFUSALS:
-                    raise
-                refusals.append(describe_refusal(child, error))
         for child in plan.deletes:
-            await self._writer.delete(child.kind, child.manifest)
+            with refusals.noting(*child.key):
+                await self._writer.delete(child.kind, child.manifest)
         for pool_plan in plan.pools:
-            await self._pools.grow(pool_plan)
-        more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
-        return refusals[0] + more if refusals else ""
+            with refusals.noting(STATEFUL_SET.kind, pool_plan.pool.stateful_set):
+                await self._pools.grow(pool_plan)
 
-    async def _ensure_secret(self, cluster: ClusterView) -> None:
-        """Make the session Secret where there is none; it is never written over."""
+    async def _ensure_secret(self, cluster: ClusterView) -> bool:
+        """Make the session Secret where there is none; it is never written over.
+
+        False while there is still that of an earlier LogCluster of this name, which Kubernetes is
+        about to delete: another is made then.
+        """
         if cluster.uid in self._secrets:
-            return
+            return True
         manifest = build_session_secret(cluster, secrets.token_bytes(SECRET_BYTES))
-        if not await self._writer.exists(SECRET, manifest):
+        live = await self._writer.find(SECRET, manifest)
+        if live is not None and is_leftover(live, cluster):
+            return False
+        if live is None:
             await self._writer.create(SECRET, manifest)
         self._secrets.add(cluster.uid)
+        return True
 
     async def _tell_roll(self, manifest: Manifest, action: RollAction) -> None:
         match action:
@@ -270,15 +290,18 @@ class ClusterReconciler:
                 return
 
 
-def describe_refusal(child: Child, error: ApiError) -> str:
-    """Say which part of a cluster the API server refuses, why, and what to do."""
-    kind, name = child.key
-    advice = ""
-    if "nodePort" in error.message:
-        advice = "; give the listener another nodePortBase, or none, which chooses free ports"
-    elif error.status == FORBIDDEN:
-        advice = "; look at the operator's roles and at the namespace's quotas"
-    return f"the API server refuses {kind} {name}: {error.message}{advice}"
+def _with_refusal(plan: PoolPlan, refused: Mapping[PartKey, str]) -> PoolPlan:
+    """Say of a pool's plan that the API server refuses a part of it, if it does."""
+    parts = [(STATEFUL_SET.kind, plan.pool.stateful_set), *(child.key for child in plan.children)]
+    said = next((refused[part] for part in parts if part in refused), "")
+    if not said or plan.blocked:
+        return plan
+    return replace(plan, blocked_reason="Refused", blocked=said)
+
+
+def _is_idle(roll: RollAction) -> bool:
+    """Tell whether a rolling restart needs no look soon."""
+    return isinstance(roll, NothingToRoll) or (isinstance(roll, Wait) and roll.reason == "Refused")
 
 
 def _age(manifest: Manifest) -> tuple[str, str]:

@@ -12,11 +12,11 @@ from fairlead_operator.cluster_plan import PoolPlan
 from fairlead_operator.cluster_status import PoolFacts
 from fairlead_operator.events import EventWriter
 from fairlead_operator.live_objects import LiveObjects
+from fairlead_operator.refusals import is_refusal
 from fairlead_operator.rolling import BrokerState, RollAction
 
 REFUSED_AGAIN_S: Final = 60.0
 """How long a refusal of the API server stands before it is asked again."""
-_REFUSALS: Final = (400, 403, 422)
 
 
 class PoolReconciler:
@@ -46,7 +46,7 @@ class PoolReconciler:
                     {"spec": {"resources": {"requests": {"storage": size}}}},
                 )
             except ApiError as error:
-                if error.status not in _REFUSALS:
+                if not is_refusal(error):
                     raise
                 self._refused[pool.uid, size] = (time.monotonic(), error.message)
                 return

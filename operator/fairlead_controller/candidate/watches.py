@@ -74,9 +74,14 @@ class Watches:
         return {kind: each for kind, each in self.by_kind.items() if kind != "Node"}
 
     def find_secret(self, key: ClusterKey) -> bytes | None:
-        """Give the session secret of a cluster, if there is one that can be used."""
+        """Give the session secret of a cluster, if there is one that can be used.
+
+        That of an earlier LogCluster of the name is not: Kubernetes is about to delete it.
+        """
         namespace, cluster = key
         manifest = self.secrets.objects.get((namespace, f"{cluster}-session"))
+        if manifest is not None and not _may_belong(manifest, self.clusters.objects.get(key)):
+            return None
         encoded = None if manifest is None else (manifest.get("data") or {}).get(SECRET_KEY)
         if not encoded:
             return None
@@ -118,6 +123,16 @@ class Watches:
     def _on_node(self, change: ObjectChange) -> None:
         if _is_flipped(change, is_cordoned):
             self._on_machines()
+
+
+def _may_belong(secret: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> bool:
+    """Tell whether a Secret is no other LogCluster's; one that people made has no owner."""
+    owners = [
+        owner["uid"]
+        for owner in secret["metadata"].get("ownerReferences") or ()
+        if owner.get("kind") == LOG_CLUSTER.kind
+    ]
+    return not owners or cluster is None or cluster["metadata"]["uid"] in owners
 
 
 def _is_flipped(change: ObjectChange, is_so: Callable[[Mapping[str, Any]], bool]) -> bool:

@@ -1,9 +1,10 @@
 """The Secret by which brokers and controllers know each other. Pure: the bytes are given."""
 
 import base64
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from fairlead_controller.kube.kinds import SECRET
+from fairlead_controller.kube.kinds import LOG_CLUSTER, SECRET
 from fairlead_operator.specs.names import SECRET_KEY, cluster_labels, secret_name
 from fairlead_operator.specs.views import ClusterView, Manifest, build_child
 
@@ -15,3 +16,14 @@ def build_session_secret(cluster: ClusterView, random_bytes: bytes) -> Manifest:
     manifest = build_child(SECRET, cluster, secret_name(cluster.name), cluster_labels(cluster.name))
     text = base64.b64encode(random_bytes)
     return manifest | {"type": "Opaque", "data": {SECRET_KEY: base64.b64encode(text).decode()}}
+
+
+def is_leftover(live: Mapping[str, Any], cluster: ClusterView) -> bool:
+    """Tell whether a Secret is that of an earlier LogCluster of the name, and about to go."""
+    metadata = live["metadata"]
+    owners = [
+        owner["uid"]
+        for owner in metadata.get("ownerReferences") or ()
+        if owner.get("kind") == LOG_CLUSTER.kind
+    ]
+    return "deletionTimestamp" in metadata or (bool(owners) and cluster.uid not in owners)
