@@ -32,12 +32,12 @@ class Operator:
 
     def __init__(self, admin: FakeAdmin, port: int, log: Path) -> None:
         self.admin = admin
-        self._port = port
+        self.port = port
         self._log = log
 
     def writes(self) -> dict[str, float]:
         """What it has written so far, by the metrics."""
-        url = f"http://127.0.0.1:{self._port}/metrics"
+        url = f"http://127.0.0.1:{self.port}/metrics"
         with urllib.request.urlopen(url, timeout=5) as answer:
             lines = answer.read().decode().splitlines()
         samples = (line.rsplit(" ", 1) for line in lines)

@@ -34,10 +34,13 @@ from fairlead_operator.drills.observer import Observer, Sight
 from fairlead_operator.drills.runs import DrillRuns
 from fairlead_operator.drills.status import DrillStatus
 from fairlead_operator.events import EventWriter
+from fairlead_operator.refusals import describe_refusal, is_refusal
 
 _log = logging.getLogger(__name__)
 TICK_S: Final = 0.2
 ERROR_DELAY_S: Final = 1.0
+HOLD_S: Final = 2.0
+"""Between two looks at a drill that waits; each asks the API server and the controller."""
 IDLE_S: Final = 30.0
 """Between two looks where no drill goes on; changes are looked at once."""
 
@@ -139,6 +142,9 @@ class DrillRunner:
                 if status.hold(reason, message, _now()):
                     self._metrics.deferred.labels(reason).inc()
                     await self._write(drill, status)
+                metadata = drill["metadata"]
+                key = (metadata["namespace"], metadata["name"])
+                self._retry_at[key] = time.monotonic() + HOLD_S
             case steps.Refuse(reason, message):
                 await self._refuse(drill, status, reason, message)
             case steps.Prepare():
@@ -191,7 +197,10 @@ class DrillRunner:
         try:
             await self._client.create(POD, drill["metadata"]["namespace"], pod)
         except ApiError as error:
-            if error.reason != "AlreadyExists":
+            if is_refusal(error):
+                problem = describe_refusal(POD.kind, pod["metadata"]["name"], error)
+                await self._refuse(drill, status, "PodRefused", problem)
+            elif error.reason != "AlreadyExists":
                 raise
 
     async def _finish(

@@ -1,0 +1,81 @@
+"""Drills that wait, and drills whose pod nobody lets in: neither may keep the API server busy."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from operator_bench import QUIET_S, cluster_manifest, pool_manifest
+
+from fairlead_controller.kube.kinds import FAILOVER_DRILL, ResourceKind
+
+if TYPE_CHECKING:
+    from operator_bench import Bench, Operator
+
+pytestmark = pytest.mark.kubernetes
+
+QUOTA = ResourceKind("", "v1", "ResourceQuota", "resourcequotas")
+
+
+def drill_manifest(**spec: Any) -> dict[str, Any]:
+    body = {
+        "clusterName": "demo",
+        "target": {"type": "Broker", "brokerId": 0},
+        "fault": {"type": "Kill"},
+        "workload": {"partitions": 1, "replicationFactor": 1},
+    }
+    return {
+        "apiVersion": FAILOVER_DRILL.api_version,
+        "kind": "FailoverDrill",
+        "metadata": {"name": "check"},
+        "spec": body | spec,
+    }
+
+
+def reads_of(operator: Operator) -> float:
+    """How many single objects and lists the operator has asked for."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(
+        float(line.rsplit(" ", 1)[1])
+        for line in lines
+        if line.startswith("fairlead_api_requests_total")
+        and ('verb="get"' in line or 'verb="list"' in line)
+    )
+
+
+def test_a_suspended_drill_is_looked_at_now_and_then(
+    bench: Bench, run: Any, operator: Operator
+) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(), pool_manifest(1))
+        await bench.start(1)
+        await bench.kube.create(FAILOVER_DRILL, bench.namespace, drill_manifest(suspend=True))
+        held = await bench.until(
+            lambda: bench.condition(FAILOVER_DRILL, "check", "Complete", "False"), "it waits"
+        )
+        assert held["reason"] == "Suspended"
+        before = reads_of(operator)
+        await asyncio.sleep(QUIET_S)
+        assert reads_of(operator) - before < 5 * QUIET_S
+
+    run(scenario())
+
+
+def test_a_drill_whose_pod_a_quota_refuses_ends_with_the_reason(bench: Bench, run: Any) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(), pool_manifest(1))
+        await bench.start(1)
+        quota = {"metadata": {"name": "full"}, "spec": {"hard": {"pods": "0"}}}
+        await bench.kube.create(QUOTA, bench.namespace, quota)
+        await bench.kube.create(FAILOVER_DRILL, bench.namespace, drill_manifest())
+        ended = await bench.until(
+            lambda: bench.condition(FAILOVER_DRILL, "check", "Complete", "True"), "it ends"
+        )
+        assert ended["reason"] == "PodRefused"
+        assert "drill-check" in ended["message"]
+        assert "quota" in ended["message"]
+
+    run(scenario())
