@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError
 from fairlead_cli.name_completion import complete_groups, complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, output_option, require_name
@@ -99,7 +101,8 @@ class GroupOptions:
         if not isinstance(start, FromBeginning | FromEnd):
             raise click.UsageError(
                 "with --group, --from is beginning or end, and counts only where nothing is "
-                f"committed. Move the group with:  fairlead group reset {self.group}"
+                "committed. Move the group:  fairlead group reset "
+                f"{shlex.quote(self.group)} --all-topics --to-earliest{cluster_arguments()}"
             )
 
 
@@ -262,7 +265,7 @@ def read_in_group(address: str, reading: Reading, options: GroupOptions) -> int:
             for topic in reading.topics:
                 require_topic(consumer, topic)
             member.start(consumer, reading.topics)
-            reader = Reader(consumer, reading.name, assignment)
+            reader = Reader(consumer, reading.name, assignment, group=member.group)
             for batch in reader.read(reading.limits, signals.is_stopped):
                 reading.write(batch)
                 member.mark_written(batch)

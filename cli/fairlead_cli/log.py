@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlead_cli.errors import CliError, ExitCode, InputError
+from fairlead_cli.local.layout import Layout
 from fairlead_cli.options import output_option
 from fairlead_cli.output import format_count
 from fairlead_cli.records.sink import json_bytes
@@ -47,11 +48,11 @@ Examples:
   fairlead log dump .fairlead/broker-0/orders-0
   fairlead log dump .fairlead/broker-0/orders-0/00000000000000000000.log
   fairlead log dump .fairlead/broker-0/orders-0/00000000000000000000.log --records
-  fairlead log dump .fairlead/broker-0 --verify
+  fairlead log dump .fairlead --verify
   fairlead log dump .fairlead/broker-0/orders-0 -o json | jq 'select(.records > 100)'
 
-A DIR is one partition, or the log directory of a broker with all of its partitions. With -o json
-every row is a line. Exits with 1 when something in a file is wrong.
+A DIR is one partition, the log directory of a broker, or a local cluster's data directory. With
+-o json every row is a line. Exits with 1 when something in a file is wrong.
 """
 
 
@@ -88,10 +89,7 @@ def dump_path(path: Path, output: str, *, records: bool) -> int:
     problem_count = 0
     files = list(find_files(path))
     if not files:
-        raise CliError(
-            f"there are no segments in {path}",
-            hint="Brokers of a local cluster keep theirs in .fairlead/broker-0, broker-1, …",
-        )
+        raise build_nothing_error(path)
     for file in files:
         try:
             table = open_dump(file, records=records)
@@ -116,11 +114,28 @@ def find_files(path: Path) -> Iterator[Path]:
     if path.is_file():
         yield path
         return
-    partitions = partition_directories(path)
-    if partitions != [path]:
-        yield from dumpable_files(path)
-    for partition in partitions:
-        yield from dumpable_files(partition)
+    for directory in find_log_directories(path):
+        partitions = partition_directories(directory)
+        if partitions != [directory]:
+            yield from dumpable_files(directory)
+        for partition in partitions:
+            yield from dumpable_files(partition)
+
+
+def find_log_directories(path: Path) -> list[Path]:
+    """Those of every broker where a local cluster's data directory is named, else the path."""
+    layout = Layout(path)
+    if not layout.cluster_file.is_file():
+        return [path]
+    return [layout.broker_directory(broker_id) for broker_id in layout.known_brokers()]
+
+
+def build_nothing_error(path: Path) -> CliError:
+    """A directory of something else, or one too high."""
+    return CliError(
+        f"there are no segments in {path}",
+        hint="Brokers of a local cluster keep theirs in .fairlead/broker-0, broker-1, …",
+    )
 
 
 def print_json_rows(table: Dump) -> None:
@@ -194,7 +209,14 @@ def verify_path(path: Path, output: str) -> int:
         segments = 1
         findings += verify_segment(path)
     else:
-        for partition in partition_directories(path):
+        partitions = [
+            partition
+            for directory in find_log_directories(path)
+            for partition in partition_directories(directory)
+        ]
+        if not partitions:
+            raise build_nothing_error(path)
+        for partition in partitions:
             segments += len(segment_files(partition))
             findings += verify_partition(partition)
     if output == "json":

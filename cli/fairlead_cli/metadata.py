@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairlead_cli.advice import up_command
 from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.local.layout import Layout
-from fairlead_cli.options import DATA_DEFAULT, data_option
+from fairlead_cli.options import data_option
 from fairlead_cli.verb_group import VerbGroup
 
 if TYPE_CHECKING:
@@ -87,8 +89,7 @@ def restore(file: str, data: Path) -> None:
         f"Restored {describe(document)}: controller epoch {restored.controller_epoch}, "
         f"cluster {restored.cluster_id}."
     )
-    option = "" if data == DATA_DEFAULT else f" --data {data}"
-    click.echo(f"Start it:  fairlead up{option}")
+    click.echo(f"Start it:  {up_command(data)}")
 
 
 def restore_into(layout: Layout, document: object) -> RestoredMetadata:
@@ -109,12 +110,13 @@ def restore_into(layout: Layout, document: object) -> RestoredMetadata:
         except DocumentError as error:
             raise InputError(
                 f"this is no metadata document: {error}",
-                hint="Make one:  fairlead metadata export FILE",
+                hint="Make one where the cluster is whole:  fairlead metadata export metadata.json",
             ) from error
         except (StoreError, OSError) as error:
             raise CliError(
                 f"cannot restore into {directory}: {error}",
-                hint=f"Move what is there away first:\n  mv {directory} {directory}.old",
+                hint="Move what is there away first:\n  "
+                + shlex.join(["mv", str(directory), f"{directory}.old"]),
             ) from error
 
 

@@ -203,4 +203,6 @@ def report(topic: str, deliveries: Deliveries, output: str, *, quiet: bool) -> N
         click.echo(f"{count} to {topic} in {seconds:.1f} s ({rate})", err=True)
     if deliveries.first_error is not None:
         lost = format_count(deliveries.failed, "record")
-        raise build_error(f"{lost} could not be written to '{topic}'", deliveries.first_error)
+        raise build_error(
+            f"{lost} could not be written to '{topic}'", deliveries.first_error, name=topic
+        )

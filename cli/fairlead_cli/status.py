@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairlead_cli.advice import cluster_arguments, up_command
 from fairlead_cli.errors import CliError, ExitCode
 from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, read_cluster_file
 from fairlead_cli.local.control import state_of_entry
@@ -44,8 +45,8 @@ def status(data: Path, bootstrap: str | None, output: str) -> int:
     else:
         print_status(document)
         if document["state"] == "stopped":
-            option = "" if data == DATA_DEFAULT else f" --data {data}"
-            note(f"Start it; its data is still there:\n  fairlead up{option}")
+            cluster = read_cluster_file(Layout(data).cluster_file)
+            note(f"Start it; its data is still there:\n  {up_command(data, cluster)}")
     return ExitCode.OK if document["state"] == "running" else ExitCode.FAILED
 
 
@@ -89,10 +90,9 @@ def describe_local(data: Path) -> dict[str, Any]:
     """What the cluster file says, corrected by which processes are alive."""
     cluster = read_cluster_file(Layout(data).cluster_file)
     if cluster is None:
-        option = "" if data == DATA_DEFAULT else f" --data {data}"
         raise CliError(
             f"there is no local cluster in {data}",
-            hint=f"Start one:\n  fairlead up{option}\n"
+            hint=f"Start one:\n  {up_command(data)}\n"
             "or name another with --data DIR or --bootstrap HOST:PORT.",
         )
     from fairlead_cli.broker.listing import COUNTS, count_partitions
@@ -200,6 +200,6 @@ def print_status(document: dict[str, Any]) -> None:
     if document["topics"]:
         print_topics(document["topics"])
     elif document["state"] == "running":
-        click.echo("No topics yet. Create one:  fairlead topic create NAME")
+        click.echo(f"No topics yet. Create one:  fairlead topic create hello{cluster_arguments()}")
     if document["state"] == "unsupervised":
         click.echo("Its supervisor was killed: `fairlead down`, then `fairlead up`.", err=True)

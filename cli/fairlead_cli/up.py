@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
+from fairlead_cli.advice import data_arguments
 from fairlead_cli.errors import InputError
 from fairlead_cli.local.layout import BROKERS_MAX, Layout, Ports
 from fairlead_cli.local.plan import (
@@ -17,7 +19,10 @@ from fairlead_cli.local.plan import (
     LaunchPlan,
 )
 from fairlead_cli.name_completion import complete_broker_settings
-from fairlead_cli.options import DATA_DEFAULT, data_option, parse_assignments
+from fairlead_cli.options import data_option, parse_assignments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 EPILOG = """\b
 Examples:
@@ -100,15 +105,32 @@ def up(
         settings=check_settings(parse_assignments(assignments, "--set")),
         manifests=tuple(path.resolve() for path in manifests),
         fault_proxy=fault_proxy,
+        said=tuple(find_words(click.get_current_context())),
     )
     check_manifests(manifests)
-    option = "" if data == DATA_DEFAULT else f" --data {shlex.quote(str(data))}"
+    option = data_arguments(data)
     if detach:
         from fairlead_cli.local.detached import start_detached
 
         start_detached(plan, data_option=option, say=click.echo)
     else:
         run_in_foreground(plan, option)
+
+
+def find_words(context: click.Context) -> Iterator[str]:
+    """What the command line holds besides the ports."""
+    for parameter in context.command.params:
+        name, value = str(parameter.name), context.params.get(str(parameter.name))
+        is_said = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not is_said or name in ("port", "http_port"):
+            continue
+        option = max(parameter.opts, key=len)
+        if isinstance(value, bool):
+            yield option
+            continue
+        values = value if isinstance(value, tuple) else (value,)
+        for each in values:
+            yield from (option, str(each))
 
 
 def run_in_foreground(plan: LaunchPlan, data_option: str) -> None:
@@ -122,7 +144,9 @@ def run_in_foreground(plan: LaunchPlan, data_option: str) -> None:
         await Supervisor(plan, TerminalReporter(data_option)).run()
 
     asyncio.run(supervise())
-    click.echo(f"Stopped. The data is in {plan.data}; `fairlead up{data_option}` serves it again.")
+    click.echo(
+        f"Stopped. The data is in {plan.data}; serve it again:\n  {plan.command(plan.ports)}"
+    )
 
 
 def choose_broker_count(layout: Layout, asked: int | None) -> int:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.name_completion import complete_brokers
-from fairlead_cli.options import DATA_DEFAULT, data_option
+from fairlead_cli.options import data_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,8 +35,7 @@ def pause(broker_id: int, data: Path) -> None:
 
     process = send_signal(find_broker(require_cluster(data), broker_id), signal.SIGSTOP)
     click.echo(f"Paused broker {broker_id} (pid {process.pid}).")
-    option = "" if data == DATA_DEFAULT else f" --data {data}"
-    click.echo(f"Let it go on with:  fairlead broker resume {broker_id}{option}")
+    click.echo(f"Let it go on with:  fairlead broker resume {broker_id}{cluster_arguments()}")
 
 
 @click.command("resume", epilog=EPILOG)

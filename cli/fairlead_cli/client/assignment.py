@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.places import Place, build_no_partition_error
 from fairlead_cli.errors import CliError
 
@@ -67,7 +68,7 @@ def choose_partitions(metadata: Any, topic: str, partition: int | None) -> list[
     if offline and len(offline) == len(chosen):
         raise CliError(
             f"no partition of topic '{topic}' that was asked for has a leader",
-            hint="See which brokers run:  fairlead status",
+            hint=f"See which brokers run:  fairlead status{cluster_arguments()}",
         )
     if offline:
         names = ", ".join(str(number) for number in offline)

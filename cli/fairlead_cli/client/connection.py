@@ -7,9 +7,11 @@ committed, and librdkafka's own log lines stay out of the terminal.
 from __future__ import annotations
 
 import logging
+import shlex
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fairlead_cli.advice import cluster_arguments, data_directory
 from fairlead_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -35,18 +37,20 @@ READING = {
 Result = TypeVar("Result")
 
 HINTS = {
-    "TOPIC_ALREADY_EXISTS": "See it with:  fairlead topic describe TOPIC",
+    "TOPIC_ALREADY_EXISTS": "See it with:  fairlead topic describe {name}{cluster}",
     "INVALID_REPLICATION_FACTOR": "Leave --replication-factor out to get the cluster's default.",
     "INVALID_PARTITIONS": "The number of partitions can only grow.",
     "INVALID_CONFIG": "See what there is:  fairlead config list",
     "POLICY_VIOLATION": "Change its manifest, then start the cluster with it again.",
-    "BAD_MSG": "A batch is damaged. Look for it:  fairlead log dump DIR --verify",
-    "UNKNOWN_TOPIC_OR_PART": "See what there is:  fairlead topic list",
+    "BAD_MSG": "A batch is damaged. Look for it where the brokers' files are:\n"
+    "  fairlead log dump {data} --verify",
+    "UNKNOWN_TOPIC_OR_PART": "See what there is:  fairlead topic list{cluster}",
     "INCONSISTENT_GROUP_PROTOCOL": "Its members divide partitions in another way. Try "
-    "--assignor range, or see:  fairlead group describe GROUP",
+    "--assignor range, or see:  fairlead group describe {name}{cluster}",
     "FENCED_INSTANCE_ID": "Another process has joined under this --instance-id: use another.",
-    "NON_EMPTY_GROUP": "See who is in it:  fairlead group describe GROUP --members",
-    "MSG_SIZE_TOO_LARGE": "Raise the topic's max.message.bytes with `fairlead topic alter`.",
+    "NON_EMPTY_GROUP": "See who is in it:  fairlead group describe {name} --members{cluster}",
+    "MSG_SIZE_TOO_LARGE": "Let the topic take larger ones, here 10 MB:\n"
+    "  fairlead topic alter {name} --config max.message.bytes=10485760{cluster}",
 }
 
 
@@ -115,9 +119,14 @@ def explain(error: KafkaError) -> str:
     return text if name in text else f"{text} ({name})"
 
 
-def build_error(what: str, error: KafkaError) -> CliError:
-    """`what` names the attempt: `cannot create topic orders`."""
-    return CliError(f"{what}: {explain(error)}", hint=HINTS.get(str(error.name()).lstrip("_")))
+def build_error(what: str, error: KafkaError, *, name: str = "NAME") -> CliError:
+    """`what` names the attempt: `cannot create topic orders`; `name` is its topic or group."""
+    hint = HINTS.get(str(error.name()).lstrip("_"))
+    if hint is not None:
+        hint = hint.format(
+            name=shlex.quote(name), cluster=cluster_arguments(), data=data_directory()
+        )
+    return CliError(f"{what}: {explain(error)}", hint=hint)
 
 
 @contextmanager
@@ -161,10 +170,11 @@ def build_unknown_topic_error(topic: str, existing: list[str]) -> CliError:
     """Names the nearest existing topic."""
     from difflib import get_close_matches
 
+    cluster = cluster_arguments()
     close = get_close_matches(topic, existing, n=1)
     nearest = f"Did you mean '{close[0]}'? " if close else ""
     return CliError(
         f"topic '{topic}' does not exist",
-        hint=f"{nearest}Create it:\n  fairlead topic create {topic}\n"
-        "or see what there is:\n  fairlead topic list",
+        hint=f"{nearest}Create it:\n  fairlead topic create {shlex.quote(topic)}{cluster}\n"
+        f"or see what there is:\n  fairlead topic list{cluster}",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.answering import Address, find_answering
 from fairlead_cli.client.connection import (
     REQUEST_TIMEOUT_S,
@@ -312,7 +313,7 @@ def build_unknown_group_error(admin: AdminClient, group: str) -> CliError:
     nearest = f"Did you mean '{close[0]}'? " if close else ""
     return CliError(
         f"group '{group}' does not exist",
-        hint=f"{nearest}See what there is:  fairlead group list",
+        hint=f"{nearest}See what there is:  fairlead group list{cluster_arguments()}",
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.places import Place
 from fairlead_cli.errors import CliError
 
@@ -35,10 +37,13 @@ class Limits:
 class Reader:
     """Hands out what is at hand, also nothing, so that the caller may look at the time."""
 
-    def __init__(self, consumer: Consumer, what: str, assignment: Assignment) -> None:
+    def __init__(
+        self, consumer: Consumer, what: str, assignment: Assignment, *, group: str = ""
+    ) -> None:
         self.consumer = consumer
         self.what = what
         self.assignment = assignment
+        self.group = group
         self.began_at = time.monotonic()
 
     def read(
@@ -75,7 +80,8 @@ class Reader:
             return True
         raise CliError(
             f"cannot read {self.what}: not let into the group within {JOIN_PATIENCE_S:.0f} s",
-            hint="See whether its coordinator answers:  fairlead group describe GROUP",
+            hint="See whether its coordinator answers:  "
+            f"fairlead group describe {shlex.quote(self.group)}{cluster_arguments()}",
         )
 
     def take_batch(self, size: int, poll_s: float) -> list[Message]:
@@ -113,7 +119,7 @@ class Reader:
             return True
         if error.retriable() or error.code() in transient_codes():
             return True
-        failure = build_error(f"cannot read {self.what}", error)
+        failure = build_error(f"cannot read {self.what}", error, name=self.group)
         if error.code() == KafkaError._FATAL and "fenced" in failure.message:
             # librdkafka hides the broker's code behind its own for fatal errors.
             failure.hint = HINTS["FENCED_INSTANCE_ID"]

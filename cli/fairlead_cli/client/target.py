@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.advice import data_arguments, up_command
 from fairlead_cli.client.answering import PATIENCE_S, Address, Answers, find_answering
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import read_cluster_file
 from fairlead_cli.local.layout import Layout
-from fairlead_cli.options import DATA_DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,24 +42,23 @@ def resolve_bootstrap(bootstrap: str | None, data: Path, *, patience_s: float = 
 
 def resolve_local(data: Path, patience_s: float) -> str:
     """The same for the local cluster of a data directory."""
-    option = "" if data == DATA_DEFAULT else f" --data {data}"
     cluster = read_cluster_file(Layout(data).cluster_file)
     if cluster is None:
         raise CliError(
             f"there is no local cluster in {data}",
-            hint=f"Start one:\n  fairlead up{option}\n"
+            hint=f"Start one:\n  {up_command(data)}\n"
             "or name another with --data DIR or --bootstrap HOST:PORT.",
         )
     if not any(broker.is_alive for broker in cluster.brokers):
         raise CliError(
             f"the local cluster in {data} is not running",
-            hint=f"Start it; its data is still there:\n  fairlead up{option}",
+            hint=f"Start it; its data is still there:\n  {up_command(data, cluster)}",
         )
     found = find_local(cluster, patience_s=patience_s)
     if not found.answering:
         raise CliError(
             f"the brokers of {data} run but do not answer: {found.reason}",
-            hint=f"See what they do:\n  fairlead status{option}",
+            hint=f"See what they do:\n  fairlead status{data_arguments(data)}",
         )
     return join_addresses(found.answering)
 

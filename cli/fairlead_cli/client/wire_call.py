@@ -6,6 +6,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.connection import CLIENT_ID, REQUEST_TIMEOUT_S
 from fairlead_cli.errors import CliError
 from fairlead_wire.errors import RemoteProtocolError
@@ -33,7 +34,8 @@ def call_broker(host: str, port: int, message: Message, version: int) -> Any:
     except (OSError, EOFError, RemoteProtocolError) as error:
         raise CliError(
             f"broker {host}:{port} did not answer {type(message).__name__}: {error}",
-            hint="It may be too old for this request, or gone. Look:  fairlead status",
+            hint="It may be too old for this request, or gone. Look:  "
+            f"fairlead status{cluster_arguments()}",
         ) from error
 
 

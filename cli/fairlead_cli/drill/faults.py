@@ -14,8 +14,10 @@ from __future__ import annotations
 import signal
 from contextlib import suppress
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairlead_cli.advice import data_arguments, up_command
 from fairlead_cli.drill.fault_proxy import ProxyControl
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.control import require_process, require_supervisor, send_signal
@@ -58,7 +60,9 @@ class FaultInjector:
             if cluster.proxy is None or not cluster.proxy.is_alive:
                 raise CliError(
                     "this cluster has no fault proxy, so its network cannot be cut",
-                    hint="Start it with one:\n  fairlead up --fault-proxy",
+                    hint="Start it with one:\n"
+                    f"  fairlead down{data_arguments(Path(cluster.data))}\n"
+                    f"  {up_command(Path(cluster.data), cluster)} --fault-proxy",
                 )
             self._proxy = ProxyControl(cluster.proxy.host, cluster.proxy.http_port)
         else:

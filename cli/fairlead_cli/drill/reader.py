@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, build_consumer, kafka_errors
 from fairlead_cli.drill.history import FoundRecord, decode_value
 from fairlead_cli.errors import CliError
@@ -64,7 +65,7 @@ def read_until(consumer: Any, open_ends: dict[int, int]) -> Iterator[FoundRecord
         elif time.monotonic() - last > STALL_TIMEOUT_S:
             raise CliError(
                 f"reading back stopped before the end of partition {min(open_ends)}",
-                hint="The cluster does not answer:  fairlead status",
+                hint=f"The cluster does not answer:  fairlead status{cluster_arguments()}",
             )
         for message in messages:
             number = message.partition()

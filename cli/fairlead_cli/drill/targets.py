@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def resolve_broker(target: Target, metadata: Any) -> int:
     if partition is None:
         raise CliError(
             f"there is no partition {target.partition} of a topic '{target.topic}'",
-            hint="See what there is:  fairlead topic list",
+            hint=f"See what there is:  fairlead topic list{cluster_arguments()}",
         )
     if target.kind is TargetKind.LEADER:
         if partition.leader < 0:

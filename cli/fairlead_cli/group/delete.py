@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError
 from fairlead_cli.name_completion import complete_groups, complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, require_name
@@ -94,7 +95,7 @@ def delete_whole(admin: AdminClient, groups: list[str], *, if_exists: bool) -> i
         elif error.name() == "NON_EMPTY_GROUP":
             errors.append(build_members_error("not deleted", describe_group(admin, group)))
         else:
-            errors.append(build_error(f"cannot delete group '{group}'", error))
+            errors.append(build_error(f"cannot delete group '{group}'", error, name=group))
     return report_missing(errors)
 
 
@@ -129,7 +130,7 @@ def delete_offsets_of(
             return
         raise CliError(
             f"group '{group}' has no committed offsets there ({names})",
-            hint=f"See what it has:  fairlead group describe {group}",
+            hint=f"See what it has:  fairlead group describe {group}{cluster_arguments()}",
         )
     delete_offsets(found, places)
     click.echo(f"Deleted {format_count(len(places), 'offset')} of group {group}.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.places import build_no_partition_error
 from fairlead_cli.errors import CliError
 
@@ -58,8 +59,8 @@ def expand_selection(
         raise CliError(
             f"partition {join(offline)} of topic '{selection.topic}' has no leader, "
             "so that nobody knows its offsets",
-            hint="See which brokers run:  fairlead status\nor name the other partitions: "
-            f"--topic {selection.topic}:0,1,…",
+            hint=f"See which brokers run:  fairlead status{cluster_arguments()}\n"
+            f"or name the other partitions: --topic {selection.topic}:0,1,…",
         )
     return [(selection.topic, number) for number in wanted]
 

@@ -7,16 +7,16 @@ is bounded, and a process counts as back when the supervisor says that it serves
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairlead_cli.advice import cluster_arguments, data_arguments, up_command
 from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.local.cluster_file import read_cluster_file
 from fairlead_cli.local.layout import Layout
-from fairlead_cli.options import DATA_DEFAULT
 
 if TYPE_CHECKING:
     import signal
-    from pathlib import Path
 
     from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry
     from fairlead_cli.local.process_table import ProcessId
@@ -26,14 +26,16 @@ POLL_S = 0.02
 
 def require_cluster(data: Path) -> ClusterFile:
     """The local cluster that runs on a data directory; CliError says how to start one."""
-    option = "" if data == DATA_DEFAULT else f" --data {data}"
     cluster = read_cluster_file(Layout(data).cluster_file)
     if cluster is None:
-        raise CliError(f"there is no local cluster in {data}", hint=f"fairlead up{option}")
+        raise CliError(
+            f"there is no local cluster in {data}",
+            hint=f"Start one:\n  {up_command(data)}\nor name another with --data DIR.",
+        )
     if not any(entry.is_alive for entry in cluster.entries) and not cluster.is_supervised:
         raise CliError(
             f"the local cluster in {data} is not running",
-            hint=f"Start it; its data is still there:\n  fairlead up{option}",
+            hint=f"Start it; its data is still there:\n  {up_command(data, cluster)}",
         )
     return cluster
 
@@ -52,7 +54,7 @@ def require_process(entry: ProcessEntry) -> ProcessId:
     if entry.process is None or not entry.process.is_alive:
         raise CliError(
             f"{entry.name} is not running",
-            hint="The supervisor starts it again by itself:  fairlead status",
+            hint=f"The supervisor starts it again by itself:  fairlead status{cluster_arguments()}",
         )
     return entry.process
 
@@ -75,9 +77,11 @@ def send_signal(entry: ProcessEntry, number: signal.Signals) -> ProcessId:
 def require_supervisor(cluster: ClusterFile) -> None:
     """Before something is ended that only the supervisor starts again."""
     if not cluster.is_supervised:
+        data = data_arguments(Path(cluster.data))
         raise CliError(
             "the supervisor of this cluster was killed: nobody would start the broker again",
-            hint=f"fairlead down --data {cluster.data}, then `fairlead up` again.",
+            hint=f"Stop what it left behind, then start it again:\n  fairlead down{data}\n"
+            f"  {up_command(Path(cluster.data), cluster)}",
         )
 
 
@@ -94,7 +98,7 @@ def wait_until_replaced(data: Path, name: str, old: ProcessId, timeout_s: float)
         if time.monotonic() - started > timeout_s:
             raise CliError(
                 f"{name} does not serve again after {timeout_s:.0f} s",
-                hint=f"See what it is doing:  fairlead status --data {data}, and the end of "
-                f"{Layout(data).output_file(name)}",
+                hint=f"See what it is doing:  fairlead status{data_arguments(data)}\n"
+                f"and the end of {Layout(data).output_file(name)}",
             )
         time.sleep(POLL_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,6 +27,17 @@ class LaunchPlan:
     settings: dict[str, str]
     manifests: tuple[Path, ...]
     fault_proxy: bool = False
+    said: tuple[str, ...] = ()
+    """What the user said behind `fairlead up`, ports aside: for advice."""
+
+    def command(self, ports: Ports) -> str:
+        """`fairlead up …` as it was said, at these ports."""
+        words = ["fairlead", "up", *self.said]
+        if ports.first_kafka != KAFKA_PORT_DEFAULT:
+            words += ["--port", str(ports.first_kafka)]
+        if ports.first_http != HTTP_PORT_DEFAULT:
+            words += ["--http-port", str(ports.first_http)]
+        return shlex.join(words)
 
     @property
     def layout(self) -> Layout:
@@ -93,6 +105,7 @@ def decode_plan(text: str) -> LaunchPlan:
         settings=document["settings"],
         manifests=tuple(Path(path) for path in document["manifests"]),
         fault_proxy=document["fault_proxy"],
+        said=tuple(document["said"]),
     )
 
 

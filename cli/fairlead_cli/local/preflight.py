@@ -8,12 +8,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shlex
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import read_cluster_file
-from fairlead_cli.local.layout import HOST, PORT_MAX, Layout
+from fairlead_cli.local.layout import HOST, PORT_MAX, Layout, Ports
 from fairlead_cli.local.process_table import (
     find_port_holder,
     is_port_free,
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from fairlead_cli.local.plan import LaunchPlan
 
 COMMAND_SHOWN_MAX = 100
+PRIVILEGED_PORT_MAX = 1023
+# How far from the ports that were asked for others are looked for.
+PORT_SHIFTS = (10_000, 20_000, 30_000, 1_000, 2_000, 3_000, 5_000, -10_000, -20_000)
 # `log.dirs` is a list, and a settings file has lines.
 UNUSABLE_IN_SETTINGS = frozenset(",\r\n")
 
@@ -68,10 +72,14 @@ def build_held_error(layout: Layout) -> CliError:
     where = f", serving at {cluster.bootstrap}" if cluster else ""
     return CliError(
         f"the data directory {layout.root} is held by pid {pid or 'unknown'}{where}",
-        hint=f"Stop that cluster:\n  fairlead down --data {layout.root}\n"
-        "or start a second one beside it:\n"
-        "  fairlead up --data OTHER_DIR --port OTHER_PORT --http-port OTHER_PORT",
+        hint=f"Stop that cluster:\n  {down_command(layout)}\n"
+        "or start a second one beside it, with --data, --port and --http-port of its own.",
     )
+
+
+def down_command(layout: Layout) -> str:
+    """To paste."""
+    return shlex.join(["fairlead", "down", "--data", str(layout.root)])
 
 
 def is_data_directory_held(layout: Layout) -> bool:
@@ -99,7 +107,7 @@ def refuse_orphans(layout: Layout) -> None:
         raise CliError(
             f"the data directory {layout.root} is held by {', '.join(alive)}, "
             "left over by a supervisor that was killed",
-            hint=f"Stop them; the data stays:\n  fairlead down --data {layout.root}",
+            hint=f"Stop them; the data stays:\n  {down_command(layout)}",
         )
 
 
@@ -110,24 +118,53 @@ def refuse_taken_ports(plan: LaunchPlan) -> None:
         if not 0 < port <= PORT_MAX:
             raise CliError(
                 f"port {port} ({purpose}) does not exist",
-                hint="Choose a lower --port or --http-port.",
+                hint=advise_ports(plan),
             )
         if port in purposes:
             raise CliError(
                 f"port {port} would be used twice: {purposes[port]}, and {purpose}",
-                hint="Kafka takes P to P+199 and HTTP takes H to H+90 of --port P, --http-port H.",
+                hint="--port P takes P to P+250, --http-port H takes H to H+91.\n"
+                + advise_ports(plan),
             )
         purposes[port] = purpose
     for port, purpose in purposes.items():
         if not is_port_free(HOST, port):
-            raise build_port_error(port, purpose)
+            raise build_port_error(plan, port, purpose)
 
 
-def build_port_error(port: int, purpose: str) -> CliError:
+def advise_ports(plan: LaunchPlan) -> str:
+    """The same command at ports that are free now."""
+    free = find_free_ports(plan)
+    if free is None:
+        return "Choose other ones with --port PORT and --http-port PORT."
+    return f"Use other ports:\n  {plan.command(free)}"
+
+
+def find_free_ports(plan: LaunchPlan) -> Ports | None:
+    """Near those that were asked for: first another HTTP port, then another Kafka port, then both.
+
+    None when everything nearby is taken.
+    """
+    kafka, http = plan.ports.first_kafka, plan.ports.first_http
+    for shift in PORT_SHIFTS:
+        for ports in (
+            Ports(kafka, http + shift),
+            Ports(kafka + shift, http),
+            Ports(kafka + shift, http + shift),
+        ):
+            used = [port for port, _ in ports.purposes(plan.brokers, fault_proxy=plan.fault_proxy)]
+            is_legal = min(used) > PRIVILEGED_PORT_MAX and max(used) <= PORT_MAX
+            is_distinct = len(set(used)) == len(used)
+            if is_legal and is_distinct and all(is_port_free(HOST, port) for port in used):
+                return ports
+    return None
+
+
+def build_port_error(plan: LaunchPlan, port: int, purpose: str) -> CliError:
     """Names the process that listens there, if it may be seen."""
     pid = find_port_holder(port)
     other = find_cluster_of(pid) if pid is not None else None
-    elsewhere = "Use other ports:\n  fairlead up --port PORT --http-port PORT"
+    elsewhere = advise_ports(plan)
     if pid is None:
         return CliError(f"port {port} ({purpose}) is taken", hint=elsewhere)
     command = " ".join(read_command_line(pid))
@@ -135,7 +172,8 @@ def build_port_error(port: int, purpose: str) -> CliError:
         command = command[:COMMAND_SHOWN_MAX] + "…"
     hint = elsewhere
     if other is not None:
-        hint = f"That is the cluster in {other}. Stop it:\n  fairlead down --data {other}\n{hint}"
+        stop = shlex.join(["fairlead", "down", "--data", str(other)])
+        hint = f"That is the cluster in {other}. Stop it:\n  {stop}\n{hint}"
     return CliError(f"port {port} ({purpose}) is taken by pid {pid}: {command}", hint=hint)
 
 

@@ -82,7 +82,7 @@ def command(
         if if_not_exists and error.name() == "TOPIC_ALREADY_EXISTS":
             click.echo(f"Topic {name} exists already.")
             return
-        raise build_error(f"cannot create topic '{name}'", error) from exception
+        raise build_error(f"cannot create topic '{name}'", error, name=name) from exception
     count = wait_until_visible(admin, name)
     click.echo(f"Created topic {name} with {count} partition{'' if count == 1 else 's'}.")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError, ExitCode
 from fairlead_cli.name_completion import complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, table_or_json
@@ -70,7 +71,7 @@ def command(
     if missing:
         raise CliError(
             f"topic '{name}' has no partition {', '.join(missing)}",
-            hint=f"It has {len(known)}:  fairlead topic describe {name}",
+            hint=f"It has {len(known)}:  fairlead topic describe {name}{cluster_arguments()}",
         )
     rows = elect(admin, name, chosen, is_unclean=unclean)
     if output == "json":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.options import bootstrap_option, data_option, table_or_json
 
 if TYPE_CHECKING:
@@ -35,4 +36,4 @@ def command(data: Path, bootstrap: str | None, output: str) -> None:
     elif rows:
         print_topics(rows)
     else:
-        note("No topics yet. Create one:  fairlead topic create NAME")
+        note(f"No topics yet. Create one:  fairlead topic create hello{cluster_arguments()}")

@@ -1,0 +1,59 @@
+"""Commands that errors and notes give a user to paste: as printed, they reach the same cluster.
+
+A path may hold spaces, and a cluster may have been started with ports of its own.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead_cli.options import DATA_DEFAULT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fairlead_cli.local.cluster_file import ClusterFile
+
+
+def data_arguments(data: Path) -> str:
+    """` --data DIR` for the end of a command, empty for the default."""
+    return "" if data == DATA_DEFAULT else f" --data {shlex.quote(str(data))}"
+
+
+def cluster_arguments() -> str:
+    """` --bootstrap …` or ` --data DIR` as the command line that runs now found its cluster.
+
+    Empty outside of a command line: in another thread, and in verbs that have neither option.
+    """
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return ""
+    bootstrap = context.params.get("bootstrap")
+    if bootstrap is not None:
+        return f" --bootstrap {shlex.quote(bootstrap)}"
+    return data_arguments(context.params.get("data") or DATA_DEFAULT)
+
+
+def data_directory() -> str:
+    """Of the command line that runs now, quoted."""
+    context = click.get_current_context(silent=True)
+    data = None if context is None else context.params.get("data")
+    return shlex.quote(str(data or DATA_DEFAULT))
+
+
+def up_command(data: Path, cluster: ClusterFile | None = None) -> str:
+    """`fairlead up …`, which serves the data at the addresses that the last run had."""
+    from fairlead_cli.local.plan import HTTP_PORT_DEFAULT, KAFKA_PORT_DEFAULT
+
+    words = [f"fairlead up{data_arguments(data)}"]
+    if cluster is not None:
+        if cluster.port != KAFKA_PORT_DEFAULT:
+            words.append(f"--port {cluster.port}")
+        if cluster.http_port != HTTP_PORT_DEFAULT:
+            words.append(f"--http-port {cluster.http_port}")
+        if cluster.proxy is not None:
+            words.append("--fault-proxy")
+    return " ".join(words)

@@ -1,0 +1,91 @@
+"""What errors tell a user to paste reaches the cluster that the failed command was about."""
+
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from fairlead_cli.advice import cluster_arguments, data_arguments, up_command
+from fairlead_cli.client.connection import build_error
+from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, write_cluster_file
+from fairlead_cli.main import run
+from fairlead_cli.options import DATA_DEFAULT, bootstrap_option, data_option
+
+
+def find_arguments(*arguments: str) -> str:
+    """What a verb with both options would append to a command."""
+    found = []
+
+    @click.command()
+    @data_option
+    @bootstrap_option
+    def verb(data: Path, bootstrap: str | None) -> None:
+        del data, bootstrap
+        found.append(cluster_arguments())
+
+    verb.main(list(arguments), standalone_mode=False)
+    (answer,) = found
+    return answer
+
+
+def test_the_cluster_of_the_command_line_is_named_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FAIRLEAD_DATA", raising=False)
+    monkeypatch.delenv("FAIRLEAD_BOOTSTRAP", raising=False)
+    assert find_arguments() == ""
+    assert find_arguments("--data", "/tmp/a b") == " --data '/tmp/a b'"
+    assert find_arguments("--bootstrap", "host:1", "--data", "x") == " --bootstrap host:1"
+    assert cluster_arguments() == ""
+
+
+def test_a_path_with_spaces_can_be_pasted() -> None:
+    assert data_arguments(DATA_DEFAULT) == ""
+    assert shlex.split(data_arguments(Path("/tmp/it's here"))) == ["--data", "/tmp/it's here"]
+
+
+def build_cluster(data: Path, port: int = 9092, http_port: int = 8080) -> ClusterFile:
+    controller = ProcessEntry(name="controller", host="127.0.0.1", port=1, http_port=2)
+    return ClusterFile(str(data), port, http_port, None, None, controller)
+
+
+def test_up_is_told_with_the_ports_of_the_last_run(tmp_path: Path) -> None:
+    assert up_command(DATA_DEFAULT, build_cluster(tmp_path)) == "fairlead up"
+    moved = build_cluster(tmp_path, 19092, 18080)
+    assert up_command(Path("d"), moved) == "fairlead up --data d --port 19092 --http-port 18080"
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [["status"], ["topic", "list"], ["broker", "list"], ["consume", "t"], ["group", "list"]],
+    ids=" ".join,
+)
+def test_a_stopped_cluster_is_started_at_its_own_addresses(
+    verb: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "my data"
+    data.mkdir()
+    write_cluster_file(data / "cluster.json", build_cluster(data, 19092, 18080))
+    assert run([*verb, "--data", str(data)]) == 1
+    expected = f"  fairlead up --data '{data}' --port 19092 --http-port 18080\n"
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [["broker", "list"], ["topic", "list"], ["status"]], ids=" ".join)
+def test_a_directory_without_a_cluster_is_quoted(
+    verb: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*verb, "--data", f"{tmp_path}/a b"]) == 1
+    assert f"\n  fairlead up --data '{tmp_path}/a b'\n" in capsys.readouterr().err
+
+
+def test_hints_name_the_topic_that_they_are_about() -> None:
+    class TooLarge:
+        def name(self) -> str:
+            return "MSG_SIZE_TOO_LARGE"
+
+        def str(self) -> str:
+            return "too large"
+
+    hint = build_error("it failed", TooLarge(), name="my topic").hint  # type: ignore[arg-type]
+    assert hint is not None
+    assert "  fairlead topic alter 'my topic' --config max.message.bytes=10485760" in hint
