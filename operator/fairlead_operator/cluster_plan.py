@@ -19,8 +19,8 @@ from fairlead_operator.apply_decision import needs_apply, with_hash
 from fairlead_operator.pool_decisions import (
     GrowthDecision,
     decide_growth,
+    decide_ids,
     decide_scale,
-    find_overlaps,
 )
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.specs.config_map import Addresses, build_config_map, config_hash
@@ -34,7 +34,7 @@ from fairlead_operator.specs.services import (
     build_headless_service,
     build_listener_bootstrap,
 )
-from fairlead_operator.specs.stateful_set import build_stateful_set
+from fairlead_operator.specs.stateful_set import broker_ids_of, build_stateful_set
 from fairlead_operator.specs.views import ClusterView, Manifest, PoolView
 
 LiveKey = tuple[str, str]
@@ -105,11 +105,12 @@ class ClusterPlan:
 
 def plan_cluster(observed: ClusterObserved, settings: OperatorSettings) -> ClusterPlan:
     """Compare what is with what should be."""
-    overlaps = find_overlaps(observed.pools)
+    ids = decide_ids(observed.pools, _running_ids(observed))
+    brokers = sum(pool.spec.replicas for pool in observed.pools if pool.name not in ids.refused)
     pools = tuple(
-        PoolPlan(pool=pool, blocked_reason="IdsOverlap", blocked=overlaps[pool.name])
-        if pool.name in overlaps
-        else _plan_pool(observed, pool, settings)
+        PoolPlan(pool=pool, blocked_reason="IdsOverlap", blocked=ids.refused[pool.name])
+        if pool.name in ids.refused
+        else _plan_pool(observed, pool, settings, taken=ids.taken[pool.name], brokers=brokers)
         for pool in observed.pools
     )
     children = [*_shared_children(observed.cluster, settings)]
@@ -120,7 +121,7 @@ def plan_cluster(observed: ClusterObserved, settings: OperatorSettings) -> Clust
         applies=tuple(
             child for child in children if needs_apply(child.manifest, observed.live.get(child.key))
         ),
-        deletes=tuple(_stale_children(observed, wanted, overlaps)),
+        deletes=tuple(_stale_children(observed, wanted, ids.refused)),
         pools=pools,
     )
 
@@ -139,7 +140,24 @@ def _shared_children(cluster: ClusterView, settings: OperatorSettings) -> list[C
     return [Child(kind, with_hash(manifest)) for kind, manifest in manifests if manifest]
 
 
-def _plan_pool(observed: ClusterObserved, pool: PoolView, settings: OperatorSettings) -> PoolPlan:
+def _running_ids(observed: ClusterObserved) -> dict[str, range]:
+    """Give the ids of the brokers that run, by the name of their StatefulSet."""
+    return {
+        name: broker_ids_of(manifest)
+        for (kind, name), manifest in observed.live.items()
+        if kind == STATEFUL_SET.kind
+    }
+
+
+def _plan_pool(
+    observed: ClusterObserved,
+    pool: PoolView,
+    settings: OperatorSettings,
+    *,
+    taken: Mapping[str, range],
+    brokers: int,
+) -> PoolPlan:
+    """Plan a pool; `brokers` is how many the cluster shall have, `taken` the ids of others."""
     cluster = observed.cluster
     image = cluster.spec.image or settings.broker_image
     live = observed.live.get((STATEFUL_SET.kind, pool.stateful_set))
@@ -152,19 +170,17 @@ def _plan_pool(observed: ClusterObserved, pool: PoolView, settings: OperatorSett
             blocked="no image is known: set spec.image of the LogCluster, or install the operator "
             "with one",
         )
-    scale = decide_scale(pool, live_replicas, observed.replicas_by_broker)
+    scale = decide_scale(pool, live_replicas, observed.replicas_by_broker, taken)
     growth = _decide_pool_growth(observed, pool, live)
     services = build_broker_services(cluster, pool, scale.replicas)
     addresses = _look_up_addresses(observed, pool, scale.replicas)
-    reason, blocked = ("ReplicasRemain", scale.blocked) if scale.blocked else ("", "")
+    reason, blocked = scale.reason, scale.blocked
     replicas = _replicas_with_addresses(cluster, pool, scale.replicas, addresses)
     if replicas < scale.replicas:
         replicas = max(replicas, min(live_replicas or 0, scale.replicas))
         reason = "WaitingForAddresses"
         blocked = "outside listeners of new brokers have no address yet"
-    config_map = build_config_map(
-        cluster, pool, settings, addresses=addresses, brokers=_wanted_brokers(observed.pools)
-    )
+    config_map = build_config_map(cluster, pool, settings, addresses=addresses, brokers=brokers)
     children = [Child(SERVICE, with_hash(manifest)) for manifest in services]
     children.append(Child(CONFIG_MAP, with_hash(config_map)))
     if not growth.recreates:
@@ -186,12 +202,6 @@ def _plan_pool(observed: ClusterObserved, pool: PoolView, settings: OperatorSett
         growth=growth,
         children=tuple(children),
     )
-
-
-def _wanted_brokers(pools: Sequence[PoolView]) -> int:
-    """Count the brokers that a cluster shall have; a pool whose ids overlap gets none."""
-    overlaps = find_overlaps(pools)
-    return sum(pool.spec.replicas for pool in pools if pool.name not in overlaps)
 
 
 def _decide_pool_growth(
@@ -242,11 +252,11 @@ def _replicas_with_addresses(
 
 
 def _stale_children(
-    observed: ClusterObserved, wanted: set[LiveKey], overlaps: Mapping[str, str]
+    observed: ClusterObserved, wanted: set[LiveKey], refused: Mapping[str, str]
 ) -> list[Child]:
     """Find live children that nothing asks for; StatefulSets go with their pool only."""
     kinds = {kind.kind: kind for kind in PRUNED_KINDS}
-    blocked = {pool.uid for pool in observed.pools if pool.name in overlaps}
+    blocked = {pool.uid for pool in observed.pools if pool.name in refused}
     owners = {observed.cluster.uid, *(pool.uid for pool in observed.pools)} - blocked
     return [
         Child(kinds[kind], dict(manifest))

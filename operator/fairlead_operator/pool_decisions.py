@@ -13,23 +13,42 @@ class ScaleDecision:
 
     replicas: int
     blocked: str = ""
+    reason: str = ""
+    """Of the condition that says so."""
 
 
 def decide_scale(
-    pool: PoolView, live_replicas: int | None, replicas_by_broker: Mapping[int, int] | None
+    pool: PoolView,
+    live_replicas: int | None,
+    replicas_by_broker: Mapping[int, int] | None,
+    taken: Mapping[str, range],
 ) -> ScaleDecision:
-    """Let a pool grow at once, and shrink only when the brokers that leave hold no replica.
+    """Let a pool grow at once into ids that are free, and shrink only when the brokers that leave
+    hold no replica.
 
     `live_replicas` is None before there is a StatefulSet; `replicas_by_broker` is None where the
-    controller cannot be asked, which keeps everyone.
+    controller cannot be asked, which keeps everyone. `taken` has the ids of others, by their names.
     """
     wanted = pool.spec.replicas
-    if live_replicas is None or wanted >= live_replicas:
+    if live_replicas is None:
         return ScaleDecision(wanted)
+    if wanted >= live_replicas:
+        grown = pool.broker_ids(wanted)[live_replicas:]
+        other = _find_meeting(grown, taken)
+        if other is None:
+            return ScaleDecision(wanted)
+        free = max(live_replicas, taken[other].start - pool.spec.id_base)
+        return ScaleDecision(
+            live_replicas,
+            f"broker ids {grown.start} to {grown.stop - 1} meet those of {other} "
+            f"({_shown(taken[other])}): set replicas to {free} at most, or make another pool",
+            "IdsOverlap",
+        )
     if replicas_by_broker is None:
         return ScaleDecision(
             live_replicas,
             "the controller cannot be asked whether the leaving brokers hold replicas",
+            "ReplicasRemain",
         )
     leaving = pool.broker_ids(live_replicas)[wanted:]
     holding = [broker for broker in leaving if replicas_by_broker.get(broker, 0) > 0]
@@ -40,36 +59,67 @@ def decide_scale(
         live_replicas,
         f"brokers hold replicas: {shown}; move these partitions to other brokers first, or set "
         f"replicas back to {live_replicas}",
+        "ReplicasRemain",
     )
 
 
-def find_overlaps(pools: Sequence[PoolView]) -> dict[str, str]:
-    """Give, by pool, why its broker ids meet another's; the older one of two keeps its ids.
+@dataclass(frozen=True, slots=True)
+class IdClaims:
+    """Which pools may have their broker ids."""
 
-    Pools come in the order of their age.
+    refused: Mapping[str, str]
+    """By pool: why it may have no broker at all."""
+    taken: Mapping[str, Mapping[str, range]]
+    """By pool: the ids that others have or shall have, by who has them."""
+
+
+def decide_ids(pools: Sequence[PoolView], running: Mapping[str, range]) -> IdClaims:
+    """Share out broker ids: who runs with some keeps them, then the older pool goes first.
+
+    Pools come in the order of their age. `running` has the ids with which brokers run, by the name
+    of their StatefulSet, also those of pools that are going or cannot be read: two brokers with
+    one id would shut each other out.
     """
-    problems: dict[str, str] = {}
-    accepted: list[PoolView] = []
+    refused: dict[str, str] = {}
+    taken: dict[str, dict[str, range]] = {}
+    accepted: dict[str, range] = {}
     for pool in pools:
-        ids = pool.broker_ids(max(pool.spec.replicas, 1))
-        other = next((older for older in accepted if _meets(ids, _reach(older))), None)
-        if other is None:
-            accepted.append(pool)
+        others = {
+            f"StatefulSet {name}": ids
+            for name, ids in running.items()
+            if ids and name != pool.stateful_set
+        }
+        own = running.get(pool.stateful_set) or range(0)
+        reach = pool.broker_ids(max(pool.spec.replicas, 1))
+        # What runs is not stopped, but for ids that an older pool runs with already.
+        held = own or reach
+        other = _find_meeting(held, accepted if own else accepted | others)
+        if other is not None:
+            ids = (accepted | others)[other]
+            refused[pool.name] = (
+                f"broker ids {held.start} to {held.stop - 1} meet those of {other} "
+                f"({_shown(ids)}): make this pool anew with another idBase"
+            )
             continue
-        problems[pool.name] = (
-            f"broker ids {ids.start} to {ids.stop - 1} meet those of BrokerPool {other.name} "
-            f"({_reach(other).start} to {_reach(other).stop - 1}): make this pool anew with "
-            "another idBase"
-        )
-    return problems
+        taken[pool.name] = accepted | others
+        granted = reach if _find_meeting(reach, accepted | others) is None else own
+        accepted[f"BrokerPool {pool.name}"] = granted
+    return IdClaims(refused, taken)
 
 
-def _reach(pool: PoolView) -> range:
-    return pool.broker_ids(max(pool.spec.replicas, 1))
+def _find_meeting(ids: range, others: Mapping[str, range]) -> str | None:
+    return next(
+        (
+            name
+            for name, other in others.items()
+            if ids.start < other.stop and other.start < ids.stop
+        ),
+        None,
+    )
 
 
-def _meets(one: range, other: range) -> bool:
-    return one.start < other.stop and other.start < one.stop
+def _shown(ids: range) -> str:
+    return f"{ids.start} to {ids.stop - 1}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Pods return without the operator's help (Parallel), and change only when the ope
 one by one (OnDelete). Volumes are never deleted by the StatefulSet.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from fairlead_controller.kube.kinds import STATEFUL_SET
@@ -36,6 +37,7 @@ DEFAULT_RESOURCES: Final[dict[str, Any]] = {
     "limits": {"memory": "2Gi"},
 }
 CONTAINER: Final = "broker"
+ID_BASE_VARIABLE: Final = "FAIRLEAD_ID_BASE"
 
 
 def build_stateful_set(
@@ -67,6 +69,16 @@ def build_stateful_set(
         "volumeClaimTemplates": [_claim_template(cluster, pool, storage_size)],
     }
     return manifest
+
+
+def broker_ids_of(manifest: Mapping[str, Any]) -> range:
+    """Give the ids of the brokers that a live StatefulSet runs; none if it is not one of ours."""
+    for container in manifest["spec"]["template"]["spec"]["containers"]:
+        for variable in container.get("env") or ():
+            if variable["name"] == ID_BASE_VARIABLE:
+                first = int(variable["value"])
+                return range(first, first + int(manifest["spec"].get("replicas", 1)))
+    return range(0)
 
 
 def _annotations(cluster: ClusterView, pool: PoolView, config_hash: str) -> dict[str, str]:
@@ -179,7 +191,7 @@ def _container(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
 
 
 def _environment(pool: PoolView) -> list[Manifest]:
-    own: list[Manifest] = [{"name": "FAIRLEAD_ID_BASE", "value": str(pool.spec.id_base)}]
+    own: list[Manifest] = [{"name": ID_BASE_VARIABLE, "value": str(pool.spec.id_base)}]
     for name, path in (
         ("POD_NAME", "metadata.name"),
         ("POD_UID", "metadata.uid"),

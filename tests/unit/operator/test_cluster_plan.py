@@ -7,7 +7,7 @@ from operator_views import SETTINGS, cluster_view, pool_view
 
 from fairlead_operator.apply_decision import is_covered, needs_apply, with_hash
 from fairlead_operator.cluster_plan import ClusterObserved, ClusterPlan, plan_cluster
-from fairlead_operator.pool_decisions import decide_growth, decide_scale, find_overlaps
+from fairlead_operator.pool_decisions import decide_growth, decide_ids, decide_scale
 
 
 def observed(**changes: Any) -> ClusterObserved:
@@ -91,23 +91,53 @@ def test_without_an_image_nothing_is_started() -> None:
 
 def test_of_two_pools_whose_ids_meet_the_older_one_is_kept() -> None:
     older, younger = pool_view("a", replicas=3), pool_view("b", idBase=2)
-    assert set(find_overlaps([older, younger])) == {"b"}
-    assert not find_overlaps([older, pool_view("b", idBase=3)])
-    assert find_overlaps([pool_view("a", replicas=0), pool_view("b", replicas=0)])
+    assert set(decide_ids([older, younger], {}).refused) == {"b"}
+    assert not decide_ids([older, pool_view("b", idBase=3)], {}).refused
+    nobody = [pool_view("a", replicas=0), pool_view("b", replicas=0)]
+    assert decide_ids(nobody, {}).refused
     plan = plan_cluster(observed(pools=(older, younger)), SETTINGS)
     assert [pool.blocked_reason for pool in plan.pools] == ["", "IdsOverlap"]
 
 
+def test_a_pool_does_not_grow_into_the_ids_of_brokers_that_run() -> None:
+    older, younger = pool_view("a"), pool_view("b", idBase=4, replicas=2)
+    situation = observed(pools=(older, younger))
+    situation = applied(situation, plan_cluster(situation, SETTINGS))
+    for count, reason, replicas in ((4, "", 4), (5, "IdsOverlap", 3)):
+        grown = replace(situation, pools=(pool_view("a", replicas=count), younger))
+        first, second = plan_cluster(grown, SETTINGS).pools
+        assert (first.blocked_reason, first.replicas) == (reason, replicas)
+        assert (second.blocked_reason, second.replicas) == ("", 2), "what runs goes on"
+    assert "StatefulSet demo-b (4 to 5): set replicas to 4 at most" in first.blocked
+
+
+def test_ids_are_taken_while_brokers_run_with_them_whatever_became_of_their_pool() -> None:
+    """A pool that is going, or shall shrink and may not yet, still has its brokers."""
+    situation = applied(observed(), plan_cluster(observed(), SETTINGS))
+    other = replace(situation, pools=(pool_view("b", idBase=2),))
+    (plan,) = plan_cluster(other, SETTINGS).pools
+    assert plan.blocked_reason == "IdsOverlap"
+    assert "StatefulSet demo-main (0 to 2)" in plan.blocked
+    shrinking = pool_view(replicas=1)
+    both = replace(
+        situation, pools=(shrinking, pool_view("b", idBase=1)), replicas_by_broker={2: 9}
+    )
+    assert [pool.blocked_reason for pool in plan_cluster(both, SETTINGS).pools] == [
+        "ReplicasRemain",
+        "IdsOverlap",
+    ]
+
+
 def test_a_pool_grows_at_once_and_shrinks_only_when_empty() -> None:
     pool = pool_view(replicas=2, idBase=10)
-    assert decide_scale(pool, None, None).replicas == 2
-    assert decide_scale(pool, 1, None).replicas == 2
-    assert decide_scale(pool, 3, {10: 9, 11: 9, 12: 0}).replicas == 2
-    assert decide_scale(pool, 3, {10: 9}).replicas == 2, "a broker that never registered"
-    refused = decide_scale(pool, 3, {10: 9, 11: 9, 12: 1})
+    assert decide_scale(pool, None, None, {}).replicas == 2
+    assert decide_scale(pool, 1, None, {}).replicas == 2
+    assert decide_scale(pool, 3, {10: 9, 11: 9, 12: 0}, {}).replicas == 2
+    assert decide_scale(pool, 3, {10: 9}, {}).replicas == 2, "a broker that never registered"
+    refused = decide_scale(pool, 3, {10: 9, 11: 9, 12: 1}, {})
     assert refused.replicas == 3
     assert "12 (1)" in refused.blocked
-    unknown = decide_scale(pool, 3, None)
+    unknown = decide_scale(pool, 3, None, {})
     assert unknown.replicas == 3
     assert "controller" in unknown.blocked
 
