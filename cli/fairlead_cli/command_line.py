@@ -36,6 +36,11 @@ def run_command_line(command: click.Command, arguments: Sequence[str] | None, pr
         # Python flushes stdout once more at exit and would complain: that flush goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
+    except RuntimeError as error:
+        # Ctrl-C inside of a class body that is being imported (Python 3.11: `__set_name__`).
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            return ExitCode.INTERRUPTED
+        raise
 
 
 def print_error(error: CliError) -> None:
