@@ -20,11 +20,16 @@ SYNC_FILE_RANGE_WRITE: Final = 2
 
 
 class DirectoryEntry(NamedTuple):
-    """One name in a directory; `size` is 0 for directories."""
+    """One name in a directory; `size` is 0 for directories.
+
+    A link is what it leads to: whoever has moved a partition elsewhere and left a link still has
+    its records.
+    """
 
     name: str
     is_directory: bool
     size: int
+    is_link: bool = False
 
 
 class Disk(Protocol):
@@ -71,7 +76,7 @@ class Disk(Protocol):
         ...
 
     def remove_directory(self, path: str, /) -> None:
-        """Remove an empty directory."""
+        """Remove an empty directory, and with a link to one both."""
         ...
 
     def list_directory(self, path: str, /) -> list[DirectoryEntry]: ...
@@ -84,6 +89,10 @@ class Disk(Protocol):
 
     def fsync_directory(self, path: str, /) -> None:
         """Make creates, renames and unlinks in a directory durable."""
+        ...
+
+    def bytes_free(self, path: str, /) -> int:
+        """Room on the file system of a directory for who has no privileges; asks no device."""
         ...
 
     def sync_file_system(self, path: str, /) -> None:
@@ -135,15 +144,25 @@ class RealDisk:
         Path(path).mkdir(parents=True, exist_ok=True)
 
     def remove_directory(self, path: str, /) -> None:
-        Path(path).rmdir()
+        directory = Path(path)
+        if directory.is_symlink():
+            directory.resolve().rmdir()
+            directory.unlink()
+        else:
+            directory.rmdir()
 
     def list_directory(self, path: str, /) -> list[DirectoryEntry]:
         entries = []
         with os.scandir(path) as scan:
             for entry in scan:
-                is_directory = entry.is_dir(follow_symlinks=False)
-                size = 0 if is_directory else entry.stat(follow_symlinks=False).st_size
-                entries.append(DirectoryEntry(entry.name, is_directory, size))
+                try:
+                    is_directory = entry.is_dir()
+                    size = 0 if is_directory else entry.stat().st_size
+                except FileNotFoundError:
+                    if not entry.is_symlink():
+                        continue  # A thread has unlinked it meanwhile.
+                    is_directory, size = False, 0
+                entries.append(DirectoryEntry(entry.name, is_directory, size, entry.is_symlink()))
         return entries
 
     def exists(self, path: str, /) -> bool:
@@ -158,6 +177,10 @@ class RealDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def bytes_free(self, path: str, /) -> int:
+        room = os.statvfs(path)
+        return room.f_bavail * room.f_frsize
 
     def sync_file_system(self, path: str, /) -> None:
         if _syncfs is None:
@@ -223,10 +246,13 @@ def unlink_if_present(disk: Disk, path: str) -> bool:
 
 
 def remove_tree(disk: Disk, path: str) -> None:
-    """Remove a directory and everything in it (in a thread: freeing large files takes long)."""
+    """Remove a directory and everything in it (in a thread: freeing large files takes long).
+
+    Of what is in it a link goes, not what the link leads to.
+    """
     for entry in disk.list_directory(path):
         child = f"{path}/{entry.name}"
-        if entry.is_directory:
+        if entry.is_directory and not entry.is_link:
             remove_tree(disk, child)
         else:
             unlink_if_present(disk, child)

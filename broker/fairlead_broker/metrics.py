@@ -83,6 +83,8 @@ class BrokerMetrics:
     """Slices that were not in the page cache when they were to be sent; up to a second old."""
     cold_read_bytes: int = 0
     segments_deleted: int = 0
+    undeleted: int = 0
+    """A gauge: deleted files and directories that the disk would not let go; tried again."""
     cleaner: CleanerMetrics = field(default_factory=CleanerMetrics)
     flushes: int = 0
     flush_failures: int = 0

@@ -178,6 +178,9 @@ class SimulatedDisk:
         for change in self._name_changes.pop(path, []):
             _apply(self._durable_names, change)
 
+    def bytes_free(self, path: str) -> int:
+        return 1 << 40 if self.free_bytes is None else self.free_bytes
+
     @mutating
     def sync_file_system(self, path: str) -> None:
         for inode in self.names.values():

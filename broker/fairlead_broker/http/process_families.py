@@ -72,6 +72,7 @@ def expose_counters(out: Exposition, metrics: BrokerMetrics) -> None:
             "Worst lateness of an event loop tick in the last minute.",
             metrics.loop_lag_max_ms / 1000,
         ),
+        ("undeleted_files", "Deleted files that the disk does not let go.", metrics.undeleted),
     ):
         out.one(f"fairlead_{name}", "gauge", meaning, value)
     for name, meaning, value in (

@@ -18,7 +18,7 @@ from fairlead_broker.log.checkpoints import CheckpointJob, Checkpoints, Truncate
 from fairlead_broker.log.clean_stop import stop_log
 from fairlead_broker.log.cleaning_plan import first_dirty_offset
 from fairlead_broker.log.deferred_files import DeferredFiles, SyncJob
-from fairlead_broker.log.deletions import RemovalJob
+from fairlead_broker.log.deletions import DeletionJob, Deletions, remove_tree_if_present
 from fairlead_broker.log.directory_identity import (
     DirectoryIdentity,
     StartRecord,
@@ -107,7 +107,7 @@ class LogDirectory:
         self._marks = Marks()
         self._fresh: list[Log] = []
         self._is_confirmed = False
-        self._removals: list[tuple[int, str]] = []
+        self.removals = Deletions(remove_tree_if_present)
         # Marks of logs that could not be opened: kept, so that a repaired disk gets them back.
         self._offline_points: dict[TopicPartition, int] = {}
         self._offline_starts: dict[TopicPartition, int] = {}
@@ -155,7 +155,7 @@ class LogDirectory:
         report = LoadReport(foreign=scan.foreign)
         for name in scan.foreign:
             logger.warning("%s/%s is no log of this broker and is left alone", self.path, name)
-        self._removals += [(now_ms, f"{self.path}/{name}") for name in scan.deleted]
+        self.removals.add([f"{self.path}/{name}" for name in scan.deleted], now_ms)
         directories = {key: f"{self.path}/{name}" for key, name in scan.partitions.items()}
         marks = self._marks = Marks.read(self._checkpoints)
         marks.forget_strangers(self.disk, {} if self.start.was_clean else directories)
@@ -284,7 +284,8 @@ class LogDirectory:
     def delete_log(self, log: Log, now_ms: int) -> None:
         """Rename the directory so that it is no log any more; removed after the grace."""
         target = self._take_out(log, DELETE_DIRECTORY_SUFFIX)
-        self._removals.append((now_ms + log.config.file_delete_delay_ms, target))
+        if target != log.path:
+            self.removals.add([target], now_ms + log.config.file_delete_delay_ms)
 
     def set_aside(self, log: Log) -> str:
         """Take a log out of service that nobody knows; its data stays, under the answered path."""
@@ -299,7 +300,11 @@ class LogDirectory:
         ending = f".{uuid.uuid4().hex}{suffix}"
         name = partition_directory(*key)[: FILE_NAME_BYTES_MAX - len(ending)]
         target = f"{self.path}/{name}{ending}"
-        self.disk.rename(log.path, target)
+        try:
+            self.disk.rename(log.path, target)
+        except OSError as error:
+            logger.error("%s stays, the next start sets it aside: %s", log.path, error)
+            return log.path
         self.deferred.note_directory(self.path)
         return target
 
@@ -309,13 +314,9 @@ class LogDirectory:
         """Fsyncs of small files and of names, collected since the last one."""
         return self.deferred.begin_sync()
 
-    def begin_removals(self, now_ms: int) -> RemovalJob | None:
-        """Directories of deleted logs whose grace is over."""
-        due = [path for due_ms, path in self._removals if due_ms <= now_ms]
-        if not due:
-            return None
-        self._removals = [removal for removal in self._removals if removal[0] > now_ms]
-        return RemovalJob(self.disk, due)
+    def begin_removals(self, now_ms: int) -> DeletionJob | None:
+        """Directories of deleted logs whose grace is over; `removals` has the outcome completed."""
+        return self.removals.begin(self.disk, now_ms)
 
     def begin_checkpoint(
         self, high_watermarks: dict[TopicPartition, int] | None = None

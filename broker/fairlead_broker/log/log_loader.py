@@ -6,6 +6,8 @@ index does not cover. Descriptors and older indexes are opened when somebody nee
 not fit together raises `UncleanLogError`: the caller has the log recovered and loads it again.
 """
 
+import errno
+
 from fairlead_broker.disk import DirectoryEntry, Disk, read_file
 from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
 from fairlead_broker.log.batch_scan import CorruptSegmentError
@@ -62,8 +64,14 @@ class LogLoader:
         config: LogConfig,
         now_ms: int,
     ) -> Log:
-        """A new, empty log in a directory of its own."""
+        """A new, empty log in a directory of its own. OSError, also if there is a log already."""
         self._disk.make_directory(directory)
+        if any(
+            entry.size and entry.name.endswith(LOG_SUFFIX)
+            for entry in self._disk.list_directory(directory)
+        ):
+            # Somebody put it there, or a deleted log could not be renamed: not to be written over.
+            raise FileExistsError(errno.EEXIST, "records of another log are here", directory)
         self._deferred.note_directory(directory.rpartition("/")[0])
         self._deferred.replace(
             f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id)

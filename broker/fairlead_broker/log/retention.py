@@ -9,6 +9,7 @@ active segment is rolled first, so that an idle topic empties as in Kafka.
 import logging
 
 from fairlead_broker.invariants import require
+from fairlead_broker.limits import SEGMENTS_DELETED_A_TURN
 from fairlead_broker.log.batch_scan import CorruptSegmentError
 from fairlead_broker.log.file_names import SNAPSHOT_SUFFIX, offset_name
 from fairlead_broker.log.segment import Segment
@@ -19,7 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 def delete_expired_segments(log: SegmentedLog, now_ms: int, high_watermark: int) -> int:
-    """Roll an expired active segment, then delete what retention asks for; the count of it."""
+    """Roll an expired active segment, then delete what retention asks for; the count of it.
+
+    At most `SEGMENTS_DELETED_A_TURN`: so many may be followed by more.
+    """
     config = log.config
     require(
         high_watermark <= log.log_end_offset,
@@ -36,6 +40,7 @@ def delete_expired_segments(log: SegmentedLog, now_ms: int, high_watermark: int)
         if (
             log.active.size > 0
             and high_watermark == log.log_end_offset
+            and len(log.segments) <= SEGMENTS_DELETED_A_TURN
             and all(_newest_ms(segment) < expire_before_ms for segment in reversed(log.segments))
         ):
             log.roll(now_ms)
@@ -45,11 +50,14 @@ def delete_expired_segments(log: SegmentedLog, now_ms: int, high_watermark: int)
 
 
 def delete_below_start(log: SegmentedLog, now_ms: int, high_watermark: int) -> int:
-    """Delete what lies below the log's start only: the leader decides the rest."""
+    """Delete what lies below the log's start only: the leader decides the rest.
+
+    At most `SEGMENTS_DELETED_A_TURN`.
+    """
     if log.is_offline:
         return 0
     count = 0
-    for next_segment in log.segments[1:]:
+    for next_segment in log.segments[1 : SEGMENTS_DELETED_A_TURN + 1]:
         if next_segment.base_offset > min(log.log_start_offset, high_watermark):
             break
         count += 1
@@ -58,13 +66,14 @@ def delete_below_start(log: SegmentedLog, now_ms: int, high_watermark: int) -> i
 
 
 def plan_deletion(log: SegmentedLog, expire_before_ms: int | None, high_watermark: int) -> int:
-    """How many of the oldest segments may go now."""
+    """How many of the oldest segments may go now, at most `SEGMENTS_DELETED_A_TURN`."""
     config = log.config
     surplus = None
     if config.deletes_by_retention and config.retention_bytes >= 0:
         surplus = log.size - config.retention_bytes
     count = 0
-    for segment, next_segment in zip(log.segments, log.segments[1:], strict=False):
+    oldest = log.segments[:SEGMENTS_DELETED_A_TURN]
+    for segment, next_segment in zip(oldest, log.segments[1:], strict=False):
         if next_segment.base_offset > high_watermark:
             break
         is_below_start = next_segment.base_offset <= log.log_start_offset

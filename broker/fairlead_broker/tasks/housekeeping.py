@@ -10,13 +10,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.limits import HOUSEKEEPING_SLICE_MS
+from fairlead_broker.limits import HOUSEKEEPING_SLICE_MS, SEGMENTS_DELETED_A_TURN
+from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from concurrent.futures import Executor
 
     from fairlead_broker.broker import Broker
+    from fairlead_broker.disk import Disk
+    from fairlead_broker.log.deletions import Deletions
     from fairlead_broker.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -38,14 +41,13 @@ class Housekeeping:
         now_ms = self._broker.clock.now_ms()
         self._broker.metrics.traffic.keep_only({topic for topic, _ in self._broker.partitions})
         async for partition in self._walk():
-            log = partition.log
-            if partition.is_leader:
-                count = log.delete_expired_segments(now_ms, partition.high_watermark)
-            else:
-                count = log.delete_segments_below_start(now_ms, partition.high_watermark)
+            try:
+                count = await self._delete_segments(partition, now_ms)
+            except KafkaError:
+                # Its disk has failed; the logs behind it are looked at all the same.
+                self._report_offline(partition)
+                continue
             if count:
-                partition.start_moved()
-                self._broker.metrics.segments_deleted += count
                 logger.info(
                     "deleted %d segments of %s: it starts at offset %d now",
                     count,
@@ -53,18 +55,60 @@ class Housekeeping:
                     partition.log_start_offset,
                 )
 
+    async def _delete_segments(self, partition: Partition, now_ms: int) -> int:
+        """All that may go, some in a turn of the loop; how many went. KafkaError if the disk fails.
+
+        A log may have lost its shorter retention's worth of segments at once: thousands.
+        """
+        deleted = 0
+        while partition.log.refusal is None:
+            if partition.is_leader:
+                count = partition.log.delete_expired_segments(now_ms, partition.high_watermark)
+            else:
+                count = partition.log.delete_segments_below_start(now_ms, partition.high_watermark)
+            if count:
+                partition.start_moved()
+                self._broker.metrics.segments_deleted += count
+                deleted += count
+            if count < SEGMENTS_DELETED_A_TURN:
+                break
+            await asyncio.sleep(0)
+        return deleted
+
+    def _report_offline(self, partition: Partition) -> None:
+        """Nobody may be appending to it, who would find out."""
+        self._broker.on_partition_offline(partition)
+        if self._broker.on_moved is not None:
+            # The flusher has the rest of the disk looked at.
+            self._broker.on_moved([partition])
+
     async def unlink_deleted(self) -> None:
-        """Remove files and directories whose grace is over."""
+        """Remove files and directories whose grace is over; what the disk keeps is tried again."""
         now_ms = self._broker.clock.now_ms()
-        loop = asyncio.get_running_loop()
+        refused_count = 0
         async for partition in self._walk():
             log = partition.log
-            job = log.deletions.begin(log.disk, now_ms)
-            if job is not None:
-                await loop.run_in_executor(self._executor, job.run)
-        removal = self._broker.log_directory.begin_removals(now_ms)
-        if removal is not None:
-            await loop.run_in_executor(self._executor, removal.run)
+            await self._remove_due(log.deletions, log.disk, log.path, now_ms)
+            refused_count += log.deletions.refused_count
+        directory = self._broker.log_directory
+        await self._remove_due(directory.removals, directory.disk, directory.path, now_ms)
+        self._broker.metrics.undeleted = refused_count + directory.removals.refused_count
+
+    async def _remove_due(self, deletions: Deletions, disk: Disk, path: str, now_ms: int) -> None:
+        job = deletions.begin(disk, now_ms)
+        if job is None:
+            return
+        await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
+        refusal = deletions.complete(job, now_ms)
+        if refusal is not None:
+            logger.error(
+                "%s: %d deleted files or directories cannot be removed and take up room,"
+                " again in %d seconds: %s",
+                path,
+                refusal.paths,
+                refusal.wait_ms / 1000,
+                refusal.error,
+            )
 
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for `producer.id.expiration.ms`."""
