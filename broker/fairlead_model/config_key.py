@@ -19,6 +19,10 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "DOUBLE": (-float_info.max, float_info.max),
 }
 _TEXT_LENGTH_MAX: Final = 32 * 1024
+_SHORT_TEXT_LENGTH_MAX: Final = 400
+"""Numbers and choices: blanks and leading zeros are kept as they came, for all brokers."""
+_SHOWN_LENGTH_MAX: Final = 200
+"""What a message quotes of a text that a client sent."""
 
 
 class ConfigError(ValueError):
@@ -42,6 +46,16 @@ class ConfigType(IntEnum):
     LIST = 7
     CLASS = 8
     PASSWORD = 9
+
+
+_SHORT_TYPES: Final = frozenset(
+    {ConfigType.BOOLEAN, ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE}
+)
+
+
+def shown(text: str) -> str:
+    """As much of a client's text as a message quotes."""
+    return text if len(text) <= _SHOWN_LENGTH_MAX else f"{text[:_SHOWN_LENGTH_MAX]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +88,18 @@ class ConfigKey:
 
     def parse(self, text: str) -> ConfigValue:
         """Turn the text into a value; ConfigError that names the config and what is allowed."""
-        if len(text) > _TEXT_LENGTH_MAX:
-            raise ConfigError(self.name, f"{self.name}: the value is too long")
+        is_short = self.type in _SHORT_TYPES or bool(self.choices)
+        longest = _SHORT_TEXT_LENGTH_MAX if is_short else _TEXT_LENGTH_MAX
+        if len(text) > longest:
+            raise ConfigError(
+                self.name, f"{self.name}: the value has {len(text)} characters, {longest} fit"
+            )
         value = self._typed(text.strip())
         self._check_range(value)
         self._check_choices(value)
         problem = self.check(text.strip()) if self.check is not None else None
         if problem is not None:
-            raise ConfigError(self.name, f"{self.name}={text}: {problem}")
+            raise ConfigError(self.name, f"{self.name}={shown(text)}: {problem}")
         return value
 
     def _typed(self, text: str) -> ConfigValue:
@@ -103,9 +121,9 @@ class ConfigKey:
                 case _:
                     return text
         except (ValueError, KeyError):
-            shown = "the value" if self.is_sensitive else repr(text)
+            what = "the value" if self.is_sensitive else repr(shown(text))
             raise ConfigError(
-                self.name, f"{self.name}: {shown} is not {_TYPE_WORDS[self.type]}"
+                self.name, f"{self.name}: {what} is not {_TYPE_WORDS[self.type]}"
             ) from None
 
     def _check_range(self, value: ConfigValue) -> None:
@@ -125,7 +143,7 @@ class ConfigKey:
         for part in value if isinstance(value, tuple) else (str(value),):
             if part not in self.choices:
                 allowed = ", ".join(self.choices)
-                raise ConfigError(self.name, f"{self.name}: {part!r} is none of {allowed}")
+                raise ConfigError(self.name, f"{self.name}: {shown(part)!r} is none of {allowed}")
         if value == ():
             raise ConfigError(self.name, f"{self.name}: the value is empty")
 

@@ -16,6 +16,7 @@ from fairlead_model.config_key import (
     ConfigKey,
     ConfigType,
     ConfigValue,
+    shown,
 )
 from fairlead_model.log_config import LogConfig
 from fairlead_model.topic_configs import TOPIC_CONFIGS
@@ -129,7 +130,7 @@ def _has_synonym(key: ConfigKey, name: str) -> bool:
 def _unknown(name: str, kind: str, table: Mapping[str, ConfigKey], kin: str | None) -> ConfigError:
     near = [kin] if kin is not None else get_close_matches(name, table, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return ConfigError(name, f"unknown {kind} config {name!r}{hint}")
+    return ConfigError(name, f"unknown {kind} config {shown(name)!r}{hint}")
 
 
 def validate_topic_config(name: str, text: str) -> ConfigValue:

@@ -46,6 +46,8 @@ SECRET_SIZE_MIN: Final = 16
 """A shorter secret is refused: it could be guessed from one recorded handshake."""
 
 MESSAGE_SIZE_MAX: Final = 8 << 20
+CALL_SIZE_MAX: Final = 3 << 19
+"""A call of a broker: a reply that repeats all of it, and quotes it with escapes, still fits."""
 HANDSHAKE_SIZE_MAX: Final = 64 << 10
 """Bound on messages of a peer that has not proved anything yet."""
 HANDSHAKE_TIMEOUT_S: Final = 10

@@ -12,7 +12,7 @@ from fairlead_controller.session_messages import pack_message
 from fairlead_model.cluster import Change, ClusterImage
 from fairlead_model.codec import encode_changes
 from fairlead_model.ids import ControllerEpoch
-from fairlead_model.session_protocol import CHANGES_PER_MESSAGE, MessageType
+from fairlead_model.session_protocol import CHANGES_PER_MESSAGE, MESSAGE_SIZE_MAX, MessageType
 
 DELTA_LOG_BYTES_MAX: Final = 16 << 20
 """Deltas kept for brokers that come back; those who missed more get the whole image."""
@@ -67,13 +67,28 @@ def _messages(
     part = list(islice(changes, CHANGES_PER_MESSAGE))
     while True:
         following = list(islice(changes, CHANGES_PER_MESSAGE))
-        yield pack_message(
-            MessageType.CHANGES,
-            position=[controller_epoch, sequence],
-            changes=encode_changes(part),
-            is_image=is_image,
-            is_last=not following,
+        yield from _fitting(
+            part, [controller_epoch, sequence], is_image=is_image, is_last=not following
         )
         if not following:
             return
         part = following
+
+
+def _fitting(
+    part: list[Change], position: list[int], *, is_image: bool, is_last: bool
+) -> Iterator[bytes]:
+    """Changes in one message, or in several where one would be larger than a broker takes."""
+    message = pack_message(
+        MessageType.CHANGES,
+        position=position,
+        changes=encode_changes(part),
+        is_image=is_image,
+        is_last=is_last,
+    )
+    if len(message) <= MESSAGE_SIZE_MAX or len(part) == 1:
+        yield message
+        return
+    middle = len(part) // 2
+    yield from _fitting(part[:middle], position, is_image=is_image, is_last=False)
+    yield from _fitting(part[middle:], position, is_image=is_image, is_last=is_last)

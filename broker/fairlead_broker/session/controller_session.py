@@ -23,6 +23,7 @@ from fairlead_model.cluster import ClusterDelta, ClusterImage
 from fairlead_model.codec import encode_registration
 from fairlead_model.ids import NO_BROKER_EPOCH
 from fairlead_model.session_protocol import (
+    CALL_SIZE_MAX,
     HEARTBEAT_INTERVAL_MS,
     SESSION_TIMEOUT_MS,
     MessageType,
@@ -169,12 +170,20 @@ class ControllerSession:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many calls wait for the controller")
         number = self._next_call
         self._next_call += 1
+        message = pack_message(MessageType.CALL, id=number, method=str(method), body=body)
+        if len(message) > CALL_SIZE_MAX:
+            # The controller would close the session, and with it end every other call.
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"the request is too large: {len(message)} bytes for the controller, at most "
+                f"{CALL_SIZE_MAX} fit; send it in parts",
+            )
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._connected.wait()
                 future = asyncio.get_running_loop().create_future()
                 self._calls[number] = future
-                self._send(pack_message(MessageType.CALL, id=number, method=str(method), body=body))
+                self._send(message)
                 answer: dict[str, Any] = await future
                 return answer
         except TimeoutError:

@@ -53,6 +53,29 @@ def test_long_deltas_and_images_come_in_pieces_and_hold_from_the_last(monkeypatc
     assert whole.position.sequence == 1
 
 
+def test_changes_that_are_large_come_in_messages_that_a_broker_takes(monkeypatch) -> None:
+    monkeypatch.setattr(publication, "MESSAGE_SIZE_MAX", 1_000)
+    changes = tuple(
+        BrokerChanged(BrokerRegistration(number, rack="r" * 300)) for number in range(5)
+    )
+    image = empty_image("c").apply(changes)
+    log = DeltaLog(1)
+    assert len(log.append(changes)) > 1
+    messages = list(log.image_messages(image))
+    assert max(map(len, messages)) <= 1_000
+    follower = ImageFollower("c")
+    follower.begin("c", 1)
+    *first, whole = [follower.receive(msgpack.unpackb(message)) for message in messages]
+    assert first == [None] * (len(messages) - 1)
+    assert whole is not None
+    assert whole.image.brokers == image.brokers
+
+
+def test_a_change_that_is_large_by_itself_goes_alone(monkeypatch) -> None:
+    monkeypatch.setattr(publication, "MESSAGE_SIZE_MAX", 10)
+    assert len(DeltaLog(1).append(joined(1))) == 1
+
+
 def test_an_empty_image_is_one_message() -> None:
     (message,) = DeltaLog(1).image_messages(empty_image("c"))
     assert msgpack.unpackb(message)["is_last"] is True

@@ -186,6 +186,37 @@ def test_values_are_typed(name: str, text: str, value: object) -> None:
     assert validate_topic_config(name, text) == value
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("retention.ms", "0" * 30_000 + "5"),
+        ("retention.ms", " " * 30_000 + "5"),
+        ("min.cleanable.dirty.ratio", "0." + "1" * 30_000),
+        ("cleanup.policy", "delete," * 5_000),
+        ("message.timestamp.type", "CreateTime" + " " * 30_000),
+        ("preallocate", "true" + " " * 30_000),
+        ("leader.replication.throttled.replicas", "0:1," * 10_000),
+    ],
+)
+def test_no_value_fills_the_memory_of_all_brokers(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: the value has {len(text)} characters"):
+        validate_topic_config(name, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x" * 30_000, "1"),
+        ("leader.replication.throttled.replicas", "\x01" * 30_000),
+        ("retention.ms", "x" * 399),
+    ],
+)
+def test_a_refusal_quotes_little_of_a_long_text(name: str, text: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        validate_topic_config(name, text)
+    assert len(error.value.message) < 1_500
+
+
 def test_configs_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ConfigError, match="above"):
         validate_topic_configs({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"})

@@ -278,6 +278,22 @@ def test_refusals_of_calls_carry_code_and_words(play) -> None:
     play(story)
 
 
+def test_a_call_that_is_too_large_is_refused_and_the_session_lives(play) -> None:
+    async def story(stage) -> None:
+        await stage.start_controller()
+        node = await stage.start_node(0)
+        body = {"topics": ["x" * 1000] * 9_000}
+        with pytest.raises(KafkaError, match="send it in parts") as error:
+            await node.session.call("delete_topics", body, timeout_ms=30_000)
+        assert error.value.code is ErrorCode.INVALID_REQUEST
+        assert node.session.is_connected
+        reply = await node.session.call("allocate_producer_ids", {}, timeout_ms=30_000)
+        assert reply["count"] == 1000
+        assert node.session.broker_epoch == 1, "it never had to register again"
+
+    play(story)
+
+
 def test_declared_topics_are_spread_over_the_expected_brokers(play, wait_until) -> None:
     async def story(stage) -> None:
         await stage.start_controller(TopicSpec("t", "t", 6), expected_brokers=3)
