@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fairlead_broker.replication.isr import IsrProposal
     from fairlead_broker.replication.partition import Partition
     from fairlead_broker.settings import Settings
-    from fairlead_model.cluster import ClusterDelta
+    from fairlead_model.cluster import ClusterDelta, TopicImage
 
     class Controller(Protocol):
         """Who decides; the session implements it."""
@@ -209,6 +209,10 @@ class Broker:
         """The disk has failed the log of `partition`: it serves nothing any more."""
         self.replicas.take_offline(partition)
         self.reporter.on_offline(partition)
+
+    def on_replica_unusable(self, topic: TopicImage, index: int) -> None:
+        """A replica that the image has here could not be made or brought up to date."""
+        self.reporter.on_unusable(topic.name, topic.topic_id, index)
 
     def on_recovery_wanted(self, partition: Partition) -> None:
         """Nobody is known to hold all of `partition`; the fullest log will lead."""

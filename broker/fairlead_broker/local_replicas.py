@@ -48,6 +48,7 @@ class ReplicaListener(Protocol):
     def on_partition_advanced(self, partition: Partition) -> None: ...
     def on_partition_role(self, partition: Partition) -> None: ...
     def on_partition_offline(self, partition: Partition) -> None: ...
+    def on_replica_unusable(self, topic: TopicImage, index: int) -> None: ...
     def on_recovery_wanted(self, partition: Partition) -> None: ...
     def on_isr_proposal(self, partition: Partition, proposal: IsrProposal) -> None: ...
     def on_topic_deleted(self, topic_id: bytes) -> None: ...
@@ -71,7 +72,9 @@ class LocalReplicas:
     ) -> None:
         self.partitions: dict[PartitionKey, Partition] = {}
         self.failed: dict[PartitionKey, str] = dict(log_directory.offline)
-        """Replicas that could not be opened or created, and why."""
+        """Replicas that could not be opened or created, or broke a promise, and why."""
+        self._unusable: dict[tuple[bytes, int], str] = {}
+        """Those of `failed` that failed here since the start: they are not tried again."""
         self._settings = settings
         self._clock = clock
         self._log_directory = log_directory
@@ -157,39 +160,56 @@ class LocalReplicas:
                 waiter.set_result(None)
 
     def _bring_up_to_date(self, topic_id: bytes, index: int) -> None:
-        """Make one partition what the image says; errors stay its own."""
+        """Make one partition what the image says; errors stay its own, even defects."""
         topic = self._image.topic_by_id(topic_id)
         if topic is None or index >= len(topic.partitions):
             return  # Removed since it was queued; that removal has been acted on.
         key = (topic.name, index)
-        registration = topic.partitions[index]
-        if self._node_id not in registration.replicas:
-            held = self.partitions.get(key)
-            if held is not None and held.topic_id == topic_id:
-                self._set_aside(held)
-            return
         try:
-            partition = self._partition(topic, index)
-            if partition.log.is_offline:
-                self._listener.on_partition_offline(partition)
+            partition = self._acted_on(topic, index)
+            if partition is None:
                 return
-            if registration.leader != self._node_id:
-                partition.follow(registration)
-            elif partition.lead(registration, now_ms=self._clock.monotonic_ms()):
-                logger.debug(
-                    "leading %s from offset %d in epoch %d",
-                    partition,
-                    partition.log_end_offset,
-                    partition.leader_epoch,
-                )
-        except (OSError, KafkaError) as error:
-            self.failed[key] = str(error)
-            logger.exception("replica %s-%d cannot be used", topic.name, index)
-        else:
             self.failed.pop(key, None)
             self._listener.on_partition_role(partition)
-            if registration.awaits_recovery:
-                self._listener.on_recovery_wanted(partition)
+        except Exception as error:
+            logger.exception("replica %s-%d cannot be used", *key)
+            self._give_up(topic, index, error)
+            return
+        if topic.partitions[index].awaits_recovery:
+            self._listener.on_recovery_wanted(partition)
+
+    def _acted_on(self, topic: TopicImage, index: int) -> Partition | None:
+        """The partition, once it leads or follows as it should; None if it does neither."""
+        registration = topic.partitions[index]
+        if self._node_id not in registration.replicas:
+            held = self.partitions.get((topic.name, index))
+            if held is not None and held.topic_id == topic.topic_id:
+                self._set_aside(held)
+            return None
+        partition = self._partition(topic, index)
+        if partition.log.is_offline:
+            self._listener.on_partition_offline(partition)
+            return None
+        if registration.leader != self._node_id:
+            partition.follow(registration)
+        elif partition.lead(registration, now_ms=self._clock.monotonic_ms()):
+            logger.debug(
+                "leading %s from offset %d in epoch %d",
+                partition,
+                partition.log_end_offset,
+                partition.leader_epoch,
+            )
+        return partition
+
+    def _give_up(self, topic: TopicImage, index: int, error: Exception) -> None:
+        """A replica serves nothing before the next start, and the controller hears of it: else it
+        would wait for ever for one that it has made leader, or that counts as in sync."""
+        self.failed[topic.name, index] = self._unusable[topic.topic_id, index] = str(error)
+        partition = self.partitions.get((topic.name, index))
+        if partition is not None and partition.leader_id != NO_LEADER:
+            partition.retire()
+            self._listener.on_partition_role(partition)
+        self._listener.on_replica_unusable(topic, index)
 
     # What leaders ask of the image.
 
@@ -219,6 +239,8 @@ class LocalReplicas:
 
     def _partition(self, topic: TopicImage, index: int) -> Partition:
         key = (topic.name, index)
+        if (topic.topic_id, index) in self._unusable:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._unusable[topic.topic_id, index])
         partition = self.partitions.get(key)
         if partition is not None and partition.topic_id == topic.topic_id:
             return partition
@@ -270,6 +292,10 @@ class LocalReplicas:
 
     def _remove_topic(self, topic_id: bytes) -> None:
         """A topic is marked as being deleted: stop serving it and let its files go."""
+        name = self._image.deleting[topic_id].name if topic_id in self._image.deleting else ""
+        for held_id, index in [each for each in self._unusable if each[0] == topic_id]:
+            del self._unusable[held_id, index]
+            self.failed.pop((name, index), None)
         for partition in [p for p in self.partitions.values() if p.topic_id == topic_id]:
             self._remove(partition)
         for log in [log for log in self._unclaimed.values() if log.topic_id == topic_id]:

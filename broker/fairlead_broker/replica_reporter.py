@@ -28,11 +28,12 @@ LOG_ENDS_REPEAT_S: Final = 1.0
 
 
 class ReplicaReporter:
-    """`_offline` waits to be told; `_awaited` are partitions whose log ends are wanted."""
+    """`_offline` waits to be told, by topic id and index; `_awaited` are partitions whose log ends
+    are wanted."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._offline: dict[Partition, None] = {}
+        self._offline: dict[tuple[bytes, int], Partition | None] = {}
         self._awaited: dict[Partition, None] = {}
         self._task: asyncio.Task[None] | None = None
         self._log_ends_task: asyncio.Task[None] | None = None
@@ -45,11 +46,18 @@ class ReplicaReporter:
 
     def on_offline(self, partition: Partition) -> None:
         """The disk has failed a replica; heard of any number of times."""
-        record = self._broker.image.partition(partition.topic, partition.index)
+        self._note(partition.topic, partition.topic_id, partition.index, partition)
+
+    def on_unusable(self, topic: str, topic_id: bytes, index: int) -> None:
+        """A replica has no log here that could be used; nothing was ever written to it."""
+        self._note(topic, topic_id, index, None)
+
+    def _note(self, topic: str, topic_id: bytes, index: int, partition: Partition | None) -> None:
+        record = self._broker.image.partition(topic, index)
         node_id = self._broker.node_id
         if record is None or (record.leader != node_id and node_id not in record.isr):
             return
-        self._offline[partition] = None
+        self._offline[topic_id, index] = partition
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._report_offline())
 
@@ -63,19 +71,16 @@ class ReplicaReporter:
         while self._offline:
             # What failed in this turn of the loop goes together, a failed fsync first.
             await asyncio.sleep(0)
-            replicas = list(self._offline)
-            unclean = [each for each in replicas if each.log.flush_state.failed_flush is not None]
-            batch = unclean or replicas
+            unclean = [key for key, each in self._offline.items() if _has_failed_flush(each)]
+            batch = unclean or list(self._offline)
             body = ReportOfflineCall(
                 broker_epoch=self._broker.broker_epoch,
-                partitions=[
-                    {"topic_id": replica.topic_id, "index": replica.index} for replica in batch
-                ],
+                partitions=[{"topic_id": topic_id, "index": index} for topic_id, index in batch],
                 is_unclean=bool(unclean),
             )
             if await self._call(Method.REPORT_OFFLINE, dict(body)):
-                for replica in batch:
-                    self._offline.pop(replica, None)
+                for key in batch:
+                    self._offline.pop(key, None)
             else:
                 await asyncio.sleep(RETRY_DELAY_S)
 
@@ -88,11 +93,13 @@ class ReplicaReporter:
             await asyncio.sleep(LOG_ENDS_REPEAT_S)
 
     def _log_end(self, partition: Partition) -> LogEnd | None:
-        """What to say of a log; None, for good, once nobody waits for it."""
+        """What to say of a log; None while there is nothing, for good once nobody waits for it."""
         record = self._broker.image.partition(partition.topic, partition.index)
         if record is None or not record.awaits_recovery or partition.log.is_offline:
             self._awaited.pop(partition, None)
             return None
+        if partition.leader_epoch != record.leader_epoch:
+            return None  # It may still follow, or lead, as the record before had it.
         return {
             "topic_id": partition.topic_id,
             "index": partition.index,
@@ -108,3 +115,8 @@ class ReplicaReporter:
             logger.warning("%s is told to the controller later: %s", method, error.message or error)
             return False
         return True
+
+
+def _has_failed_flush(partition: Partition | None) -> bool:
+    """Whether a replica may have lost what it acknowledged."""
+    return partition is not None and partition.log.flush_state.failed_flush is not None

@@ -4,6 +4,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from fairlead_broker.invariants import InvariantViolation
+from fairlead_broker.replication.partition import Partition
 from fairlead_model.cluster import TopicRemoved
 from fairlead_model.ids import TopicId
 from fairlead_wire.errors import ErrorCode
@@ -101,12 +105,59 @@ def test_what_nobody_asks_for_any_more_is_set_aside_not_deleted(stage: Any) -> N
     assert any(Path(stage.directory, name).glob("*.log"))
 
 
-def test_a_failing_disk_fails_only_its_replica(stage: Any) -> None:
+def told_offline(stage: Any) -> list[tuple[bytes, int]]:
+    """What the controller has been told to be out of use."""
+    return [
+        (item["topic_id"], item["index"])
+        for method, body in stage.controller.calls
+        if method == "report_offline"
+        for item in body["partitions"]
+    ]
+
+
+def test_a_failing_disk_fails_only_its_replica_and_the_controller_hears_of_it(stage: Any) -> None:
+    stage.controller.script["report_offline"] = lambda _: {}
     (stage.directory / "bad-0").write_text("in the way")
-    stage.topic("bad")
+    topic_id = stage.topic("bad")
     stage.topic("good")
     assert stage.partition("good").is_leader
     assert stage.broker.partition_error("bad", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert told_offline(stage) == [(topic_id, 0)]
+
+
+def test_a_replica_that_could_not_be_made_is_not_tried_before_the_next_start(stage: Any) -> None:
+    # The controller does not let it join before that either.
+    stage.controller.script["report_offline"] = lambda _: {}
+    obstacle = stage.directory / "bad-0"
+    obstacle.write_text("in the way")
+    stage.topic("bad")
+    obstacle.unlink()
+    stage.change("bad", leader=-1)
+    assert stage.broker.partition_error("bad", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    stage.delete("bad")
+    assert stage.broker.partition_error("bad", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    stage.topic("bad", topic_id=b"another-topic-id")
+    assert stage.partition("bad").is_leader
+
+
+def test_a_defect_in_one_partition_stops_no_other(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.controller.script["report_offline"] = lambda _: {}
+    topic_id = stage.topic("bad")
+    lead = Partition.lead
+
+    def lead_some(partition: Partition, registration: Any, *, now_ms: int) -> bool:
+        if partition.topic == "bad":
+            raise InvariantViolation("what the design rules out")
+        return lead(partition, registration, now_ms=now_ms)
+
+    monkeypatch.setattr(Partition, "lead", lead_some)
+    stage.change("bad", min_insync_replicas=2)
+    assert stage.broker.partition_error("bad", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert told_offline(stage) == [(topic_id, 0)]
+    stage.topic("good", partitions=2)
+    assert stage.partition("good", 1).is_leader
 
 
 def test_after_a_restart_logs_are_claimed_and_the_unknown_ones_set_aside(stage: Any) -> None:
