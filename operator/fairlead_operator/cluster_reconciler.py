@@ -57,6 +57,8 @@ from fairlead_operator.status_writer import StatusWriter
 
 SETTLED_LOOK_S: Final = 3.0
 BUSY_LOOK_S: Final = 1.0
+ROLLING_LOOK_S: Final = 0.2
+"""After leaders were sent away or let back: they move within milliseconds."""
 REFUSED_LOOK_S: Final = 5.0
 LEFT_BY_ANOTHER: Final = (
     "{} {} is that of an earlier LogCluster of this name: Kubernetes deletes it, and a new one is "
@@ -173,11 +175,12 @@ class ClusterReconciler:
                     _with_refusal(pool_plan, refusals.by_part), states.get(name, ()), roll
                 ),
             )
-        is_settled = is_paused or (plan.is_converged and isinstance(roll, NothingToRoll))
-        if refusals.by_part and is_quiet and _is_idle(roll):
-            return REFUSED_LOOK_S
-        is_busy = not is_quiet or not is_settled
-        return BUSY_LOOK_S if is_busy else SETTLED_LOOK_S
+        return _pause_s(
+            roll,
+            is_quiet=is_quiet,
+            is_refused=bool(refusals.by_part),
+            is_converged=plan.is_converged,
+        )
 
     async def _read_pools(self, pools: list[Manifest]) -> tuple[list[PoolView], bool]:
         """Read the pools that are not being deleted; one that is wrong is told so, and left.
@@ -299,9 +302,21 @@ def _with_refusal(plan: PoolPlan, refused: Mapping[PartKey, str]) -> PoolPlan:
     return replace(plan, blocked_reason="Refused", blocked=said)
 
 
-def _is_idle(roll: RollAction) -> bool:
-    """Tell whether a rolling restart needs no look soon."""
-    return isinstance(roll, NothingToRoll) or (isinstance(roll, Wait) and roll.reason == "Refused")
+def _pause_s(roll: RollAction, *, is_quiet: bool, is_refused: bool, is_converged: bool) -> float:
+    """Give when to look again; `is_quiet` says that all statuses are written."""
+    match roll:
+        case Drain() | Undrain():
+            return ROLLING_LOOK_S
+        case _ if not is_quiet:
+            return BUSY_LOOK_S
+        case Wait(reason="Paused"):
+            return SETTLED_LOOK_S
+        case NothingToRoll() | Wait(reason="Refused") if is_refused:
+            return REFUSED_LOOK_S
+        case NothingToRoll() if is_converged:
+            return SETTLED_LOOK_S
+        case _:
+            return BUSY_LOOK_S
 
 
 def _age(manifest: Manifest) -> tuple[str, str]:

@@ -30,6 +30,9 @@ from fairlead_operator.specs.views import ClusterView, Manifest, PoolView, build
 
 USER_ID: Final = 10001
 TERMINATION_GRACE_S: Final = 90
+ENDPOINTS_MOVE_S: Final = 2
+"""For how long a pod that is being deleted still serves before it is told to stop. Its leaders move
+meanwhile, and nodes take it out of the Services, where kube-proxy acts about once a second."""
 STARTUP_S_MAX: Final = 6 * 3600
 """Recovery after a crash may have terabytes to scan."""
 DEFAULT_RESOURCES: Final[dict[str, Any]] = {
@@ -178,6 +181,8 @@ def _container(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
             "capabilities": {"drop": ["ALL"]},
         },
         **_probes(),
+        # A command, because clusters before 1.30 drop the field for a sleep without one.
+        "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(ENDPOINTS_MOVE_S)]}}},
         "volumeMounts": [
             {"name": DATA_VOLUME, "mountPath": DATA_FOLDER},
             {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},

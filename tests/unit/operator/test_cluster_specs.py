@@ -66,6 +66,13 @@ def test_recovery_may_take_hours_and_only_a_wedged_broker_is_restarted() -> None
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
 
 
+def test_a_pod_that_is_deleted_serves_until_services_have_let_go_of_it() -> None:
+    spec = pod_spec(stateful_set())
+    hook = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    assert hook[0] == "sleep"
+    assert 0 < int(hook[1]) < spec["terminationGracePeriodSeconds"] / 10
+
+
 def test_brokers_spread_over_hosts_before_zones() -> None:
     keys = [entry["topologyKey"] for entry in pod_spec(stateful_set())["topologySpreadConstraints"]]
     assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
