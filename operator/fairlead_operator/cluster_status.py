@@ -57,6 +57,11 @@ def build_cluster_status(facts: ClusterFacts, previous: Status, now: datetime) -
         "observedGeneration": facts.generation,
         "brokers": facts.wanted,
         "brokersReady": ready,
+    }
+    if facts.problem is not None:
+        # Nobody has looked; what runs goes on as it was.
+        status |= {name: previous[name] for name in ("brokers", "brokersReady") if name in previous}
+    status |= {
         "bootstrap": f"{bootstrap_service_name(facts.name)}.{facts.namespace}.svc:{CLIENT_PORT}",
     }
     for name in ("controller", "clusterId"):
@@ -127,11 +132,15 @@ def unready_brokers(ready: int, wanted: int, brokers: Sequence[BrokerState]) -> 
 def _progress_claim(facts: ClusterFacts, ready: int) -> _Claim:
     if facts.is_paused:
         return (False, "Paused", "spec.pauseReconciliation is on; elections go on")
+    if facts.problem is not None:
+        return (False, facts.problem[0], "nothing changes until the spec is corrected")
     message = describe_roll(facts.roll)
     if message:
         return (True, "Rolling", message)
-    if facts.problem is None and ready < facts.wanted:
+    if ready < facts.wanted:
         return (True, "StartingBrokers", f"{ready} of {facts.wanted} brokers are ready")
+    if facts.refused:
+        return (False, "Refused", facts.refused)
     return (False, "Settled", "everything is as the resources say")
 
 

@@ -83,6 +83,9 @@ def test_the_same_facts_give_the_same_status() -> None:
     ("changes", "condition", "claim"),
     [
         ({"problem": ("InvalidSpec", "x")}, "Ready", ("False", "InvalidSpec")),
+        ({"problem": ("InvalidSpec", "x")}, "Progressing", ("False", "InvalidSpec")),
+        ({"refused": "no such field"}, "Ready", ("False", "Refused")),
+        ({"refused": "no such field"}, "Progressing", ("False", "Refused")),
         ({"wanted": 0, "brokers": ()}, "Ready", ("False", "NoBrokers")),
         ({"controller": partitions(offline=1)}, "Ready", ("False", "PartitionsOffline")),
         ({"controller": partitions(offline=1)}, "Degraded", ("True", "PartitionsOffline")),
@@ -101,6 +104,13 @@ def test_each_trouble_has_its_reason(
     changes: dict[str, Any], condition: str, claim: tuple[str, str]
 ) -> None:
     assert claims(build_cluster_status(facts(**changes), {}, NOW))[condition] == claim
+
+
+def test_brokers_are_not_counted_away_while_the_spec_cannot_be_read() -> None:
+    before = build_cluster_status(facts(), {}, NOW)
+    wrong = ClusterFacts(name="demo", namespace="shop", generation=4, problem=("InvalidSpec", "x"))
+    after = build_cluster_status(wrong, before, LATER)
+    assert (after["brokers"], after["brokersReady"]) == (2, 2)
 
 
 def test_the_last_counts_stay_while_the_controller_cannot_be_asked() -> None:
