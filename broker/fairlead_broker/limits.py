@@ -119,6 +119,8 @@ CLEANER_SILENCE_S: Final = 600
 """How long the compacting child may say nothing, for instance in an fsync, before it is killed."""
 CLEANER_BATCH_BYTES_MAX: Final = 128 * MIB
 """The largest batch that compaction reads; none that a request carries is as large."""
+CLEANER_ROOM_LEFT_BYTES: Final = 64 * MIB
+"""What compaction leaves free on the disk, for appends, while old and new files are there."""
 
 # Metadata and admin requests.
 TOPICS_PER_REQUEST_MAX: Final = 10_000

@@ -43,6 +43,8 @@ class CleanerMetrics:
     """A gauge: the largest dirty ratio among the logs that were due in the last look."""
     uncleanable: int = 0
     """A gauge: logs that are not compacted because something in them is damaged."""
+    without_room: int = 0
+    """A gauge: logs that are not compacted because the disk has no room for it."""
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ def expose_compaction(out: Exposition, metrics: CleanerMetrics) -> None:
         ("running", "1 while a log is being compacted.", metrics.is_running),
         ("last_run_seconds", "What the last compaction took.", metrics.last_run_ms / 1000),
         ("dirty_ratio_max", "Largest dirty ratio of the logs due.", metrics.dirty_ratio_max),
+        ("without_room", "Logs not compacted for want of disk space.", metrics.without_room),
     ):
         out.one(f"fairlead_cleaner_{name}", "gauge", meaning, gauge)
     out.one(

@@ -2,9 +2,9 @@
 
 A line of JSON in is a `CleaningOrder`. Lines of JSON out: `{"bytes": n}` now and then,
 `{"group": …}` for each group of segments whose new files are complete, and at last
-`{"report": …}`, `{"uncleanable": "why"}` or `{"error": "why"}`. It works at a low priority, and no
-faster than `io_bytes_per_second`. It ends with its input, and dies with its parent: one that went
-on writing would write into files of the next broker's child.
+`{"report": …}`, `{"uncleanable": "why"}`, `{"no_room": "why"}` or `{"error": "why"}`. It works at a
+low priority, and no faster than `io_bytes_per_second`. It ends with its input, and dies with its
+parent: one that went on writing would write into files of the next broker's child.
 """
 
 import json
@@ -24,6 +24,7 @@ from fairlead_broker.log.log_cleaning import (
     CleaningOrder,
     CleaningReport,
     LogCleaning,
+    NoRoomError,
     UncleanableLogError,
 )
 from fairlead_broker.log.parent_death import die_with_parent
@@ -81,6 +82,8 @@ def main() -> None:
             report = cleaning.run()
         except UncleanableLogError as error:
             _say({"uncleanable": str(error)})
+        except NoRoomError as error:
+            _say({"no_room": str(error)})
         except OSError as error:
             _say({"error": f"{order.directory}: {error}"})
         else:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from fairlead_broker.limits import CLEANER_ROOM_LEFT_BYTES
 from fairlead_model.log_config import NEVER, LogConfig
 from fairlead_wire.record_batch import NO_TIMESTAMP
 
@@ -119,6 +120,17 @@ def group_segments(
         index_size += segment.index_size
         time_index_size += segment.time_index_size
     return groups
+
+
+def room_needed(group: Iterable[SegmentFacts]) -> int:
+    """Bytes that must be free before a group is rewritten.
+
+    Its sources stay until the new files are in place, and for `file.delete.delay.ms` after that; at
+    worst nothing dies and the new files are as large. What is left then is for appends: a log that
+    finds no room goes offline, one that is not compacted only grows.
+    """
+    rewritten = sum(each.size + each.index_size + each.time_index_size for each in group)
+    return rewritten + CLEANER_ROOM_LEFT_BYTES
 
 
 def _is_too_young(segment: SegmentFacts, config: LogConfig, now_ms: int) -> bool:

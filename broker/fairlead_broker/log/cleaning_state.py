@@ -8,9 +8,15 @@ from fairlead_broker.log.cleaning_plan import (
     LogFacts,
     SegmentFacts,
     first_dirty_offset,
+    group_segments,
     must_roll,
 )
-from fairlead_broker.log.log_cleaning import CleanedGroup, CleaningOrder, CleaningReport
+from fairlead_broker.log.log_cleaning import (
+    CleanedGroup,
+    CleaningOrder,
+    CleaningReport,
+    check_room,
+)
 from fairlead_broker.log.segment import Segment
 from fairlead_broker.log.segmented_log import SegmentedLog
 from fairlead_model.log_config import NEVER
@@ -80,6 +86,16 @@ class LogCleaner:
         if log.flush_state.generation != self._generation:
             return False
         return log.bases[0] == self._plan.segments[0].base_offset
+
+    def check_room(self) -> None:
+        """NoRoomError if the disk has none for the first group; the child checks each. OSError."""
+        log = self._log
+        groups = group_segments(
+            self._plan.segments,
+            segment_bytes=log.config.segment_bytes,
+            segment_index_bytes=log.config.segment_index_bytes,
+        )
+        check_room(log.disk, log.path, groups[0])
 
     def order(
         self,

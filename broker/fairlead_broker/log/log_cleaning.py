@@ -20,7 +20,7 @@ from fairlead_broker.disk import Disk, unlink_if_present, write_fully
 from fairlead_broker.limits import CLEANER_BATCH_BYTES_MAX
 from fairlead_broker.log.batch_cleaning import BatchCleaning, CleaningCounts, read_keyed_records
 from fairlead_broker.log.batch_scan import CorruptSegmentError, scan_batches
-from fairlead_broker.log.cleaning_plan import SegmentFacts, group_segments
+from fairlead_broker.log.cleaning_plan import SegmentFacts, group_segments, room_needed
 from fairlead_broker.log.file_names import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
@@ -43,6 +43,20 @@ POSITION_MAX: Final = 2**31 - 1
 
 class UncleanableLogError(Exception):
     """The log cannot be compacted until somebody looks at it; the text says why."""
+
+
+class NoRoomError(Exception):
+    """The disk has no room for old and new files at once; the text has both figures."""
+
+
+def check_room(disk: Disk, directory: str, group: list[SegmentFacts]) -> None:
+    """NoRoomError if a group had better not be rewritten now. OSError."""
+    needed, free = room_needed(group), disk.bytes_free(directory)
+    if free < needed:
+        raise NoRoomError(
+            f"{free} bytes are free, and compaction from offset {group[0].base_offset} on asks for"
+            f" {needed}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +123,11 @@ class LogCleaning:
         self._source_bytes = 0
 
     def run(self) -> CleaningReport:
-        """Clean. UncleanableLogError, or OSError if the disk fails; `.cleaned` files may stay."""
+        """Clean. `.cleaned` files may stay after any error.
+
+        UncleanableLogError, NoRoomError (what was replaced so far is done with), or OSError if the
+        disk fails.
+        """
         order = self._order
         newest, end_offset = self._map_keys()
         cleaning = BatchCleaning(
@@ -126,6 +144,7 @@ class LogCleaning:
             segment_index_bytes=order.segment_index_bytes,
         )
         for group in groups:
+            check_room(self._disk, order.directory, group)
             cleaned = self._clean_group(group, cleaning)
             if cleaned is not None:
                 self._on_group(cleaned)

@@ -3,7 +3,8 @@
 Leaders and followers alike, each on its own. The child does the work; here it is decided what is
 worth it, and finished segments are put in place. A log that is cut, loses segments or leaves this
 broker meanwhile is given up; the next round looks at it anew. One whose cleaning fails waits longer
-each time, see `cleaning_retries`; one that holds a damaged batch is named and counted besides.
+each time, see `cleaning_retries`; one that holds a damaged batch is named and counted besides, and
+so is one for whose old and new files together the disk has no room.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fairlead_broker.log.cleaner_worker import NonsenseError, decode_group, deco
 from fairlead_broker.log.cleaning_plan import plan_cleaning
 from fairlead_broker.log.cleaning_state import LogCleaner, log_facts, maybe_roll
 from fairlead_broker.log.leftovers import discard_cleaned
+from fairlead_broker.log.log_cleaning import NoRoomError
 from fairlead_broker.log.segment_swap import SegmentSwap
 from fairlead_broker.tasks.cleaner_process import CleanerDiedError, CleanerProcess
 from fairlead_broker.tasks.cleaning_retries import CleaningRetries
@@ -107,6 +109,11 @@ class Cleaner:
         partition, broker = choice.partition, self._broker
         log, settings, metrics = partition.log, broker.settings, broker.metrics.cleaner
         cleaner = LogCleaner(log, choice.plan)
+        try:
+            cleaner.check_room()
+        except (NoRoomError, OSError) as error:
+            self._note_no_room(partition, str(error))
+            return False
         order = cleaner.order(
             broker.clock.now_ms(),
             dedupe_buffer_bytes=settings.cleaner_dedupe_buffer_bytes,
@@ -144,6 +151,9 @@ class Cleaner:
             return False
         if "error" in message:
             self._note_failure(partition, str(message["error"]))
+            return False
+        if "no_room" in message:
+            self._note_no_room(partition, str(message["no_room"]))
             return False
         if "group" in message:
             return await self._put_in_place(partition, cleaner, decode_group(message["group"]))
@@ -183,7 +193,7 @@ class Cleaner:
         cleaner.complete(report)
         counts, metrics = report.counts, self._broker.metrics.cleaner
         if self._retries.note_success(partition):
-            metrics.uncleanable = self._retries.uncleanable
+            self._count_failures()
             logger.info("%s is compacted again", partition)
         metrics.runs += 1
         metrics.read_bytes += report.read_bytes
@@ -231,14 +241,27 @@ class Cleaner:
                 logger.warning("files of a compaction of %s are left: %s", partition, error)
 
     def _note_failure(self, partition: Partition, reason: str) -> None:
-        metrics = self._broker.metrics.cleaner
-        metrics.failures += 1
+        self._broker.metrics.cleaner.failures += 1
         wait_ms = self._retries.note_failure(
             partition, partition.log.config, self._broker.clock.monotonic_ms()
         )
-        metrics.uncleanable = self._retries.uncleanable
+        self._count_failures()
         logger.warning(
             "compaction of %s failed, again in %d seconds: %s", partition, wait_ms / 1000, reason
+        )
+
+    def _note_no_room(self, partition: Partition, reason: str) -> None:
+        wait_ms, is_news = self._retries.note_no_room(
+            partition, partition.log.config, self._broker.clock.monotonic_ms()
+        )
+        self._count_failures()
+        logger.log(
+            logging.WARNING if is_news else logging.DEBUG,
+            "%s is not compacted, and so grows, until its disk has room; looked at every %d"
+            " seconds: %s",
+            partition,
+            wait_ms / 1000,
+            reason,
         )
 
     def _mark_uncleanable(self, partition: Partition, reason: str) -> None:
@@ -248,7 +271,7 @@ class Cleaner:
             self._broker.clock.monotonic_ms(),
             is_uncleanable=True,
         )
-        self._broker.metrics.cleaner.uncleanable = self._retries.uncleanable
+        self._count_failures()
         logger.error(
             "%s cannot be compacted, and so grows; tried again in %d seconds, or when its topic's"
             " settings change: %s",
@@ -258,5 +281,12 @@ class Cleaner:
         )
 
     def _forget_departed(self) -> None:
-        self._retries.keep_only(set(self._broker.partitions.values()))
-        self._broker.metrics.cleaner.uncleanable = self._retries.uncleanable
+        self._retries.keep_only(
+            {each for each in self._broker.partitions.values() if each.log.is_compacted}
+        )
+        self._count_failures()
+
+    def _count_failures(self) -> None:
+        metrics = self._broker.metrics.cleaner
+        metrics.uncleanable = self._retries.uncleanable
+        metrics.without_room = self._retries.without_room

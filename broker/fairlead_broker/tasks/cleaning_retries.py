@@ -3,6 +3,8 @@
 At first soon, because most errors pass (a full disk, a child that was killed for its memory), then
 after twice as long each time, because a damaged batch stays and each attempt reads the log up to
 it. New settings of its topic give a log another chance at once: that is how an operator answers.
+One that finds no room on the disk has cost nothing, and waits no longer the next time: compaction
+may be what makes room.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ class _Failure:
     config: LogConfig
     wait_ms: int
     retry_ms: int
-    is_uncleanable: bool
+    is_uncleanable: bool = False
+    is_without_room: bool = False
 
 
 class CleaningRetries(Generic[Name]):
@@ -40,6 +43,11 @@ class CleaningRetries(Generic[Name]):
     def uncleanable(self) -> int:
         """How many of them hold something that cannot be compacted."""
         return sum(failure.is_uncleanable for failure in self._failures.values())
+
+    @property
+    def without_room(self) -> int:
+        """How many of them wait for room on the disk."""
+        return sum(failure.is_without_room for failure in self._failures.values())
 
     def may_try(self, name: Name, config: LogConfig, now_ms: int) -> bool:
         """Whether a log has waited long enough, or has other settings now."""
@@ -57,11 +65,22 @@ class CleaningRetries(Generic[Name]):
         self._failures[name] = _Failure(config, wait_ms, now_ms + wait_ms, is_uncleanable)
         return wait_ms
 
+    def note_no_room(self, name: Name, config: LogConfig, now_ms: int) -> tuple[int, bool]:
+        """A cleaning was not begun, or not finished, for want of room on the disk.
+
+        Answers how many milliseconds the log waits now, and whether this is news.
+        """
+        before = self._failures.get(name)
+        self._failures[name] = _Failure(
+            config, self._first_ms, now_ms + self._first_ms, is_without_room=True
+        )
+        return self._first_ms, before is None or not before.is_without_room
+
     def note_success(self, name: Name) -> bool:
         """A cleaning was finished; answers whether the one before had failed."""
         return self._failures.pop(name, None) is not None
 
     def keep_only(self, names: Collection[Name]) -> None:
-        """Forget logs that left this broker."""
+        """Forget logs that left this broker, or need no compaction any more."""
         for name in [name for name in self._failures if name not in names]:
             del self._failures[name]
