@@ -2,11 +2,13 @@
 
 Reading past the end needs no test of its own. Fixed values raise IndexError or struct.error; a
 slice that is cut short leaves `position` behind the end, where the next read, or the check at the
-end of the message, finds it. What must be tested at once is what allocates: counts.
+end of the message, finds it. What must be tested at once is what allocates: counts. An element may
+take two bytes of a frame and hundreds of memory, so all elements of a request are counted together.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from codegen.emit_types import annotation, default_value, function_name
 from codegen.layout import (
@@ -19,6 +21,8 @@ from codegen.layout import (
 from codegen.schema import FIXED_FORMATS, Field, SchemaError, StructSchema
 from codegen.versions import VersionRange
 from codegen.writer import SourceWriter
+
+REQUEST: Final = "request"
 
 
 def emit_decoder(
@@ -207,6 +211,9 @@ class _DecoderEmitter:
                 self.writer.line(
                     f'raise {self.writer.use("oversized")}("{self._title(field)}", count)'
                 )
+            if self.kind == REQUEST:
+                with self.writer.block("if count > 1:"):
+                    self.writer.line(f"{self.writer.use('count_elements')}(count)")
             self._emit_elements(field)
 
     def _emit_elements(self, field: Field) -> None:
@@ -259,7 +266,7 @@ class _DecoderEmitter:
 
     def _emit_tags(self, fields: list[Field]) -> None:
         writer = self.writer
-        if not fields and not self.run:
+        if not fields and not self.run and self.kind != REQUEST:
             skip = writer.use("skip_tags")
             writer.line(
                 f"position = {skip}(buffer, position) if buffer[position] else position + 1"
@@ -269,11 +276,13 @@ class _DecoderEmitter:
         if not fields:
             self._flush()
             with writer.block("if tags:"):
+                self._count_tags()
                 writer.line(f"position = {writer.use('skip_tags')}(buffer, position - 1)")
             return
         self._flush()
         self._emit_defaults(fields)
         with writer.block("if tags:"):
+            self._count_tags()
             writer.line(f"payloads, end_of_tags = {writer.use('read_tags')}(buffer, position - 1)")
             with writer.block("for tag, position, stop in payloads:"):
                 keyword = "if"
@@ -291,6 +300,11 @@ class _DecoderEmitter:
                         f'raise {writer.use("wrong_tag_size")}("{self.struct.class_name}", tag)'
                     )
             writer.line("position = end_of_tags")
+
+    def _count_tags(self) -> None:
+        """The byte at hand is the number of tags, or begins one that is refused anyway."""
+        if self.kind == REQUEST:
+            self.writer.line(f"{self.writer.use('count_elements')}(tags)")
 
     def _title(self, field: Field) -> str:
         return f"{self.struct.class_name}.{field.name}"

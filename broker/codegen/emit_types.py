@@ -130,6 +130,8 @@ def _emit_decode_method(writer: SourceWriter, struct: StructSchema, message: Mes
     with writer.indented():
         with writer.block(f"if not {valid.low} <= version <= {valid.high}:"):
             writer.line(f'raise {writer.use("unknown_version")}("{name}", version)')
+        if message.kind == "request":
+            writer.line(f"{writer.use('begin_elements')}()")
         with writer.block("try:"):
             _emit_dispatch(writer, struct, message, "message, position = ", "decode")
         with writer.block(f"except {writer.use('DECODE_ERRORS')} as error:"):

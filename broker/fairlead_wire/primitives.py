@@ -12,6 +12,11 @@ from fairlead_wire.segments import Buffer, Records, Segment
 
 NULL_UUID: Final = bytes(16)
 STRING_SIZE_MAX: Final = 32767
+ELEMENTS_MAX: Final = 500_000
+"""Array elements and tagged fields of one request, arrays of one element not counted. A frame of
+100 MiB has room for 50 million, which would take gigabytes and stop a broker for half a minute."""
+TAGS_MAX: Final = 100
+"""Tagged fields of one struct; no message defines as many as ten."""
 # Records above this size stay segments of their own; below it, one more copy is cheaper than one
 # more element in the socket's vector.
 JOINED_RECORDS_MAX: Final = 4096
@@ -26,8 +31,23 @@ unpack_from = struct.unpack_from
 Payloads: TypeAlias = list[tuple[int, int, int]]
 
 _UVARINT_BITS_MAX: Final = 35
+# A process decodes its requests one after the other, on one thread.
+_elements_left: Final = [ELEMENTS_MAX]
 _INT32_ARRAYS: Final = tuple(struct.Struct(f">i{count}i") for count in range(16))
 _COMPACT_INT32_ARRAYS: Final = tuple(struct.Struct(f">B{count}i") for count in range(16))
+
+
+def begin_elements() -> None:
+    """Begins the count of a request's elements."""
+    _elements_left[0] = ELEMENTS_MAX
+
+
+def count_elements(count: int) -> None:
+    """Counts elements of a request before anything is made for them."""
+    left = _elements_left[0] - count
+    if left < 0:
+        raise RemoteProtocolError(f"a request of more than {ELEMENTS_MAX} elements")
+    _elements_left[0] = left
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -58,7 +78,7 @@ def read_string_size(buffer: Buffer, position: int) -> tuple[int, int]:
 def read_tags(buffer: Buffer, position: int) -> tuple[Payloads, int]:
     """Reads a tag section: (tag, start, stop) of each payload, and the position behind all."""
     count, position = read_uvarint(buffer, position)
-    if count * 2 > len(buffer) - position:
+    if count > TAGS_MAX or count * 2 > len(buffer) - position:
         raise RemoteProtocolError(f"{count} tagged fields in {len(buffer) - position} bytes")
     payloads: Payloads = []
     previous = -1

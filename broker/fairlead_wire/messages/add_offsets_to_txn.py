@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -54,6 +56,7 @@ class AddOffsetsToTxnRequest(Message):
     ) -> tuple["AddOffsetsToTxnRequest", int]:
         if not 0 <= version <= 4:
             raise unknown_version("AddOffsetsToTxnRequest", version)
+        begin_elements()
         try:
             if version >= 3:
                 message, position = _decode_add_offsets_to_txn_request_flexible(
@@ -191,7 +194,11 @@ def _decode_add_offsets_to_txn_request_flexible(
     end = position + size - 1
     group_id = buffer[position:end].tobytes().decode()
     position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return AddOffsetsToTxnRequest(transactional_id, producer_id, producer_epoch, group_id), position
 
 

@@ -12,7 +12,9 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     int32_array,
     malformed,
     no_such_version,
@@ -86,6 +88,7 @@ class AddPartitionsToTxnRequest(Message):
     ) -> tuple["AddPartitionsToTxnRequest", int]:
         if not 0 <= version <= 5:
             raise unknown_version("AddPartitionsToTxnRequest", version)
+        begin_elements()
         try:
             if version >= 3:
                 message, position = _decode_add_partitions_to_txn_request_flexible(
@@ -213,6 +216,8 @@ def _decode_add_partitions_to_txn_topic(
         raise null_value("AddPartitionsToTxnTopic.partitions")
     if count * 4 > len(buffer) - position:
         raise oversized("AddPartitionsToTxnTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     return AddPartitionsToTxnTopic(name, partitions), position
@@ -253,9 +258,15 @@ def _decode_add_partitions_to_txn_topic_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("AddPartitionsToTxnTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return AddPartitionsToTxnTopic(name, partitions), position
 
 
@@ -339,6 +350,8 @@ def _decode_add_partitions_to_txn_transaction_flexible(
         count -= 1
         if count * 3 > len(buffer) - position:
             raise oversized("AddPartitionsToTxnTransaction.topics", count)
+        if count > 1:
+            count_elements(count)
         topics: list[AddPartitionsToTxnTopic] = []
         for _ in range(count):
             topics_element, position = _decode_add_partitions_to_txn_topic_flexible(
@@ -353,7 +366,11 @@ def _decode_add_partitions_to_txn_transaction_flexible(
         producer_epoch = 0
         verify_only = False
         topics = []
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return AddPartitionsToTxnTransaction(
         transactional_id,
         producer_id,
@@ -417,6 +434,8 @@ def _decode_add_partitions_to_txn_request(
         raise null_value("AddPartitionsToTxnRequest.v3_and_below_topics")
     if count * 6 > len(buffer) - position:
         raise oversized("AddPartitionsToTxnRequest.v3_and_below_topics", count)
+    if count > 1:
+        count_elements(count)
     v3_and_below_topics: list[AddPartitionsToTxnTopic] = []
     for _ in range(count):
         v3_and_below_topics_element, position = _decode_add_partitions_to_txn_topic(
@@ -470,6 +489,8 @@ def _decode_add_partitions_to_txn_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("AddPartitionsToTxnRequest.transactions", count)
+        if count > 1:
+            count_elements(count)
         transactions: list[AddPartitionsToTxnTransaction] = []
         for _ in range(count):
             transactions_element, position = _decode_add_partitions_to_txn_transaction_flexible(
@@ -503,6 +524,8 @@ def _decode_add_partitions_to_txn_request_flexible(
         count -= 1
         if count * 3 > len(buffer) - position:
             raise oversized("AddPartitionsToTxnRequest.v3_and_below_topics", count)
+        if count > 1:
+            count_elements(count)
         v3_and_below_topics: list[AddPartitionsToTxnTopic] = []
         for _ in range(count):
             v3_and_below_topics_element, position = _decode_add_partitions_to_txn_topic_flexible(
@@ -516,7 +539,11 @@ def _decode_add_partitions_to_txn_request_flexible(
         v3_and_below_producer_id = 0
         v3_and_below_producer_epoch = 0
         v3_and_below_topics = []
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return AddPartitionsToTxnRequest(
         transactions,
         v3_and_below_transactional_id,

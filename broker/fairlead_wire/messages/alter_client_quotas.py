@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -84,6 +86,7 @@ class AlterClientQuotasRequest(Message):
     ) -> tuple["AlterClientQuotasRequest", int]:
         if not 0 <= version <= 1:
             raise unknown_version("AlterClientQuotasRequest", version)
+        begin_elements()
         try:
             if version >= 1:
                 message, position = _decode_alter_client_quotas_request_flexible(
@@ -248,7 +251,11 @@ def _decode_request_entity_data_flexible(
         end = position + size - 1
         entity_name = buffer[position:end].tobytes().decode()
         position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return RequestEntityData(entity_type, entity_name), position
 
 
@@ -307,6 +314,7 @@ def _decode_op_data_flexible(buffer: memoryview, position: int, version: int) ->
     value, remove, tags = _F64_BOOL_U8.unpack_from(buffer, position)
     position += 10
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return OpData(key, value, remove), position
 
@@ -331,6 +339,8 @@ def _decode_request_entry_data(
         raise null_value("RequestEntryData.entity")
     if count * 4 > len(buffer) - position:
         raise oversized("RequestEntryData.entity", count)
+    if count > 1:
+        count_elements(count)
     entity: list[RequestEntityData] = []
     for _ in range(count):
         entity_element, position = _decode_request_entity_data(buffer, position, version)
@@ -341,6 +351,8 @@ def _decode_request_entry_data(
         raise null_value("RequestEntryData.ops")
     if count * 11 > len(buffer) - position:
         raise oversized("RequestEntryData.ops", count)
+    if count > 1:
+        count_elements(count)
     ops: list[OpData] = []
     for _ in range(count):
         ops_element, position = _decode_op_data(buffer, position, version)
@@ -378,6 +390,8 @@ def _decode_request_entry_data_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("RequestEntryData.entity", count)
+    if count > 1:
+        count_elements(count)
     entity: list[RequestEntityData] = []
     for _ in range(count):
         entity_element, position = _decode_request_entity_data_flexible(buffer, position, version)
@@ -391,11 +405,17 @@ def _decode_request_entry_data_flexible(
     count -= 1
     if count * 11 > len(buffer) - position:
         raise oversized("RequestEntryData.ops", count)
+    if count > 1:
+        count_elements(count)
     ops: list[OpData] = []
     for _ in range(count):
         ops_element, position = _decode_op_data_flexible(buffer, position, version)
         ops.append(ops_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return RequestEntryData(entity, ops), position
 
 
@@ -429,6 +449,8 @@ def _decode_alter_client_quotas_request(
         raise null_value("AlterClientQuotasRequest.entries")
     if count * 8 > len(buffer) - position:
         raise oversized("AlterClientQuotasRequest.entries", count)
+    if count > 1:
+        count_elements(count)
     entries: list[RequestEntryData] = []
     for _ in range(count):
         entries_element, position = _decode_request_entry_data(buffer, position, version)
@@ -465,6 +487,8 @@ def _decode_alter_client_quotas_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("AlterClientQuotasRequest.entries", count)
+    if count > 1:
+        count_elements(count)
     entries: list[RequestEntryData] = []
     for _ in range(count):
         entries_element, position = _decode_request_entry_data_flexible(buffer, position, version)
@@ -472,6 +496,7 @@ def _decode_alter_client_quotas_request_flexible(
     validate_only, tags = _BOOL_U8.unpack_from(buffer, position)
     position += 2
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return AlterClientQuotasRequest(entries, validate_only), position
 

@@ -12,7 +12,9 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -76,6 +78,7 @@ class AlterPartitionReassignmentsRequest(Message):
     ) -> tuple["AlterPartitionReassignmentsRequest", int]:
         if not 0 <= version <= 1:
             raise unknown_version("AlterPartitionReassignmentsRequest", version)
+        begin_elements()
         try:
             message, position = _decode_alter_partition_reassignments_request_flexible(
                 buffer,
@@ -178,9 +181,15 @@ def _decode_reassignable_partition_flexible(
         count -= 1
         if count * 4 > len(buffer) - position:
             raise oversized("ReassignablePartition.replicas", count)
+        if count > 1:
+            count_elements(count)
         replicas = list(unpack_from(f">{count}i", buffer, position))
         position += count * 4
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ReassignablePartition(partition_index, replicas), position
 
 
@@ -222,6 +231,8 @@ def _decode_reassignable_topic_flexible(
     count -= 1
     if count * 6 > len(buffer) - position:
         raise oversized("ReassignableTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[ReassignablePartition] = []
     for _ in range(count):
         partitions_element, position = _decode_reassignable_partition_flexible(
@@ -230,7 +241,11 @@ def _decode_reassignable_topic_flexible(
             version,
         )
         partitions.append(partitions_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ReassignableTopic(name, partitions), position
 
 
@@ -273,11 +288,17 @@ def _decode_alter_partition_reassignments_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("AlterPartitionReassignmentsRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[ReassignableTopic] = []
     for _ in range(count):
         topics_element, position = _decode_reassignable_topic_flexible(buffer, position, version)
         topics.append(topics_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return AlterPartitionReassignmentsRequest(
         timeout_ms,
         allow_replication_factor_change,

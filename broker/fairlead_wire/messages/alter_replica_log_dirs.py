@@ -12,7 +12,9 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     int32_array,
     malformed,
     no_such_version,
@@ -73,6 +75,7 @@ class AlterReplicaLogDirsRequest(Message):
     ) -> tuple["AlterReplicaLogDirsRequest", int]:
         if not 1 <= version <= 2:
             raise unknown_version("AlterReplicaLogDirsRequest", version)
+        begin_elements()
         try:
             if version >= 2:
                 message, position = _decode_alter_replica_log_dirs_request_flexible(
@@ -193,6 +196,8 @@ def _decode_alter_replica_log_dir_topic(
         raise null_value("AlterReplicaLogDirTopic.partitions")
     if count * 4 > len(buffer) - position:
         raise oversized("AlterReplicaLogDirTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     return AlterReplicaLogDirTopic(name, partitions), position
@@ -233,9 +238,15 @@ def _decode_alter_replica_log_dir_topic_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("AlterReplicaLogDirTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return AlterReplicaLogDirTopic(name, partitions), position
 
 
@@ -271,6 +282,8 @@ def _decode_alter_replica_log_dir(
         raise null_value("AlterReplicaLogDir.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("AlterReplicaLogDir.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[AlterReplicaLogDirTopic] = []
     for _ in range(count):
         topics_element, position = _decode_alter_replica_log_dir_topic(buffer, position, version)
@@ -316,6 +329,8 @@ def _decode_alter_replica_log_dir_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("AlterReplicaLogDir.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[AlterReplicaLogDirTopic] = []
     for _ in range(count):
         topics_element, position = _decode_alter_replica_log_dir_topic_flexible(
@@ -324,7 +339,11 @@ def _decode_alter_replica_log_dir_flexible(
             version,
         )
         topics.append(topics_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return AlterReplicaLogDir(path, topics), position
 
 
@@ -357,6 +376,8 @@ def _decode_alter_replica_log_dirs_request(
         raise null_value("AlterReplicaLogDirsRequest.dirs")
     if count * 6 > len(buffer) - position:
         raise oversized("AlterReplicaLogDirsRequest.dirs", count)
+    if count > 1:
+        count_elements(count)
     dirs: list[AlterReplicaLogDir] = []
     for _ in range(count):
         dirs_element, position = _decode_alter_replica_log_dir(buffer, position, version)
@@ -390,11 +411,17 @@ def _decode_alter_replica_log_dirs_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("AlterReplicaLogDirsRequest.dirs", count)
+    if count > 1:
+        count_elements(count)
     dirs: list[AlterReplicaLogDir] = []
     for _ in range(count):
         dirs_element, position = _decode_alter_replica_log_dir_flexible(buffer, position, version)
         dirs.append(dirs_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return AlterReplicaLogDirsRequest(dirs), position
 
 

@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -75,6 +77,7 @@ class AlterUserScramCredentialsRequest(Message):
     ) -> tuple["AlterUserScramCredentialsRequest", int]:
         if not 0 <= version <= 0:
             raise unknown_version("AlterUserScramCredentialsRequest", version)
+        begin_elements()
         try:
             message, position = _decode_alter_user_scram_credentials_request_flexible(
                 buffer,
@@ -167,6 +170,7 @@ def _decode_scram_credential_deletion_flexible(
     mechanism, tags = _I8_U8.unpack_from(buffer, position)
     position += 2
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return ScramCredentialDeletion(name, mechanism), position
 
@@ -216,7 +220,11 @@ def _decode_scram_credential_upsertion_flexible(
     end = position + size - 1
     salted_password = buffer[position:end]
     position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ScramCredentialUpsertion(name, mechanism, iterations, salt, salted_password), position
 
 
@@ -256,6 +264,8 @@ def _decode_alter_user_scram_credentials_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("AlterUserScramCredentialsRequest.deletions", count)
+    if count > 1:
+        count_elements(count)
     deletions: list[ScramCredentialDeletion] = []
     for _ in range(count):
         deletions_element, position = _decode_scram_credential_deletion_flexible(
@@ -273,6 +283,8 @@ def _decode_alter_user_scram_credentials_request_flexible(
     count -= 1
     if count * 9 > len(buffer) - position:
         raise oversized("AlterUserScramCredentialsRequest.upsertions", count)
+    if count > 1:
+        count_elements(count)
     upsertions: list[ScramCredentialUpsertion] = []
     for _ in range(count):
         upsertions_element, position = _decode_scram_credential_upsertion_flexible(
@@ -281,7 +293,11 @@ def _decode_alter_user_scram_credentials_request_flexible(
             version,
         )
         upsertions.append(upsertions_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return AlterUserScramCredentialsRequest(deletions, upsertions), position
 
 

@@ -13,6 +13,8 @@ from fairlead_wire.primitives import (
     ENCODE_ERRORS,
     UVARINTS,
     append_tags,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -63,6 +65,7 @@ class ApiVersionsRequest(Message):
     ) -> tuple["ApiVersionsRequest", int]:
         if not 0 <= version <= 4:
             raise unknown_version("ApiVersionsRequest", version)
+        begin_elements()
         try:
             if version >= 3:
                 message, position = _decode_api_versions_request_flexible(buffer, position, version)
@@ -212,7 +215,11 @@ def _decode_api_versions_request_flexible(
     end = position + size - 1
     client_software_version = buffer[position:end].tobytes().decode()
     position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ApiVersionsRequest(client_software_name, client_software_version), position
 
 

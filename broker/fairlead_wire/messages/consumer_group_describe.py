@@ -13,7 +13,9 @@ from fairlead_wire.primitives import (
     ENCODE_ERRORS,
     NULL_UUID,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -63,6 +65,7 @@ class ConsumerGroupDescribeRequest(Message):
     ) -> tuple["ConsumerGroupDescribeRequest", int]:
         if not 0 <= version <= 1:
             raise unknown_version("ConsumerGroupDescribeRequest", version)
+        begin_elements()
         try:
             message, position = _decode_consumer_group_describe_request_flexible(
                 buffer,
@@ -191,6 +194,8 @@ def _decode_consumer_group_describe_request_flexible(
     count -= 1
     if count > len(buffer) - position:
         raise oversized("ConsumerGroupDescribeRequest.group_ids", count)
+    if count > 1:
+        count_elements(count)
     group_ids: list[str] = []
     for _ in range(count):
         size = buffer[position]
@@ -205,6 +210,7 @@ def _decode_consumer_group_describe_request_flexible(
     include_authorized_operations, tags = _BOOL_U8.unpack_from(buffer, position)
     position += 2
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return ConsumerGroupDescribeRequest(group_ids, include_authorized_operations), position
 

@@ -13,7 +13,9 @@ from fairlead_wire.primitives import (
     ENCODE_ERRORS,
     NULL_UUID,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -78,6 +80,7 @@ class ConsumerGroupHeartbeatRequest(Message):
     ) -> tuple["ConsumerGroupHeartbeatRequest", int]:
         if not 0 <= version <= 1:
             raise unknown_version("ConsumerGroupHeartbeatRequest", version)
+        begin_elements()
         try:
             message, position = _decode_consumer_group_heartbeat_request_flexible(
                 buffer,
@@ -178,9 +181,15 @@ def _decode_request_topic_partitions_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("RequestTopicPartitions.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return RequestTopicPartitions(topic_id, partitions), position
 
 
@@ -253,6 +262,8 @@ def _decode_consumer_group_heartbeat_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("ConsumerGroupHeartbeatRequest.subscribed_topic_names", count)
+        if count > 1:
+            count_elements(count)
         subscribed_topic_names = []
         for _ in range(count):
             size = buffer[position]
@@ -300,6 +311,8 @@ def _decode_consumer_group_heartbeat_request_flexible(
         count -= 1
         if count * 18 > len(buffer) - position:
             raise oversized("ConsumerGroupHeartbeatRequest.topic_partitions", count)
+        if count > 1:
+            count_elements(count)
         topic_partitions = []
         for _ in range(count):
             topic_partitions_element, position = _decode_request_topic_partitions_flexible(
@@ -308,7 +321,11 @@ def _decode_consumer_group_heartbeat_request_flexible(
                 version,
             )
             topic_partitions.append(topic_partitions_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ConsumerGroupHeartbeatRequest(
         group_id,
         member_id,

@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -72,6 +74,7 @@ class CreateAclsRequest(Message):
     ) -> tuple["CreateAclsRequest", int]:
         if not 1 <= version <= 3:
             raise unknown_version("CreateAclsRequest", version)
+        begin_elements()
         try:
             if version >= 2:
                 message, position = _decode_create_acls_request_flexible(buffer, position, version)
@@ -238,6 +241,7 @@ def _decode_acl_creation_flexible(
     operation, permission_type, tags = _I8X2_U8.unpack_from(buffer, position)
     position += 3
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return AclCreation(
         resource_type,
@@ -280,6 +284,8 @@ def _decode_create_acls_request(
         raise null_value("CreateAclsRequest.creations")
     if count * 10 > len(buffer) - position:
         raise oversized("CreateAclsRequest.creations", count)
+    if count > 1:
+        count_elements(count)
     creations: list[AclCreation] = []
     for _ in range(count):
         creations_element, position = _decode_acl_creation(buffer, position, version)
@@ -313,11 +319,17 @@ def _decode_create_acls_request_flexible(
     count -= 1
     if count * 8 > len(buffer) - position:
         raise oversized("CreateAclsRequest.creations", count)
+    if count > 1:
+        count_elements(count)
     creations: list[AclCreation] = []
     for _ in range(count):
         creations_element, position = _decode_acl_creation_flexible(buffer, position, version)
         creations.append(creations_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return CreateAclsRequest(creations), position
 
 

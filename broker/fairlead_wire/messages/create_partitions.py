@@ -12,7 +12,9 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     int32_array,
     malformed,
     no_such_version,
@@ -77,6 +79,7 @@ class CreatePartitionsRequest(Message):
     ) -> tuple["CreatePartitionsRequest", int]:
         if not 0 <= version <= 3:
             raise unknown_version("CreatePartitionsRequest", version)
+        begin_elements()
         try:
             if version >= 2:
                 message, position = _decode_create_partitions_request_flexible(
@@ -175,6 +178,8 @@ def _decode_create_partitions_assignment(
         raise null_value("CreatePartitionsAssignment.broker_ids")
     if count * 4 > len(buffer) - position:
         raise oversized("CreatePartitionsAssignment.broker_ids", count)
+    if count > 1:
+        count_elements(count)
     broker_ids: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     return CreatePartitionsAssignment(broker_ids), position
@@ -203,9 +208,15 @@ def _decode_create_partitions_assignment_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("CreatePartitionsAssignment.broker_ids", count)
+    if count > 1:
+        count_elements(count)
     broker_ids: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return CreatePartitionsAssignment(broker_ids), position
 
 
@@ -241,6 +252,8 @@ def _decode_create_partitions_topic(
     else:
         if count * 4 > len(buffer) - position:
             raise oversized("CreatePartitionsTopic.assignments", count)
+        if count > 1:
+            count_elements(count)
         assignments = []
         for _ in range(count):
             assignments_element, position = _decode_create_partitions_assignment(
@@ -296,6 +309,8 @@ def _decode_create_partitions_topic_flexible(
         count -= 1
         if count * 2 > len(buffer) - position:
             raise oversized("CreatePartitionsTopic.assignments", count)
+        if count > 1:
+            count_elements(count)
         assignments = []
         for _ in range(count):
             assignments_element, position = _decode_create_partitions_assignment_flexible(
@@ -304,7 +319,11 @@ def _decode_create_partitions_topic_flexible(
                 version,
             )
             assignments.append(assignments_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return CreatePartitionsTopic(name, count_value, assignments), position
 
 
@@ -341,6 +360,8 @@ def _decode_create_partitions_request(
         raise null_value("CreatePartitionsRequest.topics")
     if count * 10 > len(buffer) - position:
         raise oversized("CreatePartitionsRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[CreatePartitionsTopic] = []
     for _ in range(count):
         topics_element, position = _decode_create_partitions_topic(buffer, position, version)
@@ -377,6 +398,8 @@ def _decode_create_partitions_request_flexible(
     count -= 1
     if count * 7 > len(buffer) - position:
         raise oversized("CreatePartitionsRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[CreatePartitionsTopic] = []
     for _ in range(count):
         topics_element, position = _decode_create_partitions_topic_flexible(
@@ -388,6 +411,7 @@ def _decode_create_partitions_request_flexible(
     timeout_ms, validate_only, tags = _I32_BOOL_U8.unpack_from(buffer, position)
     position += 6
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return CreatePartitionsRequest(topics, timeout_ms, validate_only), position
 

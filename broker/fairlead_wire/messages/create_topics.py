@@ -14,7 +14,9 @@ from fairlead_wire.primitives import (
     NULL_UUID,
     UVARINTS,
     append_tags,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     int32_array,
     malformed,
     no_such_version,
@@ -99,6 +101,7 @@ class CreateTopicsRequest(Message):
     ) -> tuple["CreateTopicsRequest", int]:
         if not 2 <= version <= 7:
             raise unknown_version("CreateTopicsRequest", version)
+        begin_elements()
         try:
             if version >= 5:
                 message, position = _decode_create_topics_request_flexible(
@@ -213,6 +216,8 @@ def _decode_creatable_replica_assignment(
         raise null_value("CreatableReplicaAssignment.broker_ids")
     if count * 4 > len(buffer) - position:
         raise oversized("CreatableReplicaAssignment.broker_ids", count)
+    if count > 1:
+        count_elements(count)
     broker_ids: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     return CreatableReplicaAssignment(partition_index, broker_ids), position
@@ -242,9 +247,15 @@ def _decode_creatable_replica_assignment_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("CreatableReplicaAssignment.broker_ids", count)
+    if count > 1:
+        count_elements(count)
     broker_ids: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return CreatableReplicaAssignment(partition_index, broker_ids), position
 
 
@@ -328,7 +339,11 @@ def _decode_creatable_topic_config_flexible(
         end = position + size - 1
         value = buffer[position:end].tobytes().decode()
         position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return CreatableTopicConfig(name, value), position
 
 
@@ -371,6 +386,8 @@ def _decode_creatable_topic(
         raise null_value("CreatableTopic.assignments")
     if count * 8 > len(buffer) - position:
         raise oversized("CreatableTopic.assignments", count)
+    if count > 1:
+        count_elements(count)
     assignments: list[CreatableReplicaAssignment] = []
     for _ in range(count):
         assignments_element, position = _decode_creatable_replica_assignment(
@@ -385,6 +402,8 @@ def _decode_creatable_topic(
         raise null_value("CreatableTopic.configs")
     if count * 4 > len(buffer) - position:
         raise oversized("CreatableTopic.configs", count)
+    if count > 1:
+        count_elements(count)
     configs: list[CreatableTopicConfig] = []
     for _ in range(count):
         configs_element, position = _decode_creatable_topic_config(buffer, position, version)
@@ -430,6 +449,8 @@ def _decode_creatable_topic_flexible(
     count -= 1
     if count * 6 > len(buffer) - position:
         raise oversized("CreatableTopic.assignments", count)
+    if count > 1:
+        count_elements(count)
     assignments: list[CreatableReplicaAssignment] = []
     for _ in range(count):
         assignments_element, position = _decode_creatable_replica_assignment_flexible(
@@ -447,6 +468,8 @@ def _decode_creatable_topic_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("CreatableTopic.configs", count)
+    if count > 1:
+        count_elements(count)
     configs: list[CreatableTopicConfig] = []
     for _ in range(count):
         configs_element, position = _decode_creatable_topic_config_flexible(
@@ -455,7 +478,11 @@ def _decode_creatable_topic_flexible(
             version,
         )
         configs.append(configs_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return CreatableTopic(name, num_partitions, replication_factor, assignments, configs), position
 
 
@@ -494,6 +521,8 @@ def _decode_create_topics_request(
         raise null_value("CreateTopicsRequest.topics")
     if count * 16 > len(buffer) - position:
         raise oversized("CreateTopicsRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[CreatableTopic] = []
     for _ in range(count):
         topics_element, position = _decode_creatable_topic(buffer, position, version)
@@ -530,6 +559,8 @@ def _decode_create_topics_request_flexible(
     count -= 1
     if count * 10 > len(buffer) - position:
         raise oversized("CreateTopicsRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[CreatableTopic] = []
     for _ in range(count):
         topics_element, position = _decode_creatable_topic_flexible(buffer, position, version)
@@ -537,6 +568,7 @@ def _decode_create_topics_request_flexible(
     timeout_ms, validate_only, tags = _I32_BOOL_U8.unpack_from(buffer, position)
     position += 6
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return CreateTopicsRequest(topics, timeout_ms, validate_only), position
 

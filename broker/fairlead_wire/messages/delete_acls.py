@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -72,6 +74,7 @@ class DeleteAclsRequest(Message):
     ) -> tuple["DeleteAclsRequest", int]:
         if not 1 <= version <= 3:
             raise unknown_version("DeleteAclsRequest", version)
+        begin_elements()
         try:
             if version >= 2:
                 message, position = _decode_delete_acls_request_flexible(buffer, position, version)
@@ -290,6 +293,7 @@ def _decode_delete_acls_filter_flexible(
     operation, permission_type, tags = _I8X2_U8.unpack_from(buffer, position)
     position += 3
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return DeleteAclsFilter(
         resource_type_filter,
@@ -348,6 +352,8 @@ def _decode_delete_acls_request(
         raise null_value("DeleteAclsRequest.filters")
     if count * 10 > len(buffer) - position:
         raise oversized("DeleteAclsRequest.filters", count)
+    if count > 1:
+        count_elements(count)
     filters: list[DeleteAclsFilter] = []
     for _ in range(count):
         filters_element, position = _decode_delete_acls_filter(buffer, position, version)
@@ -381,11 +387,17 @@ def _decode_delete_acls_request_flexible(
     count -= 1
     if count * 8 > len(buffer) - position:
         raise oversized("DeleteAclsRequest.filters", count)
+    if count > 1:
+        count_elements(count)
     filters: list[DeleteAclsFilter] = []
     for _ in range(count):
         filters_element, position = _decode_delete_acls_filter_flexible(buffer, position, version)
         filters.append(filters_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return DeleteAclsRequest(filters), position
 
 

@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -53,6 +55,7 @@ class DeleteGroupsRequest(Message):
     ) -> tuple["DeleteGroupsRequest", int]:
         if not 0 <= version <= 2:
             raise unknown_version("DeleteGroupsRequest", version)
+        begin_elements()
         try:
             if version >= 2:
                 message, position = _decode_delete_groups_request_flexible(
@@ -150,6 +153,8 @@ def _decode_delete_groups_request(
         raise null_value("DeleteGroupsRequest.groups_names")
     if count * 2 > len(buffer) - position:
         raise oversized("DeleteGroupsRequest.groups_names", count)
+    if count > 1:
+        count_elements(count)
     groups_names: list[str] = []
     for _ in range(count):
         (size,) = _I16.unpack_from(buffer, position)
@@ -190,6 +195,8 @@ def _decode_delete_groups_request_flexible(
     count -= 1
     if count > len(buffer) - position:
         raise oversized("DeleteGroupsRequest.groups_names", count)
+    if count > 1:
+        count_elements(count)
     groups_names: list[str] = []
     for _ in range(count):
         size = buffer[position]
@@ -201,7 +208,11 @@ def _decode_delete_groups_request_flexible(
         end = position + size - 1
         groups_names.append(buffer[position:end].tobytes().decode())
         position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return DeleteGroupsRequest(groups_names), position
 
 

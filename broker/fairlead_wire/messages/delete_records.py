@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -73,6 +75,7 @@ class DeleteRecordsRequest(Message):
     ) -> tuple["DeleteRecordsRequest", int]:
         if not 0 <= version <= 2:
             raise unknown_version("DeleteRecordsRequest", version)
+        begin_elements()
         try:
             if version >= 2:
                 message, position = _decode_delete_records_request_flexible(
@@ -195,6 +198,7 @@ def _decode_delete_records_partition_flexible(
     partition_index, offset, tags = _I32_I64_U8.unpack_from(buffer, position)
     position += 13
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return DeleteRecordsPartition(partition_index, offset), position
 
@@ -226,6 +230,8 @@ def _decode_delete_records_topic(
         raise null_value("DeleteRecordsTopic.partitions")
     if count * 12 > len(buffer) - position:
         raise oversized("DeleteRecordsTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[DeleteRecordsPartition] = []
     for _ in range(count):
         partitions_element, position = _decode_delete_records_partition(buffer, position, version)
@@ -271,6 +277,8 @@ def _decode_delete_records_topic_flexible(
     count -= 1
     if count * 13 > len(buffer) - position:
         raise oversized("DeleteRecordsTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[DeleteRecordsPartition] = []
     for _ in range(count):
         partitions_element, position = _decode_delete_records_partition_flexible(
@@ -279,7 +287,11 @@ def _decode_delete_records_topic_flexible(
             version,
         )
         partitions.append(partitions_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return DeleteRecordsTopic(name, partitions), position
 
 
@@ -312,6 +324,8 @@ def _decode_delete_records_request(
         raise null_value("DeleteRecordsRequest.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("DeleteRecordsRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[DeleteRecordsTopic] = []
     for _ in range(count):
         topics_element, position = _decode_delete_records_topic(buffer, position, version)
@@ -348,6 +362,8 @@ def _decode_delete_records_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("DeleteRecordsRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[DeleteRecordsTopic] = []
     for _ in range(count):
         topics_element, position = _decode_delete_records_topic_flexible(buffer, position, version)
@@ -355,6 +371,7 @@ def _decode_delete_records_request_flexible(
     timeout_ms, tags = _I32_U8.unpack_from(buffer, position)
     position += 5
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return DeleteRecordsRequest(topics, timeout_ms), position
 

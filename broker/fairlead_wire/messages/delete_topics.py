@@ -13,6 +13,8 @@ from fairlead_wire.primitives import (
     ENCODE_ERRORS,
     NULL_UUID,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -67,6 +69,7 @@ class DeleteTopicsRequest(Message):
     ) -> tuple["DeleteTopicsRequest", int]:
         if not 1 <= version <= 6:
             raise unknown_version("DeleteTopicsRequest", version)
+        begin_elements()
         try:
             if version >= 4:
                 message, position = _decode_delete_topics_request_flexible(
@@ -199,7 +202,11 @@ def _decode_delete_topic_state_flexible(
     else:
         name = None
         topic_id = NULL_UUID
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return DeleteTopicState(name, topic_id), position
 
 
@@ -241,6 +248,8 @@ def _decode_delete_topics_request(
         raise null_value("DeleteTopicsRequest.topic_names")
     if count * 2 > len(buffer) - position:
         raise oversized("DeleteTopicsRequest.topic_names", count)
+    if count > 1:
+        count_elements(count)
     topic_names: list[str] = []
     for _ in range(count):
         (size,) = _I16.unpack_from(buffer, position)
@@ -287,6 +296,8 @@ def _decode_delete_topics_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("DeleteTopicsRequest.topics", count)
+        if count > 1:
+            count_elements(count)
         topics: list[DeleteTopicState] = []
         for _ in range(count):
             topics_element, position = _decode_delete_topic_state_flexible(
@@ -307,6 +318,8 @@ def _decode_delete_topics_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("DeleteTopicsRequest.topic_names", count)
+        if count > 1:
+            count_elements(count)
         topic_names: list[str] = []
         for _ in range(count):
             size = buffer[position]
@@ -323,6 +336,7 @@ def _decode_delete_topics_request_flexible(
     timeout_ms, tags = _I32_U8.unpack_from(buffer, position)
     position += 5
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return DeleteTopicsRequest(topics, topic_names, timeout_ms), position
 

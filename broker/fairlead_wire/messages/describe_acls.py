@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -65,6 +67,7 @@ class DescribeAclsRequest(Message):
     ) -> tuple["DescribeAclsRequest", int]:
         if not 1 <= version <= 3:
             raise unknown_version("DescribeAclsRequest", version)
+        begin_elements()
         try:
             if version >= 2:
                 message, position = _decode_describe_acls_request_flexible(
@@ -289,6 +292,7 @@ def _decode_describe_acls_request_flexible(
     operation, permission_type, tags = _I8X2_U8.unpack_from(buffer, position)
     position += 3
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return DescribeAclsRequest(
         resource_type_filter,

@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -70,6 +72,7 @@ class DescribeClientQuotasRequest(Message):
     ) -> tuple["DescribeClientQuotasRequest", int]:
         if not 0 <= version <= 1:
             raise unknown_version("DescribeClientQuotasRequest", version)
+        begin_elements()
         try:
             if version >= 1:
                 message, position = _decode_describe_client_quotas_request_flexible(
@@ -248,7 +251,11 @@ def _decode_component_data_flexible(
         end = position + size - 1
         match = buffer[position:end].tobytes().decode()
         position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ComponentData(entity_type, match_type, match), position
 
 
@@ -285,6 +292,8 @@ def _decode_describe_client_quotas_request(
         raise null_value("DescribeClientQuotasRequest.components")
     if count * 5 > len(buffer) - position:
         raise oversized("DescribeClientQuotasRequest.components", count)
+    if count > 1:
+        count_elements(count)
     components: list[ComponentData] = []
     for _ in range(count):
         components_element, position = _decode_component_data(buffer, position, version)
@@ -321,6 +330,8 @@ def _decode_describe_client_quotas_request_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("DescribeClientQuotasRequest.components", count)
+    if count > 1:
+        count_elements(count)
     components: list[ComponentData] = []
     for _ in range(count):
         components_element, position = _decode_component_data_flexible(buffer, position, version)
@@ -328,6 +339,7 @@ def _decode_describe_client_quotas_request_flexible(
     strict, tags = _BOOL_U8.unpack_from(buffer, position)
     position += 2
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return DescribeClientQuotasRequest(components, strict), position
 

@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -57,6 +59,7 @@ class DescribeClusterRequest(Message):
     ) -> tuple["DescribeClusterRequest", int]:
         if not 0 <= version <= 2:
             raise unknown_version("DescribeClusterRequest", version)
+        begin_elements()
         try:
             message, position = _decode_describe_cluster_request_flexible(buffer, position, version)
         except DECODE_ERRORS as error:
@@ -153,7 +156,11 @@ def _decode_describe_cluster_request_flexible(
         position += 1
     else:
         include_fenced_brokers = False
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return DescribeClusterRequest(
         include_cluster_authorized_operations,
         endpoint_type,

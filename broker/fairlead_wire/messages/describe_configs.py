@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -74,6 +76,7 @@ class DescribeConfigsRequest(Message):
     ) -> tuple["DescribeConfigsRequest", int]:
         if not 1 <= version <= 4:
             raise unknown_version("DescribeConfigsRequest", version)
+        begin_elements()
         try:
             if version >= 4:
                 message, position = _decode_describe_configs_request_flexible(
@@ -208,6 +211,8 @@ def _decode_describe_configs_resource(
     else:
         if count * 2 > len(buffer) - position:
             raise oversized("DescribeConfigsResource.configuration_keys", count)
+        if count > 1:
+            count_elements(count)
         configuration_keys = []
         for _ in range(count):
             (size,) = _I16.unpack_from(buffer, position)
@@ -265,6 +270,8 @@ def _decode_describe_configs_resource_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("DescribeConfigsResource.configuration_keys", count)
+        if count > 1:
+            count_elements(count)
         configuration_keys = []
         for _ in range(count):
             size = buffer[position]
@@ -276,7 +283,11 @@ def _decode_describe_configs_resource_flexible(
             end = position + size - 1
             configuration_keys.append(buffer[position:end].tobytes().decode())
             position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return DescribeConfigsResource(resource_type, resource_name, configuration_keys), position
 
 
@@ -316,6 +327,8 @@ def _decode_describe_configs_request(
         raise null_value("DescribeConfigsRequest.resources")
     if count * 7 > len(buffer) - position:
         raise oversized("DescribeConfigsRequest.resources", count)
+    if count > 1:
+        count_elements(count)
     resources: list[DescribeConfigsResource] = []
     for _ in range(count):
         resources_element, position = _decode_describe_configs_resource(buffer, position, version)
@@ -362,6 +375,8 @@ def _decode_describe_configs_request_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("DescribeConfigsRequest.resources", count)
+    if count > 1:
+        count_elements(count)
     resources: list[DescribeConfigsResource] = []
     for _ in range(count):
         resources_element, position = _decode_describe_configs_resource_flexible(
@@ -373,6 +388,7 @@ def _decode_describe_configs_request_flexible(
     include_synonyms, include_documentation, tags = _BOOLX2_U8.unpack_from(buffer, position)
     position += 3
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return DescribeConfigsRequest(resources, include_synonyms, include_documentation), position
 

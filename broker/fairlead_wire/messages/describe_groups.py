@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -56,6 +58,7 @@ class DescribeGroupsRequest(Message):
     ) -> tuple["DescribeGroupsRequest", int]:
         if not 0 <= version <= 6:
             raise unknown_version("DescribeGroupsRequest", version)
+        begin_elements()
         try:
             if version >= 5:
                 message, position = _decode_describe_groups_request_flexible(
@@ -171,6 +174,8 @@ def _decode_describe_groups_request(
         raise null_value("DescribeGroupsRequest.groups")
     if count * 2 > len(buffer) - position:
         raise oversized("DescribeGroupsRequest.groups", count)
+    if count > 1:
+        count_elements(count)
     groups: list[str] = []
     for _ in range(count):
         (size,) = _I16.unpack_from(buffer, position)
@@ -221,6 +226,8 @@ def _decode_describe_groups_request_flexible(
     count -= 1
     if count > len(buffer) - position:
         raise oversized("DescribeGroupsRequest.groups", count)
+    if count > 1:
+        count_elements(count)
     groups: list[str] = []
     for _ in range(count):
         size = buffer[position]
@@ -235,6 +242,7 @@ def _decode_describe_groups_request_flexible(
     include_authorized_operations, tags = _BOOL_U8.unpack_from(buffer, position)
     position += 2
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return DescribeGroupsRequest(groups, include_authorized_operations), position
 

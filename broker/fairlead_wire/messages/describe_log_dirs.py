@@ -12,7 +12,9 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     int32_array,
     malformed,
     no_such_version,
@@ -68,6 +70,7 @@ class DescribeLogDirsRequest(Message):
     ) -> tuple["DescribeLogDirsRequest", int]:
         if not 1 <= version <= 5:
             raise unknown_version("DescribeLogDirsRequest", version)
+        begin_elements()
         try:
             if version >= 2:
                 message, position = _decode_describe_log_dirs_request_flexible(
@@ -195,6 +198,8 @@ def _decode_describable_log_dir_topic(
         raise null_value("DescribableLogDirTopic.partitions")
     if count * 4 > len(buffer) - position:
         raise oversized("DescribableLogDirTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     return DescribableLogDirTopic(topic, partitions), position
@@ -235,9 +240,15 @@ def _decode_describable_log_dir_topic_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("DescribableLogDirTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return DescribableLogDirTopic(topic, partitions), position
 
 
@@ -270,6 +281,8 @@ def _decode_describe_log_dirs_request(
     else:
         if count * 6 > len(buffer) - position:
             raise oversized("DescribeLogDirsRequest.topics", count)
+        if count > 1:
+            count_elements(count)
         topics = []
         for _ in range(count):
             topics_element, position = _decode_describable_log_dir_topic(buffer, position, version)
@@ -308,6 +321,8 @@ def _decode_describe_log_dirs_request_flexible(
         count -= 1
         if count * 3 > len(buffer) - position:
             raise oversized("DescribeLogDirsRequest.topics", count)
+        if count > 1:
+            count_elements(count)
         topics = []
         for _ in range(count):
             topics_element, position = _decode_describable_log_dir_topic_flexible(
@@ -316,7 +331,11 @@ def _decode_describe_log_dirs_request_flexible(
                 version,
             )
             topics.append(topics_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return DescribeLogDirsRequest(topics), position
 
 

@@ -12,7 +12,9 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -63,6 +65,7 @@ class DescribeProducersRequest(Message):
     ) -> tuple["DescribeProducersRequest", int]:
         if not 0 <= version <= 0:
             raise unknown_version("DescribeProducersRequest", version)
+        begin_elements()
         try:
             message, position = _decode_describe_producers_request_flexible(
                 buffer,
@@ -182,9 +185,15 @@ def _decode_topic_request_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("TopicRequest.partition_indexes", count)
+    if count > 1:
+        count_elements(count)
     partition_indexes: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return TopicRequest(name, partition_indexes), position
 
 
@@ -216,11 +225,17 @@ def _decode_describe_producers_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("DescribeProducersRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[TopicRequest] = []
     for _ in range(count):
         topics_element, position = _decode_topic_request_flexible(buffer, position, version)
         topics.append(topics_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return DescribeProducersRequest(topics), position
 
 

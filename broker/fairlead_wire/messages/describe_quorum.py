@@ -13,6 +13,8 @@ from fairlead_wire.primitives import (
     ENCODE_ERRORS,
     NULL_UUID,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -76,6 +78,7 @@ class DescribeQuorumRequest(Message):
     ) -> tuple["DescribeQuorumRequest", int]:
         if not 0 <= version <= 2:
             raise unknown_version("DescribeQuorumRequest", version)
+        begin_elements()
         try:
             message, position = _decode_describe_quorum_request_flexible(buffer, position, version)
         except DECODE_ERRORS as error:
@@ -194,6 +197,7 @@ def _decode_request_partition_data_flexible(
     partition_index, tags = _I32_U8.unpack_from(buffer, position)
     position += 5
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return RequestPartitionData(partition_index), position
 
@@ -230,6 +234,8 @@ def _decode_request_topic_data_flexible(
     count -= 1
     if count * 5 > len(buffer) - position:
         raise oversized("RequestTopicData.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[RequestPartitionData] = []
     for _ in range(count):
         partitions_element, position = _decode_request_partition_data_flexible(
@@ -238,7 +244,11 @@ def _decode_request_topic_data_flexible(
             version,
         )
         partitions.append(partitions_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return RequestTopicData(topic_name, partitions), position
 
 
@@ -274,11 +284,17 @@ def _decode_describe_quorum_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("DescribeQuorumRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[RequestTopicData] = []
     for _ in range(count):
         topics_element, position = _decode_request_topic_data_flexible(buffer, position, version)
         topics.append(topics_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return DescribeQuorumRequest(topics), position
 
 

@@ -13,7 +13,9 @@ from fairlead_wire.primitives import (
     ENCODE_ERRORS,
     NULL_UUID,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -79,6 +81,7 @@ class DescribeTopicPartitionsRequest(Message):
     ) -> tuple["DescribeTopicPartitionsRequest", int]:
         if not 0 <= version <= 0:
             raise unknown_version("DescribeTopicPartitionsRequest", version)
+        begin_elements()
         try:
             message, position = _decode_describe_topic_partitions_request_flexible(
                 buffer,
@@ -195,7 +198,11 @@ def _decode_topic_request_flexible(
     end = position + size - 1
     name = buffer[position:end].tobytes().decode()
     position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return TopicRequest(name), position
 
 
@@ -229,6 +236,7 @@ def _decode_request_cursor_flexible(
     partition_index, tags = _I32_U8.unpack_from(buffer, position)
     position += 5
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return RequestCursor(topic_name, partition_index), position
 
@@ -260,6 +268,8 @@ def _decode_describe_topic_partitions_request_flexible(
     count -= 1
     if count * 2 > len(buffer) - position:
         raise oversized("DescribeTopicPartitionsRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[TopicRequest] = []
     for _ in range(count):
         topics_element, position = _decode_topic_request_flexible(buffer, position, version)
@@ -273,7 +283,11 @@ def _decode_describe_topic_partitions_request_flexible(
         cursor = None
     else:
         cursor, position = _decode_request_cursor_flexible(buffer, position, version)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return DescribeTopicPartitionsRequest(topics, response_partition_limit, cursor), position
 
 

@@ -12,7 +12,9 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -56,6 +58,7 @@ class DescribeTransactionsRequest(Message):
     ) -> tuple["DescribeTransactionsRequest", int]:
         if not 0 <= version <= 0:
             raise unknown_version("DescribeTransactionsRequest", version)
+        begin_elements()
         try:
             message, position = _decode_describe_transactions_request_flexible(
                 buffer,
@@ -158,6 +161,8 @@ def _decode_describe_transactions_request_flexible(
     count -= 1
     if count > len(buffer) - position:
         raise oversized("DescribeTransactionsRequest.transactional_ids", count)
+    if count > 1:
+        count_elements(count)
     transactional_ids: list[str] = []
     for _ in range(count):
         size = buffer[position]
@@ -169,7 +174,11 @@ def _decode_describe_transactions_request_flexible(
         end = position + size - 1
         transactional_ids.append(buffer[position:end].tobytes().decode())
         position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return DescribeTransactionsRequest(transactional_ids), position
 
 

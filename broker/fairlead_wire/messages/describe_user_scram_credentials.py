@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -60,6 +62,7 @@ class DescribeUserScramCredentialsRequest(Message):
     ) -> tuple["DescribeUserScramCredentialsRequest", int]:
         if not 0 <= version <= 0:
             raise unknown_version("DescribeUserScramCredentialsRequest", version)
+        begin_elements()
         try:
             message, position = _decode_describe_user_scram_credentials_request_flexible(
                 buffer,
@@ -160,7 +163,11 @@ def _decode_user_name_flexible(
     end = position + size - 1
     name = buffer[position:end].tobytes().decode()
     position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return UserName(name), position
 
 
@@ -189,11 +196,17 @@ def _decode_describe_user_scram_credentials_request_flexible(
         count -= 1
         if count * 2 > len(buffer) - position:
             raise oversized("DescribeUserScramCredentialsRequest.users", count)
+        if count > 1:
+            count_elements(count)
         users = []
         for _ in range(count):
             users_element, position = _decode_user_name_flexible(buffer, position, version)
             users.append(users_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return DescribeUserScramCredentialsRequest(users), position
 
 

@@ -12,7 +12,9 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     int32_array,
     malformed,
     no_such_version,
@@ -70,6 +72,7 @@ class ElectLeadersRequest(Message):
     ) -> tuple["ElectLeadersRequest", int]:
         if not 0 <= version <= 2:
             raise unknown_version("ElectLeadersRequest", version)
+        begin_elements()
         try:
             if version >= 2:
                 message, position = _decode_elect_leaders_request_flexible(
@@ -184,6 +187,8 @@ def _decode_topic_partitions(
         raise null_value("TopicPartitions.partitions")
     if count * 4 > len(buffer) - position:
         raise oversized("TopicPartitions.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     return TopicPartitions(topic, partitions), position
@@ -220,9 +225,15 @@ def _decode_topic_partitions_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("TopicPartitions.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return TopicPartitions(topic, partitions), position
 
 
@@ -260,6 +271,8 @@ def _decode_elect_leaders_request(
     else:
         if count * 6 > len(buffer) - position:
             raise oversized("ElectLeadersRequest.topic_partitions", count)
+        if count > 1:
+            count_elements(count)
         topic_partitions = []
         for _ in range(count):
             topic_partitions_element, position = _decode_topic_partitions(buffer, position, version)
@@ -306,6 +319,8 @@ def _decode_elect_leaders_request_flexible(
         count -= 1
         if count * 3 > len(buffer) - position:
             raise oversized("ElectLeadersRequest.topic_partitions", count)
+        if count > 1:
+            count_elements(count)
         topic_partitions = []
         for _ in range(count):
             topic_partitions_element, position = _decode_topic_partitions_flexible(
@@ -317,6 +332,7 @@ def _decode_elect_leaders_request_flexible(
     timeout_ms, tags = _I32_U8.unpack_from(buffer, position)
     position += 5
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return ElectLeadersRequest(election_type, topic_partitions, timeout_ms), position
 

@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -48,6 +50,7 @@ class EndTxnRequest(Message):
     def decode(cls, buffer: memoryview, position: int, version: int) -> tuple["EndTxnRequest", int]:
         if not 0 <= version <= 5:
             raise unknown_version("EndTxnRequest", version)
+        begin_elements()
         try:
             if version >= 3:
                 message, position = _decode_end_txn_request_flexible(buffer, position, version)
@@ -162,6 +165,7 @@ def _decode_end_txn_request_flexible(
     producer_id, producer_epoch, committed, tags = _I64_I16_BOOL_U8.unpack_from(buffer, position)
     position += 12
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return EndTxnRequest(transactional_id, producer_id, producer_epoch, committed), position
 

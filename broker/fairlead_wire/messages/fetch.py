@@ -15,7 +15,9 @@ from fairlead_wire.primitives import (
     UVARINTS,
     append_records,
     append_tags,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     int32_array,
     malformed,
     no_such_version,
@@ -128,6 +130,7 @@ class FetchRequest(Message):
     def decode(cls, buffer: memoryview, position: int, version: int) -> tuple["FetchRequest", int]:
         if not 4 <= version <= 18:
             raise unknown_version("FetchRequest", version)
+        begin_elements()
         try:
             if version >= 12:
                 message, position = _decode_fetch_request_flexible(buffer, position, version)
@@ -295,7 +298,11 @@ def _decode_replica_state_flexible(
     else:
         replica_id = -1
         replica_epoch = -1
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ReplicaState(replica_id, replica_epoch), position
 
 
@@ -382,6 +389,7 @@ def _decode_fetch_partition_flexible(
     replica_directory_id = NULL_UUID
     high_watermark = 9223372036854775807
     if tags:
+        count_elements(tags)
         payloads, end_of_tags = read_tags(buffer, position - 1)
         for tag, position, stop in payloads:
             if tag == 0 and version >= 17:
@@ -464,6 +472,8 @@ def _decode_fetch_topic(buffer: memoryview, position: int, version: int) -> tupl
         raise null_value("FetchTopic.partitions")
     if count * 16 > len(buffer) - position:
         raise oversized("FetchTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[FetchPartition] = []
     for _ in range(count):
         partitions_element, position = _decode_fetch_partition(buffer, position, version)
@@ -513,11 +523,17 @@ def _decode_fetch_topic_flexible(
     count -= 1
     if count * 33 > len(buffer) - position:
         raise oversized("FetchTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[FetchPartition] = []
     for _ in range(count):
         partitions_element, position = _decode_fetch_partition_flexible(buffer, position, version)
         partitions.append(partitions_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return FetchTopic(topic, topic_id, partitions), position
 
 
@@ -563,6 +579,8 @@ def _decode_forgotten_topic(
             raise null_value("ForgottenTopic.partitions")
         if count * 4 > len(buffer) - position:
             raise oversized("ForgottenTopic.partitions", count)
+        if count > 1:
+            count_elements(count)
         partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
         position += count * 4
     else:
@@ -614,9 +632,15 @@ def _decode_forgotten_topic_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("ForgottenTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ForgottenTopic(topic, topic_id, partitions), position
 
 
@@ -666,6 +690,8 @@ def _decode_fetch_request(
         raise null_value("FetchRequest.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("FetchRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[FetchTopic] = []
     for _ in range(count):
         topics_element, position = _decode_fetch_topic(buffer, position, version)
@@ -677,6 +703,8 @@ def _decode_fetch_request(
             raise null_value("FetchRequest.forgotten_topics_data")
         if count > len(buffer) - position:
             raise oversized("FetchRequest.forgotten_topics_data", count)
+        if count > 1:
+            count_elements(count)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(count):
             forgotten_topics_data_element, position = _decode_forgotten_topic(
@@ -771,6 +799,8 @@ def _decode_fetch_request_flexible(
     count -= 1
     if count * 2 > len(buffer) - position:
         raise oversized("FetchRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[FetchTopic] = []
     for _ in range(count):
         topics_element, position = _decode_fetch_topic_flexible(buffer, position, version)
@@ -784,6 +814,8 @@ def _decode_fetch_request_flexible(
     count -= 1
     if count * 2 > len(buffer) - position:
         raise oversized("FetchRequest.forgotten_topics_data", count)
+    if count > 1:
+        count_elements(count)
     forgotten_topics_data: list[ForgottenTopic] = []
     for _ in range(count):
         forgotten_topics_data_element, position = _decode_forgotten_topic_flexible(
@@ -806,6 +838,7 @@ def _decode_fetch_request_flexible(
     cluster_id: str | None = None
     replica_state: ReplicaState | None = None
     if tags:
+        count_elements(tags)
         payloads, end_of_tags = read_tags(buffer, position - 1)
         for tag, position, stop in payloads:
             if tag == 0:

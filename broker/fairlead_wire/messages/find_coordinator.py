@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -58,6 +60,7 @@ class FindCoordinatorRequest(Message):
     ) -> tuple["FindCoordinatorRequest", int]:
         if not 0 <= version <= 6:
             raise unknown_version("FindCoordinatorRequest", version)
+        begin_elements()
         try:
             if version >= 3:
                 message, position = _decode_find_coordinator_request_flexible(
@@ -221,6 +224,8 @@ def _decode_find_coordinator_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("FindCoordinatorRequest.coordinator_keys", count)
+        if count > 1:
+            count_elements(count)
         coordinator_keys: list[str] = []
         for _ in range(count):
             size = buffer[position]
@@ -234,7 +239,11 @@ def _decode_find_coordinator_request_flexible(
             position = end
     else:
         coordinator_keys = []
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return FindCoordinatorRequest(key, key_type, coordinator_keys), position
 
 

@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -54,6 +56,7 @@ class HeartbeatRequest(Message):
     ) -> tuple["HeartbeatRequest", int]:
         if not 0 <= version <= 4:
             raise unknown_version("HeartbeatRequest", version)
+        begin_elements()
         try:
             if version >= 4:
                 message, position = _decode_heartbeat_request_flexible(buffer, position, version)
@@ -215,7 +218,11 @@ def _decode_heartbeat_request_flexible(
         end = position + size - 1
         group_instance_id = buffer[position:end].tobytes().decode()
         position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return HeartbeatRequest(group_id, generation_id, member_id, group_instance_id), position
 
 

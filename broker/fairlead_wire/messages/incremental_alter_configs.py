@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -78,6 +80,7 @@ class IncrementalAlterConfigsRequest(Message):
     ) -> tuple["IncrementalAlterConfigsRequest", int]:
         if not 0 <= version <= 1:
             raise unknown_version("IncrementalAlterConfigsRequest", version)
+        begin_elements()
         try:
             if version >= 1:
                 message, position = _decode_incremental_alter_configs_request_flexible(
@@ -240,7 +243,11 @@ def _decode_alterable_config_flexible(
         end = position + size - 1
         value = buffer[position:end].tobytes().decode()
         position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return AlterableConfig(name, config_operation, value), position
 
 
@@ -284,6 +291,8 @@ def _decode_alter_configs_resource(
         raise null_value("AlterConfigsResource.configs")
     if count * 5 > len(buffer) - position:
         raise oversized("AlterConfigsResource.configs", count)
+    if count > 1:
+        count_elements(count)
     configs: list[AlterableConfig] = []
     for _ in range(count):
         configs_element, position = _decode_alterable_config(buffer, position, version)
@@ -329,11 +338,17 @@ def _decode_alter_configs_resource_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("AlterConfigsResource.configs", count)
+    if count > 1:
+        count_elements(count)
     configs: list[AlterableConfig] = []
     for _ in range(count):
         configs_element, position = _decode_alterable_config_flexible(buffer, position, version)
         configs.append(configs_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return AlterConfigsResource(resource_type, resource_name, configs), position
 
 
@@ -367,6 +382,8 @@ def _decode_incremental_alter_configs_request(
         raise null_value("IncrementalAlterConfigsRequest.resources")
     if count * 7 > len(buffer) - position:
         raise oversized("IncrementalAlterConfigsRequest.resources", count)
+    if count > 1:
+        count_elements(count)
     resources: list[AlterConfigsResource] = []
     for _ in range(count):
         resources_element, position = _decode_alter_configs_resource(buffer, position, version)
@@ -403,6 +420,8 @@ def _decode_incremental_alter_configs_request_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("IncrementalAlterConfigsRequest.resources", count)
+    if count > 1:
+        count_elements(count)
     resources: list[AlterConfigsResource] = []
     for _ in range(count):
         resources_element, position = _decode_alter_configs_resource_flexible(
@@ -414,6 +433,7 @@ def _decode_incremental_alter_configs_request_flexible(
     validate_only, tags = _BOOL_U8.unpack_from(buffer, position)
     position += 2
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return IncrementalAlterConfigsRequest(resources, validate_only), position
 

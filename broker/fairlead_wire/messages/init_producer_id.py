@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -56,6 +58,7 @@ class InitProducerIdRequest(Message):
     ) -> tuple["InitProducerIdRequest", int]:
         if not 0 <= version <= 6:
             raise unknown_version("InitProducerIdRequest", version)
+        begin_elements()
         try:
             if version >= 2:
                 message, position = _decode_init_producer_id_request_flexible(
@@ -224,7 +227,11 @@ def _decode_init_producer_id_request_flexible(
     else:
         enable2_pc = False
         keep_prepared_txn = False
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return InitProducerIdRequest(
         transactional_id,
         transaction_timeout_ms,

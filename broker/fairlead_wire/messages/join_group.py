@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -73,6 +75,7 @@ class JoinGroupRequest(Message):
     ) -> tuple["JoinGroupRequest", int]:
         if not 0 <= version <= 9:
             raise unknown_version("JoinGroupRequest", version)
+        begin_elements()
         try:
             if version >= 6:
                 message, position = _decode_join_group_request_flexible(buffer, position, version)
@@ -218,7 +221,11 @@ def _decode_join_group_request_protocol_flexible(
     end = position + size - 1
     metadata = buffer[position:end]
     position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return JoinGroupRequestProtocol(name, metadata), position
 
 
@@ -292,6 +299,8 @@ def _decode_join_group_request(
         raise null_value("JoinGroupRequest.protocols")
     if count * 6 > len(buffer) - position:
         raise oversized("JoinGroupRequest.protocols", count)
+    if count > 1:
+        count_elements(count)
     protocols: list[JoinGroupRequestProtocol] = []
     for _ in range(count):
         protocols_element, position = _decode_join_group_request_protocol(buffer, position, version)
@@ -396,6 +405,8 @@ def _decode_join_group_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("JoinGroupRequest.protocols", count)
+    if count > 1:
+        count_elements(count)
     protocols: list[JoinGroupRequestProtocol] = []
     for _ in range(count):
         protocols_element, position = _decode_join_group_request_protocol_flexible(
@@ -418,7 +429,11 @@ def _decode_join_group_request_flexible(
             position = end
     else:
         reason = None
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return JoinGroupRequest(
         group_id,
         session_timeout_ms,

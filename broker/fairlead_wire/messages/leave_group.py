@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -65,6 +67,7 @@ class LeaveGroupRequest(Message):
     ) -> tuple["LeaveGroupRequest", int]:
         if not 0 <= version <= 5:
             raise unknown_version("LeaveGroupRequest", version)
+        begin_elements()
         try:
             if version >= 4:
                 message, position = _decode_leave_group_request_flexible(buffer, position, version)
@@ -235,7 +238,11 @@ def _decode_member_identity_flexible(
             position = end
     else:
         reason = None
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return MemberIdentity(member_id, group_instance_id, reason), position
 
 
@@ -298,6 +305,8 @@ def _decode_leave_group_request(
             raise null_value("LeaveGroupRequest.members")
         if count > len(buffer) - position:
             raise oversized("LeaveGroupRequest.members", count)
+        if count > 1:
+            count_elements(count)
         members: list[MemberIdentity] = []
         for _ in range(count):
             members_element, position = _decode_member_identity(buffer, position, version)
@@ -357,11 +366,17 @@ def _decode_leave_group_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("LeaveGroupRequest.members", count)
+    if count > 1:
+        count_elements(count)
     members: list[MemberIdentity] = []
     for _ in range(count):
         members_element, position = _decode_member_identity_flexible(buffer, position, version)
         members.append(members_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return LeaveGroupRequest(group_id, member_id, members), position
 
 

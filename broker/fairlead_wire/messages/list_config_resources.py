@@ -12,7 +12,9 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
     compact_array,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -54,6 +56,7 @@ class ListConfigResourcesRequest(Message):
     ) -> tuple["ListConfigResourcesRequest", int]:
         if not 0 <= version <= 1:
             raise unknown_version("ListConfigResourcesRequest", version)
+        begin_elements()
         try:
             message, position = _decode_list_config_resources_request_flexible(
                 buffer,
@@ -144,11 +147,17 @@ def _decode_list_config_resources_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("ListConfigResourcesRequest.resource_types", count)
+        if count > 1:
+            count_elements(count)
         resource_types: list[int] = list(unpack_from(f">{count}b", buffer, position))
         position += count
     else:
         resource_types = []
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ListConfigResourcesRequest(resource_types), position
 
 

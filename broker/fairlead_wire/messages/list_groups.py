@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -55,6 +57,7 @@ class ListGroupsRequest(Message):
     ) -> tuple["ListGroupsRequest", int]:
         if not 0 <= version <= 5:
             raise unknown_version("ListGroupsRequest", version)
+        begin_elements()
         try:
             if version >= 3:
                 message, position = _decode_list_groups_request_flexible(buffer, position, version)
@@ -173,6 +176,8 @@ def _decode_list_groups_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("ListGroupsRequest.states_filter", count)
+        if count > 1:
+            count_elements(count)
         states_filter: list[str] = []
         for _ in range(count):
             size = buffer[position]
@@ -196,6 +201,8 @@ def _decode_list_groups_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("ListGroupsRequest.types_filter", count)
+        if count > 1:
+            count_elements(count)
         types_filter: list[str] = []
         for _ in range(count):
             size = buffer[position]
@@ -209,7 +216,11 @@ def _decode_list_groups_request_flexible(
             position = end
     else:
         types_filter = []
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ListGroupsRequest(states_filter, types_filter), position
 
 

@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -79,6 +81,7 @@ class ListOffsetsRequest(Message):
     ) -> tuple["ListOffsetsRequest", int]:
         if not 1 <= version <= 11:
             raise unknown_version("ListOffsetsRequest", version)
+        begin_elements()
         try:
             if version >= 6:
                 message, position = _decode_list_offsets_request_flexible(buffer, position, version)
@@ -214,6 +217,7 @@ def _decode_list_offsets_partition_flexible(
     ) = _I32X2_I64_U8.unpack_from(buffer, position)
     position += 17
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return ListOffsetsPartition(partition_index, current_leader_epoch, timestamp), position
 
@@ -250,6 +254,8 @@ def _decode_list_offsets_topic(
         raise null_value("ListOffsetsTopic.partitions")
     if count * 12 > len(buffer) - position:
         raise oversized("ListOffsetsTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[ListOffsetsPartition] = []
     for _ in range(count):
         partitions_element, position = _decode_list_offsets_partition(buffer, position, version)
@@ -295,6 +301,8 @@ def _decode_list_offsets_topic_flexible(
     count -= 1
     if count * 17 > len(buffer) - position:
         raise oversized("ListOffsetsTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[ListOffsetsPartition] = []
     for _ in range(count):
         partitions_element, position = _decode_list_offsets_partition_flexible(
@@ -303,7 +311,11 @@ def _decode_list_offsets_topic_flexible(
             version,
         )
         partitions.append(partitions_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ListOffsetsTopic(name, partitions), position
 
 
@@ -343,6 +355,8 @@ def _decode_list_offsets_request(
         raise null_value("ListOffsetsRequest.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("ListOffsetsRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[ListOffsetsTopic] = []
     for _ in range(count):
         topics_element, position = _decode_list_offsets_topic(buffer, position, version)
@@ -383,6 +397,8 @@ def _decode_list_offsets_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("ListOffsetsRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[ListOffsetsTopic] = []
     for _ in range(count):
         topics_element, position = _decode_list_offsets_topic_flexible(buffer, position, version)
@@ -392,7 +408,11 @@ def _decode_list_offsets_request_flexible(
         position += 4
     else:
         timeout_ms = 0
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ListOffsetsRequest(replica_id, isolation_level, topics, timeout_ms), position
 
 

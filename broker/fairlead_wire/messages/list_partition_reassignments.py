@@ -12,7 +12,9 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -63,6 +65,7 @@ class ListPartitionReassignmentsRequest(Message):
     ) -> tuple["ListPartitionReassignmentsRequest", int]:
         if not 0 <= version <= 0:
             raise unknown_version("ListPartitionReassignmentsRequest", version)
+        begin_elements()
         try:
             message, position = _decode_list_partition_reassignments_request_flexible(
                 buffer,
@@ -172,9 +175,15 @@ def _decode_list_partition_reassignments_topics_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("ListPartitionReassignmentsTopics.partition_indexes", count)
+    if count > 1:
+        count_elements(count)
     partition_indexes: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ListPartitionReassignmentsTopics(name, partition_indexes), position
 
 
@@ -208,6 +217,8 @@ def _decode_list_partition_reassignments_request_flexible(
         count -= 1
         if count * 3 > len(buffer) - position:
             raise oversized("ListPartitionReassignmentsRequest.topics", count)
+        if count > 1:
+            count_elements(count)
         topics = []
         for _ in range(count):
             topics_element, position = _decode_list_partition_reassignments_topics_flexible(
@@ -216,7 +227,11 @@ def _decode_list_partition_reassignments_request_flexible(
                 version,
             )
             topics.append(topics_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ListPartitionReassignmentsRequest(timeout_ms, topics), position
 
 

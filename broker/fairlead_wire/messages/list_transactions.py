@@ -12,7 +12,9 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
     compact_array,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -58,6 +60,7 @@ class ListTransactionsRequest(Message):
     ) -> tuple["ListTransactionsRequest", int]:
         if not 0 <= version <= 2:
             raise unknown_version("ListTransactionsRequest", version)
+        begin_elements()
         try:
             message, position = _decode_list_transactions_request_flexible(
                 buffer,
@@ -149,6 +152,8 @@ def _decode_list_transactions_request_flexible(
     count -= 1
     if count > len(buffer) - position:
         raise oversized("ListTransactionsRequest.state_filters", count)
+    if count > 1:
+        count_elements(count)
     state_filters: list[str] = []
     for _ in range(count):
         size = buffer[position]
@@ -169,6 +174,8 @@ def _decode_list_transactions_request_flexible(
     count -= 1
     if count * 8 > len(buffer) - position:
         raise oversized("ListTransactionsRequest.producer_id_filters", count)
+    if count > 1:
+        count_elements(count)
     producer_id_filters: list[int] = list(unpack_from(f">{count}q", buffer, position))
     position += count * 8
     if version >= 1:
@@ -190,7 +197,11 @@ def _decode_list_transactions_request_flexible(
             position = end
     else:
         transactional_id_pattern = None
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ListTransactionsRequest(
         state_filters,
         producer_id_filters,

@@ -13,7 +13,9 @@ from fairlead_wire.primitives import (
     ENCODE_ERRORS,
     NULL_UUID,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     int32_array,
     malformed,
     no_such_version,
@@ -79,6 +81,7 @@ class MetadataRequest(Message):
     ) -> tuple["MetadataRequest", int]:
         if not 0 <= version <= 13:
             raise unknown_version("MetadataRequest", version)
+        begin_elements()
         try:
             if version >= 9:
                 message, position = _decode_metadata_request_flexible(buffer, position, version)
@@ -241,7 +244,11 @@ def _decode_metadata_request_topic_flexible(
         end = position + size - 1
         name = buffer[position:end].tobytes().decode()
         position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return MetadataRequestTopic(topic_id, name), position
 
 
@@ -283,6 +290,8 @@ def _decode_metadata_request(
     else:
         if count * 2 > len(buffer) - position:
             raise oversized("MetadataRequest.topics", count)
+        if count > 1:
+            count_elements(count)
         topics = []
         for _ in range(count):
             topics_element, position = _decode_metadata_request_topic(buffer, position, version)
@@ -353,6 +362,8 @@ def _decode_metadata_request_flexible(
         count -= 1
         if count * 2 > len(buffer) - position:
             raise oversized("MetadataRequest.topics", count)
+        if count > 1:
+            count_elements(count)
         topics = []
         for _ in range(count):
             topics_element, position = _decode_metadata_request_topic_flexible(
@@ -371,6 +382,7 @@ def _decode_metadata_request_flexible(
     include_topic_authorized_operations, tags = _BOOL_U8.unpack_from(buffer, position)
     position += 2
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return MetadataRequest(
         topics,

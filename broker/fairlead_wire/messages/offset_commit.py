@@ -13,6 +13,8 @@ from fairlead_wire.primitives import (
     ENCODE_ERRORS,
     NULL_UUID,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -85,6 +87,7 @@ class OffsetCommitRequest(Message):
     ) -> tuple["OffsetCommitRequest", int]:
         if not 2 <= version <= 10:
             raise unknown_version("OffsetCommitRequest", version)
+        begin_elements()
         try:
             if version >= 8:
                 message, position = _decode_offset_commit_request_flexible(
@@ -250,7 +253,11 @@ def _decode_offset_commit_request_partition_flexible(
         end = position + size - 1
         committed_metadata = buffer[position:end].tobytes().decode()
         position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return OffsetCommitRequestPartition(
         partition_index,
         committed_offset,
@@ -300,6 +307,8 @@ def _decode_offset_commit_request_topic(
         raise null_value("OffsetCommitRequestTopic.partitions")
     if count * 14 > len(buffer) - position:
         raise oversized("OffsetCommitRequestTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[OffsetCommitRequestPartition] = []
     for _ in range(count):
         partitions_element, position = _decode_offset_commit_request_partition(
@@ -357,6 +366,8 @@ def _decode_offset_commit_request_topic_flexible(
     count -= 1
     if count * 18 > len(buffer) - position:
         raise oversized("OffsetCommitRequestTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[OffsetCommitRequestPartition] = []
     for _ in range(count):
         partitions_element, position = _decode_offset_commit_request_partition_flexible(
@@ -365,7 +376,11 @@ def _decode_offset_commit_request_topic_flexible(
             version,
         )
         partitions.append(partitions_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return OffsetCommitRequestTopic(name, topic_id, partitions), position
 
 
@@ -436,6 +451,8 @@ def _decode_offset_commit_request(
         raise null_value("OffsetCommitRequest.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("OffsetCommitRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[OffsetCommitRequestTopic] = []
     for _ in range(count):
         topics_element, position = _decode_offset_commit_request_topic(buffer, position, version)
@@ -525,6 +542,8 @@ def _decode_offset_commit_request_flexible(
     count -= 1
     if count * 2 > len(buffer) - position:
         raise oversized("OffsetCommitRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[OffsetCommitRequestTopic] = []
     for _ in range(count):
         topics_element, position = _decode_offset_commit_request_topic_flexible(
@@ -533,7 +552,11 @@ def _decode_offset_commit_request_flexible(
             version,
         )
         topics.append(topics_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return OffsetCommitRequest(
         group_id,
         generation_id_or_member_epoch,

@@ -11,6 +11,8 @@ from fairlead_wire.message import Message, WireStruct
 from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -62,6 +64,7 @@ class OffsetDeleteRequest(Message):
     ) -> tuple["OffsetDeleteRequest", int]:
         if not 0 <= version <= 0:
             raise unknown_version("OffsetDeleteRequest", version)
+        begin_elements()
         try:
             message, position = _decode_offset_delete_request(buffer, position, version)
         except DECODE_ERRORS as error:
@@ -174,6 +177,8 @@ def _decode_offset_delete_request_topic(
         raise null_value("OffsetDeleteRequestTopic.partitions")
     if count * 4 > len(buffer) - position:
         raise oversized("OffsetDeleteRequestTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[OffsetDeleteRequestPartition] = []
     for _ in range(count):
         partitions_element, position = _decode_offset_delete_request_partition(
@@ -218,6 +223,8 @@ def _decode_offset_delete_request(
         raise null_value("OffsetDeleteRequest.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("OffsetDeleteRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[OffsetDeleteRequestTopic] = []
     for _ in range(count):
         topics_element, position = _decode_offset_delete_request_topic(buffer, position, version)

@@ -13,7 +13,9 @@ from fairlead_wire.primitives import (
     ENCODE_ERRORS,
     NULL_UUID,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     int32_array,
     malformed,
     no_such_version,
@@ -92,6 +94,7 @@ class OffsetFetchRequest(Message):
     ) -> tuple["OffsetFetchRequest", int]:
         if not 1 <= version <= 10:
             raise unknown_version("OffsetFetchRequest", version)
+        begin_elements()
         try:
             if version >= 6:
                 message, position = _decode_offset_fetch_request_flexible(buffer, position, version)
@@ -234,6 +237,8 @@ def _decode_offset_fetch_request_topic(
         raise null_value("OffsetFetchRequestTopic.partition_indexes")
     if count * 4 > len(buffer) - position:
         raise oversized("OffsetFetchRequestTopic.partition_indexes", count)
+    if count > 1:
+        count_elements(count)
     partition_indexes: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     return OffsetFetchRequestTopic(name, partition_indexes), position
@@ -275,12 +280,18 @@ def _decode_offset_fetch_request_topic_flexible(
         count -= 1
         if count * 4 > len(buffer) - position:
             raise oversized("OffsetFetchRequestTopic.partition_indexes", count)
+        if count > 1:
+            count_elements(count)
         partition_indexes: list[int] = list(unpack_from(f">{count}i", buffer, position))
         position += count * 4
     else:
         name = ""
         partition_indexes = []
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return OffsetFetchRequestTopic(name, partition_indexes), position
 
 
@@ -357,11 +368,17 @@ def _decode_offset_fetch_request_topics_flexible(
         count -= 1
         if count * 4 > len(buffer) - position:
             raise oversized("OffsetFetchRequestTopics.partition_indexes", count)
+        if count > 1:
+            count_elements(count)
         partition_indexes: list[int] = list(unpack_from(f">{count}i", buffer, position))
         position += count * 4
     else:
         partition_indexes = []
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return OffsetFetchRequestTopics(name, topic_id, partition_indexes), position
 
 
@@ -458,6 +475,8 @@ def _decode_offset_fetch_request_group_flexible(
             count -= 1
             if count > len(buffer) - position:
                 raise oversized("OffsetFetchRequestGroup.topics", count)
+            if count > 1:
+                count_elements(count)
             topics = []
             for _ in range(count):
                 topics_element, position = _decode_offset_fetch_request_topics_flexible(
@@ -468,7 +487,11 @@ def _decode_offset_fetch_request_group_flexible(
                 topics.append(topics_element)
     else:
         topics = []
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return OffsetFetchRequestGroup(group_id, member_id, member_epoch, topics), position
 
 
@@ -533,6 +556,8 @@ def _decode_offset_fetch_request(
     else:
         if count * 6 > len(buffer) - position:
             raise oversized("OffsetFetchRequest.topics", count)
+        if count > 1:
+            count_elements(count)
         topics = []
         for _ in range(count):
             topics_element, position = _decode_offset_fetch_request_topic(buffer, position, version)
@@ -592,6 +617,8 @@ def _decode_offset_fetch_request_flexible(
             count -= 1
             if count > len(buffer) - position:
                 raise oversized("OffsetFetchRequest.topics", count)
+            if count > 1:
+                count_elements(count)
             topics = []
             for _ in range(count):
                 topics_element, position = _decode_offset_fetch_request_topic_flexible(
@@ -613,6 +640,8 @@ def _decode_offset_fetch_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("OffsetFetchRequest.groups", count)
+        if count > 1:
+            count_elements(count)
         groups: list[OffsetFetchRequestGroup] = []
         for _ in range(count):
             groups_element, position = _decode_offset_fetch_request_group_flexible(
@@ -628,7 +657,11 @@ def _decode_offset_fetch_request_flexible(
         position += 1
     else:
         require_stable = False
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return OffsetFetchRequest(group_id, topics, groups, require_stable), position
 
 

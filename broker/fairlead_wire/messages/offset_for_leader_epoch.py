@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -74,6 +76,7 @@ class OffsetForLeaderEpochRequest(Message):
     ) -> tuple["OffsetForLeaderEpochRequest", int]:
         if not 2 <= version <= 4:
             raise unknown_version("OffsetForLeaderEpochRequest", version)
+        begin_elements()
         try:
             if version >= 4:
                 message, position = _decode_offset_for_leader_epoch_request_flexible(
@@ -205,6 +208,7 @@ def _decode_offset_for_leader_partition_flexible(
     partition, current_leader_epoch, leader_epoch, tags = _I32X3_U8.unpack_from(buffer, position)
     position += 13
     if tags:
+        count_elements(tags)
         position = skip_tags(buffer, position - 1)
     return OffsetForLeaderPartition(partition, current_leader_epoch, leader_epoch), position
 
@@ -236,6 +240,8 @@ def _decode_offset_for_leader_topic(
         raise null_value("OffsetForLeaderTopic.partitions")
     if count * 12 > len(buffer) - position:
         raise oversized("OffsetForLeaderTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[OffsetForLeaderPartition] = []
     for _ in range(count):
         partitions_element, position = _decode_offset_for_leader_partition(
@@ -285,6 +291,8 @@ def _decode_offset_for_leader_topic_flexible(
     count -= 1
     if count * 13 > len(buffer) - position:
         raise oversized("OffsetForLeaderTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[OffsetForLeaderPartition] = []
     for _ in range(count):
         partitions_element, position = _decode_offset_for_leader_partition_flexible(
@@ -293,7 +301,11 @@ def _decode_offset_for_leader_topic_flexible(
             version,
         )
         partitions.append(partitions_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return OffsetForLeaderTopic(topic, partitions), position
 
 
@@ -331,6 +343,8 @@ def _decode_offset_for_leader_epoch_request(
         raise null_value("OffsetForLeaderEpochRequest.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("OffsetForLeaderEpochRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[OffsetForLeaderTopic] = []
     for _ in range(count):
         topics_element, position = _decode_offset_for_leader_topic(buffer, position, version)
@@ -366,6 +380,8 @@ def _decode_offset_for_leader_epoch_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("OffsetForLeaderEpochRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[OffsetForLeaderTopic] = []
     for _ in range(count):
         topics_element, position = _decode_offset_for_leader_topic_flexible(
@@ -374,7 +390,11 @@ def _decode_offset_for_leader_epoch_request_flexible(
             version,
         )
         topics.append(topics_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return OffsetForLeaderEpochRequest(replica_id, topics), position
 
 

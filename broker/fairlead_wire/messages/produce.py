@@ -15,6 +15,8 @@ from fairlead_wire.primitives import (
     UVARINTS,
     append_records,
     append_tags,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -88,6 +90,7 @@ class ProduceRequest(Message):
     ) -> tuple["ProduceRequest", int]:
         if not 3 <= version <= 13:
             raise unknown_version("ProduceRequest", version)
+        begin_elements()
         try:
             if version >= 9:
                 message, position = _decode_produce_request_flexible(buffer, position, version)
@@ -261,7 +264,11 @@ def _decode_partition_produce_data_flexible(
         end = position + size - 1
         records = buffer[position:end]
         position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return PartitionProduceData(index, records), position
 
 
@@ -302,6 +309,8 @@ def _decode_topic_produce_data(
         raise null_value("TopicProduceData.partition_data")
     if count * 8 > len(buffer) - position:
         raise oversized("TopicProduceData.partition_data", count)
+    if count > 1:
+        count_elements(count)
     partition_data: list[PartitionProduceData] = []
     for _ in range(count):
         partition_data_element, position = _decode_partition_produce_data(buffer, position, version)
@@ -356,6 +365,8 @@ def _decode_topic_produce_data_flexible(
     count -= 1
     if count * 6 > len(buffer) - position:
         raise oversized("TopicProduceData.partition_data", count)
+    if count > 1:
+        count_elements(count)
     partition_data: list[PartitionProduceData] = []
     for _ in range(count):
         partition_data_element, position = _decode_partition_produce_data_flexible(
@@ -364,7 +375,11 @@ def _decode_topic_produce_data_flexible(
             version,
         )
         partition_data.append(partition_data_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return TopicProduceData(name, topic_id, partition_data), position
 
 
@@ -414,6 +429,8 @@ def _decode_produce_request(
         raise null_value("ProduceRequest.topic_data")
     if count * 6 > len(buffer) - position:
         raise oversized("ProduceRequest.topic_data", count)
+    if count > 1:
+        count_elements(count)
     topic_data: list[TopicProduceData] = []
     for _ in range(count):
         topic_data_element, position = _decode_topic_produce_data(buffer, position, version)
@@ -466,6 +483,8 @@ def _decode_produce_request_flexible(
     count -= 1
     if count * 2 > len(buffer) - position:
         raise oversized("ProduceRequest.topic_data", count)
+    if count > 1:
+        count_elements(count)
     topic_data: list[TopicProduceData] = []
     for _ in range(count):
         topic_data_element, position = _decode_topic_produce_data_flexible(
@@ -474,7 +493,11 @@ def _decode_produce_request_flexible(
             version,
         )
         topic_data.append(topic_data_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return ProduceRequest(transactional_id, acks, timeout_ms, topic_data), position
 
 

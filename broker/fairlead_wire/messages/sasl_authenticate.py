@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -53,6 +55,7 @@ class SaslAuthenticateRequest(Message):
     ) -> tuple["SaslAuthenticateRequest", int]:
         if not 0 <= version <= 2:
             raise unknown_version("SaslAuthenticateRequest", version)
+        begin_elements()
         try:
             if version >= 2:
                 message, position = _decode_sasl_authenticate_request_flexible(
@@ -173,7 +176,11 @@ def _decode_sasl_authenticate_request_flexible(
     end = position + size - 1
     auth_bytes = buffer[position:end]
     position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return SaslAuthenticateRequest(auth_bytes), position
 
 

@@ -11,6 +11,7 @@ from fairlead_wire.message import Message
 from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
+    begin_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -44,6 +45,7 @@ class SaslHandshakeRequest(Message):
     ) -> tuple["SaslHandshakeRequest", int]:
         if not 0 <= version <= 1:
             raise unknown_version("SaslHandshakeRequest", version)
+        begin_elements()
         try:
             message, position = _decode_sasl_handshake_request(buffer, position, version)
         except DECODE_ERRORS as error:

@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -68,6 +70,7 @@ class SyncGroupRequest(Message):
     ) -> tuple["SyncGroupRequest", int]:
         if not 0 <= version <= 5:
             raise unknown_version("SyncGroupRequest", version)
+        begin_elements()
         try:
             if version >= 4:
                 message, position = _decode_sync_group_request_flexible(buffer, position, version)
@@ -200,7 +203,11 @@ def _decode_sync_group_request_assignment_flexible(
     end = position + size - 1
     assignment = buffer[position:end]
     position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return SyncGroupRequestAssignment(member_id, assignment), position
 
 
@@ -262,6 +269,8 @@ def _decode_sync_group_request(
         raise null_value("SyncGroupRequest.assignments")
     if count * 6 > len(buffer) - position:
         raise oversized("SyncGroupRequest.assignments", count)
+    if count > 1:
+        count_elements(count)
     assignments: list[SyncGroupRequestAssignment] = []
     for _ in range(count):
         assignments_element, position = _decode_sync_group_request_assignment(
@@ -379,6 +388,8 @@ def _decode_sync_group_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("SyncGroupRequest.assignments", count)
+    if count > 1:
+        count_elements(count)
     assignments: list[SyncGroupRequestAssignment] = []
     for _ in range(count):
         assignments_element, position = _decode_sync_group_request_assignment_flexible(
@@ -387,7 +398,11 @@ def _decode_sync_group_request_flexible(
             version,
         )
         assignments.append(assignments_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return SyncGroupRequest(
         group_id,
         generation_id,

@@ -12,6 +12,8 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
+    count_elements,
     malformed,
     no_such_version,
     not_carried,
@@ -85,6 +87,7 @@ class TxnOffsetCommitRequest(Message):
     ) -> tuple["TxnOffsetCommitRequest", int]:
         if not 0 <= version <= 5:
             raise unknown_version("TxnOffsetCommitRequest", version)
+        begin_elements()
         try:
             if version >= 3:
                 message, position = _decode_txn_offset_commit_request_flexible(
@@ -249,7 +252,11 @@ def _decode_txn_offset_commit_request_partition_flexible(
         end = position + size - 1
         committed_metadata = buffer[position:end].tobytes().decode()
         position = end
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return TxnOffsetCommitRequestPartition(
         partition_index,
         committed_offset,
@@ -298,6 +305,8 @@ def _decode_txn_offset_commit_request_topic(
         raise null_value("TxnOffsetCommitRequestTopic.partitions")
     if count * 14 > len(buffer) - position:
         raise oversized("TxnOffsetCommitRequestTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[TxnOffsetCommitRequestPartition] = []
     for _ in range(count):
         partitions_element, position = _decode_txn_offset_commit_request_partition(
@@ -347,6 +356,8 @@ def _decode_txn_offset_commit_request_topic_flexible(
     count -= 1
     if count * 18 > len(buffer) - position:
         raise oversized("TxnOffsetCommitRequestTopic.partitions", count)
+    if count > 1:
+        count_elements(count)
     partitions: list[TxnOffsetCommitRequestPartition] = []
     for _ in range(count):
         partitions_element, position = _decode_txn_offset_commit_request_partition_flexible(
@@ -355,7 +366,11 @@ def _decode_txn_offset_commit_request_topic_flexible(
             version,
         )
         partitions.append(partitions_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return TxnOffsetCommitRequestTopic(name, partitions), position
 
 
@@ -405,6 +420,8 @@ def _decode_txn_offset_commit_request(
         raise null_value("TxnOffsetCommitRequest.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("TxnOffsetCommitRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[TxnOffsetCommitRequestTopic] = []
     for _ in range(count):
         topics_element, position = _decode_txn_offset_commit_request_topic(
@@ -506,6 +523,8 @@ def _decode_txn_offset_commit_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("TxnOffsetCommitRequest.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[TxnOffsetCommitRequestTopic] = []
     for _ in range(count):
         topics_element, position = _decode_txn_offset_commit_request_topic_flexible(
@@ -514,7 +533,11 @@ def _decode_txn_offset_commit_request_flexible(
             version,
         )
         topics.append(topics_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return TxnOffsetCommitRequest(
         transactional_id,
         group_id,

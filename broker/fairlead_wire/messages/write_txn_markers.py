@@ -12,7 +12,9 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    begin_elements,
     compact_int32_array,
+    count_elements,
     malformed,
     no_such_version,
     not_encodable,
@@ -77,6 +79,7 @@ class WriteTxnMarkersRequest(Message):
     ) -> tuple["WriteTxnMarkersRequest", int]:
         if not 1 <= version <= 2:
             raise unknown_version("WriteTxnMarkersRequest", version)
+        begin_elements()
         try:
             message, position = _decode_write_txn_markers_request_flexible(
                 buffer,
@@ -189,9 +192,15 @@ def _decode_writable_txn_marker_topic_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("WritableTxnMarkerTopic.partition_indexes", count)
+    if count > 1:
+        count_elements(count)
     partition_indexes: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return WritableTxnMarkerTopic(name, partition_indexes), position
 
 
@@ -228,6 +237,8 @@ def _decode_writable_txn_marker_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("WritableTxnMarker.topics", count)
+    if count > 1:
+        count_elements(count)
     topics: list[WritableTxnMarkerTopic] = []
     for _ in range(count):
         topics_element, position = _decode_writable_txn_marker_topic_flexible(
@@ -243,7 +254,11 @@ def _decode_writable_txn_marker_flexible(
         position += 1
     else:
         transaction_version = 0
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return WritableTxnMarker(
         producer_id,
         producer_epoch,
@@ -290,11 +305,17 @@ def _decode_write_txn_markers_request_flexible(
     count -= 1
     if count * 17 > len(buffer) - position:
         raise oversized("WriteTxnMarkersRequest.markers", count)
+    if count > 1:
+        count_elements(count)
     markers: list[WritableTxnMarker] = []
     for _ in range(count):
         markers_element, position = _decode_writable_txn_marker_flexible(buffer, position, version)
         markers.append(markers_element)
-    position = skip_tags(buffer, position) if buffer[position] else position + 1
+    tags = buffer[position]
+    position += 1
+    if tags:
+        count_elements(tags)
+        position = skip_tags(buffer, position - 1)
     return WriteTxnMarkersRequest(markers), position
 
 

@@ -1,12 +1,17 @@
 """Golden bytes of message bodies, and what the encoders and decoders refuse."""
 
+import struct
+from typing import Any
+
 import pytest
 
+from fairlead_wire import primitives
 from fairlead_wire.errors import LocalProtocolError, RemoteProtocolError
 from fairlead_wire.message import Message
 from fairlead_wire.messages import FLEXIBLE_FROM, REQUESTS, RESPONSES, VALID_VERSIONS
 from fairlead_wire.messages.api_versions import ApiVersionsResponse, SupportedFeatureKey
 from fairlead_wire.messages.create_topics import CreateTopicsRequest
+from fairlead_wire.messages.delete_topics import DeleteTopicsRequest
 from fairlead_wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -23,6 +28,7 @@ from fairlead_wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from fairlead_wire.primitives import ELEMENTS_MAX
 
 
 def body(message: Message, version: int) -> bytes:
@@ -156,6 +162,50 @@ def test_unknown_versions_are_the_peers_error_when_decoding() -> None:
 def test_claimed_counts_are_checked_before_anything_is_made(version: int) -> None:
     with pytest.raises(RemoteProtocolError, match=r"MetadataRequest\.topics claims"):
         MetadataRequest.decode(memoryview(b"\x7f\xff\xff\xff" + bytes(20)), 0, version)
+
+
+def delete_topics(count: int) -> memoryview:
+    """DeleteTopics v1 of empty names: two bytes an element."""
+    return memoryview(struct.pack(">i", count) + bytes(2 * count) + struct.pack(">i", 1000))
+
+
+def test_a_request_of_very_many_elements_is_refused_before_they_are_made() -> None:
+    request, _ = DeleteTopicsRequest.decode(delete_topics(ELEMENTS_MAX), 0, 1)
+    assert len(request.topic_names) == ELEMENTS_MAX, "each request is counted by itself"
+    with pytest.raises(RemoteProtocolError, match="a request of more than 500000 elements"):
+        DeleteTopicsRequest.decode(delete_topics(ELEMENTS_MAX + 1), 0, 1)
+
+
+def test_elements_are_counted_over_all_arrays_of_a_request(monkeypatch: Any) -> None:
+    monkeypatch.setattr(primitives, "ELEMENTS_MAX", 20)
+    partitions = [PartitionProduceData(index) for index in range(5)]
+
+    def produce(topic_count: int) -> memoryview:
+        topics = [TopicProduceData("t", partition_data=partitions)] * topic_count
+        return memoryview(b"".join(ProduceRequest(topic_data=topics).encode(9)))  # type: ignore[arg-type]
+
+    ProduceRequest.decode(produce(3), 0, 9)
+    with pytest.raises(RemoteProtocolError, match="elements"):
+        ProduceRequest.decode(produce(4), 0, 9)
+
+
+def test_tagged_fields_count_as_elements(monkeypatch: Any) -> None:
+    monkeypatch.setattr(primitives, "ELEMENTS_MAX", 20)
+
+    def metadata(topic_count: int, tag_count: int) -> memoryview:
+        tags = bytes((tag_count,)) + b"".join(bytes((tag, 0)) for tag in range(tag_count))
+        topic = b"\x02t" + tags
+        return memoryview(bytes((topic_count + 1,)) + topic * topic_count + bytes(4))
+
+    MetadataRequest.decode(metadata(5, 3), 0, 9)
+    with pytest.raises(RemoteProtocolError, match="elements"):
+        MetadataRequest.decode(metadata(5, 4), 0, 9)
+
+
+def test_no_struct_has_very_many_tagged_fields() -> None:
+    tags = b"".join(bytes((tag, 0)) for tag in range(101))
+    with pytest.raises(RemoteProtocolError, match="101 tagged fields"):
+        MetadataRequest.decode(memoryview(bytes((1, 0, 0, 0, 101)) + tags), 0, 9)
 
 
 class Source:
