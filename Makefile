@@ -14,8 +14,8 @@ SEEDS ?= 200
 CLUSTER_TOOL ?= $(wildcard ../shared/cluster/cluster)
 
 PYTEST := $(BIN)/python -m pytest
-# Whole files beside one another: most wait for somebody. What measures time runs by itself.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadfile -m "not kubernetes and not alone"
+# Whole files beside one another (tests/support/side_by_side.py). What measures time runs by itself.
+SIDE_BY_SIDE := --numprocesses 3 --dist loadfile -m "not kubernetes and not alone"
 ALONE := -m "alone and not kubernetes"
 
 .PHONY: help

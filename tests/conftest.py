@@ -18,9 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
+from side_by_side import SideBySide, lower_priority_where_computing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from xdist.remote import Producer
 
 KAFKA_PYTHON_WARNING = "ignore:(read|open)_text is deprecated:DeprecationWarning"
 """kafka-python reads its schemas by a function that Python 3.11 calls deprecated."""
@@ -48,6 +52,16 @@ ALONE = tuple(
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", KAFKA_PYTHON_WARNING)
+    lower_priority_where_computing()
+    # How long an example takes says more about the machine than about what is tested.
+    slow = [HealthCheck.too_slow]
+    settings.register_profile("patient", settings(), deadline=None, suppress_health_check=slow)
+    settings.load_profile("patient")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SideBySide | None:
+    return SideBySide(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,7 +20,7 @@ DEADLINE_S = 20.0
 # Below the ports that the system hands out by itself (net.ipv4.ip_local_port_range).
 LOWEST_PORT, HIGHEST_PORT = 20_000, 32_000
 # Tests that run side by side look for ports in ranges of their own.
-WORKERS_MAX = 2
+WORKERS_MAX = 3
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS_MAX
 
 

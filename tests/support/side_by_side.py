@@ -1,0 +1,66 @@
+"""Which worker runs what, where `make test` runs tests side by side: three workers for two cores.
+
+Tests with processes and clients wait most of the time: two workers of them leave more than half of
+the cores idle. The third worker takes what only computes, at a low priority: whoever wakes up
+beside it has a core at once. Long files come first, and simulated clusters are given out one by
+one, so that everybody is busy to the end; other files stay whole, for what their tests share.
+"""
+
+import os
+
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+COMPUTING_WORKER = "gw2"
+COMPUTING_NICENESS = 10
+# Nothing here starts a server or looks at a clock.
+COMPUTING = (
+    "tests/simulation/test_seeds.py",
+    "tests/simulation/",
+    "tests/property/",
+    "tests/crash/test_power_loss.py",
+    "tests/test_tidy.py",
+    "tests/unit/wire/",
+    "tests/unit/model/",
+)
+WAITING_LONG = ("tests/examples/", "tests/clients/", "tests/cli/")
+ONE_BY_ONE = "tests/simulation/"
+
+
+def lower_priority_where_computing() -> None:
+    """Of this process and all that it starts."""
+    if os.environ.get("PYTEST_XDIST_WORKER") == COMPUTING_WORKER:
+        os.nice(COMPUTING_NICENESS)
+
+
+def scope_of(nodeid: str) -> str:
+    """What is given to a worker as a whole."""
+    return nodeid if nodeid.startswith(ONE_BY_ONE) else nodeid.split("::", 1)[0]
+
+
+def turn(scope: str, worker: str) -> tuple[bool, int]:
+    """A worker begins with the scopes that are lowest in this order."""
+    is_computing = scope.startswith(COMPUTING)
+    order = COMPUTING if is_computing else WAITING_LONG
+    place = next((at for at, folder in enumerate(order) if scope.startswith(folder)), len(order))
+    return is_computing != (worker == COMPUTING_WORKER), place
+
+
+class SideBySide(LoadScopeScheduling):
+    """Hands scopes out in the order of `turn`; within one place, those of many tests first."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        first = min(self.workqueue, key=lambda scope: turn(scope, node.gateway.id))
+        self.workqueue.move_to_end(first, last=False)
+        super()._assign_work_unit(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """The computing worker ends when only others' work is left: it would be too slow at it."""
+        is_done = not any(scope.startswith(COMPUTING) for scope in self.workqueue)
+        if node.gateway.id == COMPUTING_WORKER and is_done and not node.shutting_down:
+            node.shutdown()
+        else:
+            super()._reschedule(node)

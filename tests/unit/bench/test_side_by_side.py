@@ -1,0 +1,35 @@
+"""What the workers of `make test` begin with."""
+
+from pathlib import Path
+
+import pytest
+from side_by_side import COMPUTING, COMPUTING_WORKER, WAITING_LONG, scope_of, turn
+
+ROOT = Path(__file__).resolve().parents[3]
+SCOPES = [
+    "tests/unit/net/test_sender.py",
+    "tests/simulation/test_stories.py::test_one",
+    "tests/clients/test_client_admin.py",
+    "tests/simulation/test_seeds.py::test_no_promise_is_broken[0-49]",
+    "tests/test_tidy.py",
+]
+
+
+@pytest.mark.parametrize("place", [*COMPUTING, *WAITING_LONG])
+def test_every_place_in_the_order_is_there(place: str) -> None:
+    assert (ROOT / place).exists()
+
+
+def test_who_waits_begins_with_what_waits_longest_and_computes_at_the_end() -> None:
+    begun = sorted(SCOPES, key=lambda scope: turn(scope, "gw0"))
+    assert begun == [SCOPES[2], SCOPES[0], SCOPES[3], SCOPES[1], SCOPES[4]]
+
+
+def test_who_computes_begins_with_what_computes_longest() -> None:
+    begun = sorted(SCOPES, key=lambda scope: turn(scope, COMPUTING_WORKER))
+    assert begun[:3] == [SCOPES[3], SCOPES[1], SCOPES[4]]
+
+
+def test_files_stay_whole_for_what_their_tests_share() -> None:
+    assert scope_of("tests/cli/test_records.py::TestX::test_y[a::b]") == "tests/cli/test_records.py"
+    assert scope_of(SCOPES[3]) == SCOPES[3]
