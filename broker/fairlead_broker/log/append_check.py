@@ -15,6 +15,7 @@ from fairlead_wire.record_batch import (
     BATCH_HEADER_SIZE,
     BATCH_LENGTH_MIN,
     BATCH_OVERHEAD,
+    CODEC_MASK,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
     MAGIC_POSITION,
@@ -31,6 +32,8 @@ HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int
 _REFUSED_ATTRIBUTES: Final = (
     TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK | DELETE_HORIZON_MASK
 )
+_LAST_CODEC: Final = 4
+"""zstd; batches that claim a codec from 5 to 7 stop every consumer that meets them."""
 
 
 def check_produced_batch(
@@ -76,7 +79,7 @@ def check_produced_batch(
             ErrorCode.INVALID_RECORD,
             f"{records_count} records with a last offset delta of {last_offset_delta}",
         )
-    if attributes & _REFUSED_ATTRIBUTES:
+    if attributes & _REFUSED_ATTRIBUTES or attributes & CODEC_MASK > _LAST_CODEC:
         _refuse_attributes(attributes)
     if producer_id >= 0 and (base_sequence < 0 or producer_epoch < 0):
         raise KafkaError(
@@ -146,6 +149,9 @@ def _refuse_attributes(attributes: int) -> NoReturn:
         # No transaction can be open while the broker coordinates none; appending it would hold
         # back the last stable offset for ever.
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no open transaction for this batch")
+    if attributes & CODEC_MASK > _LAST_CODEC:
+        codec = attributes & CODEC_MASK
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"there is no compression codec {codec}")
     raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "only the broker may set the type LogAppendTime")
 
 
