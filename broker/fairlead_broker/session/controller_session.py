@@ -17,13 +17,14 @@ import aiohttp
 from fairlead_broker.session.fault_answers import FaultAnswers, FaultTarget
 from fairlead_broker.session.image_follower import ImageFollower, Position
 from fairlead_broker.session.link import Link, SessionRefusedError
-from fairlead_broker.session.messages import pack_message
+from fairlead_broker.session.messages import is_call_acceptable, pack_message
 from fairlead_model.broker import BrokerRegistration
 from fairlead_model.cluster import ClusterDelta, ClusterImage
 from fairlead_model.codec import encode_registration
 from fairlead_model.ids import NO_BROKER_EPOCH
 from fairlead_model.session_protocol import (
     CALL_SIZE_MAX,
+    CONTAINER_LENGTH_MAX,
     HEARTBEAT_INTERVAL_MS,
     SESSION_TIMEOUT_MS,
     MessageType,
@@ -171,12 +172,13 @@ class ControllerSession:
         number = self._next_call
         self._next_call += 1
         message = pack_message(MessageType.CALL, id=number, method=str(method), body=body)
-        if len(message) > CALL_SIZE_MAX:
+        if not is_call_acceptable(message):
             # The controller would close the session, and with it end every other call.
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"the request is too large: {len(message)} bytes for the controller, at most "
-                f"{CALL_SIZE_MAX} fit; send it in parts",
+                f"the request is too large for the controller: {len(message)} bytes; "
+                f"{CALL_SIZE_MAX} bytes, or {CONTAINER_LENGTH_MAX} of a kind, are the most; "
+                "send it in parts",
             )
         try:
             async with asyncio.timeout(timeout_ms / 1000):

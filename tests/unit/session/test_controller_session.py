@@ -278,11 +278,18 @@ def test_refusals_of_calls_carry_code_and_words(play) -> None:
     play(story)
 
 
-def test_a_call_that_is_too_large_is_refused_and_the_session_lives(play) -> None:
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param({"topics": ["x" * 1000] * 9_000}, id="bytes"),
+        pytest.param({"topics": [{"assignments": {0: [1] * 200_000}}]}, id="elements"),
+        pytest.param({"topics": [{"configs": dict.fromkeys(map(str, range(110_000)))}]}, id="keys"),
+    ],
+)
+def test_a_call_that_is_too_large_is_refused_and_the_session_lives(play, body) -> None:
     async def story(stage) -> None:
         await stage.start_controller()
         node = await stage.start_node(0)
-        body = {"topics": ["x" * 1000] * 9_000}
         with pytest.raises(KafkaError, match="send it in parts") as error:
             await node.session.call("delete_topics", body, timeout_ms=30_000)
         assert error.value.code is ErrorCode.INVALID_REQUEST
