@@ -5,8 +5,8 @@ replication factor and configs; `validate_only` runs the same checks and changes
 for the defaults of this broker. Once the reply is sent, this broker knows the topic; the others
 follow within a message. Configs in the reply are all those the topic has, as DescribeConfigs
 lists them.
-Versions:  4 -1 for partitions and replication factor · 5 flexible; counts and configs in the
-           reply · 6 THROTTLING_QUOTA_EXCEEDED exists (never sent) · 7 topic_id.
+Versions:  4 -1 for partitions and replication factor (taken before, too) · 5 flexible; counts
+           and configs in the reply · 6 THROTTLING_QUOTA_EXCEEDED exists (never sent) · 7 topic_id.
 Missing:   quotas on controller mutations; TopicConfigErrorCode is always 0.
 """
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from fairlead_broker.handlers.registry import Pending, RequestContext
 
 DEFAULT_COUNT = -1
-FIRST_VERSION_WITH_DEFAULTS = 4
 
 
 @handles(ApiKey.CREATE_TOPICS, versions=(2, 7))
@@ -43,12 +42,10 @@ def create_topics(request: CreateTopicsRequest, context: RequestContext) -> Pend
     """Forward what this broker can't refuse itself."""
     if len(request.topics) > TOPICS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"CreateTopics names {len(request.topics)} topics")
-    return context.later(_create(request, context.broker, context.version))
+    return context.later(_create(request, context.broker))
 
 
-async def _create(
-    request: CreateTopicsRequest, broker: Broker, version: int
-) -> CreateTopicsResponse:
+async def _create(request: CreateTopicsRequest, broker: Broker) -> CreateTopicsResponse:
     duplicates = repeated(topic.name for topic in request.topics)
     results: dict[str, CreatableTopicResult] = {}
     forwarded: list[TopicToCreate] = []
@@ -58,7 +55,7 @@ async def _create(
         try:
             if topic.name in duplicates:
                 raise repetition_error(f"topic {topic.name!r}")
-            forwarded.append(_topic_to_create(topic, version))
+            forwarded.append(_topic_to_create(topic))
         except KafkaError as error:
             results[topic.name] = _refused(topic.name, error)
     if forwarded:
@@ -85,7 +82,7 @@ async def _forward(
     return [_result(created, broker) for created in reply["topics"]]
 
 
-def _topic_to_create(topic: CreatableTopic, version: int) -> TopicToCreate:
+def _topic_to_create(topic: CreatableTopic) -> TopicToCreate:
     assignments = {
         assignment.partition_index: list(assignment.broker_ids) for assignment in topic.assignments
     }
@@ -98,11 +95,6 @@ def _topic_to_create(topic: CreatableTopic, version: int) -> TopicToCreate:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             "give either an assignment or a number of partitions and replicas, not both",
-        )
-    if not assignments and DEFAULT_COUNT in counts and version < FIRST_VERSION_WITH_DEFAULTS:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"defaults can be asked for from version {FIRST_VERSION_WITH_DEFAULTS} on",
         )
     return TopicToCreate(
         name=topic.name,
@@ -124,6 +116,7 @@ def _result(created: CreatedTopic, broker: Broker) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=created["name"],
         topic_id=created["topic_id"],
+        error_message=None,
         num_partitions=created["partitions"],
         replication_factor=created["replication_factor"],
         configs=[
@@ -140,6 +133,4 @@ def _result(created: CreatedTopic, broker: Broker) -> CreatableTopicResult:
 
 
 def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
-    return CreatableTopicResult(
-        name=name, error_code=error.code, error_message=error.message, configs=None
-    )
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)

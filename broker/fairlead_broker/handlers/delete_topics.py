@@ -2,7 +2,8 @@
 
 Behaviour: each topic on its own, by name or (6) by id. The reply is sent when the deletion is
 durable and this broker has taken the topic out of service; files go after `file.delete.delay.ms`.
-With `delete.topic.enable=false` every topic answers TOPIC_DELETION_DISABLED.
+With `delete.topic.enable=false` every topic answers TOPIC_DELETION_DISABLED. The offsets topic
+is refused (INVALID_TOPIC_EXCEPTION), where Kafka deletes it and with it all that groups committed.
 Versions:  4 flexible · 5 error_message · 6 by topic id; name and id in the reply.
 Missing:   nothing.
 """
@@ -15,7 +16,7 @@ from fairlead_broker.controller_calls import ask_controller, repeated, repetitio
 from fairlead_broker.handlers.registry import handles
 from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
 from fairlead_model.calls import DeletableTopic, DeleteTopicsCall, Method
-from fairlead_model.ids import ZERO_TOPIC_ID
+from fairlead_model.ids import CONSUMER_OFFSETS, ZERO_TOPIC_ID
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.delete_topics import (
@@ -27,6 +28,7 @@ from fairlead_wire.messages.delete_topics import (
 if TYPE_CHECKING:
     from fairlead_broker.broker import Broker
     from fairlead_broker.handlers.registry import Pending, RequestContext
+    from fairlead_model.cluster import ClusterImage
 
 FIRST_VERSION_WITH_IDS = 6
 FIRST_VERSION_WITH_DISABLED = 3
@@ -60,17 +62,21 @@ def _asked_topics(request: DeleteTopicsRequest, version: int) -> list[DeletableT
 async def _delete(
     topics: list[DeletableTopic], timeout_ms: int, broker: Broker, version: int
 ) -> DeleteTopicsResponse:
-    duplicates = repeated(_identity(topic) for topic in topics)
-    responses = []
-    forwarded = []
+    refusals = {
+        _identity(topic): error
+        for topic in topics
+        if (error := _refusal(topic, broker.image)) is not None
+    }
+    named = (_resolved(topic, broker.image) for topic in topics)
+    twice = repeated(name for name in named if name is not None)
     for topic in topics:
-        if _identity(topic) in duplicates:
-            responses.append(_refused(topic, repetition_error("a topic")))
-        elif topic["name"] is not None and topic["topic_id"] != ZERO_TOPIC_ID:
-            error = KafkaError(ErrorCode.INVALID_REQUEST, "give a topic's name or id, not both")
-            responses.append(_refused(topic, error))
-        else:
-            forwarded.append(topic)
+        if _resolved(topic, broker.image) in twice:
+            refusals.setdefault(_identity(topic), repetition_error("a topic"))
+    for identity in repeated(_identity(topic) for topic in topics):
+        refusals.setdefault(identity, repetition_error("a topic"))
+    once = {_identity(topic): topic for topic in topics}
+    responses = [_refused(once[identity], error) for identity, error in refusals.items()]
+    forwarded = [topic for identity, topic in once.items() if identity not in refusals]
     if forwarded:
         responses += await _forward(forwarded, timeout_ms, broker, version)
     return DeleteTopicsResponse(responses=responses)
@@ -99,8 +105,28 @@ async def _forward(
     return responses
 
 
-def _identity(topic: DeletableTopic) -> str | bytes:
-    return topic["topic_id"] if topic["name"] is None else topic["name"]
+def _refusal(topic: DeletableTopic, image: ClusterImage) -> KafkaError | None:
+    """What is wrong with a slot by itself."""
+    if (topic["name"] is None) == (topic["topic_id"] == ZERO_TOPIC_ID):
+        return KafkaError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, one of them")
+    if _resolved(topic, image) == CONSUMER_OFFSETS:
+        return KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"{CONSUMER_OFFSETS} holds what all groups have committed: delete groups instead",
+        )
+    return None
+
+
+def _resolved(topic: DeletableTopic, image: ClusterImage) -> str | None:
+    """The name of the topic that is meant, None if this broker knows of none with the id."""
+    if topic["name"] is not None:
+        return topic["name"]
+    known = image.topic_by_id(topic["topic_id"])
+    return None if known is None else known.name
+
+
+def _identity(topic: DeletableTopic) -> tuple[str | None, bytes]:
+    return topic["name"], topic["topic_id"]
 
 
 def _refused(topic: DeletableTopic, error: KafkaError) -> DeletableTopicResult:

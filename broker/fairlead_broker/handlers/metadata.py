@@ -9,7 +9,8 @@ illegal name INVALID_TOPIC_EXCEPTION. With `auto.create.topics.enable` a missing
 before the reply. Replies are kept encoded until the cluster's image changes.
 Versions:  0 no topics means all · 1 null means all, none means none; rack, controller_id,
            is_internal · 2 cluster_id · 4 allow_auto_topic_creation · 5 offline_replicas ·
-           7 leader_epoch · 8 authorized operations · 9 flexible · 10 topic_id · 12 by id.
+           7 leader_epoch · 8 authorized operations · 9 flexible · 10 topic_id · 12 by id, which
+           counts where there is a name, too.
 Missing:   authorized operations are always "not asked for": there is no authorizer.
 """
 
@@ -21,7 +22,12 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.handlers.registry import handles
 from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
-from fairlead_model.ids import ZERO_TOPIC_ID, is_internal_topic, is_legal_topic_name
+from fairlead_model.ids import (
+    CONSUMER_OFFSETS,
+    ZERO_TOPIC_ID,
+    is_internal_topic,
+    is_legal_topic_name,
+)
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.metadata import (
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_NULL_TOPICS = 1
 FIRST_VERSION_WITH_CREATION_FLAG = 4
+FIRST_VERSION_BY_ID = 12
 
 
 @handles(ApiKey.METADATA, versions=(0, 12))
@@ -119,6 +126,10 @@ def _encode_reply(
         failures=failures,
         departed=broker.departed_brokers.listed(broker.clock.monotonic_ms()),
     )
+    if context.version < FIRST_VERSION_BY_ID:
+        for topic in response.topics:
+            # An id that nobody knows has no name, and no null to say so.
+            topic.name = topic.name or ""
     return b"".join(response.encode(context.version))  # type: ignore[arg-type]
 
 
@@ -129,7 +140,13 @@ def _asked_topics(request: MetadataRequest, version: int) -> tuple[str | bytes, 
         return None
     if len(topics) > TOPICS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"Metadata asks for {len(topics)} topics")
-    asked = (topic.topic_id if topic.name is None else topic.name for topic in topics)
+    has_ids = version >= FIRST_VERSION_BY_ID
+    asked = (
+        bytes(topic.topic_id)
+        if topic.name is None or (has_ids and topic.topic_id != ZERO_TOPIC_ID)
+        else topic.name
+        for topic in topics
+    )
     return tuple(dict.fromkeys(asked))
 
 
@@ -145,8 +162,13 @@ def _topics_to_create(
     return [
         name
         for name in asked
-        if isinstance(name, str) and broker.image.topic(name) is None and is_legal_topic_name(name)
+        if isinstance(name, str) and broker.image.topic(name) is None and _is_creatable(name)
     ]
+
+
+def _is_creatable(name: str) -> bool:
+    """Of the cluster's own topics only those that somebody here writes to."""
+    return is_legal_topic_name(name) and (name == CONSUMER_OFFSETS or not is_internal_topic(name))
 
 
 def build_response(

@@ -61,6 +61,27 @@ def test_a_topic_by_id(stage: Any) -> None:
     assert (unknown.error_code, unknown.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
 
 
+@pytest.mark.parametrize("version", [10, 11])
+def test_an_unknown_id_before_null_names_is_answered_without_one(stage: Any, version: int) -> None:
+    topic_id = stage.topic("orders")
+    assert stage.ask(by_id(topic_id), version).topics[0].name == "orders"
+    (unknown,) = stage.ask(by_id(b"?" * 16), version).topics
+    assert (unknown.error_code, unknown.name) == (ErrorCode.UNKNOWN_TOPIC_ID, "")
+
+
+def test_an_id_counts_where_there_is_a_name_too(stage: Any) -> None:
+    topic_id = stage.topic("orders")
+    stage.topic("other")
+
+    def names(topic_id: bytes, version: int) -> list[str | None]:
+        request = MetadataRequest([MetadataRequestTopic(topic_id, "other")], False)
+        return [topic.name for topic in stage.ask(request, version).topics]
+
+    assert names(topic_id, 12) == ["orders"]
+    assert names(b"?" * 16, 12) == [None], "a topic that was created anew has another id"
+    assert names(topic_id, 11) == ["other"]
+
+
 @pytest.mark.parametrize(
     ("name", "code"),
     [
@@ -157,6 +178,11 @@ class TestAutoCreation:
     def test_an_illegal_name_is_never_asked_for(self, stage: Any) -> None:
         (topic,) = stage.ask(by_name("a b", create=True), 9).topics
         assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert stage.controller.calls == []
+
+    def test_a_topic_of_the_cluster_that_nobody_uses_is_never_asked_for(self, stage: Any) -> None:
+        (topic,) = stage.ask(by_name("__transaction_state", create=True), 9).topics
+        assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert stage.controller.calls == []
 
     def test_without_a_controller_the_client_is_told_to_ask_again(self, stage: Any) -> None:

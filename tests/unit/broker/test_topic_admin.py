@@ -19,6 +19,7 @@ from fairlead_wire.messages.create_topics import (
 from fairlead_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 TOPIC_ID = bytes(range(16))
+NO_ID = bytes(16)
 
 
 def created(body: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def test_a_topic_is_created_by_the_controller(stage: Any, version: int) -> None:
     stage.controller.script["create_topics"] = created
     config = CreatableTopicConfig(name="retention.ms", value="1000")
     result = create(stage, wanted("t", configs=[config]), version=version)["t"]
-    assert result.error_code == ErrorCode.NONE
+    assert (result.error_code, result.error_message) == (ErrorCode.NONE, None)
     ((method, body),) = stage.controller.calls
     assert method == "create_topics"
     assert body["topics"] == [
@@ -109,11 +110,11 @@ def test_each_topic_fails_on_its_own(stage: Any) -> None:
     assert [topic["name"] for topic in stage.controller.calls[0][1]["topics"]] == ["good"]
 
 
-def test_defaults_may_be_asked_for_from_version_4_on(stage: Any) -> None:
+@pytest.mark.parametrize("version", range(2, 8))
+def test_defaults_may_be_asked_for(stage: Any, version: int) -> None:
     stage.controller.script["create_topics"] = created
-    topic = wanted("t", num_partitions=-1)
-    assert create(stage, topic, version=3)["t"].error_code == ErrorCode.INVALID_REQUEST
-    assert create(stage, topic, version=4)["t"].error_code == ErrorCode.NONE
+    assert create(stage, wanted("t", num_partitions=-1), version=version)["t"].error_code == 0
+    assert stage.controller.calls[0][1]["topics"][0]["partitions"] == -1
 
 
 def test_without_a_controller_every_topic_times_out(stage: Any) -> None:
@@ -133,7 +134,7 @@ def test_the_controllers_refusal_reaches_the_client_with_its_words(stage: Any) -
         ErrorCode.TOPIC_ALREADY_EXISTS,
         "it is there",
     )
-    assert result.num_partitions == -1
+    assert (result.num_partitions, result.configs) == (-1, [])
 
 
 def deleted(body: dict[str, Any]) -> dict[str, Any]:
@@ -165,17 +166,44 @@ def test_a_topic_is_deleted_by_id(stage: Any) -> None:
     assert (response.name, response.topic_id, response.error_code) == (None, TOPIC_ID, 0)
 
 
+def delete(stage: Any, *topics: DeleteTopicState) -> list[tuple[str | None, bytes, int]]:
+    request = DeleteTopicsRequest(topics=list(topics), timeout_ms=1000)
+    responses = stage.ask(request, 6).responses
+    assert all(response.error_message for response in responses if response.error_code)
+    return [(each.name, each.topic_id, each.error_code) for each in responses]
+
+
 def test_a_deletion_that_names_a_topic_twice_or_in_two_ways_is_refused(stage: Any) -> None:
-    request = DeleteTopicsRequest(
-        topics=[
-            DeleteTopicState(name="a"),
-            DeleteTopicState(name="a"),
-            DeleteTopicState(name="b", topic_id=TOPIC_ID),
-        ],
-        timeout_ms=1000,
-    )
-    codes = [response.error_code for response in stage.ask(request, 6).responses]
-    assert codes == [ErrorCode.INVALID_REQUEST] * 3
+    topic_id = stage.topic("c")
+    refused = [
+        (("a", NO_ID), ("a", NO_ID)),
+        (("b", TOPIC_ID),),
+        ((None, NO_ID),),
+        ((None, TOPIC_ID), (None, TOPIC_ID)),
+        (("c", NO_ID), (None, topic_id)),
+    ]
+    for topics in refused:
+        answers = delete(stage, *(DeleteTopicState(name, topic_id=each) for name, each in topics))
+        assert answers == [(*topic, ErrorCode.INVALID_REQUEST) for topic in dict.fromkeys(topics)]
+    assert stage.controller.calls == []
+
+
+def test_the_others_of_a_request_are_deleted(stage: Any) -> None:
+    stage.controller.script["delete_topics"] = deleted
+    topics = [DeleteTopicState("a"), DeleteTopicState("a"), DeleteTopicState("b")]
+    assert delete(stage, *topics) == [
+        ("a", NO_ID, ErrorCode.INVALID_REQUEST),
+        ("b", NO_ID, ErrorCode.NONE),
+    ]
+
+
+def test_the_offsets_of_all_groups_are_not_deleted(stage: Any) -> None:
+    topic_id = stage.topic("__consumer_offsets")
+    refused = ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert delete(stage, DeleteTopicState("__consumer_offsets")) == [
+        ("__consumer_offsets", NO_ID, refused)
+    ]
+    assert delete(stage, DeleteTopicState(topic_id=topic_id)) == [(None, topic_id, refused)]
     assert stage.controller.calls == []
 
 
