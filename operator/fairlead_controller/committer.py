@@ -68,8 +68,13 @@ class Committer:
             table = await self._store.read(write.table)
             if table is not None and table.controller_epoch != self._epoch:
                 raise SealedError(f"table {write.table} has epoch {table.controller_epoch}")
+            if table is None and write.version is not None:
+                raise SealedError(f"table {write.table} is gone")
             if table is not None and table.version != write.version:
-                # Only this controller writes under this epoch, so it is our own that landed.
+                if not _holds(table, write):
+                    # Somebody else has touched it, if only with a label: our write, which is
+                    # based on the version before, can never land.
+                    raise SealedError(f"table {write.table} was changed by somebody else")
                 return WriteResult(WriteOutcome.WRITTEN, table.version)
             number += 1
             newer = TableWrite(
@@ -80,3 +85,8 @@ class Committer:
                 return result
             # The stuck write has landed in between, or this one is in doubt too: look again.
             await asyncio.sleep(SETTLE_DELAY_S)
+
+
+def _holds(table: StoredTable, write: TableWrite) -> bool:
+    """Whether a table is as a write would have it."""
+    return all(table.lines.get(key) == line for key, line in write.lines.items())

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from fairlead_controller.committer import Committer
 from fairlead_controller.decide import decide
 from fairlead_controller.decision_journal import DecisionJournal
-from fairlead_controller.events import Decision, Event, PartitionMove
+from fairlead_controller.events import Decision, Event, FenceBroker, PartitionMove
 from fairlead_controller.loading import load_state
 from fairlead_controller.metrics import ControllerMetrics
 from fairlead_controller.placement import RandomSource
@@ -45,7 +45,8 @@ from fairlead_model.refusals import RefusalCode, RefusedError
 logger = logging.getLogger(__name__)
 
 EVENTS_WAITING_MAX: Final = 10_000
-"""Decisions that may wait for the store; beyond, events are refused."""
+"""Decisions that may wait for the store; beyond, events are refused. A death is not: nobody would
+tell it again, and there are never more of them than brokers."""
 
 MOVES_LOGGED_MAX: Final = 20
 """Partitions of one decision that the log names; /explain knows the others."""
@@ -104,7 +105,7 @@ class Controller:
 
     async def submit(self, event: Event) -> Reply:
         """Decide an event; give the reply once it holds. RefusedError if it is refused."""
-        if self._waiting >= EVENTS_WAITING_MAX:
+        if self._waiting >= EVENTS_WAITING_MAX and not isinstance(event, FenceBroker):
             raise RefusedError(RefusalCode.REQUEST_TIMED_OUT, "the controller is overloaded")
         began_s = time.monotonic()
         decision = decide(self._pending, event, now_ms=self._now_ms(), random=self._random)

@@ -223,10 +223,15 @@ def decide_shutdown(state: ControllerState, event: ShutDownBroker) -> Decision:
 def decide_elections(state: ControllerState) -> Decision:
     """Take leaders from brokers that are out of service; for a state that was just loaded.
 
+    First the minimum of in-sync replicas holds for all partitions alike again: a crash between the
+    tables of its last change may have left some with the one before.
+
     Unconfirmed brokers keep theirs: they are given one session timeout to come back, and mostly
     do, because it was the controller that restarted.
     """
     draft = Draft(state)
+    spread_minimum(draft)
+    state = draft.state
     moves: list[PartitionMove] = []
     for topic in sorted(state.image.topics(), key=lambda topic: topic.topic_id):
         for index, partition in enumerate(topic.partitions):

@@ -9,6 +9,7 @@ import pytest
 from fairlead_controller import table_plan
 from fairlead_controller.committer import Committer
 from fairlead_controller.events import (
+    AlterConfigs,
     ConfirmDeletions,
     CreatePartitions,
     DeleteTopics,
@@ -277,6 +278,27 @@ def test_elections_after_loading_mend_a_torn_unfencing(cluster, make_create, mak
     assert cluster.world.decide(ElectLeaders()).changes == ()
 
 
+def test_a_torn_change_of_the_minimum_is_made_whole_after_loading(
+    cluster, make_create, make_topic
+) -> None:
+    # Lowered to 1 on the way to disk: some tables have it, the config that asks for it is lost.
+    cluster.do(make_create(make_topic("t", partitions=9, configs={"min.insync.replicas": "2"})))
+    alteration = {"name": "min.insync.replicas", "operation": 0, "value": "1"}
+    resource = {"resource_type": 2, "name": "t", "alterations": [alteration]}
+    call = {"resources": [resource], "validate_only": False, "incremental": True}
+    changes = cluster.world.decide(AlterConfigs(call)).changes
+    (stage,) = cluster.stages(changes)
+    last = sorted(stage)[-1]
+    assert len(stage) == 3
+    cluster.write_stage({last: stage[last]})
+    cluster.world.state = cluster.loaded().state
+    minima = [each.min_insync_replicas for each in cluster.world.partitions("t")]
+    assert sorted(set(minima)) == [1, 2]
+    cluster.do(ElectLeaders())
+    assert {each.min_insync_replicas for each in cluster.world.partitions("t")} == {2}
+    assert same(cluster.loaded(), cluster.world)
+
+
 # Unknown outcomes.
 
 
@@ -299,6 +321,26 @@ def test_an_unknown_outcome_is_settled(faults: list[str], monkeypatch) -> None:
             assert store.put(write).outcome is WriteOutcome.CONFLICT, "it can no longer land"
         await committer.commit([{"t": {"a": "3"}}, {"u": {"b": "4"}}])
         assert store.tables["t"].lines == {"a": "3"}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("table", [{"a": "1"}, {"a": "mine"}, None], ids=["label", "edit", "gone"])
+def test_a_write_in_doubt_is_not_taken_for_what_somebody_else_did(table) -> None:
+    """A label, an edit by hand, a deletion: they move the version, too."""
+    store = MemoryStore()
+    store.put(TableWrite("t", None, 1, {"a": "1"}))
+    committer = Committer(store, dict(store.tables), 1)
+
+    async def story() -> None:
+        store.faults = ["lost"]
+        if table is None:
+            del store.tables["t"]
+        else:
+            store.put(TableWrite("t", store.tables["t"].version, 1, table))
+        async with asyncio.timeout(30):
+            with pytest.raises(SealedError):
+                await committer.commit([{"t": {"a": "2"}}])
 
     asyncio.run(story())
 

@@ -11,6 +11,8 @@ from fairlead_controller.events import (
     AllocateProducerIds,
     CreateTopics,
     ElectLeaders,
+    FenceBroker,
+    FenceReason,
     RegisterBroker,
     UnfenceBroker,
 )
@@ -133,6 +135,29 @@ def test_events_that_come_during_a_write_are_committed_together(
         assert all(reply["topics"][0]["error_code"] == 0 for reply in replies)
         assert store.writes - writes <= 4
         assert len(list(controller.committed.image.topics())) == 50
+
+    play(tmp_path, story)
+
+
+def test_a_death_is_heard_though_too_much_waits_for_the_store(
+    tmp_path: Path, make_registration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The verdict comes once. Refused, the dead broker would keep its leaders for ever."""
+    monkeypatch.setattr("fairlead_controller.controller.EVENTS_WAITING_MAX", 1)
+
+    async def story(controller: Controller, store: GatedStore) -> None:
+        await start_brokers(controller, make_registration)
+        store.gate.clear()
+        waiting = asyncio.create_task(controller.submit(AllocateProducerIds(0)))
+        await asyncio.sleep(0)
+        with pytest.raises(RefusedError, match="overloaded"):
+            await controller.submit(AllocateProducerIds(0))
+        verdict = FenceBroker(0, 1, FenceReason.SESSION_EXPIRED)
+        fencing = asyncio.create_task(controller.submit(verdict))
+        await asyncio.sleep(0)
+        store.gate.set()
+        await asyncio.gather(waiting, fencing)
+        assert controller.committed.image.brokers[0].fenced
 
     play(tmp_path, story)
 
