@@ -16,7 +16,7 @@ CLUSTER_TOOL ?= $(wildcard ../shared/cluster/cluster)
 PYTEST := $(BIN)/python -m pytest
 # Whole files beside one another (tests/support/side_by_side.py). What measures time runs by itself.
 SIDE_BY_SIDE := --numprocesses 3 --dist loadfile -m "not kubernetes and not alone"
-ALONE := -m "alone and not kubernetes"
+ALONE := @tests/alone.txt -m "alone and not kubernetes"
 
 .PHONY: help
 help: ## list the targets

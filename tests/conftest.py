@@ -33,20 +33,8 @@ STOP_DEADLINE_S = 20.0
 
 
 TESTS = Path(__file__).parent
-ALONE = tuple(
-    TESTS / name
-    for name in (
-        "broker_process",
-        "clients/test_client_group_failures.py",
-        "clients/test_client_group_positions.py",
-        "clients/test_client_groups.py",
-        "clients/test_group_rides.py",
-        "crash/test_kill_minus_nine.py",
-        "crash/test_killed_compaction.py",
-        "failover",
-        "spark",
-    )
-)
+# Also given to pytest as its arguments (`make test`), so that it need not read all the others.
+ALONE = tuple(TESTS.parent / line for line in (TESTS / "alone.txt").read_text().splitlines())
 """Folders and files whose tests measure time, or fill both cores by themselves."""
 
 
