@@ -24,6 +24,8 @@ from fairlead_cli.options import data_option, parse_assignments
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fairlead_cli.local.live_log import TerminalReporter
+
 EPILOG = """\b
 Examples:
   fairlead up
@@ -79,6 +81,11 @@ H+i and H+90. The next `up` on the same directory finds the data of the last one
     is_flag=True,
     help="Put a proxy in front of every listener, for `fairlead drill --fault isolate`.",
 )
+@click.option(
+    "--every-partition",
+    is_flag=True,
+    help="Live log: a line for each partition that changes, instead of one for many.",
+)
 @click.option("--detach", is_flag=True, help="Return when ready; `fairlead down` stops it.")
 def up(
     *,
@@ -89,6 +96,7 @@ def up(
     data: Path,
     assignments: tuple[str, ...],
     fault_proxy: bool,
+    every_partition: bool,
     detach: bool,
 ) -> None:
     """Start a local cluster and show its live log.
@@ -98,6 +106,8 @@ def up(
     """
     from fairlead_cli.local.manifests import check_manifests
 
+    if every_partition and detach:
+        raise click.UsageError("--every-partition is about the live log, which --detach has not")
     plan = LaunchPlan(
         data=data.resolve(),
         brokers=choose_broker_count(Layout(data), brokers),
@@ -114,7 +124,9 @@ def up(
 
         start_detached(plan, data_option=option, say=click.echo)
     else:
-        run_in_foreground(plan, option)
+        from fairlead_cli.local.live_log import TerminalReporter
+
+        run_in_foreground(plan, TerminalReporter(option, every_partition=every_partition))
 
 
 def find_words(context: click.Context) -> Iterator[str]:
@@ -133,15 +145,14 @@ def find_words(context: click.Context) -> Iterator[str]:
             yield from (option, str(each))
 
 
-def run_in_foreground(plan: LaunchPlan, data_option: str) -> None:
+def run_in_foreground(plan: LaunchPlan, reporter: TerminalReporter) -> None:
     """Supervise in this process until Ctrl-C."""
     import asyncio
 
-    from fairlead_cli.local.live_log import TerminalReporter
     from fairlead_cli.local.supervisor import Supervisor
 
     async def supervise() -> None:
-        await Supervisor(plan, TerminalReporter(data_option)).run()
+        await Supervisor(plan, reporter).run()
 
     asyncio.run(supervise())
     click.echo(

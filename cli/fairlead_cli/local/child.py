@@ -70,6 +70,7 @@ class Child:
         self.spec = spec
         self.entry = entry
         self.process: asyncio.subprocess.Process | None = None
+        self.output_began_at = 0
 
     @property
     def name(self) -> str:
@@ -81,6 +82,7 @@ class Child:
         stops brokers before the controller."""
         self.rotate_output()
         with self.spec.output.open("ab") as output:
+            self.output_began_at = output.tell()
             self.process = await asyncio.create_subprocess_exec(
                 *self.spec.command,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -158,11 +160,11 @@ class Child:
         return self.process
 
     def last_lines(self, count: int) -> list[str]:
-        """The end of its output, for an error message."""
+        """The end of what this process printed, not those before it, for an error message."""
         try:
             with self.spec.output.open("rb") as output:
                 size = output.seek(0, os.SEEK_END)
-                output.seek(max(0, size - 64 * 1024))
+                output.seek(max(self.output_began_at, size - 64 * 1024))
                 text = output.read().decode(errors="replace")
         except OSError:
             return []

@@ -95,6 +95,11 @@ def wait_until_replaced(data: Path, name: str, old: ProcessId, timeout_s: float)
         is_new = entry is not None and entry.is_alive and entry.process != old
         if is_new and entry is not None and entry.state == "running":
             return time.monotonic() - started
+        if cluster is None or not cluster.is_supervised:
+            raise CliError(
+                f"{name} was not started again: the cluster has been stopped meanwhile",
+                hint=f"See:  fairlead status{data_arguments(data)}",
+            )
         if time.monotonic() - started > timeout_s:
             raise CliError(
                 f"{name} does not serve again after {timeout_s:.0f} s",

@@ -51,8 +51,11 @@ class PipeReporter:
         self.send({"event": "failed", **document})
         self.hang_up()
 
-    def output(self, name: str, line: str) -> None:
+    def output(self, lines: list[tuple[str, str]]) -> None:
         """Each child has a log file of its own."""
+
+    def settle(self) -> None:
+        """Nothing is held back."""
 
     def log(self, name: str, text: str) -> None:
         print(time.strftime("%Y-%m-%d %H:%M:%S"), name, text, file=sys.stderr, flush=True)

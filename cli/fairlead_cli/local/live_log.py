@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.local.partition_digest import LogLine, PartitionDigest
+
 if TYPE_CHECKING:
     from fairlead_cli.local.cluster_file import ClusterFile
 
@@ -40,16 +42,16 @@ def format_line(name: str, text: str, *, level: str = "INFO") -> str:
     return f"{time.strftime('%H:%M:%S')} {label} {click.style(text, fg=colour) if colour else text}"
 
 
-def format_child_line(name: str, line: str) -> str | None:
+def read_child_line(name: str, line: str) -> LogLine | None:
     """A line of a child's output as the live log shows it; None for what is not worth a line."""
     if REPEATED.match(line):
         return None
     match = LOG_LINE.match(line)
     if match is None:
-        return format_line(name, line)
+        return LogLine(name, "", line)
     if match["level"] == "DEBUG":
         return None
-    return format_line(name, match["message"], level=match["level"])
+    return LogLine(name, match["level"], match["message"])
 
 
 def format_addresses(cluster: ClusterFile) -> str:
@@ -120,8 +122,9 @@ def format_ready(cluster: ClusterFile, seconds: float, data_option: str) -> str:
 class TerminalReporter:
     """Writes to stdout at once; a terminal that went away is not worth stopping a cluster for."""
 
-    def __init__(self, data_option: str) -> None:
+    def __init__(self, data_option: str, *, every_partition: bool = False) -> None:
         self.data_option = data_option
+        self.digest = None if every_partition else PartitionDigest()
         self.is_listening = True
 
     def progress(self, name: str, text: str) -> None:
@@ -134,10 +137,17 @@ class TerminalReporter:
         self.write(format_ready(cluster, seconds, self.data_option))
         self.write("Live log; Ctrl-C stops the cluster and keeps its data.")
 
-    def output(self, name: str, line: str) -> None:
-        text = format_child_line(name, line)
-        if text is not None:
-            self.write(text)
+    def output(self, lines: list[tuple[str, str]]) -> None:
+        read = [each for name, line in lines if (each := read_child_line(name, line)) is not None]
+        self.show(read if self.digest is None else self.digest.take(read))
+
+    def settle(self) -> None:
+        if self.digest is not None:
+            self.show(self.digest.settle())
+
+    def show(self, lines: list[LogLine]) -> None:
+        for name, level, message in lines:
+            self.write(format_line(name, message, level=level))
 
     def write(self, text: str) -> None:
         if not self.is_listening:

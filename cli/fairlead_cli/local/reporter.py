@@ -20,5 +20,8 @@ class Reporter(Protocol):
     def ready(self, cluster: ClusterFile, seconds: float) -> None:
         """Everything serves."""
 
-    def output(self, name: str, line: str) -> None:
-        """A line that the process printed itself."""
+    def output(self, lines: list[tuple[str, str]]) -> None:
+        """What processes printed themselves since the last call: (name, line)."""
+
+    def settle(self) -> None:
+        """Show what was held back to be summed up."""

@@ -168,7 +168,9 @@ class Supervisor:
             lines = "\n".join(f"  {line}" for line in child.last_lines(OUTPUT_LINES_SHOWN))
             raise CliError(
                 f"{child.name} stopped before it was ready ({explain_exit(returncode)})",
-                hint=f"Its last lines, from {child.spec.output}:\n{lines}",
+                hint=f"Its last lines, from {child.spec.output}:\n{lines}"
+                if lines
+                else f"It had not printed anything yet to {child.spec.output}.",
             )
         self.save()
         self.say(child.name, f"ready after {time.monotonic() - started:.1f} s")
@@ -246,20 +248,22 @@ class Supervisor:
                 await asyncio.sleep(TAIL_POLL_S)
         finally:
             self.report_outputs()
+            self.reporter.settle()
 
     def report_outputs(self) -> None:
         """What the children have printed since the last time."""
-        for name, line in merge_lines(self.tails):
-            self.reporter.output(name, line)
+        self.reporter.output(merge_lines(self.tails))
 
     def say(self, name: str, text: str) -> None:
         """Our own words come after those of the children that they are about."""
         self.report_outputs()
+        self.reporter.settle()
         self.reporter.progress(name, text)
 
     def warn(self, name: str, text: str) -> None:
         """The same for what went wrong."""
         self.report_outputs()
+        self.reporter.settle()
         self.reporter.warning(name, text)
 
     def prepare_files(self) -> None:

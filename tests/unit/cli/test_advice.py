@@ -8,7 +8,10 @@ import pytest
 
 from fairlead_cli.advice import cluster_arguments, data_arguments, up_command
 from fairlead_cli.client.connection import build_error
+from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, write_cluster_file
+from fairlead_cli.local.control import wait_until_replaced
+from fairlead_cli.local.process_table import ProcessId
 from fairlead_cli.main import run
 from fairlead_cli.options import DATA_DEFAULT, bootstrap_option, data_option
 
@@ -86,6 +89,14 @@ def test_hints_name_the_topic_that_they_are_about() -> None:
         def str(self) -> str:
             return "too large"
 
-    hint = build_error("it failed", TooLarge(), name="my topic").hint  # type: ignore[arg-type]
+    hint = build_error("it failed", TooLarge(), name="my topic").hint
     assert hint is not None
     assert "  fairlead topic alter 'my topic' --config max.message.bytes=10485760" in hint
+
+
+def test_nobody_waits_for_a_broker_that_nobody_starts_again(tmp_path: Path) -> None:
+    cluster = build_cluster(tmp_path)
+    cluster.brokers.append(ProcessEntry(name="broker-0", host="127.0.0.1", port=1, http_port=2))
+    write_cluster_file(tmp_path / "cluster.json", cluster)
+    with pytest.raises(CliError, match="broker-0 was not started again: the cluster has been"):
+        wait_until_replaced(tmp_path, "broker-0", ProcessId(1, 1), timeout_s=3600)

@@ -20,7 +20,7 @@ from fairlead_cli.local.cluster_file import (
     write_cluster_file,
 )
 from fairlead_cli.local.layout import Layout, Ports
-from fairlead_cli.local.live_log import format_child_line, format_ready
+from fairlead_cli.local.live_log import TerminalReporter, format_ready
 from fairlead_cli.local.output_tail import OutputTail, merge_lines
 from fairlead_cli.local.plan import LaunchPlan, decode_plan, encode_plan
 from fairlead_cli.local.process_table import (
@@ -158,13 +158,15 @@ def test_a_tail_follows_a_rotated_file(tmp_path: Path) -> None:
         ("Traceback (most recent call last):", "Traceback (most recent call last):"),
     ],
 )
-def test_the_live_log_shows_what_is_notable(line: str, shown: str | None) -> None:
-    text = format_child_line("broker-0", line)
+def test_the_live_log_shows_what_is_notable(
+    line: str, shown: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    TerminalReporter("").output([("broker-0", line)])
+    text = click.unstyle(capsys.readouterr().out)
     if shown is None:
-        assert text is None
-        return
-    assert text is not None
-    assert re.fullmatch(rf"\d\d:\d\d:\d\d broker-0 +{re.escape(shown)}", click.unstyle(text))
+        assert text == ""
+    else:
+        assert re.fullmatch(rf"\d\d:\d\d:\d\d broker-0 +{re.escape(shown)}\n", text)
 
 
 def test_the_ready_block_has_addresses_and_first_steps() -> None:

@@ -42,8 +42,11 @@ class Audience:
     def ready(self, cluster: ClusterFile, seconds: float) -> None:
         self.cluster = cluster
 
-    def output(self, name: str, line: str) -> None:
-        self.lines.append((name, line))
+    def output(self, lines: list[tuple[str, str]]) -> None:
+        self.lines += lines
+
+    def settle(self) -> None:
+        pass
 
 
 class FakeSupervisor(Supervisor):
@@ -200,10 +203,14 @@ def test_nobody_is_watched_where_the_setting_says_so(
 def test_a_broker_that_cannot_start_ends_everything_with_its_last_words(plan: LaunchPlan) -> None:
     async def scenario() -> None:
         supervisor = build(plan, Audience(), broker_1="--fail")
+        output = plan.layout.output_file("broker-1")
+        output.parent.mkdir(parents=True)
+        output.write_text("the last run stopped cleanly\n")
         with pytest.raises(CliError, match="broker-1 stopped before it was ready") as raised:
             await supervisor.run()
         assert "exit code 3" in raised.value.message
         assert "something is wrong with my disk" in (raised.value.hint or "")
+        assert "the last run" not in (raised.value.hint or "")
         assert all(child.entry.pid is None for child in supervisor.children)
 
     run(scenario())
