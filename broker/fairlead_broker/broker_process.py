@@ -157,6 +157,7 @@ class BrokerProcess:
             logger.error("replica %s-%d is offline: %s", topic, index, reason)
         logger.info("%d logs are open, %d of them recovered", report.loaded, len(report.recovered))
         self._unclean = report.unclean
+        self._recovery_processes_lost = report.recovery_processes_lost
         # Without the marker of a clean stop: did the process before lose anything it had written?
         # The controller compares the rest: same disk, same boot, same pod, same broker epoch.
         self._is_recovered_whole = not self._directory.start.was_clean and report.is_whole
@@ -184,6 +185,7 @@ class BrokerProcess:
             clock=self._clock,
             log_directory=self._directory,
         )
+        self._broker.metrics.recovery_processes_lost = self._recovery_processes_lost
         self._secret = self._read_secret()
         self._bind()
         self._background = Background(self._broker, self._executor, self._secret)

@@ -208,7 +208,8 @@ def read_file(disk: Disk, path: str, *, size_max: int) -> bytes:
     """A whole small file. Raises FileNotFoundError, or ValueError when it is over `size_max`."""
     fd = disk.open_read(path)
     try:
-        content = disk.pread(fd, size_max + 1, 0)
+        # A buffer of this size is made whatever the file holds.
+        content = disk.pread(fd, min(disk.size(fd), size_max) + 1, 0)
     finally:
         disk.close(fd)
     if len(content) > size_max:

@@ -84,6 +84,8 @@ class BrokerMetrics:
     cold_reads: int = 0
     """Slices that were not in the page cache when they were to be sent; up to a second old."""
     cold_read_bytes: int = 0
+    recovery_processes_lost: int = 0
+    """Child processes that died while this broker's logs were recovered, at its start."""
     segments_deleted: int = 0
     undeleted: int = 0
     """A gauge: deleted files and directories that the disk would not let go; tried again."""

@@ -81,6 +81,11 @@ def expose_counters(out: Exposition, metrics: BrokerMetrics) -> None:
         ("protocol_errors", "Connections closed for bad bytes.", metrics.protocol_errors),
         ("cold_reads", "Reads that were not in the page cache.", metrics.cold_reads),
         ("cold_read_bytes", "Bytes that they brought into it.", metrics.cold_read_bytes),
+        (
+            "recovery_processes_lost",
+            "Processes that died recovering logs.",
+            metrics.recovery_processes_lost,
+        ),
         ("segments_deleted", "Segments removed by retention.", metrics.segments_deleted),
         ("flushes", "Logs flushed to the disk.", metrics.flushes),
         ("flush_failures", "Flushes that failed; the log is offline.", metrics.flush_failures),

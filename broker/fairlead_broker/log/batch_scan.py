@@ -7,12 +7,15 @@ Files are hostile here: lengths are bounded by the file, and whatever breaks the
 from collections.abc import Iterator
 from typing import Final
 
+import google_crc32c
+
 from fairlead_broker.disk import Disk
 from fairlead_wire.record_batch import (
     BATCH_HEADER,
     BATCH_HEADER_SIZE,
     BATCH_LENGTH_MIN,
     BATCH_OVERHEAD,
+    CRC_START,
     MAGIC_V2,
     BatchHeader,
     batch_crc,
@@ -56,9 +59,19 @@ def walk_headers(
 
 
 def scan_batches(
-    disk: Disk, fd: int, position: int, end: int, *, batch_bytes_max: int = BATCH_BYTES_MAX
+    disk: Disk,
+    fd: int,
+    position: int,
+    end: int,
+    *,
+    batch_bytes_max: int = BATCH_BYTES_MAX,
+    whole_bytes_max: int = BATCH_BYTES_MAX,
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Position, header and bytes of each intact batch; the CRC of each was checked."""
+    """Position, header and bytes of each intact batch; the CRC of each was checked.
+
+    One larger than `whole_bytes_max` is checked piece by piece and comes without its bytes: a
+    damaged length may claim the rest of the file, and take as much memory.
+    """
     chunk, chunk_start = memoryview(b""), position
     while position < end:
         at = position - chunk_start
@@ -74,17 +87,37 @@ def scan_batches(
         size = header.size
         if size > batch_bytes_max:
             raise CorruptSegmentError(position, f"a batch of {size} bytes")
+        if size > whole_bytes_max:
+            _check_crc(header, _crc_in_pieces(disk, fd, position, size), position)
+            yield position, header, memoryview(b"")
+            position += size
+            chunk, chunk_start = memoryview(b""), position
+            continue
         if at + size > len(chunk):
             wanted = min(max(size, SCAN_CHUNK_BYTES), end - position)
             chunk = memoryview(disk.pread(fd, wanted, position))
             chunk_start, at = position, 0
             if len(chunk) < size:
                 raise CorruptSegmentError(position, f"a batch of {size} bytes in {len(chunk)}")
-        crc = batch_crc(chunk, at, size)
-        if crc != header.crc:
-            raise CorruptSegmentError(position, f"CRC {crc:#010x}, header says {header.crc:#010x}")
+        _check_crc(header, batch_crc(chunk, at, size), position)
         yield position, header, chunk[at : at + size]
         position += size
+
+
+def _crc_in_pieces(disk: Disk, fd: int, position: int, size: int) -> int:
+    crc, at, end = 0, position + CRC_START, position + size
+    while at < end:
+        piece = disk.pread(fd, min(SCAN_CHUNK_BYTES, end - at), at)
+        if not piece:
+            raise CorruptSegmentError(position, f"a batch of {size} bytes in {at - position}")
+        crc = google_crc32c.extend(crc, piece)
+        at += len(piece)
+    return crc
+
+
+def _check_crc(header: BatchHeader, crc: int, position: int) -> None:
+    if crc != header.crc:
+        raise CorruptSegmentError(position, f"CRC {crc:#010x}, header says {header.crc:#010x}")
 
 
 def _check_layout(header: BatchHeader, position: int, end: int) -> None:

@@ -10,7 +10,6 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, ValuesView
-from dataclasses import dataclass, field
 
 from fairlead_broker.disk import Disk, RealDisk, replace_file, unlink_if_present
 from fairlead_broker.invariants import require
@@ -32,11 +31,12 @@ from fairlead_broker.log.file_names import (
     partition_directory,
 )
 from fairlead_broker.log.flush import note_failed_flush
+from fairlead_broker.log.load_report import LoadReport
 from fairlead_broker.log.log import Log
 from fairlead_broker.log.log_loader import LogLoader, UncleanLogError
 from fairlead_broker.log.marks import Marks, unmarked
 from fairlead_broker.log.read_cache import ReadCache
-from fairlead_broker.log.recovery import RecoveryReport, bytes_to_scan
+from fairlead_broker.log.recovery import bytes_to_scan
 from fairlead_broker.log.recovery_pool import RecoveryOutcome, RecoveryPool, RecoveryProgress
 from fairlead_broker.log.recovery_start import RecoveryOrder
 from fairlead_broker.log.text_files import TopicPartition
@@ -48,32 +48,6 @@ logger = logging.getLogger(__name__)
 AWAITS_START = "append before the start was confirmed"
 FILE_NAME_BYTES_MAX = 255
 PROBE = ".fairlead-probe"
-
-
-@dataclass(slots=True)
-class LoadReport:
-    """What `load` found."""
-
-    loaded: int = 0
-    recovered: dict[TopicPartition, RecoveryReport] = field(default_factory=dict)
-    offline: dict[TopicPartition, str] = field(default_factory=dict)
-    foreign: list[str] = field(default_factory=list)
-    """Directories that are nobody's log; left alone."""
-    write_back_error: OSError | None = None
-    """The kernel lost something that was written to this disk, by this process or one before."""
-
-    @property
-    def is_whole(self) -> bool:
-        """True if recovery found at most a cut-off last batch in each log, and the disk is well."""
-        return self.write_back_error is None and not any(
-            report.is_unclean for report in self.recovered.values()
-        )
-
-    @property
-    def unclean(self) -> list[TopicPartition]:
-        """Replicas that may have lost acknowledged records, however the last process ended."""
-        damaged = [key for key, report in self.recovered.items() if report.is_unclean]
-        return sorted({*self.offline, *damaged})
 
 
 class LogDirectory:
@@ -193,6 +167,7 @@ class LogDirectory:
             ).run(now_ms)
 
         outcome, report.write_back_error = self._recover_and_sync(orders, recover)
+        report.recovery_processes_lost = outcome.children_lost
         for key in unclean:
             directory = directories[key]
             if directory in outcome.errors:

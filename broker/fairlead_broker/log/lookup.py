@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fairlead_broker.limits import WALKED_RECORDS_MAX
+from fairlead_broker.limits import LOOKUP_DECOMPRESSED_MAX, WALKED_RECORDS_MAX
 from fairlead_broker.log.batch_scan import CorruptSegmentError
 from fairlead_broker.log.file_slice import FileSlice
 from fairlead_broker.log.record_walk import walk_records
@@ -155,11 +155,13 @@ def _first_record(
     """The first matching record inside a batch; the batch's start if its body is unreadable.
 
     A body may be unreadable because it grows beyond the cap when expanded, and one of too many
-    records is not looked at: it would hold up the loop for seconds. A consumer that then starts at
-    the batch's first record reads too early, never too late.
+    records, or bytes (a damaged length may claim any), is not looked at: it would hold up the loop
+    for seconds. A consumer that then starts at the batch's first record reads too early, never too
+    late.
     """
     epoch = header.partition_leader_epoch
-    if header.timestamp_type or header.records_count > WALKED_RECORDS_MAX:
+    is_too_much = header.records_count > WALKED_RECORDS_MAX or header.size > LOOKUP_DECOMPRESSED_MAX
+    if header.timestamp_type or is_too_much:
         return TimestampOffset(
             header.max_timestamp, max(header.base_offset, log.log_start_offset), epoch
         )

@@ -22,7 +22,12 @@ from dataclasses import dataclass, replace
 
 from fairlead_broker.disk import Disk, read_file, replace_file, unlink_if_present
 from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
-from fairlead_broker.log.batch_scan import CorruptSegmentError, scan_batches, walk_headers
+from fairlead_broker.log.batch_scan import (
+    SCAN_CHUNK_BYTES,
+    CorruptSegmentError,
+    scan_batches,
+    walk_headers,
+)
 from fairlead_broker.log.file_names import (
     FAILED_FLUSH,
     INDEX_SUFFIX,
@@ -248,7 +253,9 @@ class LogRecovery:
             self._end_offset = max(base, self._end_offset)
             is_whole = True
             try:
-                for position, header, _ in scan_batches(disk, fd, 0, size):
+                for position, header, _ in scan_batches(
+                    disk, fd, 0, size, whole_bytes_max=SCAN_CHUNK_BYTES
+                ):
                     self._check_sequence(position, header, base if is_first else None)
                     builder.add(position, header)
                     self._take_in(header, now_ms)

@@ -3,14 +3,20 @@
 Blocking: the broker calls it in a thread before it serves anything, and tells the progress over
 HTTP meanwhile. Little work is done at once instead, because starting an interpreter takes longer
 than scanning a few megabytes.
+
+A child that dies (killed for its memory, as a rule) leaves its log to another one: after the other
+logs, one at a time, so that it has the machine's memory to itself, after a longer pause each time.
 """
 
 import json
 import logging
+import math
 import os
 import selectors
+import signal
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -24,6 +30,10 @@ logger = logging.getLogger(__name__)
 
 IN_PROCESS_BYTES: Final = 8 << 20
 """Up to this many bytes to scan, no child is started."""
+DEATH_S: Final = 5.0
+"""How long a child may take to be gone when its output has ended."""
+RETRY_PAUSES_S: Final = (1.0, 4.0, 15.0)
+"""Before each further attempt at logs whose child has died; then they are offline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +48,12 @@ class RecoveryProgress:
 
 @dataclass(slots=True)
 class RecoveryOutcome:
-    """Reports by directory, and the logs whose disk failed meanwhile."""
+    """Reports by directory, and the logs whose disk failed meanwhile, or whose child died."""
 
     reports: dict[str, RecoveryReport] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    children_lost: int = 0
+    """Child processes that died in the middle of an order."""
 
 
 class RecoveryPool:
@@ -62,6 +74,8 @@ class RecoveryPool:
         self._on_progress = on_progress
         self._progress = RecoveryProgress(len(orders), 0, bytes_total, 0)
         self._outcome = RecoveryOutcome()
+        self._unfinished: dict[RecoveryOrder, str] = {}
+        """What children left undone, and why."""
 
     def run(self, now_ms: int) -> RecoveryOutcome:
         """Recover everything; answers when the last log is done."""
@@ -88,32 +102,67 @@ class RecoveryPool:
                 self._finish(order, {"report": asdict(report)})
 
     def _run_in_children(self) -> None:
-        count = min(self._workers_max, len(self._orders))
-        workers = [_Worker() for _ in range(count)]
+        self._run_round(min(self._workers_max, len(self._orders)))
+        for pause_s in RETRY_PAUSES_S:
+            if not self._unfinished:
+                return
+            logger.warning(
+                "the recovery of %d logs begins again in %d seconds, one at a time",
+                len(self._unfinished),
+                pause_s,
+            )
+            # In steps: whoever stops the broker is heard by `on_progress`.
+            for _ in range(math.ceil(pause_s)):
+                time.sleep(min(pause_s, 1.0))
+                self._on_progress(self._progress)
+            again, self._unfinished = self._unfinished, {}
+            for order in again:
+                self._orders.append(order)
+                self._run_round(1)
+        for order, reason in self._unfinished.items():
+            self._finish(
+                order, {"error": f"{reason}, {len(RETRY_PAUSES_S) + 1} times; give it more memory"}
+            )
+
+    def _run_round(self, count: int) -> None:
+        """Hand the orders to `count` children; what they leave undone is in `_unfinished`."""
+        workers: list[_Worker] = []
         try:
             with selectors.DefaultSelector() as selector:
-                for worker in workers:
+                for _ in range(count):
+                    worker = _Worker()
+                    workers.append(worker)
+                    try:
+                        worker.start()
+                    except OSError as error:
+                        logger.warning("a recovery process could not be started: %s", error)
+                        break
                     worker.give(self._orders.popleft())
                     selector.register(worker.output, selectors.EVENT_READ, worker)
                 while selector.get_map():
                     for key, _ in selector.select():
                         self._serve(key.data, selector)
-            while self._orders:
-                order = self._orders.popleft()
-                self._finish(order, {"error": "no recovery process was left"})
         finally:
             for worker in workers:
                 worker.stop()
+        while self._orders:
+            self._unfinished[self._orders.popleft()] = "no recovery process was left"
 
     def _serve(self, worker: "_Worker", selector: selectors.BaseSelector) -> None:
         messages = worker.receive()
         if messages is None:
-            self._finish(worker.order, {"error": "the recovery process ended unexpectedly"})
+            self._outcome.children_lost += 1
             selector.unregister(worker.output)
+            reason = f"the recovery process {worker.bury()}"
+            self._unfinished[worker.order] = reason
+            self._note_scanned(-worker.scanned_bytes)
+            logger.warning("%s: %s", worker.order.directory, reason)
             return
         for message in messages:
             if "progress" in message:
-                self._note_scanned(int(str(message["progress"])))
+                scanned_bytes = int(str(message["progress"]))
+                worker.scanned_bytes += scanned_bytes
+                self._note_scanned(scanned_bytes)
                 continue
             self._finish(worker.order, message)
             if self._orders:
@@ -151,18 +200,25 @@ class _Worker:
     """A child process and the order it is at."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+        self._input: IO[bytes]
+        self.output: IO[bytes]
+        self.order: RecoveryOrder
+        self.scanned_bytes = 0
+        """Of the present order."""
+
+    def start(self) -> None:
+        """OSError if there is no room for another process."""
+        self._process = process = subprocess.Popen(
             [sys.executable, "-m", "fairlead_broker.log.recovery_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        self._input = _pipe(self._process.stdin)
-        self.output = _pipe(self._process.stdout)
-        self._rest = b""
-        self.order: RecoveryOrder
+        self._input, self.output = _pipe(process.stdin), _pipe(process.stdout)
 
     def give(self, order: RecoveryOrder) -> None:
-        self.order = order
+        self.order, self.scanned_bytes = order, 0
         try:
             self._input.write(json.dumps(asdict(order)).encode() + b"\n")
             self._input.flush()
@@ -178,7 +234,21 @@ class _Worker:
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [json.loads(line) for line in lines]
 
+    def bury(self) -> str:
+        """How a child ended whose output has ended."""
+        if self._process is None:
+            return "was never started"
+        try:
+            code = self._process.wait(DEATH_S)
+        except subprocess.TimeoutExpired:
+            return "said no more"
+        if code == -signal.SIGKILL:
+            return "was killed, for its memory as a rule"
+        return f"ended with code {code}" if code >= 0 else f"was ended by signal {-code}"
+
     def stop(self) -> None:
+        if self._process is None:
+            return
         self._process.kill()
         self._process.wait()
         for pipe in (self._input, self.output):

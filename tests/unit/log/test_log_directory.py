@@ -168,6 +168,7 @@ def test_recovery_in_child_processes_reports_progress(tmp_path, monkeypatch, wor
 
 def test_a_recovery_process_that_dies_takes_only_its_log_offline(tmp_path, monkeypatch):
     monkeypatch.setattr("fairlead_broker.log.recovery_pool.IN_PROCESS_BYTES", 0)
+    monkeypatch.setattr("fairlead_broker.log.recovery_pool.RETRY_PAUSES_S", ())
     directory, _ = start(tmp_path)
     for partition in range(3):
         append(directory.create_log("t", partition, TOPIC_ID, CONFIG, 0), batch())

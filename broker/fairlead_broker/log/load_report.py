@@ -1,0 +1,34 @@
+"""What a start found in a data directory, and how far it may be believed."""
+
+from dataclasses import dataclass, field
+
+from fairlead_broker.log.recovery import RecoveryReport
+from fairlead_broker.log.text_files import TopicPartition
+
+
+@dataclass(slots=True)
+class LoadReport:
+    """What `load` found."""
+
+    loaded: int = 0
+    recovered: dict[TopicPartition, RecoveryReport] = field(default_factory=dict)
+    offline: dict[TopicPartition, str] = field(default_factory=dict)
+    foreign: list[str] = field(default_factory=list)
+    """Directories that are nobody's log; left alone."""
+    recovery_processes_lost: int = 0
+    """Child processes that died while they recovered a log."""
+    write_back_error: OSError | None = None
+    """The kernel lost something that was written to this disk, by this process or one before."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if recovery found at most a cut-off last batch in each log, and the disk is well."""
+        return self.write_back_error is None and not any(
+            report.is_unclean for report in self.recovered.values()
+        )
+
+    @property
+    def unclean(self) -> list[TopicPartition]:
+        """Replicas that may have lost acknowledged records, however the last process ended."""
+        damaged = [key for key, report in self.recovered.items() if report.is_unclean]
+        return sorted({*self.offline, *damaged})
