@@ -48,6 +48,10 @@ KEEPALIVE_IDLE_S: Final = 60
 KEEPALIVE_INTERVAL_S: Final = 10
 KEEPALIVE_PROBES: Final = 6
 """A peer that vanished is found after `IDLE + INTERVAL * PROBES` seconds of silence."""
+LINK_KEEPALIVE_IDLE_S: Final = 5
+LINK_KEEPALIVE_INTERVAL_S: Final = 2
+LINK_KEEPALIVE_PROBES: Final = 3
+"""The same for connections to controllers, of which there are few: they are found sooner."""
 CLIENT_ID_BYTES_MAX: Final = 1_024
 """Longer client ids are refused: they end up in log lines and labels."""
 
@@ -201,6 +205,8 @@ FOLLOWER_SOCKET_BUFFER_BYTES: Final = 2 * MIB
 ISR_PROPOSALS_PER_CALL_MAX: Final = 1_000
 HELD_PRODUCE_BYTES_MAX: Final = 64 * MIB
 """Produces that wait until a broker that was stopped knows that it still leads."""
+HELD_PRODUCE_OVERHEAD_BYTES: Final = KIB
+"""What such a produce takes beside its records, about."""
 
 # Background work.
 DISK_THREADS: Final = 4

@@ -232,9 +232,11 @@ class SessionServer:
             await socket.close(code=WSCloseCode.POLICY_VIOLATION)
         finally:
             writer.cancel()
-            with suppress(asyncio.CancelledError, ConnectionError):
-                await writer
-            self._on_closed(session)
+            try:
+                with suppress(asyncio.CancelledError, ConnectionError):
+                    await writer
+            finally:
+                self._on_closed(session)
 
     def _on_message(self, session: BrokerSession, message: dict[str, Any]) -> None:
         match message["type"]:

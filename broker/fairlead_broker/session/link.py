@@ -5,11 +5,17 @@ The link knows the order of messages; what they do to the broker is `ControllerS
 
 import asyncio
 import secrets
+import socket as sockets
 from contextlib import AsyncExitStack
 from typing import Any, Final, Protocol
 
 import aiohttp
 
+from fairlead_broker.limits import (
+    LINK_KEEPALIVE_IDLE_S,
+    LINK_KEEPALIVE_INTERVAL_S,
+    LINK_KEEPALIVE_PROBES,
+)
 from fairlead_broker.session.messages import pack_message, unpack_message
 from fairlead_model.session_protocol import (
     HANDSHAKE_TIMEOUT_S,
@@ -94,6 +100,7 @@ class Link:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 socket = await stack.enter_async_context(connecting)
             self._socket = socket
+            _notice_death(socket)
             try:
                 async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
                     welcome = await self._authenticate(socket)
@@ -191,3 +198,22 @@ class Link:
         if frame.type is aiohttp.WSMsgType.TEXT:
             raise SessionProtocolError("text from the controller")
         return None
+
+
+def _notice_death(socket: aiohttp.ClientWebSocketResponse) -> None:
+    """Have the kernel end the connection once the machine behind it is gone without a word.
+
+    Not every wait on a link has a time limit: a registration is answered when the store has it,
+    and a link that another controller has superseded is just there. While such a link seems to
+    last, nobody connects to the candidate that has come back at the same name.
+    """
+    raw = socket.get_extra_info("socket")
+    if raw is None:
+        return  # Closed meanwhile.
+    lasting_ms = 1000 * (LINK_KEEPALIVE_IDLE_S + LINK_KEEPALIVE_INTERVAL_S * LINK_KEEPALIVE_PROBES)
+    raw.setsockopt(sockets.SOL_SOCKET, sockets.SO_KEEPALIVE, 1)
+    raw.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_KEEPIDLE, LINK_KEEPALIVE_IDLE_S)
+    raw.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_KEEPINTVL, LINK_KEEPALIVE_INTERVAL_S)
+    raw.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_KEEPCNT, LINK_KEEPALIVE_PROBES)
+    # For what was sent and never acknowledged, which keep-alive does not look at.
+    raw.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_USER_TIMEOUT, lasting_ms)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import socket
 from urllib.request import urlopen
 
 import aiohttp
@@ -96,6 +97,40 @@ def test_a_duplicate_id_is_refused_while_the_first_lives(play, wait_until) -> No
         assert refused.value.code == RefusalCode.DUPLICATE_BROKER_REGISTRATION
         assert first.session.is_connected
         assert first.is_live(0)
+
+    play(story)
+
+
+def test_the_kernel_notices_a_controllers_machine_that_is_gone(play) -> None:
+    """No FIN comes from a machine without power, and not every wait on a link ends by itself."""
+
+    async def story(stage) -> None:
+        await stage.start_controller()
+        node = await stage.start_node(0)
+        raw = node.session._link._socket.get_extra_info("socket")
+        assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        patience_s = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) + raw.getsockopt(
+            socket.IPPROTO_TCP, socket.TCP_KEEPINTVL
+        ) * raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT)
+        assert patience_s == 11
+        assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 11_000
+
+    play(story)
+
+
+def test_a_session_that_cannot_be_written_to_leaves_no_trace(play, wait_until, monkeypatch) -> None:
+    async def fail(session) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr("fairlead_controller.broker_session.BrokerSession.write", fail)
+
+    async def story(stage) -> None:
+        await stage.start_controller()
+        node = stage.node(0)
+        await node.session.start()
+        await wait_until(lambda: stage.server.sessions.session_count == 1)
+        await node.session.stop()
+        await wait_until(lambda: stage.server.sessions.session_count == 0)
 
     play(story)
 
