@@ -1,8 +1,10 @@
 """What a start found in a data directory, and how far it may be believed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fairlead_broker.log.recovery import RecoveryReport
+from fairlead_broker.log.recovery_pool import RecoveryOutcome
 from fairlead_broker.log.text_files import TopicPartition
 
 
@@ -19,6 +21,15 @@ class LoadReport:
     """Child processes that died while they recovered a log."""
     write_back_error: OSError | None = None
     """The kernel lost something that was written to this disk, by this process or one before."""
+
+    def take_in(self, outcome: RecoveryOutcome, directories: Mapping[TopicPartition, str]) -> None:
+        """What became of the logs in these directories, all of which were to be recovered."""
+        self.recovery_processes_lost = outcome.children_lost
+        for key, directory in directories.items():
+            if directory in outcome.errors:
+                self.offline[key] = outcome.errors[directory]
+            else:
+                self.recovered[key] = outcome.reports[directory]
 
     @property
     def is_whole(self) -> bool:

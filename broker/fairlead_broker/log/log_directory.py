@@ -167,13 +167,7 @@ class LogDirectory:
             ).run(now_ms)
 
         outcome, report.write_back_error = self._recover_and_sync(orders, recover)
-        report.recovery_processes_lost = outcome.children_lost
-        for key in unclean:
-            directory = directories[key]
-            if directory in outcome.errors:
-                report.offline[key] = outcome.errors[directory]
-            else:
-                report.recovered[key] = outcome.reports[directory]
+        report.take_in(outcome, {key: directories[key] for key in unclean})
         for key in sorted(unclean - report.offline.keys()):
             try:
                 self._load_log(key, configs[key], now_ms)
