@@ -26,7 +26,7 @@ from fairlead_operator.cluster_plan import (
     PoolPlan,
     plan_cluster,
 )
-from fairlead_operator.cluster_status import ClusterFacts
+from fairlead_operator.cluster_status import CLUSTER_NOT_FOUND, REFUSED, ClusterFacts
 from fairlead_operator.controller_client import (
     ControllerClient,
     ControllerRefusedError,
@@ -113,7 +113,7 @@ class ClusterReconciler:
             is_quiet = True
             for pool in pools:
                 is_quiet &= await self._statuses.write_pool_problem(
-                    pool, "ClusterNotFound", message
+                    pool, CLUSTER_NOT_FOUND, message
                 )
             return None if is_quiet else BUSY_LOOK_S
         if is_left_alone(manifest):
@@ -146,7 +146,7 @@ class ClusterReconciler:
         if not is_paused:
             if view.status is not None:
                 await self._roller.release(key, view.status)
-            roll = Wait("Refused", "the API server refuses to let a broker's pod be deleted")
+            roll = Wait(REFUSED, "the API server refuses to let a broker's pod be deleted")
             with refusals.noting(POD.kind, "of a broker that has to restart"):
                 roll = await self._roller.roll(key, views, states, view.status)
             await self._tell_roll(manifest, roll)
@@ -299,7 +299,7 @@ def _with_refusal(plan: PoolPlan, refused: Mapping[PartKey, str]) -> PoolPlan:
     said = next((refused[part] for part in parts if part in refused), "")
     if not said or plan.blocked:
         return plan
-    return replace(plan, blocked_reason="Refused", blocked=said)
+    return replace(plan, blocked_reason=REFUSED, blocked=said)
 
 
 def _pause_s(roll: RollAction, *, is_quiet: bool, is_refused: bool, is_converged: bool) -> float:

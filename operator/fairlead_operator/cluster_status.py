@@ -26,6 +26,11 @@ Status = dict[str, Any]
 _COUNTS: Final = ("brokers", "brokersReady", "topics", "partitions", "underReplicated", "offline")
 
 
+REFUSED: Final = "Refused"
+"""Reason of what the API server does not take."""
+CLUSTER_NOT_FOUND: Final = "ClusterNotFound"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
     """What a LogCluster's status is made of."""
@@ -105,7 +110,7 @@ def _ready_claim(facts: ClusterFacts, status: Status) -> _Claim:
     if facts.problem is not None:
         return (False, *facts.problem)
     if facts.refused:
-        return (False, "Refused", facts.refused)
+        return (False, REFUSED, facts.refused)
     if facts.controller is None:
         return (None, "ControllerNotReachable", facts.controller_problem or "not asked yet")
     if not facts.wanted:
@@ -121,6 +126,13 @@ def unready_brokers(ready: int, wanted: int, brokers: Sequence[BrokerState]) -> 
     """Give reason and message of brokers that are not ready, with what one that fails says."""
     message = f"{ready} of {wanted} brokers are ready"
     failing = [broker for broker in brokers if broker.failure]
+    absent = next((broker for broker in brokers if broker.pod_uid is None), None)
+    if not failing and absent is not None:
+        stateful_set = absent.pod.rpartition("-")[0]
+        message += (
+            f"; broker {absent.broker_id} has no pod yet: if that stays, "
+            f"`kubectl describe statefulset {stateful_set}` says why"
+        )
     if not failing:
         return "BrokersNotReady", message
     more = f" (and {len(failing) - 1} more)" if len(failing) > 1 else ""
@@ -140,7 +152,7 @@ def _progress_claim(facts: ClusterFacts, ready: int) -> _Claim:
     if ready < facts.wanted:
         return (True, "StartingBrokers", f"{ready} of {facts.wanted} brokers are ready")
     if facts.refused:
-        return (False, "Refused", facts.refused)
+        return (False, REFUSED, facts.refused)
     return (False, "Settled", "everything is as the resources say")
 
 
@@ -200,9 +212,11 @@ def build_pool_status(facts: PoolFacts, previous: Status, now: datetime) -> Stat
         "readyReplicas": ready,
         "updatedReplicas": sum(not broker.is_outdated for broker in pods),
     }
-    for name in ("selector", "brokerIds"):
-        if name in previous:
-            status[name] = previous[name]
+    kept = ["selector", "brokerIds"]
+    if facts.problem is not None and facts.problem[0] != CLUSTER_NOT_FOUND:
+        # Nobody has looked; what runs goes on as it was.
+        kept += ["replicas", "readyReplicas", "updatedReplicas"]
+    status |= {name: previous[name] for name in kept if name in previous}
     if facts.plan is not None:
         pool = facts.plan.pool
         selector = pool_selector(pool.spec.cluster_name, pool.name)
@@ -224,15 +238,14 @@ def _pool_conditions(
 
     problem = pool_problem(facts)
     wanted = facts.plan.replicas if facts.plan is not None else 0
-    outdated = sum(broker.is_outdated for broker in facts.brokers)
-    if facts.problem is not None:
-        conditions = claim("Ready", False, *facts.problem)
-    elif ready < wanted:
+    is_starting = ready < wanted and (problem is None or problem[0] != REFUSED)
+    if is_starting:
         conditions = claim("Ready", False, *unready_brokers(ready, wanted, facts.brokers))
     elif problem is not None:
         conditions = claim("Ready", False, *problem)
     else:
         conditions = claim("Ready", True, "Ready", f"{ready} brokers are ready")
+    outdated = sum(broker.is_outdated for broker in facts.brokers)
     if outdated:
         image = facts.plan.image if facts.plan is not None else ""
         message = (
@@ -240,9 +253,12 @@ def _pool_conditions(
             f"{describe_roll(facts.roll)}"
         )
         conditions = claim("Progressing", True, "Rolling", message.strip())
-    elif ready < wanted:
+    elif is_starting:
         message = f"{ready} of {wanted} brokers are ready"
         conditions = claim("Progressing", True, "StartingBrokers", message)
+    elif problem is not None:
+        message = "the pool stays as it is until that is put right"
+        conditions = claim("Progressing", False, problem[0], message)
     else:
         conditions = claim("Progressing", False, "Settled", "all brokers run with these settings")
     if problem is not None:

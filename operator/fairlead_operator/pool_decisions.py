@@ -40,7 +40,7 @@ def decide_scale(
         free = max(live_replicas, taken[other].start - pool.spec.id_base)
         return ScaleDecision(
             live_replicas,
-            f"broker ids {grown.start} to {grown.stop - 1} meet those of {other} "
+            f"broker ids {_shown(grown)} meet those of {other} "
             f"({_shown(taken[other])}): set replicas to {free} at most, or make another pool",
             "IdsOverlap",
         )
@@ -97,7 +97,7 @@ def decide_ids(pools: Sequence[PoolView], running: Mapping[str, range]) -> IdCla
         if other is not None:
             ids = (accepted | others)[other]
             refused[pool.name] = (
-                f"broker ids {held.start} to {held.stop - 1} meet those of {other} "
+                f"broker ids {_shown(held)} meet those of {other} "
                 f"({_shown(ids)}): make this pool anew with another idBase"
             )
             continue
@@ -119,7 +119,7 @@ def _find_meeting(ids: range, others: Mapping[str, range]) -> str | None:
 
 
 def _shown(ids: range) -> str:
-    return f"{ids.start} to {ids.stop - 1}"
+    return f"{ids.start} to {ids.stop - 1}" if len(ids) > 1 else str(ids.start)
 
 
 @dataclass(frozen=True, slots=True)

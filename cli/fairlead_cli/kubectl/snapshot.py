@@ -107,7 +107,7 @@ def find_complaints(snapshot: Snapshot) -> list[Complaint]:
         complaints.append(
             Complaint(
                 f"{wanted - len(snapshot.pods)} of {wanted} broker pods do not exist",
-                f"kubectl get statefulsets -l fairlead.io/cluster={name}",
+                f"kubectl describe statefulsets -l fairlead.io/cluster={name}",
             )
         )
     if status.get("underReplicated"):
@@ -126,6 +126,15 @@ def find_complaints(snapshot: Snapshot) -> list[Complaint]:
         if (entry["type"], entry["status"])
         in {("Ready", "False"), ("StoreAvailable", "False"), ("Degraded", "True")}
     ]
+    for pool in snapshot.pools:
+        blocked = condition(pool, "Blocked")
+        if blocked.get("status") == "True":
+            complaints.append(
+                Complaint(
+                    f"pool {pool['metadata']['name']}: {blocked.get('reason', '')}",
+                    blocked.get("message", ""),
+                )
+            )
     for topic in snapshot.topics:
         ready = condition(topic, "Ready")
         if ready.get("status") == "False":

@@ -132,6 +132,45 @@ def test_a_pool_says_what_blocks_it_and_stops_saying_so() -> None:
     assert "fairlead.io/pool=main" in status["selector"]
 
 
+def test_a_refused_pool_does_not_pretend_to_start() -> None:
+    plan = PoolPlan(pool=pool_view(replicas=2), replicas=2, blocked_reason="Refused", blocked="why")
+    status = build_pool_status(PoolFacts(generation=1, plan=plan), {}, NOW)
+    assert claims(status) == {
+        "Ready": ("False", "Refused"),
+        "Progressing": ("False", "Refused"),
+        "Blocked": ("True", "Refused"),
+    }
+
+
+def test_a_pool_that_is_in_the_way_is_not_called_settled() -> None:
+    plan = PoolPlan(pool=pool_view(), blocked_reason="IdsOverlap", blocked="ids meet")
+    status = build_pool_status(PoolFacts(generation=1, plan=plan), {}, NOW)
+    assert claims(status)["Progressing"] == ("False", "IdsOverlap")
+
+
+def test_brokers_of_a_pool_that_may_not_go_yet_are_still_counted() -> None:
+    plan = PoolPlan(pool=pool_view(replicas=2), replicas=2, image="fairlead:1")
+    brokers = (broker(0), broker(1))
+    before = build_pool_status(PoolFacts(generation=1, plan=plan, brokers=brokers), {}, NOW)
+    waits = PoolFacts(generation=2, problem=("ReplicasRemain", "brokers hold replicas"))
+    after = build_pool_status(waits, before, LATER)
+    assert (after["replicas"], after["readyReplicas"], after["brokerIds"]) == (2, 2, [0, 1])
+    gone = PoolFacts(generation=2, problem=("ClusterNotFound", "no such cluster"))
+    assert build_pool_status(gone, before, LATER)["replicas"] == 0
+
+
+def test_a_broker_without_a_pod_leads_to_who_knows_why() -> None:
+    plan = PoolPlan(pool=pool_view(replicas=2), replicas=2, image="fairlead:1")
+    absent = broker(1, pod_uid=None, is_ready=False, is_live=False)
+    status = build_pool_status(
+        PoolFacts(generation=1, plan=plan, brokers=(broker(0), absent)), {}, NOW
+    )
+    ready = next(c for c in status["conditions"] if c["type"] == "Ready")
+    assert ready["reason"] == "BrokersNotReady"
+    assert "broker 1 has no pod yet" in ready["message"]
+    assert "kubectl describe statefulset demo-main" in ready["message"]
+
+
 def test_a_roll_names_the_image_and_counts_pods() -> None:
     plan = PoolPlan(pool=pool_view(replicas=2), replicas=2, image="fairlead:2")
     old = broker(0, is_outdated=True)
