@@ -47,7 +47,8 @@ class WakeCheck:
         monotonic_ms = self._clock.monotonic_ms()
         if self._guard.note_time(monotonic_ms=monotonic_ms, wall_ms=self._clock.now_ms()):
             self._on_woken()
-        return self._guard.is_closed(monotonic_ms)
+        # Who comes while others are still held waits behind them: a connection keeps its order.
+        return self._guard.is_closed(monotonic_ms) or bool(self._held)
 
     def hold(self, go_on: Callable[[], None], size: int) -> bool:
         """Call `go_on` when the guard opens; False if too much waits already."""
@@ -98,4 +99,7 @@ class WakeCheck:
         held, self._held = self._held, []
         self._held_bytes = 0
         for go_on in held:
-            go_on()
+            try:
+                go_on()
+            except Exception:
+                logger.exception("a produce that was held could not be handled")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.handlers.produce_reply import encode_single_reply
 from fairlead_broker.handlers.registry import NO_REPLY, PENDING, NoReply, Pending, handles
-from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.limits import HELD_PRODUCE_OVERHEAD_BYTES, PARTITIONS_PER_REQUEST_MAX
 from fairlead_model.ids import INTERNAL_TOPICS
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -84,7 +84,7 @@ def _hold(request: ProduceRequest, context: RequestContext) -> ProduceResponse |
 
     The records are kept, so they are copied out of the receive buffer.
     """
-    size = 0
+    size = HELD_PRODUCE_OVERHEAD_BYTES
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
@@ -93,7 +93,11 @@ def _hold(request: ProduceRequest, context: RequestContext) -> ProduceResponse |
                 size += len(copy)
 
     def go_on() -> None:
-        outcome = produce(request, context)
+        try:
+            outcome = produce(request, context)
+        except RemoteProtocolError as error:
+            context.close_connection(str(error))
+            return
         if outcome is not PENDING and outcome is not NO_REPLY:
             context.respond(outcome)
 
