@@ -4,7 +4,8 @@ Behaviour: for a topic or a broker every known config, or those asked for, with 
 synonyms, type and meaning. Sensitive values are null. The values of a broker are those of the one
 that answers, so asking for another broker's id is refused with INVALID_REQUEST (clients send that
 question to the broker itself). An empty broker name means the defaults of all brokers, of which
-none are set. `inter.broker.protocol.version` is made up: tools read a Kafka release from it.
+none are set. Configs of brokers are told as read-only: none is altered while a broker runs.
+`inter.broker.protocol.version` is made up: tools read a Kafka release from it.
 Versions:  1 synonyms and source · 3 type and documentation · 4 flexible.
 Missing:   client metrics and groups as resources: INVALID_REQUEST.
 """
@@ -80,15 +81,19 @@ def _describe(
             ErrorCode.INVALID_REQUEST,
             f"configs of resource type {resource.resource_type} are not kept here",
         )
+    is_broker = resource.resource_type == ResourceType.BROKER
     keys = resource.configuration_keys
     wanted = None if not keys else set(keys)
     results = [
-        _result(config, request)
+        _result(config, request, is_broker=is_broker)
         for config in described
         if wanted is None or config.key.name in wanted
     ]
-    is_broker = resource.resource_type == ResourceType.BROKER and resource.resource_name
-    if is_broker and (wanted is None or PROTOCOL_VERSION_CONFIG in wanted):
+    if (
+        is_broker
+        and resource.resource_name
+        and (wanted is None or PROTOCOL_VERSION_CONFIG in wanted)
+    ):
         results.append(_protocol_version())
     return results
 
@@ -116,7 +121,7 @@ def _broker_configs(name: str, broker: Broker) -> list[DescribedConfig]:
 
 
 def _result(
-    config: DescribedConfig, request: DescribeConfigsRequest
+    config: DescribedConfig, request: DescribeConfigsRequest, *, is_broker: bool
 ) -> DescribeConfigsResourceResult:
     key = config.key
     synonyms = [
@@ -130,7 +135,7 @@ def _result(
     return DescribeConfigsResourceResult(
         name=key.name,
         value=config.value,
-        read_only=config.is_read_only,
+        read_only=config.is_read_only or is_broker,
         config_source=config.source,
         is_sensitive=key.is_sensitive,
         synonyms=synonyms,

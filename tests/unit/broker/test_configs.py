@@ -56,6 +56,7 @@ def test_every_config_of_this_broker_and_the_made_up_one(stage: Any) -> None:
     assert set(configs) == {*BROKER_CONFIGS, "inter.broker.protocol.version"}
     assert configs["inter.broker.protocol.version"].value == "3.9-IV0"
     assert (configs["node.id"].value, configs["node.id"].read_only) == ("1", True)
+    assert all(config.read_only for config in result.configs), "AlterConfigs would refuse them"
     (only,) = describe(stage, BROKER, "1", keys=["inter.broker.protocol.version"]).configs
     assert only.name == "inter.broker.protocol.version"
 
