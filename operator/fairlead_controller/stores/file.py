@@ -3,11 +3,13 @@
 All file work happens in one thread of its own, in order; the event loop never waits for a disk.
 A failed write or sync is never tried again: what the file holds is then unknown, so the store
 refuses everything from there on, and the controller ends and starts anew from what is on disk.
+Only a rewrite of the journal may fail for want of room: what it leaves is not the journal yet.
 """
 
 import asyncio
 import fcntl
 import json
+import logging
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -34,6 +36,8 @@ from fairlead_controller.stores.metadata_store import (
     WriteResult,
 )
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 ROTATION_BYTES_MIN: Final = 1 << 20
@@ -59,6 +63,7 @@ class FileStore(MetadataStore):
         self._generation = 0
         self._snapshot_size = 0
         self._journal_size = 0
+        self._rotation_put_off_to = 0
 
     async def load(self) -> dict[str, StoredTable]:
         """Give all tables."""
@@ -119,19 +124,27 @@ class FileStore(MetadataStore):
 
     def _maybe_rotate(self) -> bool:
         increments = self._journal_size - self._snapshot_size
-        if increments < max(ROTATION_BYTES_MIN, ROTATION_FACTOR * self._snapshot_size):
+        due = max(ROTATION_BYTES_MIN, ROTATION_FACTOR * self._snapshot_size)
+        if increments < due or self._journal_size < self._rotation_put_off_to:
+            return False
+        generation = self._generation + 1
+        try:
+            written = self._write_snapshot(generation)
+        except OSError as error:
+            # No room, it may be. The journal in use is whole all the same, and grows on.
+            self._rotation_put_off_to = self._journal_size + ROTATION_BYTES_MIN
+            logger.warning("metadata in %s is not rewritten yet: %s", self._directory, error)
             return False
         try:
-            self._start_generation(self._generation + 1)
+            self._move_on(generation, written)
         except OSError as error:
             self._failure = StoreError(f"rewriting metadata in {self._directory} failed: {error}")
             raise self._failure from error
         return True
 
-    def _start_generation(self, generation: int) -> None:
-        """Write all tables to a new journal and move on to it."""
-        path = self._path(generation)
-        temporary = path.with_suffix(".tmp")
+    def _write_snapshot(self, generation: int) -> tuple[int, int]:
+        """Write all tables to a file beside the journal; its descriptor and its size. OSError."""
+        temporary = self._temporary(generation)
         content = encode_snapshot(self._tables, generation)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -139,8 +152,15 @@ class FileStore(MetadataStore):
             os.fsync(descriptor)
         except OSError:
             os.close(descriptor)
+            with suppress(OSError):
+                temporary.unlink()
             raise
-        temporary.rename(path)
+        return descriptor, len(content)
+
+    def _move_on(self, generation: int, written: tuple[int, int]) -> None:
+        """Make the file that was written the journal."""
+        descriptor, size = written
+        self._temporary(generation).rename(self._path(generation))
         _sync_directory(self._directory)
         if self._journal >= 0:
             os.close(self._journal)
@@ -150,7 +170,10 @@ class FileStore(MetadataStore):
                 older.unlink()
         self._journal = descriptor
         self._generation = generation
-        self._snapshot_size = self._journal_size = len(content)
+        self._snapshot_size = self._journal_size = size
+
+    def _temporary(self, generation: int) -> Path:
+        return self._path(generation).with_suffix(".tmp")
 
     def _path(self, generation: int) -> Path:
         return self._directory / f"metadata-{generation:010d}.journal"
@@ -188,7 +211,7 @@ class FileStore(MetadataStore):
             elif path.suffix == ".tmp":
                 path.unlink()
         if not generations:
-            self._start_generation(1)
+            self._move_on(1, self._write_snapshot(1))
             return
         self._generation = max(generations)
         path = self._path(self._generation)

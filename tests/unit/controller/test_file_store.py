@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import importlib.util
 import os
 import subprocess
@@ -166,6 +167,50 @@ def test_what_a_crash_left_of_a_rewrite_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "metadata-0000000002.tmp").write_bytes(b"half")
     assert read_anew(tmp_path) == states[3]
     assert not (tmp_path / "metadata-0000000002.tmp").exists()
+
+
+def left_behind(directory: Path) -> list[str]:
+    return [path.name for path in directory.glob("*.tmp")]
+
+
+def test_without_room_for_a_rewrite_the_journal_grows_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_module, "ROTATION_BYTES_MIN", 1000)
+    write_all = file_module._write_all
+    attempts: list[int] = []
+
+    async def story() -> None:
+        store = await open_file_store(tmp_path)
+
+        def write_only_the_journal(descriptor: int, data: bytes) -> None:
+            if descriptor != store._journal:
+                attempts.append(descriptor)
+                raise OSError(errno.ENOSPC, "No space left on device")
+            write_all(descriptor, data)
+
+        version = None
+
+        async def write(count: int) -> None:
+            nonlocal version
+            for number in range(count):
+                lines = {"key": f"value {number}"}
+                (result,) = await store.write([TableWrite("t", version, 1, lines)])
+                assert result.outcome is WriteOutcome.WRITTEN
+                version = result.version
+
+        with monkeypatch.context() as patch:
+            patch.setattr(file_module, "_write_all", write_only_the_journal)
+            await write(60)
+            assert 1 < len(attempts) < 10
+            assert left_behind(tmp_path) == []
+        assert journal_in(tmp_path).name == "metadata-0000000001.journal"
+        await write(20)
+        assert journal_in(tmp_path).name == "metadata-0000000002.journal"
+        await store.close()
+
+    asyncio.run(story())
+    assert read_anew(tmp_path) == {"t": {"key": "value 19"}}
 
 
 def test_a_failed_sync_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
