@@ -1,4 +1,4 @@
-"""Consumer groups as the Kafka protocol shows them: listed, described, their offsets, their end.
+"""Consumer groups as the Kafka protocol shows them: described, their offsets, their end.
 
 What librdkafka hands out becomes values of ours here, so that verbs know nothing of it.
 """
@@ -9,16 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairlead_cli.advice import cluster_arguments
-from fairlead_cli.client.answering import Address, find_answering
 from fairlead_cli.client.connection import (
     REQUEST_TIMEOUT_S,
     build_error,
-    explain,
-    fetch_metadata,
     kafka_errors,
-    wait_for,
 )
 from fairlead_cli.client.coordinators import settle
+from fairlead_cli.client.group_listing import list_groups
 from fairlead_cli.client.places import Place
 from fairlead_cli.errors import CliError
 
@@ -33,12 +30,6 @@ if TYPE_CHECKING:
 ASKED_AT_ONCE = 500
 # A refusal names so many members.
 NAMED_MAX = 10
-# Every broker is asked for its groups: one that hangs must not hold up what the others say.
-LIST_TIMEOUT_S = 5.0
-NO_ANSWER_NAMES = ("_TIMED_OUT", "_TRANSPORT", "REQUEST_TIMED_OUT")
-# To learn who was silent, every broker is asked for a sign of life, and has so long for it.
-ASKED_ONCE_MORE_S = 1.0
-ALL_ANSWER_NOW = "a broker did not answer, and all that the cluster has now do: try again"
 STATE_NAMES = {
     "PREPARING_REBALANCING": "PreparingRebalance",
     "COMPLETING_REBALANCING": "CompletingRebalance",
@@ -55,15 +46,6 @@ class Committed(NamedTuple):
     offset: int
     leader_epoch: int | None
     metadata: str
-
-
-class GroupListing(NamedTuple):
-    """One line of the coordinators' lists. `is_simple`: offsets only, nobody ever joined."""
-
-    group: str
-    state: str
-    kind: str
-    is_simple: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,41 +74,6 @@ class GroupDescription:
     @property
     def exists(self) -> bool:
         return self.state != "Dead"
-
-
-def list_groups(admin: AdminClient) -> tuple[list[GroupListing], list[str]]:
-    """Every group of every broker, by name, and which brokers did not tell theirs, in words."""
-    what = "cannot list the consumer groups"
-    with kafka_errors(what):
-        future = admin.list_consumer_groups(request_timeout=LIST_TIMEOUT_S)
-    result = wait_for(future, what)
-    # librdkafka's documentation says exceptions; its lists hold errors.
-    errors = [getattr(failure, "args", [failure])[0] for failure in result.errors]
-    listings = [
-        GroupListing(
-            listing.group_id,
-            name_state(getattr(listing, "state", None)),
-            name_kind(getattr(listing, "type", None)),
-            bool(listing.is_simple_consumer_group),
-        )
-        for listing in result.valid
-    ]
-    return sorted(listings), name_silent(admin, errors)
-
-
-def name_silent(admin: AdminClient, errors: list[KafkaError]) -> list[str]:
-    """What brokers said instead of their groups.
-
-    Whose time-out it was librdkafka does not say: so each broker is asked for a sign of life.
-    """
-    said = [explain(error) for error in errors if error.name() not in NO_ANSWER_NAMES]
-    if len(said) == len(errors):
-        return said
-    brokers = fetch_metadata(admin).brokers.values()
-    by_address = {Address(broker.host, broker.port): broker.id for broker in brokers}
-    found = find_answering(by_address, patience_s=ASKED_ONCE_MORE_S, grace_s=ASKED_ONCE_MORE_S)
-    silent = [f"broker {by_address[at]} at {at} does not answer" for at in found.reasons]
-    return said + (sorted(silent) or [ALL_ANSWER_NOW])
 
 
 def name_state(state: Any) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-    from fairlead_cli.client.groups import GroupListing
+    from fairlead_cli.client.group_listing import GroupListing
 
 STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance")
 EPILOG = """\b
@@ -50,7 +50,7 @@ def command(
 ) -> int:
     """List consumer groups. Type `simple`: only offsets, nobody ever joined."""
     from fairlead_cli.client.connection import build_admin
-    from fairlead_cli.client.groups import list_groups
+    from fairlead_cli.client.group_listing import list_groups
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.output import note, print_json
 

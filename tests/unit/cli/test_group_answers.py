@@ -1,22 +1,16 @@
 """What brokers answer about groups: partly, not yet, or in the words of another version."""
 
-import socket
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import (
-    ConsumerGroupState,
-    ConsumerGroupType,
-    KafkaError,
-    KafkaException,
-)
+from confluent_kafka import KafkaError, KafkaException
 
-from fairlead_cli.client import coordinators, groups
+from fairlead_cli.client import coordinators
 from fairlead_cli.client.coordinators import settle
-from fairlead_cli.client.groups import GroupListing, describe_group, list_groups, read_committed
+from fairlead_cli.client.groups import describe_group, read_committed
 from fairlead_cli.client.places import Place
 
 MOVING = KafkaError.NOT_COORDINATOR
@@ -43,53 +37,8 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinators, "RETRY_PAUSE_S", 0.0)
 
 
-def listing(group: str, state: object, kind: object = None) -> SimpleNamespace:
-    return SimpleNamespace(group_id=group, state=state, type=kind, is_simple_consumer_group=False)
-
-
 def admin_of(**methods: object) -> Any:
     return SimpleNamespace(**methods)
-
-
-def test_groups_come_by_name_with_kafkas_states() -> None:
-    valid = [
-        listing("b", ConsumerGroupState.PREPARING_REBALANCING, ConsumerGroupType.CONSUMER),
-        listing("a", ConsumerGroupState.STABLE, ConsumerGroupType.CLASSIC),
-        listing("c", ConsumerGroupState.UNKNOWN),
-    ]
-    result = SimpleNamespace(valid=valid, errors=[])
-    found, errors = list_groups(admin_of(list_consumer_groups=answers(result)))
-    assert errors == []
-    assert found == [
-        GroupListing("a", "Stable", "classic", is_simple=False),
-        GroupListing("b", "PreparingRebalance", "consumer", is_simple=False),
-        GroupListing("c", "Unknown", "classic", is_simple=False),
-    ]
-
-
-@pytest.mark.parametrize("wrap", [lambda error: error, KafkaException])
-def test_a_broker_that_does_not_answer_is_told_not_hidden(wrap: Callable[..., object]) -> None:
-    error = KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
-    result = SimpleNamespace(valid=[listing("a", ConsumerGroupState.EMPTY)], errors=[wrap(error)])
-    found, untold = list_groups(admin_of(list_consumer_groups=answers(result)))
-    assert [each.group for each in found] == ["a"]
-    (reason,) = untold
-    assert "COORDINATOR_LOAD_IN_PROGRESS" in reason
-
-
-def test_a_broker_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its kernel takes the connection; nobody answers on it."""
-    monkeypatch.setattr(groups, "ASKED_ONCE_MORE_S", 0.1)
-    with socket.create_server(("127.0.0.1", 0)) as hung:
-        port = hung.getsockname()[1]
-        broker = SimpleNamespace(id=7, host="127.0.0.1", port=port)
-        admin = admin_of(
-            list_consumer_groups=answers(
-                SimpleNamespace(valid=[], errors=[KafkaError(KafkaError._TIMED_OUT)])
-            ),
-            list_topics=lambda **_: SimpleNamespace(brokers={7: broker}),
-        )
-        assert list_groups(admin) == ([], [f"broker 7 at 127.0.0.1:{port} does not answer"])
 
 
 def test_a_coordinator_that_moves_is_asked_again() -> None:
