@@ -2,7 +2,7 @@
 
 A source speaks the protocol by itself, so it takes the settings of Java's consumer that mean
 something to it, lets pass those that only tune Java's, and refuses those that would change what
-the query reads. A sink hands its settings to librdkafka's producer.
+the query reads. A sink takes those of Java's producer in the same way.
 """
 
 from collections.abc import Mapping
@@ -33,26 +33,25 @@ WRITTEN: Final = (
     "buffer.memory",
     "compression.type",
     "delivery.timeout.ms",
-    "linger.ms",
-    "max.in.flight.requests.per.connection",
     "max.request.size",
-    "partitioner",
-    "retries",
 )
-# They tune Java's client or librdkafka's and change nothing that a query sees.
+# They tune Java's client and change nothing that a query sees.
 WITHOUT_EFFECT: Final = (
     "allow.auto.create.topics",
     "client.dns.lookup",
     "connections.max.idle.ms",
     "default.api.timeout.ms",
     "heartbeat.interval.ms",
+    "linger.ms",
     "max.block.ms",
+    "max.in.flight.requests.per.connection",
     "max.poll.interval.ms",
     "max.poll.records",
     "metadata.max.age.ms",
     "partition.assignment.strategy",
     "reconnect.backoff.max.ms",
     "reconnect.backoff.ms",
+    "retries",
     "retry.backoff.max.ms",
     "retry.backoff.ms",
     "send.buffer.bytes",
@@ -66,6 +65,7 @@ PROTECTED: Final = {
     "interceptor.classes": "there is no Java class to load",
     "key.deserializer": "keys are binary: cast them in the query",
     "key.serializer": "keys are binary or strings: cast them in the query",
+    "partitioner.class": "keys choose as in Java; to choose otherwise write a column partition",
     "transactional.id": "the sink writes without transactions",
     "value.deserializer": "values are binary: cast them in the query",
     "value.serializer": "values are binary or strings: cast them in the query",
@@ -157,7 +157,6 @@ def _check_names(values: Mapping[str, str], served: tuple[str, ...]) -> None:
 
 
 def _producer_settings(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Those that only tune Java's client stay here: librdkafka refuses what it does not know."""
     names = [name for name in WRITTEN if name in values and name not in SHARED]
     return tuple((name, values[name]) for name in names)
 

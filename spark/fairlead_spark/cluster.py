@@ -64,6 +64,7 @@ class Cluster:
         random.shuffle(self._bootstrap)
         self._nodes: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
+        self._produce_connections: dict[tuple[str, int], Connection] = {}
         self._topics: dict[str, Topic] = {}
 
     def find_topics(self, subscription: Subscription) -> dict[str, Topic]:
@@ -76,11 +77,18 @@ class Cluster:
         return self.read_topics(names)
 
     def read_topics(
-        self, names: Iterable[str] | None, is_wanted: Callable[[str], bool] = lambda _: True
+        self,
+        names: Iterable[str] | None,
+        is_wanted: Callable[[str], bool] = lambda _: True,
+        *,
+        may_create: bool = False,
     ) -> dict[str, Topic]:
-        """Topics by name, fresh from a broker; those that don't exist are missing. None: all."""
+        """Topics by name, fresh from a broker; those that don't exist are missing. None: all.
+
+        `may_create`: a broker that makes topics by itself (`auto.create.topics.enable`) does so.
+        """
         wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=may_create)
 
         def ask() -> dict[str, Topic]:
             reply = self._call_any(request, METADATA_VERSION)
@@ -144,14 +152,19 @@ class Cluster:
 
     def connection(self, node_id: int) -> Connection:
         """The open connection to a broker, or a new one; OSError if it can't be reached."""
-        return self._connect(self._nodes[node_id])
+        return self._connect(self._nodes[node_id], self._connections)
+
+    def produce_connection(self, node_id: int) -> Connection:
+        """Another one, for what has no reply yet while the cluster is asked other things."""
+        return self._connect(self._nodes[node_id], self._produce_connections)
 
     def drop(self, connection: Connection) -> None:
         """Closes a connection that went bad or whose replies nobody waits for any more."""
         connection.close()
-        for address, each in list(self._connections.items()):
-            if each is connection:
-                del self._connections[address]
+        for connections in (self._connections, self._produce_connections):
+            for address, each in list(connections.items()):
+                if each is connection:
+                    del connections[address]
 
     def call_address(self, host: str, port: int, message: Any, version: int) -> Any:
         """One request to a broker whose address another request told."""
@@ -162,9 +175,10 @@ class Cluster:
         return self._call_any(message, version)
 
     def close(self) -> None:
-        for each in self._connections.values():
-            each.close()
-        self._connections.clear()
+        for connections in (self._connections, self._produce_connections):
+            for each in connections.values():
+                each.close()
+            connections.clear()
 
     def retry(
         self,
@@ -183,7 +197,7 @@ class Cluster:
                 if time.monotonic() + backoff_s > deadline:
                     raise SourceError(
                         f"{self.settings.bootstrap_servers} gave no answer about {what} for "
-                        f"{timeout_s:.0f} s: {error} Check kafka.bootstrap.servers, and that "
+                        f"{timeout_s:.0f} s: {str(error).rstrip('.')}. Check kafka.bootstrap.servers, and that "
                         "every partition has a leader"
                     ) from error
                 logger.debug("asking again for %s: %s", what, error)
@@ -230,15 +244,17 @@ class Cluster:
         raise PassingError(f"no broker answers: {reason}")
 
     def _call_at(self, address: tuple[str, int], message: Any, version: int) -> Any:
-        connection = self._connect(address)
+        connection = self._connect(address, self._connections)
         try:
             return connection.call(message, version)
         except CONNECTION_ERRORS:
             self.drop(connection)
             raise
 
-    def _connect(self, address: tuple[str, int]) -> Connection:
-        found = self._connections.get(address)
+    def _connect(
+        self, address: tuple[str, int], connections: dict[tuple[str, int], Connection]
+    ) -> Connection:
+        found = connections.get(address)
         if found is None:
             found = Connection(
                 *address,
@@ -246,16 +262,19 @@ class Cluster:
                 receive_buffer_bytes=self.settings.receive_buffer_bytes,
                 timeout_s=self.settings.request_timeout_s,
             )
-            self._connections[address] = found
+            connections[address] = found
         return found
 
 
-_kept: dict[tuple[int, ClientSettings], Cluster] = {}
+_kept: dict[tuple[int, ClientSettings, bool], Cluster] = {}
 
 
-def keep_cluster(settings: ClientSettings) -> Cluster:
-    """The cluster of this process: Spark uses Python workers again, and connections live on."""
-    key = (os.getpid(), settings)
+def keep_cluster(settings: ClientSettings, *, is_sink: bool = False) -> Cluster:
+    """The cluster of this process: Spark uses Python workers again, and connections live on.
+
+    A sink has its own: where a task reads while it writes, each must find its own replies.
+    """
+    key = (os.getpid(), settings, is_sink)
     if key not in _kept:
         _kept[key] = Cluster(settings)
     return _kept[key]

@@ -64,7 +64,7 @@ class Connection:
             message.API_KEY, version, self._correlation_id, self._client_id, message
         )
         self._socket.settimeout(self._timeout_s)
-        self._socket.sendall(b"".join(bytes(each) for each in frame))  # type: ignore[arg-type]
+        self._socket.sendall(b"".join(frame))  # type: ignore[arg-type]
         return self._correlation_id
 
     def receive(self, api_key: int, version: int, sent: int, *, timeout_s: float) -> Any:
@@ -86,6 +86,10 @@ class Connection:
     def close(self) -> None:
         """Drops it, with whatever is on its way."""
         self._socket.close()
+
+    def fileno(self) -> int:
+        """For waiting until a reply comes."""
+        return self._socket.fileno()
 
     @property
     def frame(self) -> bytearray:

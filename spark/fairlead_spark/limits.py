@@ -23,8 +23,14 @@ RETRY_BACKOFF_S: Final = 0.1
 RETRY_BACKOFF_S_MAX: Final = 1.0
 RECORD_BATCH_ROWS_MAX: Final = 100_000
 """Rows of one Arrow batch: Spark holds two of them a task."""
-SINK_QUEUE_RECORDS: Final = 100_000
-"""Records that the producer holds before it makes the task wait."""
-SINK_QUEUE_BYTES: Final = 64 * 1024 * 1024
-"""Of those records: the memory of a Python worker is bounded, often by half a gigabyte."""
-ERRORS_SHOWN: Final = 5
+SINK_GATHER_BYTES: Final = 4 * 1024 * 1024
+"""Of rows that are encoded at once: more of a partition's make larger batches."""
+SINK_BATCH_BYTES: Final = 1_000_000
+"""Of a batch before it is compressed: below what brokers take by default."""
+SINK_REQUEST_BYTES: Final = 1024 * 1024
+"""Of the batches of one request, and of one record: the default of Java's producer."""
+SINK_QUEUE_BYTES: Final = 32 * 1024 * 1024
+"""Encoded and not acknowledged, before the task has to wait: the memory of a Python worker is
+bounded, often by half a gigabyte."""
+SINK_WAIT_S: Final = 0.1
+DELIVERY_TIMEOUT_S: Final = 120.0

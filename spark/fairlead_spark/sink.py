@@ -1,19 +1,18 @@
 """`df.write` and `df.writeStream` with `format("fairlead")`: each task has an idempotent producer.
 
 A write is at least once, as that of Spark's Kafka sink: a task that is run again writes its rows
-again. What a task wrote is flushed before its commit message goes to the driver.
+again. What a task wrote is acknowledged before its commit message goes to the driver.
 
-Columns are checked as a whole, and a row costs one call of librdkafka: that is most of its price.
+Rows stay columns of Arrow until they are batches of Kafka; there is no Python object for a row.
 """
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import repeat
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import KafkaException, Producer
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -21,18 +20,19 @@ from pyspark.sql.datasource import (
 )
 
 from fairlead_spark import limits
-from fairlead_spark.client_settings import ClientSettings
-from fairlead_spark.errors import OptionError, SinkError
+from fairlead_spark.batch_sender import BatchSender
+from fairlead_spark.cluster import Cluster, keep_cluster
+from fairlead_spark.errors import SinkError
 from fairlead_spark.options import SinkOptions
+from fairlead_spark.outgoing_batches import BatchShape, Producer, build_batches
+from fairlead_spark.record_encoding import RecordCells, as_binary, encode_headers
+from fairlead_spark.row_routing import RowRouter, TopicPartitions, split_by_topic
 from fairlead_spark.sink_columns import SinkColumns
+from fairlead_spark.sink_settings import read_producer_settings
+from fairlead_wire.record_batch import BATCH_HEADER_SIZE
 
-# Java's names where librdkafka has others.
-_RENAMED: Final = {"max.request.size": "message.max.bytes"}
-# What librdkafka takes where nothing else is set.
-_MESSAGE_BYTES_MAX: Final = 1_000_000
-_FLUSH_STEP_S: Final = 1.0
-_FULL_WAIT_S: Final = 0.1
-_ANY_PARTITION: Final = -1
+if TYPE_CHECKING:
+    from fairlead_spark.offsets import TopicPartition
 
 
 @dataclass
@@ -42,115 +42,103 @@ class TaskWritten(WriterCommitMessage):
     records: int
 
 
-class _Refused:
-    """Rows that no broker has acknowledged, and why the first few were not."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.reasons: list[str] = []
-
-    def note(self, error: Any, message: Any) -> None:
-        self.count += 1
-        if len(self.reasons) < limits.ERRORS_SHOWN:
-            partition = message.partition()
-            where = message.topic() if partition < 0 else f"{message.topic()}-{partition}"
-            self.reasons.append(f"{where}: {error.str()} ({error.name()})")
-
-
 class RowWriter:
     """Writes one task's rows."""
 
-    def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
+    def __init__(self, options: SinkOptions, columns: SinkColumns, cluster: Cluster) -> None:
         self._topic = options.topic
         self._columns = columns
-        self._refused = _Refused()
-        self._producer = Producer(
-            producer_settings(options.client)
-            # Millions of successes are not worth a call each. What is called knows nothing of this
-            # object: a worker is used again, and the producer of each task must end with it.
-            | {"on_delivery": self._refused.note, "delivery.report.only.error": True}
+        self._cluster = cluster
+        self._settings = read_producer_settings(options.client)
+        self._sender = BatchSender(
+            cluster,
+            request_bytes_max=self._settings.record_bytes_max,
+            delivery_timeout_s=self._settings.delivery_timeout_s,
         )
+        self._producer: Producer | None = None
+        self._sequences: dict[TopicPartition, int] = {}
+        self._topics: dict[str, TopicPartitions] = {}
+        self._router = RowRouter(self._partitions_of)
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> TaskWritten:
+    def write(self, batches: Iterable[pa.RecordBatch]) -> TaskWritten:
         """Sends all rows and waits until brokers have them; SinkError if one was refused."""
         records = 0
         try:
-            for batch in batches:
-                self._send(batch)
-                records += batch.num_rows
-                self._producer.poll(0)
-                self._raise_failures()
-            # Ends by itself: a record that nobody takes fails after delivery.timeout.ms.
-            while self._producer.flush(_FLUSH_STEP_S):
-                self._raise_failures()
-            self._raise_failures()
-        except BaseException:
-            self._producer.purge()
-            raise
+            for rows in gather(batches, limits.SINK_GATHER_BYTES):
+                self._write(rows)
+                records += rows.num_rows
+                self._sender.send(until_bytes=self._settings.queue_bytes)
+            self._sender.send(until_bytes=0)
+        finally:
+            self._sender.close()
         return TaskWritten(records)
 
-    def _send(self, batch: pa.RecordBatch) -> None:
+    def _write(self, rows: pa.RecordBatch) -> None:
         columns = self._columns
-        topics, partitions = self._topics(batch), self._partitions(batch)
-        values, keys = _cells(batch, columns.value), _cells(batch, columns.key)
-        if columns.headers is not None:
-            headers = _cells(batch, columns.headers)
-            rows = zip(topics, values, keys, partitions, headers, strict=True)
-            for topic, value, key, partition, pairs in rows:
-                self._send_one(topic, value, key, partition, pairs)
-            return
-        produce = self._producer.produce
-        for topic, value, key, partition in zip(topics, values, keys, partitions, strict=True):
-            try:
-                produce(topic, value, key, partition)
-            except (BufferError, KafkaException):
-                self._send_one(topic, value, key, partition)
-
-    def _send_one(
-        self, topic: Any, value: Any, key: Any, partition: Any, headers: Any = None
-    ) -> None:
-        """Waits for room; SinkError for a row that can never be written."""
-        named: dict[str, Any] = {}
-        if headers:
-            named["headers"] = [(each["key"], each["value"]) for each in headers]
-        while True:
-            try:
-                self._producer.produce(topic, value, key, partition, **named)
-            except BufferError:
-                # The queue is full: brokers are slower than the query.
-                self._producer.poll(_FULL_WAIT_S)
-                self._raise_failures()
-            except KafkaException as error:
-                where = topic if partition == _ANY_PARTITION else f"{topic}-{partition}"
-                raise SinkError(f"a row cannot be written to {where}: {error.args[0]}") from error
-            else:
-                return
-
-    def _topics(self, batch: pa.RecordBatch) -> Iterable[Any]:
-        if self._topic is not None or self._columns.topic is None:
-            return repeat(self._topic, batch.num_rows)
-        if batch.column(self._columns.topic).null_count:
-            raise SinkError("a row has a null topic: fill the column, or set the option 'topic'")
-        topics: list[str] = batch.column(self._columns.topic).to_pylist()
-        return topics
-
-    def _partitions(self, batch: pa.RecordBatch) -> Iterable[Any]:
-        if self._columns.partition is None:
-            return repeat(_ANY_PARTITION, batch.num_rows)
-        column = batch.column(self._columns.partition)
-        least = pc.min(column).as_py()
+        cells = RecordCells(
+            as_binary(rows.column(columns.value)),
+            None if columns.key is None else as_binary(rows.column(columns.key)),
+            None if columns.headers is None else encode_headers(rows.column(columns.headers)),
+        )
+        partitions = None if columns.partition is None else rows.column(columns.partition)
+        least = None if partitions is None else pc.min(partitions).as_py()
         if least is not None and least < 0:
             raise SinkError(f"a row has partition {least}: null leaves the choice to the key")
-        partitions: list[int] = pc.fill_null(column, _ANY_PARTITION).to_pylist()
-        return partitions
+        if self._topic is not None or columns.topic is None:
+            self._write_to(self._topic or "", cells, partitions)
+            return
+        by_topic = split_by_topic(rows.column(columns.topic))
+        for topic, chosen in by_topic:
+            if len(by_topic) == 1:
+                self._write_to(topic, cells, partitions)
+            else:
+                some = None if partitions is None else partitions.take(pa.array(chosen))
+                self._write_to(topic, cells.take(chosen), some)
 
-    def _raise_failures(self) -> None:
-        if self._refused.count:
+    def _write_to(self, topic: str, cells: RecordCells, partitions: pa.Array | None) -> None:
+        sizes = cells.sizes_max()
+        chosen = self._router.route(topic, cells.keys, partitions, sizes)
+        largest = int(sizes.argmax())
+        size = int(sizes[largest]) + BATCH_HEADER_SIZE
+        if size > self._settings.record_bytes_max:
             raise SinkError(
-                f"{self._refused.count} rows were not acknowledged: "
-                f"{'; '.join(self._refused.reasons)}. The task may be run again: rows that were "
-                "acknowledged are then written twice"
+                f"a row cannot be written to {topic}-{chosen[largest]}: its record has {size} "
+                f"bytes, and kafka.max.request.size is {self._settings.record_bytes_max}. Raise "
+                "it, and max.message.bytes of the topic"
             )
+        if self._producer is None:
+            self._producer = self._sender.begin()
+        bytes_max = self._sender.batch_bytes_max.get(topic, self._settings.batch_bytes_max)
+        built = build_batches(
+            topic,
+            cells,
+            chosen,
+            producer=self._producer,
+            sequences=self._sequences,
+            shape=BatchShape(bytes_max, self._settings.codec),
+            now_ms=time.time_ns() // 1_000_000,
+        )
+        for batch in built:
+            self._sender.add(batch)
+        self._sender.send()
+
+    def _partitions_of(self, topic: str, least: int) -> TopicPartitions:
+        """Fresh at the first look: what this worker remembers may be older than the task."""
+        known = self._topics.get(topic)
+        if known is None or known.total < least:
+            known = self._topics[topic] = self._look_up(topic)
+        return known
+
+    def _look_up(self, topic: str) -> TopicPartitions:
+        deadline = time.monotonic() + limits.MISSING_TOPIC_S
+        while True:
+            found = self._cluster.read_topics([topic], may_create=True).get(topic)
+            if found is not None:
+                available = [each for each, leader in found.leaders.items() if leader is not None]
+                return TopicPartitions(len(found.leaders), sorted(available))
+            if time.monotonic() > deadline:
+                raise SinkError(f"topic {topic} does not exist: create it")
+            time.sleep(limits.RETRY_BACKOFF_S)
 
 
 class FairleadBatchWriter(DataSourceArrowWriter):
@@ -162,7 +150,7 @@ class FairleadBatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs in a task."""
-        return RowWriter(self._options, self._columns).write(iterator)
+        return write_rows(self._options, self._columns, iterator)
 
 
 class FairleadStreamWriter(DataSourceStreamArrowWriter):
@@ -174,47 +162,43 @@ class FairleadStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs in a task."""
-        return RowWriter(self._options, self._columns).write(iterator)
+        return write_rows(self._options, self._columns, iterator)
 
 
-def producer_settings(client: ClientSettings) -> dict[str, Any]:
-    """librdkafka's settings for a sink; OptionError for acks that can lose rows."""
-    given = dict(client.producer)
-    if given.pop("acks", "all") not in ("all", "-1"):
-        raise OptionError("kafka.acks must be all: the sink's producer is idempotent")
-    # A record that the queue can never hold would be waited for without an end.
-    memory = max(
-        _bytes(given.pop("buffer.memory", str(limits.SINK_QUEUE_BYTES)), "buffer.memory"),
-        _bytes(given.get("max.request.size", str(_MESSAGE_BYTES_MAX)), "max.request.size"),
-    )
-    return {
-        "bootstrap.servers": client.bootstrap_servers,
-        "client.id": client.client_id,
-        "enable.idempotence": True,
-        # Partitions as Java's producer chooses them, so that writers of all kinds agree.
-        "partitioner": "murmur2_random",
-        "linger.ms": 20,
-        "queue.buffering.max.messages": limits.SINK_QUEUE_RECORDS,
-        "queue.buffering.max.kbytes": str(-(-memory // 1024)),
-        **{_RENAMED.get(name, name): value for name, value in given.items()},
-    }
+def write_rows(
+    options: SinkOptions, columns: SinkColumns, batches: Iterable[pa.RecordBatch]
+) -> TaskWritten:
+    """Writes a task's rows over the connections that this worker keeps."""
+    return RowWriter(options, columns, keep_cluster(options.client, is_sink=True)).write(batches)
 
 
-def _bytes(text: str, name: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise OptionError(f"kafka.{name} is '{text}', which is no number of bytes") from None
+def gather(batches: Iterable[pa.RecordBatch], bytes_wanted: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of about so many bytes, small ones joined and large ones cut."""
+    held: list[Any] = []
+    size = 0
+    for batch in batches:
+        for piece in _pieces(batch, bytes_wanted):
+            held.append(piece)
+            size += piece.nbytes
+            if size >= bytes_wanted:
+                yield from _joined(held)
+                held, size = [], 0
+    yield from _joined(held)
 
 
-def _cells(batch: pa.RecordBatch, position: int | None) -> Iterable[Any]:
-    if position is None:
-        return repeat(None, batch.num_rows)
-    column = batch.column(position)
-    # Text is UTF-8 in Arrow and in the record: nothing has to become a string in between.
-    if pa.types.is_string(column.type):
-        column = column.view(pa.binary())
-    elif pa.types.is_large_string(column.type):
-        column = column.view(pa.large_binary())
-    cells: list[Any] = column.to_pylist()
-    return cells
+def _pieces(batch: pa.RecordBatch, bytes_wanted: int) -> Iterator[pa.RecordBatch]:
+    if batch.num_rows == 0:
+        return
+    if batch.nbytes <= 2 * bytes_wanted or batch.num_rows == 1:
+        yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _pieces(batch.slice(0, middle), bytes_wanted)
+    yield from _pieces(batch.slice(middle), bytes_wanted)
+
+
+def _joined(batches: list[Any]) -> Iterable[pa.RecordBatch]:
+    if len(batches) < 2:
+        return batches
+    joined: Iterable[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined

@@ -51,16 +51,20 @@ class FairleadDataSource(DataSource):
         """For `df.write`."""
         from fairlead_spark.sink import FairleadBatchWriter
         from fairlead_spark.sink_columns import check_sink_schema
+        from fairlead_spark.sink_settings import read_producer_settings
 
         if overwrite:
             raise OptionError("a topic is only ever appended to: write with mode('append')")
         options = parse_sink_options(self.options)
+        read_producer_settings(options.client)
         return FairleadBatchWriter(options, check_sink_schema(schema, options))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """For `df.writeStream`."""
         from fairlead_spark.sink import FairleadStreamWriter
         from fairlead_spark.sink_columns import check_sink_schema
+        from fairlead_spark.sink_settings import read_producer_settings
 
         options = parse_sink_options(self.options)
+        read_producer_settings(options.client)
         return FairleadStreamWriter(options, check_sink_schema(schema, options))

@@ -1,14 +1,14 @@
 """Columns of a write, and the producer's settings."""
 
 import pytest
-from confluent_kafka import Producer
 from pyspark.sql.types import StructType
 
 from fairlead_spark.client_settings import ClientSettings
 from fairlead_spark.errors import OptionError
 from fairlead_spark.options import SinkOptions, parse_sink_options
-from fairlead_spark.sink import producer_settings
 from fairlead_spark.sink_columns import SinkColumns, check_sink_schema
+from fairlead_spark.sink_settings import ProducerSettings, read_producer_settings
+from fairlead_wire.compression import Codec
 
 CLIENT = ClientSettings("a:1")
 
@@ -45,43 +45,38 @@ def test_a_row_must_go_somewhere() -> None:
     assert check("value string; topic string", topic=None).topic == 1
 
 
-def test_settings_of_java_become_those_of_librdkafka() -> None:
-    given = (("max.request.size", "5"), ("buffer.memory", "2048"), ("linger.ms", "7"))
-    settings = producer_settings(ClientSettings("a:1", producer=given))
-    assert settings["message.max.bytes"] == "5"
-    assert settings["queue.buffering.max.kbytes"] == "2"
-    assert settings["linger.ms"] == "7"
-    assert settings["enable.idempotence"] is True
-
-
-def test_what_a_producer_holds_is_bounded_and_takes_the_largest_record() -> None:
-    def queue_kib(**given: str) -> int:
-        pairs = tuple((name.replace("_", "."), value) for name, value in given.items())
-        settings = producer_settings(ClientSettings("a:1", producer=pairs))
-        return int(settings["queue.buffering.max.kbytes"])
-
-    assert queue_kib() == 65536
-    assert queue_kib(buffer_memory=str(8 << 20)) == 8192
-    assert queue_kib(max_request_size=str(100 << 20)) == 102400
-    assert queue_kib(buffer_memory="2048", max_request_size="5000000") == 4883
-    with pytest.raises(OptionError, match="is '8m', which is no number of bytes"):
-        queue_kib(buffer_memory="8m")
-
-
-def test_acknowledgements_cannot_be_weakened() -> None:
-    with pytest.raises(OptionError, match="acks must be all"):
-        producer_settings(ClientSettings("a:1", producer=(("acks", "1"),)))
-
-
-def test_settings_that_only_tune_java_do_not_reach_librdkafka() -> None:
-    """It would refuse to start with one that it does not know."""
+def test_settings_have_javas_names() -> None:
     given = {
         "kafka.bootstrap.servers": "127.0.0.1:1",
-        "kafka.max.block.ms": "5",
+        "kafka.max.request.size": "5000",
         "kafka.batch.size": "9000",
-        "kafka.request.timeout.ms": "7",
+        "kafka.buffer.memory": "2048",
+        "kafka.compression.type": "LZ4",
+        "kafka.delivery.timeout.ms": "1500",
+        "kafka.max.block.ms": "5",
+        "kafka.linger.ms": "5",
+        "kafka.acks": "-1",
         "topic": "t",
     }
-    settings = producer_settings(parse_sink_options(given).client)
-    assert settings["batch.size"] == "9000"
-    Producer(settings | {"log_level": 0})
+    assert read_producer_settings(parse_sink_options(given).client) == ProducerSettings(
+        codec=Codec.LZ4,
+        record_bytes_max=5000,
+        batch_bytes_max=5000,
+        queue_bytes=2048,
+        delivery_timeout_s=1.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("acks", "1", "acks must be all"),
+        ("buffer.memory", "8m", "kafka.buffer.memory is '8m', which is no whole number from 0"),
+        ("compression.type", "brotli", "it can be none, gzip, snappy, lz4, zstd"),
+        ("max.request.size", "3", "no whole number from 61"),
+        ("delivery.timeout.ms", "0", "no whole number from 1"),
+    ],
+)
+def test_settings_that_cannot_be(name: str, value: str, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        read_producer_settings(ClientSettings("a:1", producer=((name, value),)))
