@@ -29,6 +29,8 @@ class Observation:
     fault_at: float = 0.0
     epochs: dict[int, int] = field(default_factory=dict)
     """Leader epochs of the partitions that the broken brokers led."""
+    leaders: dict[int, int] = field(default_factory=dict)
+    """Which of them led each of these."""
     hit: set[int] = field(default_factory=set)
     """Partitions that must wait for the controller: a broken broker leads them or is in sync."""
 
@@ -41,6 +43,7 @@ class Observation:
         """From now on is after the fault."""
         led = self.watch.led_by(self.broker_ids)
         self.epochs = {number: self.watch.partitions[number].leader_epoch for number in led}
+        self.leaders = {number: self.watch.partitions[number].leader for number in led}
         self.hit = {
             number
             for number, view in self.watch.partitions.items()
@@ -77,11 +80,29 @@ class Observation:
         self.run.longest_gap_partition = partition
 
     def _find_detection(self) -> int | None:
-        seen = [self.watch.fenced_at.get(broker_id) for broker_id in self.broker_ids]
-        times = [at for at in seen if at is not None and at >= self.fault_at]
-        if not times or len(times) < len(seen):
+        if self.watch.controller is None:
             return None
-        return to_ms(max(times) - self.fault_at)
+        signs = [self._find_signs(broker_id) for broker_id in self.broker_ids]
+        if not signs or not all(signs):
+            return None
+        return to_ms(max(min(times) for times in signs) - self.fault_at)
+
+    def _find_signs(self, broker_id: int) -> list[float]:
+        """When the controller was seen to know of a broker's fault.
+
+        Controller and brokers are asked in turns, so a leader that it chose is often seen before
+        its own answer is: nobody elects before the fault is known.
+        """
+        signs = [
+            view.seen_at
+            for number, leader in self.leaders.items()
+            if leader == broker_id
+            and (view := self.watch.partitions[number]).leader_epoch > self.epochs[number]
+        ]
+        fenced_at = self.watch.fenced_at.get(broker_id)
+        if fenced_at is not None and fenced_at >= self.fault_at:
+            signs.append(fenced_at)
+        return signs
 
     def _find_election(self) -> int | None:
         views = {number: self.watch.partitions[number] for number in self.epochs}

@@ -21,7 +21,7 @@ class RunTimings:
     partitions_hit: int = 0
     """Those that it led or was an in-sync follower of: none can acknowledge without it at first."""
     detection_ms: int | None = None
-    """Until the controller showed the broker as dead."""
+    """Until the controller was seen to know: it showed the broker as dead, or moved a leader."""
     election_ms: int | None = None
     """Until a broker told clients of new leaders for all partitions that it led."""
     recovery_ms: int | None = None
