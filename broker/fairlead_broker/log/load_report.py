@@ -15,6 +15,8 @@ class LoadReport:
     loaded: int = 0
     recovered: dict[TopicPartition, RecoveryReport] = field(default_factory=dict)
     offline: dict[TopicPartition, str] = field(default_factory=dict)
+    missing: list[TopicPartition] = field(default_factory=list)
+    """Logs that the checkpoints speak of and that are not there."""
     foreign: list[str] = field(default_factory=list)
     """Directories that are nobody's log; left alone."""
     recovery_processes_lost: int = 0
@@ -42,4 +44,4 @@ class LoadReport:
     def unclean(self) -> list[TopicPartition]:
         """Replicas that may have lost acknowledged records, however the last process ended."""
         damaged = [key for key, report in self.recovered.items() if report.is_unclean]
-        return sorted({*self.offline, *damaged})
+        return sorted({*self.offline, *damaged, *self.missing})

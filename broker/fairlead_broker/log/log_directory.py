@@ -82,7 +82,8 @@ class LogDirectory:
         self._fresh: list[Log] = []
         self._is_confirmed = False
         self.removals = Deletions(remove_tree_if_present)
-        # Marks of logs that could not be opened: kept, so that a repaired disk gets them back.
+        # Marks of logs that could not be opened: kept, so that a repaired disk gets them back. And
+        # of those that are missing, until the controller knows.
         self._offline_points: dict[TopicPartition, int] = {}
         self._offline_starts: dict[TopicPartition, int] = {}
         properties = self._identity.claim(cluster_id=cluster_id, node_id=node_id)
@@ -134,6 +135,9 @@ class LogDirectory:
         marks = self._marks = Marks.read(self._checkpoints)
         marks.forget_strangers(self.disk, {} if self.start.was_clean else directories)
         self.high_watermarks = dict(marks.high_watermarks)
+        report.missing = marks.missing(scan.partitions)
+        for topic, index in report.missing:
+            logger.warning("%s/%s-%d is not here any more", self.path, topic, index)
         configs = {key: config_for(*key) for key in scan.partitions}
         unclean = set() if self.start.was_clean else set(scan.partitions)
         if self.start.was_clean:
@@ -174,7 +178,8 @@ class LogDirectory:
             except (UncleanLogError, OSError) as error:
                 report.offline[key] = str(error)
         self.offline = dict(report.offline)
-        self._offline_points = {key: marks.recovery_points.get(key, 0) for key in self.offline}
+        unloaded = [*self.offline, *report.missing]
+        self._offline_points = {key: marks.recovery_points.get(key, 0) for key in unloaded}
         self._offline_starts = {key: marks.log_start_offsets.get(key, 0) for key in self.offline}
         report.loaded = len(self._logs)
         if report.recovered:
@@ -225,6 +230,7 @@ class LogDirectory:
         """The controller knows this start: logs take appends. A few fsyncs, once per start."""
         self._identity.confirm_start(broker_epoch=broker_epoch, boot_id=self.boot_id)
         self._is_confirmed = True
+        self._offline_points = {key: self._offline_points[key] for key in self.offline}
         for log in self._logs.values():
             if log.refusal == AWAITS_START:
                 log.refusal = None

@@ -7,7 +7,7 @@ and recovery would not look at what was never fsynced. Therefore a log's directo
 unless a clean stop has written them. Where that file is lost, recovery only reads more.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
@@ -49,6 +49,14 @@ class Marks:
             checkpoints.read(CLEANER_CHECKPOINT),
             checkpoints.read(TOMBSTONE_CHECKPOINT),
         )
+
+    def missing(self, present: Container[TopicPartition]) -> list[TopicPartition]:
+        """Logs that were here at the last checkpoint and are not among those that are present.
+
+        Most often a folder that somebody has removed; a topic deleted since then, at times.
+        """
+        known = self.recovery_points.keys() | self.high_watermarks.keys()
+        return sorted(key for key in known if key not in present)
 
     def forget_strangers(self, disk: Disk, directories: dict[TopicPartition, str]) -> None:
         """Drop what is said of logs whose directories do not say that it is of them."""

@@ -1,6 +1,7 @@
 """A data directory's life: claimed, loaded, confirmed, closed; what a start may trust."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -127,6 +128,28 @@ def test_another_boot_is_noticed_and_an_unreadable_one_equals_nothing(tmp_path):
         return is_same
 
     assert [opened(boot) for boot in ("a", "a", "b", "", "")] == [False, True, False, False, False]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_whose_folder_is_gone_is_unclean_until_the_controller_knows(tmp_path, is_clean):
+    directory, _ = start(tmp_path)
+    for topic in ("gone", "here"):
+        append(directory.create_log(topic, 0, TOPIC_ID, CONFIG, 0), batch())
+    directory.write_checkpoints()
+    directory.close(clean=is_clean, broker_epoch=1)
+    shutil.rmtree(tmp_path / "gone-0")
+    for _ in range(2):
+        # Killed before it was registered: the next start still knows.
+        directory, report = start(tmp_path, confirm=False)
+        assert report.unclean == [("gone", 0)]
+        directory.write_checkpoints()
+        directory.close(clean=False)
+    directory, report = start(tmp_path)
+    assert report.unclean == [("gone", 0)]
+    directory.write_checkpoints()
+    directory.close(clean=False)
+    _, report = start(tmp_path)
+    assert report.unclean == []
 
 
 def test_an_unclean_log_is_cut_at_the_first_bad_batch(tmp_path):
