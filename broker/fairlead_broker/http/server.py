@@ -6,12 +6,14 @@ progress as JSON, so that a broker in recovery is never taken for a dead one.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
 from fairlead_broker.http.metrics_page import MetricsPage
 from fairlead_broker.http.readiness import Phase
+from fairlead_broker.limits import HTTP_CONNECTIONS_MAX
 
 if TYPE_CHECKING:
     from fairlead_broker.http.readiness import Readiness
@@ -35,6 +37,7 @@ class HttpServer:
         self.metrics = MetricsPage(readiness)
         self._readiness = readiness
         self._runner: web.AppRunner | None = None
+        self._listening: asyncio.Server | None = None
 
     async def start(self, address: HttpAddress) -> int:
         """Listen; the port number, which matters where the address has port 0."""
@@ -50,12 +53,27 @@ class HttpServer:
         )
         runner = web.AppRunner(application, access_log=None, handle_signals=False)
         await runner.setup()
-        await web.TCPSite(runner, address.host, address.port, reuse_address=True).start()
+        server = runner.server
+        if server is None:
+            raise RuntimeError("the HTTP server has not been set up")
+
+        def accept() -> asyncio.Protocol:
+            # Silent connections share the process' descriptors with the logs.
+            connections = server.connections
+            if len(connections) >= HTTP_CONNECTIONS_MAX:
+                connections[0].force_close()
+            return server()
+
         self._runner = runner
-        port: int = runner.addresses[0][1]
+        self._listening = await asyncio.get_running_loop().create_server(
+            accept, address.host, address.port, reuse_address=True
+        )
+        port: int = self._listening.sockets[0].getsockname()[1]
         return port
 
     async def stop(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

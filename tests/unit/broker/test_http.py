@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fairlead_broker.exposition import Exposition, label_set
+from fairlead_broker.http import server as server_module
 from fairlead_broker.http.readiness import Phase, Readiness
 from fairlead_broker.http.server import HttpServer
 from fairlead_broker.settings import HttpAddress
@@ -50,6 +51,28 @@ def test_the_address_itself_lists_what_is_there() -> None:
     paths = [line.split()[0] for line in body.splitlines() if line.startswith("/")]
     replies = asyncio.run(get(HttpServer(Readiness(phase=Phase.SERVING)), *paths))
     assert [status for status, _ in replies] == [200] * 4
+
+
+def test_silent_connections_make_room_for_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "HTTP_CONNECTIONS_MAX", 5)
+
+    async def act() -> None:
+        server = HttpServer(Readiness(phase=Phase.SERVING))
+        port = await server.start(HttpAddress("127.0.0.1", 0))
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        try:
+            url = f"http://127.0.0.1:{port}/readyz"
+            async with aiohttp.ClientSession() as client, client.get(url) as reply:
+                assert reply.status == 200
+            async with asyncio.timeout(30):
+                oldest = [await reader.read() for reader, _ in silent[:3]]
+            assert oldest == [b""] * 3, "closed by the server"
+        finally:
+            for _, writer in silent:
+                writer.close()
+            await server.stop()
+
+    asyncio.run(act())
 
 
 def test_recovery_shows_its_progress() -> None:
