@@ -67,13 +67,12 @@ async def _delete(
         for topic in topics
         if (error := _refusal(topic, broker.image)) is not None
     }
-    named = (_resolved(topic, broker.image) for topic in topics)
-    twice = repeated(name for name in named if name is not None)
-    for topic in topics:
-        if _resolved(topic, broker.image) in twice:
+    names = [_resolved(topic, broker.image) for topic in topics]
+    twice = repeated(_identity(topic) for topic in topics)
+    twice |= repeated(name for name in names if name is not None)
+    for topic, name in zip(topics, names, strict=True):
+        if _identity(topic) in twice or name in twice:
             refusals.setdefault(_identity(topic), repetition_error("a topic"))
-    for identity in repeated(_identity(topic) for topic in topics):
-        refusals.setdefault(identity, repetition_error("a topic"))
     once = {_identity(topic): topic for topic in topics}
     responses = [_refused(once[identity], error) for identity, error in refusals.items()]
     forwarded = [topic for identity, topic in once.items() if identity not in refusals]
