@@ -16,10 +16,10 @@ import selectors
 import signal
 import subprocess
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from time import sleep
 from typing import IO, Final
 
 from fairlead_broker.disk import Disk, RealDisk
@@ -113,7 +113,7 @@ class RecoveryPool:
             )
             # In steps: whoever stops the broker is heard by `on_progress`.
             for _ in range(math.ceil(pause_s)):
-                time.sleep(min(pause_s, 1.0))
+                sleep(min(pause_s, 1.0))
                 self._on_progress(self._progress)
             again, self._unfinished = self._unfinished, {}
             for order in again:

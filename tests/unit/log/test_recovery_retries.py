@@ -41,7 +41,7 @@ def pauses(monkeypatch):
     """In children, without pauses between attempts; what was slept."""
     slept = []
     monkeypatch.setattr(recovery_pool, "IN_PROCESS_BYTES", 0)
-    monkeypatch.setattr(recovery_pool.time, "sleep", slept.append)
+    monkeypatch.setattr(recovery_pool, "sleep", slept.append)
     return slept
 
 
