@@ -21,6 +21,7 @@ from fairlead_cli.errors import CliError, ExitCode
 from fairlead_cli.local.cluster_file import ClusterFile, decode_cluster_file
 from fairlead_cli.local.live_log import format_line, format_ready
 from fairlead_cli.local.plan import LaunchPlan, decode_plan, encode_plan
+from fairlead_cli.local.preflight import build_unusable_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,8 +81,12 @@ class PipeReporter:
 def start_detached(plan: LaunchPlan, *, data_option: str, say: Callable[[str], None]) -> None:
     """Start a supervisor in a session of its own and wait until its cluster serves."""
     log_file = plan.layout.output_file("supervisor")
-    log_file.parent.mkdir(parents=True, exist_ok=True)
-    with log_file.open("ab") as log:
+    try:
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        log = log_file.open("ab")
+    except OSError as error:
+        raise build_unusable_error(plan.layout, error) from error
+    with log:
         process = subprocess.Popen(
             [sys.executable, "-m", "fairlead_cli.local.detached"],
             stdin=subprocess.PIPE,

@@ -49,10 +49,7 @@ def hold_data_directory(layout: Layout) -> Iterator[None]:
         layout.config_directory.mkdir(exist_ok=True)
         descriptor = os.open(layout.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise CliError(
-            f"cannot use the data directory {layout.root}: {error.strerror}",
-            hint="Choose another one with --data DIR.",
-        ) from error
+        raise build_unusable_error(layout, error) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,6 +60,15 @@ def hold_data_directory(layout: Layout) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def build_unusable_error(layout: Layout, error: OSError) -> CliError:
+    """A disk that is full or read-only, a folder of somebody else, a path through a file."""
+    where = f" ({error.filename})" if error.filename else ""
+    return CliError(
+        f"cannot use the data directory {layout.root}: {error.strerror}{where}",
+        hint="Choose another one with --data DIR.",
+    )
 
 
 def build_held_error(layout: Layout) -> CliError:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairlead_cli.errors import CliError
+
 if TYPE_CHECKING:
     import signal
 
@@ -59,7 +61,21 @@ class ProcessId:
             os.kill(self.pid, signal_number)
         except ProcessLookupError:
             return False
+        except PermissionError as error:
+            owner = find_owner(self.pid)
+            raise CliError(
+                f"pid {self.pid} belongs to {owner or 'another user'}: it may not be signalled",
+                hint="Run the command as the user who started the cluster.",
+            ) from error
         return True
+
+
+def find_owner(pid: int) -> str | None:
+    """Name of the user that a process runs as."""
+    try:
+        return (PROC / str(pid)).owner()
+    except (OSError, KeyError):
+        return None
 
 
 def read_stat(pid: int) -> list[str] | None:

@@ -33,6 +33,7 @@ from fairlead_cli.local.layout import HOST
 from fairlead_cli.local.output_tail import OutputTail, merge_lines
 from fairlead_cli.local.plan import LaunchPlan, encode_properties
 from fairlead_cli.local.preflight import (
+    build_unusable_error,
     hold_data_directory,
     refuse_orphans,
     refuse_taken_ports,
@@ -78,6 +79,7 @@ class Supervisor:
         )
         self.tails = [OutputTail(child.name, child.spec.output) for child in self.children]
         self.stop_asked = asyncio.Event()
+        self.is_saved = True
 
     @property
     def children(self) -> list[Child]:
@@ -88,7 +90,10 @@ class Supervisor:
         with hold_data_directory(self.plan.layout):
             refuse_orphans(self.plan.layout)
             refuse_taken_ports(self.plan)
-            self.prepare_files()
+            try:
+                self.prepare_files()
+            except OSError as error:
+                raise build_unusable_error(self.plan.layout, error) from error
             self.watch_signals()
             for tail in self.tails:
                 tail.skip_to_end()
@@ -278,11 +283,23 @@ class Supervisor:
             text = encode_properties(self.plan.broker_settings(broker_id))
             layout.broker_config(broker_id).write_text(text)
         raise_open_files_limit()
-        self.save()
+        write_cluster_file(layout.cluster_file, self.cluster)
 
     def save(self) -> None:
-        """Tell other commands what we know."""
-        write_cluster_file(self.plan.layout.cluster_file, self.cluster)
+        """Tell other commands what we know. A full disk is no reason to stop looking after brokers:
+        they read on, and are what makes room again."""
+        try:
+            write_cluster_file(self.plan.layout.cluster_file, self.cluster)
+        except OSError as error:
+            if self.is_saved:
+                self.warn(
+                    "fairlead",
+                    f"cannot write {self.plan.layout.cluster_file}: {error.strerror}; "
+                    "other commands see an old state until it can be written",
+                )
+            self.is_saved = False
+        else:
+            self.is_saved = True
 
     def build_controller_spec(self) -> ChildSpec:
         layout, ports = self.plan.layout, self.plan.ports

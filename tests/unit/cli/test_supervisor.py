@@ -1,6 +1,7 @@
 """The supervisor with stand-in processes: order, restarts, refusals, and nobody left behind."""
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -8,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -325,6 +326,43 @@ def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     plan = LaunchPlan(tmp_path / "data", 1, find_free_ports(), {}, ())
     with pytest.raises(CliError, match="cannot use the data directory"):
         run(build(plan, Audience()).run())
+
+
+def refuse(*_: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_disk_that_is_full_before_the_start_is_refused(
+    plan: LaunchPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "write_cluster_file", refuse)
+    with pytest.raises(CliError, match=r"cannot use the data directory .*: No space left"):
+        run(build(plan, Audience()).run())
+
+
+def test_a_disk_that_fills_up_does_not_end_the_supervisor(
+    plan: LaunchPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = supervisor_module.write_cluster_file
+
+    async def scenario() -> None:
+        audience = Audience()
+        supervisor = build(plan, audience)
+        running = asyncio.create_task(supervisor.run())
+        await until(lambda: audience.cluster is not None)
+        monkeypatch.setattr(supervisor_module, "write_cluster_file", refuse)
+        pid = supervisor.brokers[0].entry.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        entry = supervisor.brokers[0].entry
+        await until(lambda: entry.restarts == 1 and entry.state == "running")
+        assert sum("No space left on device" in text for _, text in audience.said) == 1
+        monkeypatch.setattr(supervisor_module, "write_cluster_file", write)
+        supervisor.on_signal()
+        await running
+
+    run(scenario())
+    assert saved(plan).state == "stopped"
 
 
 def test_the_secret_is_private_and_stays(plan: LaunchPlan) -> None:

@@ -1,0 +1,37 @@
+"""A folder that may not be used, a process of somebody else: said, not thrown."""
+
+import errno
+import os
+import signal
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from fairlead_cli.errors import CliError
+from fairlead_cli.local.process_table import identify
+from fairlead_cli.main import run as run_command
+
+
+@pytest.mark.parametrize("detach", [[], ["--detach"]], ids=["foreground", "detached"])
+def test_a_path_through_a_file_is_refused(
+    detach: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert run_command(["up", "--brokers", "1", "--data", f"{tmp_path}/file/d", *detach]) == 1
+    told = capsys.readouterr().err
+    assert f"error: cannot use the data directory {tmp_path}/file/d: Not a directory" in told
+    assert "Choose another one with --data DIR." in told
+
+
+def test_a_process_of_another_user_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = identify(os.getpid())
+    assert own is not None
+
+    def forbid(_pid: int, _number: int) -> NoReturn:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "kill", forbid)
+    with pytest.raises(CliError, match=f"pid {os.getpid()} belongs to ") as refused:
+        own.send(signal.SIGTERM)
+    assert refused.value.hint == "Run the command as the user who started the cluster."
