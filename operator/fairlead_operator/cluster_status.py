@@ -212,7 +212,7 @@ def build_pool_status(facts: PoolFacts, previous: Status, now: datetime) -> Stat
         "readyReplicas": ready,
         "updatedReplicas": sum(not broker.is_outdated for broker in pods),
     }
-    kept = ["selector", "brokerIds"]
+    kept = ["selector", "brokerIds", "storageSize"]
     if facts.problem is not None and facts.problem[0] != CLUSTER_NOT_FOUND:
         # Nobody has looked; what runs goes on as it was.
         kept += ["replicas", "readyReplicas", "updatedReplicas"]
@@ -222,6 +222,8 @@ def build_pool_status(facts: PoolFacts, previous: Status, now: datetime) -> Stat
         selector = pool_selector(pool.spec.cluster_name, pool.name)
         status["selector"] = ",".join(f"{name}={value}" for name, value in selector.items())
         status["brokerIds"] = list(pool.broker_ids(facts.plan.replicas))
+        if facts.plan.growth.held_size:
+            status["storageSize"] = facts.plan.growth.held_size
     status["conditions"] = _pool_conditions(facts, previous, ready, now)
     return status
 

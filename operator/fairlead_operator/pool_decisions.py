@@ -130,6 +130,8 @@ class GrowthDecision:
     recreates: bool = False
     template_size: str = ""
     """What the StatefulSet's claims say until it is made anew."""
+    held_size: str = ""
+    """The largest size that a claim asks for; empty before there is a StatefulSet."""
 
 
 def decide_growth(
@@ -140,11 +142,16 @@ def decide_growth(
     `template_size` is that of the live StatefulSet's claims, None where there is none.
     """
     wanted = pool.spec.storage.size
-    if template_size is None or quantity_value(template_size) >= quantity_value(wanted):
-        return GrowthDecision(template_size=template_size or wanted)
+    if template_size is None:
+        return GrowthDecision(template_size=wanted)
+    held = max([template_size, *claim_sizes.values()], key=quantity_value)
+    if quantity_value(template_size) >= quantity_value(wanted):
+        return GrowthDecision(template_size=template_size, held_size=held)
     smaller = tuple(
         name
         for name, size in sorted(claim_sizes.items())
         if quantity_value(size) < quantity_value(wanted)
     )
-    return GrowthDecision(smaller, recreates=not smaller, template_size=template_size)
+    return GrowthDecision(
+        smaller, recreates=not smaller, template_size=template_size, held_size=held
+    )

@@ -156,6 +156,14 @@ def test_volumes_that_cannot_grow_are_reported(bench: Bench, run: Any) -> None:
         assert blocked["reason"] == "StorageNotExpandable"
         pods = await bench.pods()
         assert list(pods) == ["demo-main-0"]
+        patch = {"spec": {"storage": {"size": "512Mi"}}}
+        with pytest.raises(ApiError, match="volumes can only grow"):
+            await bench.kube.patch(BROKER_POOL, bench.namespace, "main", patch)
+        patch = {"spec": {"storage": {"size": "1Gi"}}}
+        await bench.kube.patch(BROKER_POOL, bench.namespace, "main", patch)
+        await bench.until(
+            lambda: bench.condition(BROKER_POOL, "main", "Ready", "True"), "it may be taken back"
+        )
 
     run(scenario())
 

@@ -147,7 +147,8 @@ class Bench:
         self.operator.admin.brokers = [
             broker(number, leaders=4, replicas=12) for number in range(count)
         ]
-        await self.until(lambda: self.condition(LOG_CLUSTER, "demo", "Ready", "True"), "Ready")
+        for kind, name in ((LOG_CLUSTER, "demo"), (BROKER_POOL, "main")):
+            await self.until(lambda k=kind, n=name: self.condition(k, n, "Ready", "True"), "Ready")
 
     async def condition(self, kind: Any, name: str, type: str, status: str) -> Any:
         manifest = await self.get(kind, name)

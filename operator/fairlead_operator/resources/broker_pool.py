@@ -12,6 +12,7 @@ from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGen
 from fairlead_operator.resources.definition import (
     AGE,
     READY,
+    READY_REASON,
     Column,
     ResourceDefinition,
     ScalePaths,
@@ -32,6 +33,10 @@ OWN_ENVIRONMENT: Final = (
 POOL_NAME_LENGTH_MAX: Final = 51
 """Of cluster and pool together: a StatefulSet's revision label adds a dash and ten characters."""
 
+_ONLY_GROWS: Final = (
+    "volumes can only grow: set at least the present size, or make a new pool and move the "
+    "partitions there"
+)
 _LABEL_VALUE: Final = Text(63)
 _Amounts: TypeAlias = Annotated[
     Mapping[str, Annotated[str, Quantity()]],
@@ -52,9 +57,8 @@ class Storage:
             holds=lambda storage: quantity_value(storage.size) > 0,
         ),
         Rule(
-            cel="quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
-            message="volumes can only grow: set at least the present size, or make a new pool and "
-            "move the partitions there",
+            cel="",  # the rule below the root, which sees the status too
+            message=_ONLY_GROWS,
             field="size",
             holds_change=lambda old, new: quantity_value(new.size) >= quantity_value(old.size),
         ),
@@ -70,7 +74,8 @@ class Storage:
 
     size: Annotated[
         str,
-        "Size of each broker's volume, such as 100Gi. It may only grow.",
+        "Size of each broker's volume, such as 100Gi. It may only grow; a growth that the volumes "
+        "could not follow may be taken back.",
         Text(
             maximum=32,
             minimum=1,
@@ -228,6 +233,7 @@ class BrokerPoolSpec:
         return read_manifest(manifest, ManifestForm("BrokerPool", cls, _ROOT_RULES))
 
 
+_SIZE: Final = "quantity(self.spec.storage.size)"
 _ROOT_RULES: Final[tuple[RootRule[BrokerPoolSpec], ...]] = (
     RootRule(
         cel="!self.metadata.name.contains('.') && "
@@ -238,6 +244,14 @@ _ROOT_RULES: Final[tuple[RootRule[BrokerPoolSpec], ...]] = (
         holds=lambda name, spec: (
             "." not in name and len(name) + len(spec.cluster_name) <= POOL_NAME_LENGTH_MAX
         ),
+    ),
+    RootRule(
+        # A size that the volumes never got may be taken back.
+        cel=f"{_SIZE}.compareTo(quantity(oldSelf.spec.storage.size)) >= 0 || "
+        "(has(self.status) && has(self.status.storageSize) && "
+        f"{_SIZE}.compareTo(quantity(self.status.storageSize)) >= 0)",
+        message=_ONLY_GROWS,
+        field="spec.storage.size",
     ),
 )
 
@@ -259,6 +273,9 @@ class BrokerPoolStatus:
         "Ids of the pool's brokers.",
         Bound(BROKERS_MAX),
     ] = ()
+    storage_size: Annotated[
+        str, "The largest size that a volume of the pool asks for.", Text(32)
+    ] = ""
 
 
 BROKER_POOL: Final = ResourceDefinition(
@@ -278,6 +295,7 @@ BROKER_POOL: Final = ResourceDefinition(
         Column("Updated", ".status.updatedReplicas", "integer"),
         Column("Ready", READY),
         AGE,
+        Column("Reason", READY_REASON, is_wide=True),
         Column("Id Base", ".spec.idBase", "integer", is_wide=True),
         Column("Storage", ".spec.storage.size", is_wide=True),
         Column("Rack", ".spec.rack", is_wide=True),

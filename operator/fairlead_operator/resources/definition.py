@@ -7,6 +7,7 @@ from fairlead_model.resource_reading import RootRule
 
 GROUP: Final = "fairlead.io"
 VERSION: Final = "v1alpha1"
+READY_REASON: Final = '.status.conditions[?(@.type=="Ready")].reason'
 READY: Final = '.status.conditions[?(@.type=="Ready")].status'
 
 ColumnType = Literal["string", "integer", "date"]

@@ -12,7 +12,13 @@ from fairlead_model.resource_shape import Bound, ConfigMap, Rule, Text, Whole
 from fairlead_model.resources import PARTITIONS_MAX
 from fairlead_operator.resources.broker_settings import broker_setting_problem
 from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGeneration
-from fairlead_operator.resources.definition import AGE, READY, Column, ResourceDefinition
+from fairlead_operator.resources.definition import (
+    AGE,
+    READY,
+    READY_REASON,
+    Column,
+    ResourceDefinition,
+)
 
 ListenerType: TypeAlias = Literal["NodePort", "LoadBalancer"]
 ReclaimPolicy: TypeAlias = Literal["Retain", "Delete"]
@@ -273,6 +279,7 @@ LOG_CLUSTER: Final = ResourceDefinition(
         Column("Controller", ".status.controller.pod"),
         Column("Ready", READY),
         AGE,
+        Column("Reason", READY_REASON, is_wide=True),
         Column("Partitions", ".status.partitions", "integer", is_wide=True),
         Column("Epoch", ".status.controller.epoch", "integer", is_wide=True),
         Column("Bootstrap", ".status.bootstrap", is_wide=True),

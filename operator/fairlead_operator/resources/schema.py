@@ -75,8 +75,9 @@ def _record_schema(record: Record) -> Schema:
     required = [member.name for member in record.members if member.is_required]
     if required:
         schema["required"] = required
-    if record.rules:
-        schema["x-kubernetes-validations"] = [rule_schema(rule) for rule in record.rules]
+    rules = [rule_schema(rule) for rule in record.rules if rule.cel]
+    if rules:
+        schema["x-kubernetes-validations"] = rules
     return schema
 
 

@@ -10,7 +10,13 @@ from fairlead_model.resource_reading import RootRule
 from fairlead_model.resource_shape import ConfigMap, Rule, Text, Whole
 from fairlead_model.resources import PARTITIONS_MAX
 from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGeneration
-from fairlead_operator.resources.definition import AGE, READY, Column, ResourceDefinition
+from fairlead_operator.resources.definition import (
+    AGE,
+    READY,
+    READY_REASON,
+    Column,
+    ResourceDefinition,
+)
 from fairlead_operator.resources.log_cluster import ReclaimPolicy
 
 _NAME: Final = "(has(self.spec.topicName) ? self.spec.topicName : self.metadata.name)"
@@ -134,6 +140,7 @@ TOPIC: Final = ResourceDefinition(
         Column("Offline", ".status.offline", "integer"),
         Column("Ready", READY),
         AGE,
+        Column("Reason", READY_REASON, is_wide=True),
         Column("Cluster", ".spec.clusterName", is_wide=True),
         Column("Topic", ".status.topicName", is_wide=True),
         Column("Leaders", ".status.leaders", is_wide=True),

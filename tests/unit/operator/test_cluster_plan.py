@@ -147,6 +147,7 @@ def test_claims_grow_before_the_stateful_set_is_made_anew() -> None:
     assert decide_growth(pool, None, {}).template_size == "2Gi"
     first = decide_growth(pool, "1Gi", {"data-demo-main-0": "1Gi", "data-demo-main-1": "2048Mi"})
     assert (first.claims, first.recreates) == (("data-demo-main-0",), False)
+    assert first.held_size == "2048Mi", "what one volume has got cannot be taken back"
     second = decide_growth(pool, "1Gi", {"data-demo-main-0": "2Gi"})
     assert (second.claims, second.recreates) == ((), True)
     done = decide_growth(pool, "2Gi", {"data-demo-main-0": "2Gi"})
