@@ -235,8 +235,9 @@ class SessionServer:
             try:
                 with suppress(asyncio.CancelledError, ConnectionError):
                     await writer
-            finally:
-                self._on_closed(session)
+            except Exception:
+                logger.exception("writing to broker %d failed", session.broker_id)
+            self._on_closed(session)
 
     def _on_message(self, session: BrokerSession, message: dict[str, Any]) -> None:
         match message["type"]:

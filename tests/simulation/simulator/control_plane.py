@@ -66,6 +66,9 @@ class SimSocket:
     def closed(self) -> bool:
         return self._end.is_closed
 
+    def get_extra_info(self, name: str) -> None:
+        """There is no kernel here that would watch the connection."""
+
     async def send_bytes(self, data: bytes) -> None:
         if self._end.is_closed:
             raise ConnectionResetError("the connection is closed")
