@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from fairlead_broker.deletion_confirmer import DeletionConfirmer
@@ -37,6 +38,7 @@ from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from typing import Any, Protocol
 
     from fairlead_broker.clock import Clock
@@ -119,6 +121,8 @@ class Broker:
         """Told that somebody wants to know who leads; the fetchers, while they run."""
         self.on_proposal: Callable[[Partition, IsrProposal], None] | None = None
         """Told what to ask the controller for; the proposer, while it runs."""
+        self.answering: AbstractContextManager[None] = nullcontext()
+        """Parked requests are let go within it; what sends their answers, while the server runs."""
         self._advanced: list[Partition] = []
         self._image_waiters: list[asyncio.Future[None]] = []
 
@@ -223,11 +227,12 @@ class Broker:
         for partition in advanced:
             partition.is_advance_noted = False
         keys = [(partition.topic, partition.index) for partition in advanced]
-        # Produces first: a fetch that is answered now may as well carry what they completed.
-        self.produce_purgatory.check(keys)
-        self.group_coordinator.advanced(advanced)
-        self.follower_sessions.advanced(advanced)
-        self.fetch_purgatory.check(keys)
+        with self.answering:
+            # Produces first: a fetch that is answered now may as well carry what they completed.
+            self.produce_purgatory.check(keys)
+            self.group_coordinator.advanced(advanced)
+            self.follower_sessions.advanced(advanced)
+            self.fetch_purgatory.check(keys)
         if self.on_moved is not None:
             self.on_moved(advanced)
 

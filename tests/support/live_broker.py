@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self, TypeVar
@@ -70,6 +71,7 @@ class BrokerOfLogs:
         )
         disk = RealDisk()
         self._loader = LogLoader(disk, ReadCache(disk), DeferredFiles(disk))
+        self.answering: AbstractContextManager[None] = nullcontext()
         self._advanced: list[Partition] = []
 
     def add_partition(
@@ -122,9 +124,10 @@ class BrokerOfLogs:
         for partition in advanced:
             partition.is_advance_noted = False
         keys = [(partition.topic, partition.index) for partition in advanced]
-        self.produce_purgatory.check(keys)
-        self.follower_sessions.advanced(advanced)
-        self.fetch_purgatory.check(keys)
+        with self.answering:
+            self.produce_purgatory.check(keys)
+            self.follower_sessions.advanced(advanced)
+            self.fetch_purgatory.check(keys)
 
 
 class LiveBroker:

@@ -195,7 +195,7 @@ class Connection:
     # Parked requests.
 
     def on_response(self, context: RequestContext, response: Any) -> None:
-        """A parked request has its answer; it leaves at the end of this turn of the loop."""
+        """A parked request has its answer; it leaves with others that have theirs now."""
         if self.is_closed:
             return
         try:
@@ -224,10 +224,10 @@ class Connection:
     def _flush_soon(self) -> None:
         if not self._is_dirty:
             self._is_dirty = True
-            self._server.flush_soon(self)
+            self._server.ready_replies.add(self)
 
     def send_answered(self) -> None:
-        """Send all replies whose turn has come; the server calls it once, after `flush_soon`."""
+        """Send all replies whose turn has come; called once after `_flush_soon`."""
         self._is_dirty = False
         if self.is_closed:
             return

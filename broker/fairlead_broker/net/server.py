@@ -37,6 +37,7 @@ from fairlead_broker.net.expiry import ExpiryTimer
 from fairlead_broker.net.frame_memory import FrameMemory
 from fairlead_broker.net.peer_log import PeerLog
 from fairlead_broker.net.read_ahead import ReadAhead
+from fairlead_broker.net.ready_replies import ReadyReplies
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -102,7 +103,7 @@ class Server:
         self._sockets: list[tuple[socket.socket, Listener]] = []
         self._creations_left = float(self.limits.connection_creations_burst)
         self._creations_seen_s = self.loop.time()
-        self._dirty: list[Connection] = []
+        self.ready_replies = ReadyReplies(self.loop)
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._accept_timers: set[asyncio.TimerHandle] = set()
@@ -139,6 +140,7 @@ class Server:
         for sock, listener in self._sockets:
             self.loop.add_reader(sock.fileno(), self._accept, sock, listener)
         self._sweep_timer = self.loop.call_later(_SWEEP_S, self._sweep)
+        self.broker.answering = self.ready_replies
 
     async def stop(self, *, grace_s: float) -> None:
         """Accept no more, give unsent replies `grace_s` to leave, close everything."""
@@ -158,12 +160,6 @@ class Server:
         self.read_ahead.close()
 
     # What connections ask of it.
-
-    def flush_soon(self, connection: Connection) -> None:
-        """Send `connection`'s answered requests at the end of this turn of the loop."""
-        if not self._dirty:
-            self.loop.call_soon(self._flush_dirty)
-        self._dirty.append(connection)
 
     def run_later(
         self, connection: Connection, context: RequestContext, coroutine: Coroutine[Any, Any, Any]
@@ -196,14 +192,8 @@ class Server:
         else:
             context.respond(response)
 
-    def _flush_dirty(self) -> None:
-        dirty = self._dirty
-        self._dirty = []
-        for connection in dirty:
-            connection.send_answered()
-
     def _has_unsent_replies(self) -> bool:
-        return bool(self._dirty) or any(c.sender.unsent_bytes for c in self.connections)
+        return bool(self.ready_replies) or any(c.sender.unsent_bytes for c in self.connections)
 
     # Accepting.
 

@@ -1,5 +1,6 @@
 """One replica: leading, stopping to lead, epochs, marks, and flushes that producers wait for."""
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -110,3 +111,23 @@ def test_a_partition_that_moved_is_reported_once_a_turn(stage: Any) -> None:
     stage.broker.on_moved = lambda partitions: moved.append([str(p) for p in partitions])
     stage.append("t", b"a", b"b")
     assert moved == [["t-0"]]
+
+
+def test_answers_of_one_check_are_sent_at_its_end(stage: Any) -> None:
+    stage.topic("t")
+    steps: list[str] = []
+
+    class Parked:
+        def try_complete(self) -> bool:
+            steps.append("answered")
+            return True
+
+        def on_expire(self) -> None:
+            steps.append("expired")
+
+    with ExitStack() as answering:
+        answering.callback(steps.append, "sent")
+        stage.broker.answering = answering
+        stage.broker.produce_purgatory.park(Parked(), [("t", 0)], 1_000)
+        stage.append("t", b"a")
+        assert steps == ["answered", "sent"]
