@@ -56,11 +56,12 @@ def resolve_start(
 
 
 def check_start(options: SourceOptions, latest: PartitionValues) -> None:
-    """OptionError for an offset that a batch read is told to begin at, but that its log never had:
+    """OptionError for an offset that a new query is told to begin at, but that its log never had:
     a topic that was made again, or a slip. Reading nothing would pass for success.
     """
     asked = options.starting.offsets
-    beyond = sorted(each for each, offset in asked.items() if offset > latest[each])
+    # Of a partition that isn't read `resolve_start` speaks.
+    beyond = sorted(each for each, offset in asked.items() if offset > latest.get(each, offset))
     if beyond and options.fail_on_data_loss:
         where = beyond[0]
         raise OptionError(

@@ -195,9 +195,10 @@ class Cluster:
                 return ask()
             except (PassingError, *CONNECTION_ERRORS) as error:
                 if time.monotonic() + backoff_s > deadline:
+                    reason = str(error).rstrip(".")
                     raise SourceError(
                         f"{self.settings.bootstrap_servers} gave no answer about {what} for "
-                        f"{timeout_s:.0f} s: {str(error).rstrip('.')}. Check kafka.bootstrap.servers, and that "
+                        f"{timeout_s:.0f} s: {reason}. Check kafka.bootstrap.servers, and that "
                         "every partition has a leader"
                     ) from error
                 logger.debug("asking again for %s: %s", what, error)

@@ -92,12 +92,19 @@ class FetchedRecords:
                 return
             self._check(view, position, header)
             if header.is_control:
-                if header.producer_id in aborting and _is_abort(view, position):
+                if header.producer_id in aborting and self._is_abort(view, position, header):
                     aborting.discard(header.producer_id)
             elif header.is_transactional and header.producer_id in aborting:
                 continue
             elif header.last_offset >= start:
                 yield position, header
+
+    def _is_abort(self, view: memoryview, position: int, header: BatchHeader) -> bool:
+        try:
+            marker = decode_end_of_transaction(decode_batch(view, position)[0])
+        except (IndexError, RemoteProtocolError) as error:
+            raise self.damaged(header.base_offset, f"a control batch: {error}") from error
+        return marker is not None and marker.type is ControlType.ABORT
 
     def _check(self, view: memoryview, position: int, header: BatchHeader) -> None:
         if not self.is_crc_checked:
@@ -161,8 +168,3 @@ def _body(header: BatchHeader, start: int, end: int) -> BatchBody:
         header.base_timestamp,
         header.max_timestamp if is_appended else None,
     )
-
-
-def _is_abort(view: memoryview, position: int) -> bool:
-    marker = decode_end_of_transaction(decode_batch(view, position)[0])
-    return marker is not None and marker.type is ControlType.ABORT

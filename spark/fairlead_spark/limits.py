@@ -21,6 +21,8 @@ GROUP_TIMEOUT_S: Final = 3.0
 GROUP_BACKOFF_S_MAX: Final = 30.0
 RETRY_BACKOFF_S: Final = 0.1
 RETRY_BACKOFF_S_MAX: Final = 1.0
+THROTTLE_S_MAX: Final = 1.0
+"""Of a quota's pause that is waited for before the broker is asked again: it waits by itself."""
 RECORD_BATCH_ROWS_MAX: Final = 100_000
 """Rows of one Arrow batch: Spark holds two of them a task."""
 SINK_GATHER_BYTES: Final = 4 * 1024 * 1024

@@ -50,8 +50,19 @@ SINK_OPTIONS: Final = ("topic", "includeHeaders")
 # Spark puts these among the options of a source or sink by itself.
 SPARKS_OWN: Final = ("path", "checkpointLocation", "queryName", "outputMode", "truncate", "numRows")
 
-_DURATION: Final = re.compile(r"\s*(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)\s*")
-_MILLISECONDS: Final = {"ms": 1, "mi": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+_DURATION: Final = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.IGNORECASE)
+# Spark's units of time, and the words that people write; a number alone is milliseconds.
+_MILLISECONDS: Final = {
+    unit: milliseconds
+    for units, milliseconds in (
+        (("", "ms", "millisecond", "milliseconds"), 1),
+        (("s", "second", "seconds"), 1000),
+        (("m", "min", "minute", "minutes"), 60_000),
+        (("h", "hour", "hours"), 3_600_000),
+        (("d", "day", "days"), 86_400_000),
+    )
+    for unit in units
+}
 
 
 @dataclass(frozen=True)
@@ -126,25 +137,35 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
     least, most = given.count("minOffsetsPerTrigger"), given.count("maxOffsetsPerTrigger")
     if least is not None and most is not None and least > most:
         raise OptionError(f"minOffsetsPerTrigger {least} is above maxOffsetsPerTrigger {most}")
+    starting = _boundary(given, "starting", LATEST if is_stream else EARLIEST)
+    if not is_stream and LATEST in (starting.everywhere, *starting.offsets.values()):
+        raise OptionError(
+            "startingOffsets cannot be 'latest' (-1) in a batch read: nothing lies behind it"
+        )
     given.text("groupIdPrefix")  # Names consumers of the Kafka source; this one joins no group.
     return SourceOptions(
         client=read_client_settings(options, is_sink=False),
         subscription=_subscription(given),
-        starting=_boundary(given, "starting", LATEST if is_stream else EARLIEST),
+        starting=starting,
         ending=_boundary(given, "ending", LATEST),
         is_latest_without_timestamp=strategy == "latest",
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         include_headers=given.flag("includeHeaders", False),
         poll_timeout_ms=given.count("kafkaConsumer.pollTimeoutMs") or 120_000,
-        offset_retries=given.count("fetchOffset.numRetries") or 3,
-        offset_retry_interval_ms=given.count("fetchOffset.retryIntervalMs") or 1000,
+        offset_retries=given.count_or("fetchOffset.numRetries", 3),
+        offset_retry_interval_ms=given.count_or("fetchOffset.retryIntervalMs", 1000),
         max_offsets_per_trigger=most,
         min_offsets_per_trigger=least,
-        max_trigger_delay_ms=given.duration_ms("maxTriggerDelay") or 15 * 60_000,
+        max_trigger_delay_ms=_trigger_delay_ms(given),
         min_partitions=given.count("minPartitions"),
         max_records_per_partition=given.count("maxRecordsPerPartition"),
         push_filters=given.flag("pushFilters", False),
     )
+
+
+def _trigger_delay_ms(given: "_Given") -> int:
+    delay_ms = given.duration_ms("maxTriggerDelay")
+    return 15 * 60_000 if delay_ms is None else delay_ms
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -241,16 +262,18 @@ class _Given:
             raise OptionError(f"{name} is {number}; it must be {least} or more")
         return number
 
+    def count_or(self, name: str, default: int) -> int:
+        found = self.count(name, least=0)
+        return default if found is None else found
+
     def duration_ms(self, name: str) -> int | None:
         value = self.text(name)
         if value is None:
             return None
         match = _DURATION.fullmatch(value)
-        if match is None:
+        if match is None or match[2].lower() not in _MILLISECONDS:
             raise OptionError(f"{name} is '{value}'; write it as '30s', '15m' or '500ms'")
-        unit = match[2]
-        key = unit[:2] if unit.startswith(("ms", "milli")) else unit[:1]
-        return int(match[1]) * _MILLISECONDS[key]
+        return int(match[1]) * _MILLISECONDS[match[2].lower()]
 
 
 def _nearest(name: str, valid: Mapping[str, str]) -> str:

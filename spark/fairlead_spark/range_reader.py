@@ -155,6 +155,9 @@ class RangeReader:
             timeout_s=settings.request_timeout_s + settings.fetch_wait_ms / 1000,
         )
         self._raise_for(reply.error_code)
+        if not reply.responses or not reply.responses[0].partitions:
+            self._wait_for_quota(reply.throttle_time_ms)
+            return None
         partition = reply.responses[0].partitions[0]
         if partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._leave_gap()
@@ -168,10 +171,19 @@ class RangeReader:
             is_crc_checked=settings.is_crc_checked,
         )
         if fetched is None:
-            self._notice_end(partition)
+            if reply.throttle_time_ms:
+                self._wait_for_quota(reply.throttle_time_ms)
+            else:
+                self._notice_end(partition)
             return None
         self._empty_replies = 0
         return fetched
+
+    def _wait_for_quota(self, throttle_ms: int) -> None:
+        """A broker that holds a client to its quota answers at once, and nothing (KIP-219): that
+        is no end of the log."""
+        logger.info("%s: %s throttles for %d ms", self._where, self._leader, throttle_ms)
+        time.sleep(min(max(throttle_ms / 1000, limits.RETRY_BACKOFF_S), limits.THROTTLE_S_MAX))
 
     def _decode(self, fetched: FetchedRecords) -> Iterator[pa.RecordBatch]:
         start, until = self._position, self._wanted.until

@@ -53,6 +53,7 @@ class RecordColumns:
     value_starts: Any
     value_ends: Any
     value_nulls: Any
+    record_ends: Any
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -106,6 +107,7 @@ def decode_records(data: bytes | bytearray, bodies: Sequence[BatchBody]) -> Reco
         value_starts=value_starts,
         value_ends=value_ends,
         value_nulls=value_nulls,
+        record_ends=ends,
     )
 
 

@@ -11,11 +11,6 @@ from fairlead_spark.record_columns import RecordColumns
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.zigzag import read_varint
 
-SCHEMA: Final = (
-    "key binary, value binary, topic string, partition int, offset bigint, "
-    "timestamp timestamp, timestampType int"
-)
-HEADERS_SCHEMA: Final = "headers array<struct<key string, value binary>>"
 _HEADERS_TYPE: Final = pa.list_(
     pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 )
@@ -30,11 +25,6 @@ _FIELDS: Final = (
     pa.field("timestamp", pa.timestamp("us", tz="UTC")),
     pa.field("timestampType", pa.int32()),
 )
-
-
-def spark_schema(*, include_headers: bool) -> str:
-    """As a DDL string."""
-    return f"{SCHEMA}, {HEADERS_SCHEMA}" if include_headers else SCHEMA
 
 
 class RowBuilder:
@@ -91,20 +81,27 @@ def _headers(columns: RecordColumns) -> pa.Array:
     rows: list[list[dict[str, Any]] | None] = [None] * len(columns)
     try:
         for index in some.tolist():
-            rows[index] = _read_headers(columns.data, int(columns.value_ends[index]))
+            at, end = int(columns.value_ends[index]), int(columns.record_ends[index])
+            rows[index] = _read_headers(columns.data, at, end)
     except IndexError as error:
         raise RemoteProtocolError("the headers of a record are cut off") from error
     return pa.array(rows, type=_HEADERS_TYPE)
 
 
-def _read_headers(data: bytes | bytearray, at: int) -> list[dict[str, Any]]:
+def _read_headers(data: bytes | bytearray, at: int, end: int) -> list[dict[str, Any]]:
     count, at = read_varint(data, at)
+    if not 0 <= count <= (end - at) // 2:
+        raise RemoteProtocolError(f"a record claims {count} headers in {end - at} bytes")
     headers = []
     for _ in range(count):
         size, at = read_varint(data, at)
+        if size < 0:
+            raise RemoteProtocolError("a header without a key")
         key = bytes(data[at : at + size]).decode(errors="replace")
-        at += max(size, 0)
+        at += size
         size, at = read_varint(data, at)
         headers.append({"key": key, "value": None if size < 0 else bytes(data[at : at + size])})
         at += max(size, 0)
+        if at > end:
+            raise RemoteProtocolError("the headers of a record are longer than it says")
     return headers

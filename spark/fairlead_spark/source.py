@@ -27,7 +27,7 @@ class FairleadDataSource(DataSource):
 
     def schema(self) -> str:
         """Columns of a read: those of Spark's Kafka source."""
-        from fairlead_spark.rows import spark_schema
+        from fairlead_spark.source_schema import spark_schema
 
         include_headers = self.options.get("includeHeaders", "false").strip().lower() == "true"
         return spark_schema(include_headers=include_headers)
@@ -35,17 +35,22 @@ class FairleadDataSource(DataSource):
     def reader(self, schema: Any) -> DataSourceReader:
         """For `spark.read`."""
         from fairlead_spark.batch_reader import FairleadBatchReader, FilteringBatchReader
+        from fairlead_spark.source_schema import check_schema
 
         options = parse_source_options(self.options, is_stream=False)
+        check_schema(schema, include_headers=options.include_headers)
         return (
             FilteringBatchReader(options) if options.push_filters else FairleadBatchReader(options)
         )
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  # Spark's name.
         """For `spark.readStream`."""
+        from fairlead_spark.source_schema import check_schema
         from fairlead_spark.stream_reader import FairleadStreamReader
 
-        return FairleadStreamReader(parse_source_options(self.options, is_stream=True))
+        options = parse_source_options(self.options, is_stream=True)
+        check_schema(schema, include_headers=options.include_headers)
+        return FairleadStreamReader(options)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
         """For `df.write`."""

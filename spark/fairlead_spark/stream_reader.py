@@ -7,6 +7,7 @@ shown to the consumer group from both.
 """
 
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,7 +23,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from fairlead_spark.batch_reader import RangePartition, read_partition
-from fairlead_spark.boundaries import find_partitions, read_earliest, read_latest, resolve_start
+from fairlead_spark.boundaries import (
+    check_start,
+    find_partitions,
+    read_earliest,
+    read_latest,
+    resolve_start,
+)
 from fairlead_spark.cluster import Cluster, Topic, keep_cluster
 from fairlead_spark.errors import DataLossError
 from fairlead_spark.group_progress import GroupProgress
@@ -48,7 +55,9 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Mapping[TopicPartition, int] | None = None
         self._latest: StreamOffset | None = None
         self._initial: StreamOffset | None = None
-        self._batch_at = time.monotonic()
+        # A new run's first batch waits for nothing, as in Spark's Kafka source: who knows for how
+        # long its records have waited already.
+        self._batch_at = -math.inf
         has_group = options.client.group_id is not None
         self._progress = GroupProgress(options.client) if has_group else None
 
@@ -60,6 +69,8 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins. Spark may ask more than once and expects one answer."""
         if self._initial is None:
             cluster, topics, partitions = self._look()
+            if self._options.starting.offsets:
+                check_start(self._options, read_latest(cluster, self._options, partitions))
             positions = resolve_start(cluster, self._options, partitions)
             self._initial = StreamOffset(positions, _ids(topics))
         return self._initial.to_json()

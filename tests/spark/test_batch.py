@@ -53,8 +53,10 @@ def test_offsets_for_each_partition(source: Source, orders: str) -> None:
     assert numbers(rows) == sorted([*range(20, 500, 2), *range(1, 10, 2)])
 
 
-def test_latest_is_the_end(source: Source, orders: str) -> None:
-    assert source.read(subscribe=orders, startingOffsets="latest").count() == 0
+def test_a_schema_of_the_users_is_refused(source: Source, orders: str) -> None:
+    rows = source.spark.read.format("fairlead").schema("value binary, key binary")
+    with pytest.raises(Exception, match="the columns are always key binary, value binary"):
+        rows.options(**source.options({"subscribe": orders})).load().count()
 
 
 def test_by_time(source: Source, orders: str) -> None:

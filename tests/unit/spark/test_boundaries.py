@@ -55,7 +55,7 @@ def end(**given: str) -> Any:
 def test_sentinels_and_offsets() -> None:
     assert start() == {A0: 10, A1: 10}
     assert end() == {A0: 100, A1: 100}
-    assert start(startingOffsets='{"a": {"0": 20, "1": -1}}') == {A0: 20, A1: 100}
+    assert start(startingOffsets='{"a": {"0": 20, "1": -2}}') == {A0: 20, A1: 10}
     assert end(**{"kafka.isolation.level": "read_committed"}) == {A0: 90, A1: 90}
 
 
@@ -85,8 +85,14 @@ def test_a_batch_does_not_begin_behind_the_end() -> None:
                 check_start(options(**given), latest)
             given["failOnDataLoss"] = "false"
         check_start(options(**given), latest)
-    check_start(options(startingOffsets='{"a": {"0": -1, "1": -2}}'), latest)
-    check_start(options(startingOffsets="latest"), latest)
+    check_start(options(startingOffsets='{"a": {"0": 5, "1": -2}}'), latest)
+
+
+def test_an_offset_of_a_partition_that_is_not_read_is_named() -> None:
+    given = options(startingOffsets='{"a": {"0": 20, "1": 20, "7": 5}}')
+    check_start(given, {A0: 100, A1: 100})
+    with pytest.raises(OptionError, match="names a-7, which the query does not read"):
+        resolve_start(LogsOfTwo(), given, PARTITIONS)  # type: ignore[arg-type]
 
 
 def test_what_is_named_must_exist() -> None:

@@ -128,3 +128,12 @@ def test_damaged_compression_is_named() -> None:
     records.is_crc_checked = False
     with pytest.raises(SourceError, match="the batch at offset 4 is damaged"):
         values(records)
+
+
+def test_a_marker_that_cannot_be_read_is_damage() -> None:
+    broken = encode_batch(
+        [Record(2, 9, b"k", b"v")], producer_id=7, is_transactional=True, is_control=True
+    )
+    written = batch(0, b"no", b"no", producer_id=7, is_transactional=True)
+    with pytest.raises(SourceError, match="t-0: the batch at offset 2 is damaged .a control batch"):
+        values(fetched(written, broken, aborted=((7, 0),)))

@@ -60,6 +60,9 @@ def test_names_do_not_depend_on_case() -> None:
         ({"endingOffsets": '{"orders": {"0": -2}}'}, "nothing lies before it"),
         ({"startingOffsets": "{oops"}, '{"orders": {"0": 23}}'),
         ({"maxTriggerDelay": "soon"}, "'15m'"),
+        ({"maxTriggerDelay": "5 moons"}, "'15m'"),
+        ({"startingOffsets": "latest"}, "cannot be 'latest' (-1) in a batch read"),
+        ({"startingOffsets": '{"orders": {"0": -1}}'}, "cannot be 'latest' (-1) in a batch read"),
     ],
 )
 def test_what_is_wrong_is_named_with_what_would_be_right(wrong: dict[str, str], said: str) -> None:
@@ -85,7 +88,7 @@ def test_a_pattern_must_be_an_expression() -> None:
 
 def test_one_time_wins_over_times_and_those_over_offsets() -> None:
     times = '{"orders": {"0": 1000}}'
-    every = {"startingOffsets": "latest", "startingOffsetsByTimestamp": times}
+    every = {"startingOffsets": "earliest", "startingOffsetsByTimestamp": times}
     assert parse(**every).starting.timestamps_ms == {TopicPartition("orders", 0): 1000}
     assert parse(**every, startingTimestamp="5").starting.timestamp_ms == 5
 
@@ -97,10 +100,24 @@ def test_one_fetch_asks_one_partition_so_the_smaller_bound_counts() -> None:
 
 @pytest.mark.parametrize(
     ("text", "milliseconds"),
-    [("500ms", 500), ("30s", 30_000), ("15m", 900_000), ("2 h", 7_200_000)],
+    [
+        ("500ms", 500),
+        ("30s", 30_000),
+        ("15m", 900_000),
+        ("2 h", 7_200_000),
+        ("3min", 180_000),
+        ("1d", 86_400_000),
+        ("250", 250),
+        ("0s", 0),
+    ],
 )
-def test_a_delay_has_a_unit(text: str, milliseconds: int) -> None:
+def test_a_delay_has_sparks_units(text: str, milliseconds: int) -> None:
     assert parse(maxTriggerDelay=text).max_trigger_delay_ms == milliseconds
+
+
+def test_an_end_that_goes_back_can_be_believed_at_once() -> None:
+    assert parse(**{"fetchOffset.numRetries": "0"}).offset_retries == 0
+    assert parse().offset_retries == 3
 
 
 def test_a_sink_keeps_the_producers_settings() -> None:

@@ -28,7 +28,9 @@ class ScriptedBroker:
 
     address = "broker:9092"
 
-    def __init__(self, *replies: bytes | ErrorCode | Exception, high_watermark: int = 100) -> None:
+    def __init__(
+        self, *replies: bytes | ErrorCode | Exception | FetchResponse, high_watermark: int = 100
+    ) -> None:
         self.settings = ClientSettings("broker:9092", fetch_wait_ms=1)
         self.replies = list(replies)
         self.asked: list[int] = []
@@ -65,6 +67,8 @@ class ScriptedBroker:
         reply = self.replies.pop(0) if self.replies else b""
         if isinstance(reply, Exception):
             raise reply
+        if isinstance(reply, FetchResponse):
+            return reply
         partition = PartitionData(
             high_watermark=self.high_watermark, last_stable_offset=self.high_watermark
         )
@@ -134,6 +138,20 @@ def test_a_broker_that_never_answers_is_named() -> None:
 def test_records_that_do_not_come() -> None:
     with pytest.raises(SourceError, match="pollTimeoutMs"):
         read(ScriptedBroker(high_watermark=3), 3, 4, timeout_s=0.05)
+
+
+def test_a_reader_that_is_throttled_neither_fails_nor_leaves_records_out() -> None:
+    """Kafka answers no partition at all, others one without records."""
+    partition = PartitionData(high_watermark=100, last_stable_offset=100, records=b"")
+    topic = FetchableTopicResponse(partitions=[partition])
+    broker = ScriptedBroker(
+        records(0, 1),
+        *[FetchResponse(throttle_time_ms=5)] * 3,
+        *[FetchResponse(throttle_time_ms=5, responses=[topic])] * 3,
+        records(2, 3),
+    )
+    assert read(broker, 0, 4) == [0, 1, 2, 3]
+    assert broker.dropped == 0
 
 
 def test_offsets_without_records_at_the_end_of_a_log() -> None:

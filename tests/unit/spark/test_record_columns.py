@@ -143,6 +143,7 @@ def test_times_that_spark_cannot_hold_become_the_last_that_it_can() -> None:
         offsets=np.arange(3),
         timestamps_ms=np.array(times),
         timestamp_types=np.zeros(3, dtype=np.int32),
+        record_ends=np.zeros(3, dtype=np.int64),
         **{
             f"{field}_{part}": np.zeros(3, dtype=bool if part == "nulls" else np.int64)
             for field in ("key", "value")
