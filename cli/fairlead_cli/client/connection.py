@@ -49,6 +49,8 @@ HINTS = {
     "--assignor range, or see:  fairlead group describe {name}{cluster}",
     "FENCED_INSTANCE_ID": "Another process has joined under this --instance-id: use another.",
     "NON_EMPTY_GROUP": "See who is in it:  fairlead group describe {name} --members{cluster}",
+    "MSG_TIMED_OUT": "No leader took them in time. See who leads, and who is in sync:\n"
+    "  fairlead topic describe {name}{cluster}",
     "MSG_SIZE_TOO_LARGE": "Let the topic take larger ones, here 10 MB:\n"
     "  fairlead topic alter {name} --config max.message.bytes=10485760{cluster}",
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead_cli.errors import CliError
+from fairlead_cli.output import format_count
 from fairlead_cli.records.pace import Pace
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ FLUSH_POLL_S = 0.5
 PACE_POLL_S = 0.1
 # Shorter waits cost more than they are worth; the next one is longer by as much.
 SHORTEST_WAIT_S = 0.001
+# A failover takes two seconds at most; whoever waits for longer wants to know.
+SILENCE_TOLD_S = 5.0
 # How many records pass between two looks at delivery reports and the progress bar.
 POLL_EVERY = 256
 
@@ -83,8 +86,7 @@ def send_all(
             if deliveries.sent % POLL_EVERY == 0:
                 producer.poll(0)
             advance(record.size, deliveries.sent)
-        while producer.flush(FLUSH_POLL_S) > 0:
-            pass
+        wait_for_answers(producer)
     except (CliError, KeyboardInterrupt):
         # What was read before the bad line, or before Ctrl-C, still counts.
         deliveries.failed += producer.flush(INTERRUPTED_FLUSH_S)
@@ -93,6 +95,23 @@ def send_all(
             f"Stopped early: {done:,} records were written to {destination.topic}.", err=True
         )
         raise
+
+
+def wait_for_answers(producer: Producer) -> None:
+    """Until each record was acknowledged or given up; who waits for nothing is told so, once."""
+    least = producer.flush(FLUSH_POLL_S)
+    left, changed_at, is_told = least, time.monotonic(), False
+    while left > 0:
+        left = producer.flush(FLUSH_POLL_S)
+        if left < least:
+            least, changed_at = left, time.monotonic()
+        elif left > 0 and not is_told and time.monotonic() - changed_at >= SILENCE_TOLD_S:
+            is_told = True
+            click.echo(
+                f"{format_count(left, 'record')} not acknowledged yet: waiting for a leader that "
+                "takes them.",
+                err=True,
+            )
 
 
 def wait(producer: Producer, delay_s: float) -> None:

@@ -15,6 +15,7 @@ from fairlead_cli.advice import data_arguments, up_command
 from fairlead_cli.client.answering import PATIENCE_S, Address, Answers, find_answering
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import read_cluster_file
+from fairlead_cli.local.control import state_of_entry
 from fairlead_cli.local.layout import Layout
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def resolve_local(data: Path, patience_s: float) -> str:
             "or name another with --data DIR or --bootstrap HOST:PORT.",
         )
     if not any(broker.is_alive for broker in cluster.brokers):
+        if cluster.is_supervised:
+            raise build_no_broker_error(data, cluster)
         raise CliError(
             f"the local cluster in {data} is not running",
             hint=f"Start it; its data is still there:\n  {up_command(data, cluster)}",
@@ -61,6 +64,16 @@ def resolve_local(data: Path, patience_s: float) -> str:
             hint=f"See what they do:\n  fairlead status{data_arguments(data)}",
         )
     return join_addresses(found.answering)
+
+
+def build_no_broker_error(data: Path, cluster: ClusterFile) -> CliError:
+    """The supervisor is there, and each broker has ended or has yet to start."""
+    names = ", ".join(f"{broker.name} is {state_of_entry(broker)}" for broker in cluster.brokers)
+    output = Layout(data).output_file(cluster.brokers[0].name if cluster.brokers else "controller")
+    return CliError(
+        f"no broker of the local cluster in {data} runs now (it is {cluster.state}): {names}",
+        hint=f"Try again in a moment. If that does not help, its last words are in\n  {output}",
+    )
 
 
 def find_local(cluster: ClusterFile, *, patience_s: float = PATIENCE_S) -> Answers:

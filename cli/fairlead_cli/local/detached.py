@@ -8,6 +8,7 @@ the supervisor is alone: its stdout is closed, and its own words go to `logs/sup
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -59,7 +60,9 @@ class PipeReporter:
         """Nothing is held back."""
 
     def log(self, name: str, text: str) -> None:
-        print(time.strftime("%Y-%m-%d %H:%M:%S"), name, text, file=sys.stderr, flush=True)
+        """Without it where the disk is full: brokers are looked after all the same."""
+        with contextlib.suppress(OSError):
+            print(time.strftime("%Y-%m-%d %H:%M:%S"), name, text, file=sys.stderr, flush=True)
 
     def send(self, event: dict[str, Any]) -> None:
         if self.pipe is None:

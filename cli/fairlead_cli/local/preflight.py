@@ -65,9 +65,11 @@ def hold_data_directory(layout: Layout) -> Iterator[None]:
 def build_unusable_error(layout: Layout, error: OSError) -> CliError:
     """A disk that is full or read-only, a folder of somebody else, a path through a file."""
     where = f" ({error.filename})" if error.filename else ""
+    hint = "Choose another one with --data DIR."
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = f"Make room there, then try again:\n  df -h {shlex.quote(str(layout.root))}"
     return CliError(
-        f"cannot use the data directory {layout.root}: {error.strerror}{where}",
-        hint="Choose another one with --data DIR.",
+        f"cannot use the data directory {layout.root}: {error.strerror}{where}", hint=hint
     )
 
 

@@ -1,5 +1,7 @@
 """What errors tell a user to paste reaches the cluster that the failed command was about."""
 
+import errno
+import os
 import shlex
 from pathlib import Path
 
@@ -11,7 +13,9 @@ from fairlead_cli.client.connection import build_error
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, write_cluster_file
 from fairlead_cli.local.control import wait_until_replaced
-from fairlead_cli.local.process_table import ProcessId
+from fairlead_cli.local.layout import Layout
+from fairlead_cli.local.preflight import build_unusable_error
+from fairlead_cli.local.process_table import ProcessId, identify
 from fairlead_cli.main import run
 from fairlead_cli.options import DATA_DEFAULT, bootstrap_option, data_option
 
@@ -100,3 +104,33 @@ def test_nobody_waits_for_a_broker_that_nobody_starts_again(tmp_path: Path) -> N
     write_cluster_file(tmp_path / "cluster.json", cluster)
     with pytest.raises(CliError, match="broker-0 was not started again: the cluster has been"):
         wait_until_replaced(tmp_path, "broker-0", ProcessId(1, 1), timeout_s=3600)
+
+
+def test_a_cluster_whose_brokers_restart_is_not_told_to_be_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = identify(os.getpid())
+    assert own is not None
+    cluster = build_cluster(tmp_path)
+    cluster.supervisor_pid, cluster.supervisor_start_time = own.pid, own.start_time
+    cluster.state = "running"
+    cluster.brokers.append(
+        ProcessEntry(name="broker-0", host="127.0.0.1", port=1, http_port=2, state="restarting")
+    )
+    write_cluster_file(tmp_path / "cluster.json", cluster)
+    assert run(["topic", "list", "--data", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert "no broker of the local cluster" in told
+    assert "broker-0 is restarting" in told
+    assert f"{tmp_path}/logs/broker-0.log" in told
+    assert "fairlead up" not in told
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [(errno.ENOSPC, "  df -h '/a b'"), (errno.EROFS, "Choose another one with --data DIR.")],
+)
+def test_a_full_disk_is_not_left_for_another(number: int, advice: str) -> None:
+    error = build_unusable_error(Layout(Path("/a b")), OSError(number, os.strerror(number)))
+    assert error.hint is not None
+    assert error.hint.endswith(advice)

@@ -1,14 +1,18 @@
 """A folder that may not be used, a process of somebody else: said, not thrown."""
 
 import errno
+import io
+import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from fairlead_cli.errors import CliError
+from fairlead_cli.local.detached import PipeReporter
 from fairlead_cli.local.process_table import identify
 from fairlead_cli.main import run as run_command
 
@@ -35,3 +39,17 @@ def test_a_process_of_another_user_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(CliError, match=f"pid {os.getpid()} belongs to ") as refused:
         own.send(signal.SIGTERM)
     assert refused.value.hint == "Run the command as the user who started the cluster."
+
+
+class FullDisk(io.StringIO):
+    """A log file that takes nothing more."""
+
+    def write(self, _text: str) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_log_that_cannot_be_written_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    audience = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", FullDisk())
+    PipeReporter(audience).warning("broker-0", "killed by SIGKILL")
+    assert json.loads(audience.getvalue())["text"] == "killed by SIGKILL"
