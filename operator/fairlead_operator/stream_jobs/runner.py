@@ -47,6 +47,8 @@ IDLE_S: Final = 60.0
 AT_ONCE: Final = 0.0
 """A time of the next look that has always come."""
 JOBS_AT_ONCE: Final = 16
+UNSEEN_S: Final = 30.0
+"""For how long a pod that was made is believed to be there before the watch tells of it."""
 
 
 class StreamJobRunner:
@@ -82,6 +84,10 @@ class StreamJobRunner:
         self._look_at: dict[ObjectKey, float] = {}
         """Monotonic time of the next look at each job."""
         self._figures_at: dict[ObjectKey, float] = {}
+        self._made: dict[ObjectKey, tuple[DriverPod, float]] = {}
+        """Drivers that no watch has told of yet, and until when they are believed."""
+        self._not_made: dict[ObjectKey, str] = {}
+        """Why the pod of a job's last run could not be made."""
         self._slots = asyncio.Semaphore(JOBS_AT_ONCE)
 
     async def run(self) -> None:
@@ -107,6 +113,8 @@ class StreamJobRunner:
         if change.new is None:
             self._figures_at.pop(change.key, None)
             self._look_at.pop(change.key, None)
+            self._made.pop(change.key, None)
+            self._not_made.pop(change.key, None)
         else:
             self._look_at[change.key] = AT_ONCE
         self._changed.set()
@@ -116,6 +124,8 @@ class StreamJobRunner:
             if pod is not None:
                 job = (pod["metadata"].get("labels") or {}).get(JOB_LABEL, "")
                 self._look_at[change.key[0], job] = AT_ONCE
+                if change.key[1] == driver_name(job):
+                    self._made.pop((change.key[0], job), None)
         self._changed.set()
 
     async def _wait(self) -> None:
@@ -174,7 +184,7 @@ class StreamJobRunner:
             case steps.StartDriver(run):
                 status.start(run, fingerprint, now)
                 await self._write(key, job, status)
-                await self._make(view, run, fingerprint)
+                await self._make_driver(key, job, view, run, fingerprint)
                 message = f"driver {run} is started with {view.image}"
                 await self._events.emit(job, "DriverStarted", message, action="Start")
                 return WATCH_S
@@ -182,9 +192,12 @@ class StreamJobRunner:
                 status.stop(run, reason, message, now)
                 await self._write(key, job, status)
                 await self._delete_pod(key[0], driver_name(key[1]))
+                self._made.pop(key, None)
                 await self._events.emit(job, "DriverStopped", message, action="Stop")
                 return WATCH_S
             case steps.RecordEnd():
+                if driver is None and key in self._not_made:
+                    step = replace(step, message=self._not_made[key])
                 status.end(step, spec.restart_policy, now)
                 await self._write(key, job, status)
                 await self._tell_end(job, step, status)
@@ -239,6 +252,20 @@ class StreamJobRunner:
 
     # Objects.
 
+    async def _make_driver(
+        self, key: ObjectKey, job: Manifest, view: manifests.JobView, run: int, fingerprint: str
+    ) -> None:
+        """Make a run's driver, and keep in mind what no watch tells soon enough."""
+        self._not_made.pop(key, None)
+        try:
+            await self._make(view, run, fingerprint)
+        except ApiError as error:
+            self._not_made[key] = f"the driver's pod could not be made: {error}"
+            await self._events.emit(job, "DriverNotMade", self._not_made[key], "Warning")
+            raise
+        made = DriverPod(run=run, job_hash=fingerprint, phase="Pending")
+        self._made[key] = made, time.monotonic() + UNSEEN_S
+
     async def _make(self, view: manifests.JobView, run: int, fingerprint: str) -> None:
         """Make what a run needs, the pod last; what is there from the last run is changed."""
         children = [
@@ -279,7 +306,8 @@ class StreamJobRunner:
     def _driver(self, key: ObjectKey, job: Manifest) -> DriverPod | None:
         pod = self._pods.objects.get((key[0], driver_name(key[1])))
         if pod is None:
-            return None
+            made, until = self._made.get(key, (None, 0.0))
+            return made if time.monotonic() < until else None
         driver = read_driver(pod)
         # One of a job of the same name that was deleted: no run of this one.
         return driver if manifests.owns(job, pod) else replace(driver, run=-1)
