@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("fairlead_spark.job")
 LOOK_S: Final = 0.5
 """Between two looks at the queries."""
+AT_ONCE_S: Final = 0.01
 TERMINATION_LOG: Final = Path("/dev/termination-log")
 ERROR_BYTES_MAX: Final = 1024
 TERMINATED: Final = 128 + signal.SIGTERM
@@ -155,9 +156,9 @@ class Driver:
         """A query that ended with an error has not ended well, even if nobody waited for it."""
         if self._spark is None:
             return
-        # Throws what the first query that failed has failed with.
-        if self._queries:
-            self._spark.streams.awaitAnyTermination(LOOK_S)
+        # Throws what a query has failed with, at once. Also one that nobody ever saw: it may have
+        # failed between two looks.
+        self._spark.streams.awaitAnyTermination(AT_ONCE_S)
 
     def _stop_queries(self) -> None:
         if self._spark is None:

@@ -25,6 +25,7 @@ class OneQuery:
 
     id = "1"
     name = "delays"
+    session: Any = None
 
     def __init__(self, progress: dict[str, Any]) -> None:
         self.lastProgress = progress
@@ -42,13 +43,17 @@ class Session:
 
     def __init__(self, query: OneQuery) -> None:
         self.query = query
+        self.query.session = self
         self.streams = self
+        self.failure: Exception | None = None
 
     @property
     def active(self) -> list[OneQuery]:
         return [] if self.query.is_stopped.is_set() else [self.query]
 
     def awaitAnyTermination(self, _timeout_s: float) -> bool:
+        if self.failure is not None:
+            raise self.failure
         return True
 
     def stop(self) -> None:
@@ -122,6 +127,14 @@ def test_a_program_that_ends_by_itself_says_how(
     )
     assert found == code
     assert word == ("Exception: no flights today" if code == 1 else "")
+
+
+def test_a_query_that_failed_before_anybody_looked_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "LOOK_S", 30)
+    program = "query.session.failure = ValueError('no such topic')\nquery.stop()"
+    assert run(program, tmp_path, monkeypatch) == (1, "ValueError: no such topic")
 
 
 def test_state_is_fine_where_executors_share_it(
