@@ -14,8 +14,11 @@ SEEDS ?= 200
 CLUSTER_TOOL ?= $(wildcard ../shared/cluster/cluster)
 
 PYTEST := $(BIN)/python -m pytest
-# Whole files beside one another (tests/support/side_by_side.py). What measures time runs by itself.
-SIDE_BY_SIDE := --numprocesses 3 --dist loadfile -m "not kubernetes and not alone"
+# Whole files beside one another (tests/support/side_by_side.py).
+SIDE_BY_SIDE := --numprocesses 3 --dist loadfile -m "not kubernetes and not paired and not alone"
+# Spark, at a low priority, beside groups of real clients: each would be too much for the others.
+PAIRED := @tests/paired.txt --numprocesses 2 --dist loadfile -m "paired and not kubernetes"
+# What measures time.
 ALONE := @tests/alone.txt -m "alone and not kubernetes"
 
 .PHONY: help
@@ -51,6 +54,7 @@ ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
 	@$(PYTEST) $(SIDE_BY_SIDE) --durations=15
+	@$(PYTEST) $(PAIRED) --durations=15
 	@$(PYTEST) $(ALONE) --durations=15
 endif
 

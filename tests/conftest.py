@@ -33,9 +33,16 @@ STOP_DEADLINE_S = 20.0
 
 
 TESTS = Path(__file__).parent
-# Also given to pytest as its arguments (`make test`), so that it need not read all the others.
-ALONE = tuple(TESTS.parent / line for line in (TESTS / "alone.txt").read_text().splitlines())
-"""Folders and files whose tests measure time, or fill both cores by themselves."""
+
+
+def read_places(name: str) -> tuple[Path, ...]:
+    """Files and folders that a list names. `make test` gives pytest the same list as arguments, so
+    that it need not look at all the others."""
+    return tuple(TESTS.parent / line for line in (TESTS / name).read_text().splitlines())
+
+
+RUNS = {"alone": read_places("alone.txt"), "paired": read_places("paired.txt")}
+"""What runs after the others, by its marker."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,8 +61,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SideByS
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(place in (item.path, *item.path.parents) for place in ALONE):
-            item.add_marker(pytest.mark.alone)
+        for run, places in RUNS.items():
+            if any(place in (item.path, *item.path.parents) for place in places):
+                item.add_marker(run)
 
 
 class NotReadyError(Exception):

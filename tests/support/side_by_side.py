@@ -1,9 +1,10 @@
-"""Which worker runs what, where `make test` runs tests side by side: three workers for two cores.
+"""Which worker runs what, where `make test` runs tests side by side.
 
 Tests with processes and clients wait most of the time: two workers of them leave more than half of
-the cores idle. The third worker takes what only computes, at a low priority: whoever wakes up
-beside it has a core at once. Long files come first, and simulated clusters are given out one by
-one, so that everybody is busy to the end; other files stay whole, for what their tests share.
+two cores idle. The last worker takes what computes, at a low priority: whoever wakes up beside it
+has a core at once. Long files come first, and simulated clusters are given out one by one, so that
+everybody is busy to the end. Other files stay whole, for what their tests share, and so does the
+folder of Spark, for its session.
 """
 
 import os
@@ -11,10 +12,11 @@ import os
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-COMPUTING_WORKER = "gw2"
 COMPUTING_NICENESS = 10
-# Nothing here starts a server or looks at a clock.
+SPARK = "tests/spark/"
+# Nothing else here starts a server or looks at a clock.
 COMPUTING = (
+    SPARK,
     "tests/simulation/test_seeds.py",
     "tests/simulation/",
     "tests/property/",
@@ -27,23 +29,30 @@ WAITING_LONG = ("tests/examples/", "tests/clients/", "tests/cli/")
 ONE_BY_ONE = "tests/simulation/"
 
 
+def computing_worker(workers: int) -> str:
+    """The last, if there are others."""
+    return f"gw{workers - 1}" if workers > 1 else ""
+
+
 def lower_priority_where_computing() -> None:
     """Of this process and all that it starts."""
-    if os.environ.get("PYTEST_XDIST_WORKER") == COMPUTING_WORKER:
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0"))
+    if workers and os.environ["PYTEST_XDIST_WORKER"] == computing_worker(workers):
         os.nice(COMPUTING_NICENESS)
 
 
 def scope_of(nodeid: str) -> str:
     """What is given to a worker as a whole."""
+    if nodeid.startswith(SPARK):
+        return SPARK
     return nodeid if nodeid.startswith(ONE_BY_ONE) else nodeid.split("::", 1)[0]
 
 
-def turn(scope: str, worker: str) -> tuple[bool, int]:
+def turn(scope: str, *, is_computing: bool) -> tuple[bool, int]:
     """A worker begins with the scopes that are lowest in this order."""
-    is_computing = scope.startswith(COMPUTING)
-    order = COMPUTING if is_computing else WAITING_LONG
+    order = COMPUTING if scope.startswith(COMPUTING) else WAITING_LONG
     place = next((at for at, folder in enumerate(order) if scope.startswith(folder)), len(order))
-    return is_computing != (worker == COMPUTING_WORKER), place
+    return (order is COMPUTING) != is_computing, place
 
 
 class SideBySide(LoadScopeScheduling):
@@ -53,14 +62,18 @@ class SideBySide(LoadScopeScheduling):
         return scope_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        first = min(self.workqueue, key=lambda scope: turn(scope, node.gateway.id))
+        is_computing = self._is_computing(node)
+        first = min(self.workqueue, key=lambda scope: turn(scope, is_computing=is_computing))
         self.workqueue.move_to_end(first, last=False)
         super()._assign_work_unit(node)
 
     def _reschedule(self, node: WorkerController) -> None:
         """The computing worker ends when only others' work is left: it would be too slow at it."""
         is_done = not any(scope.startswith(COMPUTING) for scope in self.workqueue)
-        if node.gateway.id == COMPUTING_WORKER and is_done and not node.shutting_down:
+        if self._is_computing(node) and is_done and not node.shutting_down:
             node.shutdown()
         else:
             super()._reschedule(node)
+
+    def _is_computing(self, node: WorkerController) -> bool:
+        return str(node.gateway.id) == computing_worker(self.numnodes)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from side_by_side import COMPUTING, COMPUTING_WORKER, WAITING_LONG, scope_of, turn
+from side_by_side import COMPUTING, WAITING_LONG, computing_worker, scope_of, turn
 
 ROOT = Path(__file__).resolve().parents[3]
 SCOPES = [
@@ -21,15 +21,24 @@ def test_every_place_in_the_order_is_there(place: str) -> None:
 
 
 def test_who_waits_begins_with_what_waits_longest_and_computes_at_the_end() -> None:
-    begun = sorted(SCOPES, key=lambda scope: turn(scope, "gw0"))
+    begun = sorted(SCOPES, key=lambda scope: turn(scope, is_computing=False))
     assert begun == [SCOPES[2], SCOPES[0], SCOPES[3], SCOPES[1], SCOPES[4]]
 
 
 def test_who_computes_begins_with_what_computes_longest() -> None:
-    begun = sorted(SCOPES, key=lambda scope: turn(scope, COMPUTING_WORKER))
+    begun = sorted(SCOPES, key=lambda scope: turn(scope, is_computing=True))
     assert begun[:3] == [SCOPES[3], SCOPES[1], SCOPES[4]]
 
 
 def test_files_stay_whole_for_what_their_tests_share() -> None:
     assert scope_of("tests/cli/test_records.py::TestX::test_y[a::b]") == "tests/cli/test_records.py"
     assert scope_of(SCOPES[3]) == SCOPES[3]
+
+
+def test_one_worker_has_the_session_of_spark() -> None:
+    files = ("tests/spark/test_batch.py", "tests/spark/test_stream.py")
+    assert {scope_of(f"{file}::test_it") for file in files} == {"tests/spark/"}
+
+
+def test_a_lone_worker_keeps_its_priority() -> None:
+    assert [computing_worker(count) for count in (1, 2, 3)] == ["", "gw1", "gw2"]
