@@ -7,9 +7,8 @@ then all that go into one segment are written with one call.
 from typing import Final
 
 from fairlead_broker.invariants import require
-from fairlead_broker.log.index_file import OFFSET_ENTRY, TIME_ENTRY
+from fairlead_broker.log.index_file import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
 from fairlead_broker.log.rolling import should_roll
-from fairlead_broker.log.segment import RELATIVE_OFFSET_MAX
 from fairlead_broker.log.segmented_log import SegmentedLog
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.record_batch import (

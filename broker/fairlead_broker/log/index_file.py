@@ -6,7 +6,7 @@ file as well, so that a killed process loses none. *Sealed*: the columns are vie
 of the file through the shared cache. `bisect` works on either, so lookups know nothing of it.
 
 Kafka preallocates the active index and trims it on roll; here a file never holds more than its
-entries. What Kafka left untrimmed fails the sanity test below and is rebuilt.
+entries. What Kafka left untrimmed fails the test of `index_sanity` and is rebuilt.
 """
 
 import struct
@@ -21,6 +21,8 @@ from fairlead_wire.segments import Buffer
 
 OFFSET_ENTRY: Final = struct.Struct(">II")
 TIME_ENTRY: Final = struct.Struct(">qI")
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+"""The largest distance of an offset from its segment's base: Kafka reads them as signed."""
 
 
 class Column(Protocol):

@@ -25,12 +25,14 @@ def load_producers(
 ) -> None:
     """Fill `producers` with the state at `end_offset`, the end of the last segment.
 
-    A clean stop writes no snapshot of a log that has no producers and never had a snapshot.
+    A clean stop writes no snapshot of a log that has no producers and never had a snapshot. One
+    that is damaged was written: then the log says what the snapshot said.
     """
     start = restore_snapshot(disk, directory, producers, end_offset, now_ms=now_ms)
     if start is None:
         producers.restore((), now_ms)
-        start = end_offset if was_clean else segments[0].base_offset
+        has_none = was_clean and not snapshot_offsets(disk, directory)
+        start = end_offset if has_none else segments[0].base_offset
     if start >= end_offset:
         return
     at = max(bisect_right([segment.base_offset for segment in segments], start) - 1, 0)
@@ -47,13 +49,9 @@ def restore_snapshot(
     disk: Disk, directory: str, producers: ProducerState, offset_max: int, *, now_ms: int
 ) -> int | None:
     """Load the newest intact snapshot not above `offset_max`; answers its offset, None if none."""
-    offsets = [
-        offset
-        for entry in disk.list_directory(directory)
-        if (offset := parse_offset_name(entry.name, SNAPSHOT_SUFFIX)) is not None
-        and offset <= offset_max
-    ]
-    for offset in sorted(offsets, reverse=True):
+    for offset in sorted(snapshot_offsets(disk, directory), reverse=True):
+        if offset > offset_max:
+            continue
         path = f"{directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
         try:
             entries = decode_snapshot(read_file(disk, path, size_max=SMALL_FILE_BYTES_MAX))
@@ -63,3 +61,12 @@ def restore_snapshot(
         producers.restore(entries, now_ms)
         return offset
     return None
+
+
+def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
+    """Where the snapshots of a log were taken, by their names alone."""
+    return [
+        offset
+        for entry in disk.list_directory(directory)
+        if (offset := parse_offset_name(entry.name, SNAPSHOT_SUFFIX)) is not None
+    ]

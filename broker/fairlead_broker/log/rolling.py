@@ -2,7 +2,8 @@
 
 from zlib import crc32
 
-from fairlead_broker.log.segment import RELATIVE_OFFSET_MAX, Segment
+from fairlead_broker.log.index_file import RELATIVE_OFFSET_MAX
+from fairlead_broker.log.segment import Segment
 from fairlead_model.log_config import LogConfig
 
 

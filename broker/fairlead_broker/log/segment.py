@@ -6,13 +6,13 @@ else uses; readers get another one (see `file_slice`). Bytes behind `size` in th
 of the log: they can only be the rest of a write that failed.
 """
 
+import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import Final
 
 from fairlead_broker.disk import Disk, write_fully
 from fairlead_broker.invariants import require
-from fairlead_broker.log.batch_scan import walk_headers
+from fairlead_broker.log.batch_scan import CorruptSegmentError, walk_headers
 from fairlead_broker.log.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -24,11 +24,12 @@ from fairlead_broker.log.file_names import (
 from fairlead_broker.log.file_slice import OpenFile, SegmentFile
 from fairlead_broker.log.index_builder import IndexBuilder
 from fairlead_broker.log.index_file import OFFSET_ENTRY, TIME_ENTRY, IndexFile, write_index
+from fairlead_broker.log.index_sanity import batches_fit, ends_fit
 from fairlead_broker.log.read_cache import ReadCache
 from fairlead_wire.record_batch import NO_TIMESTAMP, BatchHeader
 from fairlead_wire.segments import Buffer
 
-RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+logger = logging.getLogger(__name__)
 
 
 class Segment:
@@ -320,10 +321,12 @@ class Segment:
 
     def largest_timestamp(self) -> int:
         """Largest timestamp of the segment, -1 if none; of a sealed one by its last time entry."""
-        if self.is_sealed and self.max_timestamp == NO_TIMESTAMP and len(self.time_index):
+        if self.is_sealed and self.max_timestamp == NO_TIMESTAMP:
             self.ensure_index_is_sane()
-            self.max_timestamp, relative = self.time_index.entry(len(self.time_index) - 1)
-            self.max_timestamp_offset = self.base_offset + relative
+            count = len(self.time_index)
+            if count:
+                self.max_timestamp, relative = self.time_index.entry(count - 1)
+                self.max_timestamp_offset = self.base_offset + relative
         return self.max_timestamp
 
     def modified_ms(self) -> int:
@@ -333,16 +336,17 @@ class Segment:
     # Indexes that cannot be trusted.
 
     def ensure_index_is_sane(self) -> None:
-        """Before the first lookup: rebuild indexes whose last entry points outside the segment."""
+        """Before the first lookup: rebuild indexes that cannot be this segment's."""
         if self._is_checked:
             return
         self._is_checked = True
-        positions, offsets = self.offset_index.values, self.time_index.values
-        is_sane = not len(positions) or positions[len(positions) - 1] < self.size
-        if is_sane and len(offsets):
-            is_sane = offsets[len(offsets) - 1] <= RELATIVE_OFFSET_MAX and self.size > 0
-        if not is_sane:
+        if not ends_fit(self):
             self.rebuild_indexes()
+        elif not batches_fit(self):
+            try:
+                self.rebuild_indexes()
+            except CorruptSegmentError as error:
+                logger.warning("%s is damaged, its indexes stay as they are: %s", self.path, error)
 
     def has_ragged_index(self, index_size: int, time_index_size: int) -> bool:
         """True if an index file is no whole number of entries."""
@@ -361,6 +365,7 @@ class Segment:
             write_index(self._disk, index.path, content)
             index.reload(len(content) // entry_size)
         self.indexed_position = builder.indexed_position
+        logger.info("%s: its indexes were built anew", self.path)
 
     # The end.
 
