@@ -102,16 +102,31 @@ def observe_cluster(
     conditions = (log_cluster.get("status") or {}).get("conditions") or []
     states = {int(broker["id"]): str(broker["state"]) for broker in controller_status["brokers"]}
     counts = controller_status["partitions"]
+    wanted = _wanted_ids(pools)
     return ClusterObservation(
         is_enabled=bool((spec.get("drills") or {}).get("enabled", True)),
         is_changing=any(
             entry.get("type") == "Progressing" and entry.get("status") == "True"
             for entry in conditions
         ),
-        brokers_expected=sum(int(pool["spec"].get("replicas") or 0) for pool in pools),
+        brokers_expected=len(wanted),
         live=frozenset(broker for broker, state in states.items() if state == "live"),
-        not_live={broker: state for broker, state in states.items() if state != "live"},
+        # The controller remembers brokers that were scaled away; nobody waits for those.
+        not_live={
+            broker: state
+            for broker, state in states.items()
+            if state != "live" and broker in wanted
+        },
         under_replicated=int(counts["underReplicated"]),
         offline=int(counts["offline"]),
         controller_epoch=int(controller_status["controller"]["epoch"]),
     )
+
+
+def _wanted_ids(pools: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Give the ids of the brokers that pools ask for."""
+    wanted: set[int] = set()
+    for pool in pools:
+        first = int(pool["spec"].get("idBase") or 0)
+        wanted.update(range(first, first + int(pool["spec"].get("replicas") or 0)))
+    return wanted

@@ -17,6 +17,7 @@ from fairlead_operator.drills.observations import (
     AgentState,
     ClusterObservation,
     DrillObservations,
+    observe_cluster,
     read_agent_state,
 )
 from fairlead_operator.drills.observer import find_other_drill
@@ -191,6 +192,19 @@ def test_all_runs_are_done_before_it_is_verified() -> None:
     state = seen(agent("steady", 5000, run=fault(is_ended=True)))
     assert decide_drill_step(twice, status, state) == steps.BeginRun(2)
     assert decide_drill_step(spec_of(), status, state) == steps.Verify()
+
+
+def test_a_broker_that_was_scaled_away_keeps_no_drill_waiting() -> None:
+    states = {0: "live", 1: "live", 2: "live", 3: "fenced"}
+    status = {
+        "brokers": [{"id": broker, "state": state} for broker, state in states.items()],
+        "partitions": {"underReplicated": 0, "offline": 0},
+        "controller": {"epoch": 4},
+    }
+    pools = [{"spec": {"replicas": 2}}, {"spec": {"replicas": 1, "idBase": 2}}]
+    assert observe_cluster({}, pools, status) == WELL
+    larger = [*pools, {"spec": {"replicas": 1, "idBase": 3}}]
+    assert observe_cluster({}, larger, status).not_live == {3: "fenced"}
 
 
 def test_the_older_drill_of_a_cluster_comes_first() -> None:
