@@ -1,11 +1,12 @@
-"""FindCoordinator (key 10), versions 0-4.
+"""FindCoordinator (key 10), versions 0-5.
 
 Behaviour: the coordinator of a group is the leader of its partition of `__consumer_offsets`. The
 first request has the topic made; until it is there, and while its partition has no leader, the
 answer is COORDINATOR_NOT_AVAILABLE, which clients retry. Coordinators of transactions (key type 1)
 are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED and a message: the one code on which every
 client gives up at once (librdkafka asks on after UNSUPPORTED_VERSION).
-Versions:  1 key type and error message · 3 flexible · 4 many keys at once.
+Versions:  1 key type and error message · 3 flexible · 4 many keys at once · 5
+           TRANSACTION_ABORTABLE exists (never sent).
 Missing:   transactions; share groups (key type 2, from version 6).
 """
 
@@ -35,7 +36,7 @@ TRANSACTION = 1
 FIRST_VERSION_WITH_MANY_KEYS = 4
 
 
-@handles(ApiKey.FIND_COORDINATOR, versions=(0, 4))
+@handles(ApiKey.FIND_COORDINATOR, versions=(0, 5))
 def find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:

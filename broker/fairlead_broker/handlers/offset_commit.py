@@ -1,12 +1,13 @@
-"""OffsetCommit (key 8), versions 2-8.
+"""OffsetCommit (key 8), versions 2-9.
 
 Behaviour: offsets are appended to the partition of the group and answered when its in-sync replicas
 have them; later than `offsets.commit.timeout.ms` that is COORDINATOR_NOT_AVAILABLE. Members
 commit with their generation; generation -1 commits for a group without members, which
 is made if need be (so do Spark and administrators). Errors are per partition: a topic that does not
 exist, or metadata beyond `offset.metadata.max.bytes`, leaves the others be.
-Versions:  2-4 retention of its own · 6 leader epoch · 7 static members · 8 flexible.
-Missing:   9, which is 8 for members of the new protocol (KIP-848); 10 with topic ids.
+Versions:  2-4 retention of its own · 6 leader epoch · 7 static members · 8 flexible · 9
+           GROUP_ID_NOT_FOUND for a member of a group that is not there, before ILLEGAL_GENERATION.
+Missing:   10 with topic ids; members of the new protocol (KIP-848).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from fairlead_broker.group.group_offsets import encode_commit, encode_expiring_commit
+from fairlead_broker.group.group_types import NO_GENERATION
 from fairlead_broker.handlers.registry import PENDING, Pending, handles
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
@@ -27,12 +29,14 @@ from fairlead_wire.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
+    from fairlead_broker.group.coordinator import GroupCoordinator
     from fairlead_broker.handlers.registry import RequestContext
     from fairlead_wire.messages.offset_commit import OffsetCommitRequestPartition
 
 _NO_RETENTION = -1
 _EXPIRY_MAX_MS = 2**63 - 1
 _FLEXIBLE_SINCE = 8
+_NO_GROUP_SINCE = 9
 _THROTTLE_SINCE = 3
 _NO_THROTTLE = bytes(4)
 # Number of partitions, index, error code; then in flexible versions three empty tag sections.
@@ -41,7 +45,7 @@ _ONE_PARTITION_FLEXIBLE = Struct(">BihBBB")
 _ONE_TOPIC = Struct(">ih")
 
 
-@handles(ApiKey.OFFSET_COMMIT, versions=(2, 8))
+@handles(ApiKey.OFFSET_COMMIT, versions=(2, 9))
 def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | bytes | Pending:
@@ -49,11 +53,14 @@ def offset_commit(
     if not commit.offsets:
         return commit.reply(ErrorCode.NONE)
     coordinator = context.broker.group_coordinator
+    generation_id = request.generation_id_or_member_epoch
     try:
+        if context.version >= _NO_GROUP_SINCE and generation_id > NO_GENERATION:
+            _check_group(coordinator, request.group_id)
         group = coordinator.check_commit(
             request.group_id,
             request.member_id,
-            request.generation_id_or_member_epoch,
+            generation_id,
             request.group_instance_id,
         )
     except KafkaError as error:
@@ -62,6 +69,11 @@ def offset_commit(
     context.parked = commit
     coordinator.commit(group, commit, commit.offsets)
     return PENDING
+
+
+def _check_group(coordinator: GroupCoordinator, group_id: str) -> None:
+    if coordinator.find(group_id) is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
 
 
 class _Commit:

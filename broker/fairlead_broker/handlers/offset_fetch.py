@@ -1,11 +1,12 @@
-"""OffsetFetch (key 9), versions 1-8.
+"""OffsetFetch (key 9), versions 1-9.
 
 Behaviour: what a group has committed; offset -1 without an error where it has nothing. Topics of
 null ask for all that it has. While the group is being loaded or elsewhere the answer is an error,
 never a made-up offset.
 Versions:  2 all topics, error of the group · 5 leader epoch · 6 flexible · 7 require_stable, which
-           is granted: no transaction is ever open here · 8 many groups.
-Missing:   9, members of the new protocol (KIP-848); 10 with topic ids.
+           is granted: no transaction is ever open here · 8 many groups · 9 member and epoch of the
+           new protocol (KIP-848), which mean nothing to a classic group.
+Missing:   10 with topic ids.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _NOTHING = -1
 _Topics: TypeAlias = list[tuple[str, list[int]]]
 
 
-@handles(ApiKey.OFFSET_FETCH, versions=(1, 8))
+@handles(ApiKey.OFFSET_FETCH, versions=(1, 9))
 def offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Pending:
