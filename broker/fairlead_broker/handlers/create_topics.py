@@ -31,6 +31,8 @@ from fairlead_wire.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
     from fairlead_broker.broker import Broker
     from fairlead_broker.handlers.registry import Pending, RequestContext
 
@@ -79,7 +81,8 @@ async def _forward(
         )
     except KafkaError as error:
         return [_refused(topic["name"], error) for topic in topics]
-    return [_result(created, broker) for created in reply["topics"]]
+    known: dict[Hashable, list[CreatableTopicConfigs]] = {}
+    return [_result(created, broker, known) for created in reply["topics"]]
 
 
 def _topic_to_create(topic: CreatableTopic) -> TopicToCreate:
@@ -105,31 +108,41 @@ def _topic_to_create(topic: CreatableTopic) -> TopicToCreate:
     )
 
 
-def _result(created: CreatedTopic, broker: Broker) -> CreatableTopicResult:
+def _result(
+    created: CreatedTopic, broker: Broker, known: dict[Hashable, list[CreatableTopicConfigs]]
+) -> CreatableTopicResult:
+    """One topic of the reply; topics with the same overrides share what they are described by."""
     code, message = slot_error(created)
     if code is not ErrorCode.NONE:
         return _refused(created["name"], KafkaError(code, message))
-    described = (
-        describe_topic_config(name, created["configs"], broker.settings.values)
-        for name in TOPIC_CONFIGS
-    )
+    overrides = frozenset(created["configs"].items())
+    configs = known.get(overrides)
+    if configs is None:
+        configs = known[overrides] = _configs(created["configs"], broker)
     return CreatableTopicResult(
         name=created["name"],
         topic_id=created["topic_id"],
         error_message=None,
         num_partitions=created["partitions"],
         replication_factor=created["replication_factor"],
-        configs=[
-            CreatableTopicConfigs(
-                name=config.key.name,
-                value=config.value,
-                read_only=config.is_read_only,
-                config_source=config.source,
-                is_sensitive=config.key.is_sensitive,
-            )
-            for config in described
-        ],
+        configs=configs,
     )
+
+
+def _configs(overrides: Mapping[str, str], broker: Broker) -> list[CreatableTopicConfigs]:
+    described = (
+        describe_topic_config(name, overrides, broker.settings.values) for name in TOPIC_CONFIGS
+    )
+    return [
+        CreatableTopicConfigs(
+            name=config.key.name,
+            value=config.value,
+            read_only=config.is_read_only,
+            config_source=config.source,
+            is_sensitive=config.key.is_sensitive,
+        )
+        for config in described
+    ]
 
 
 def _refused(name: str, error: KafkaError) -> CreatableTopicResult:

@@ -39,6 +39,8 @@ from fairlead_wire.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Mapping
+
     from fairlead_broker.broker import Broker
     from fairlead_broker.handlers.registry import RequestContext
 
@@ -55,69 +57,91 @@ def describe_configs(
     if len(request.resources) > TOPICS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"DescribeConfigs names {len(request.resources)} resources")
     results = []
-    for resource in request.resources:
+    known: dict[Hashable, list[DescribeConfigsResourceResult]] = {}
+    for resource in _once(request.resources):
         result = DescribeConfigsResult(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             error_message=None,
         )
         try:
-            result.configs = _describe(resource, request, context.broker)
+            result.configs = _describe(resource, request, context.broker, known)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
 
+def _once(resources: list[DescribeConfigsResource]) -> Iterable[DescribeConfigsResource]:
+    """Without repetition: a small request for a large resource must not make a huge reply."""
+    return {
+        (each.resource_type, each.resource_name, tuple(each.configuration_keys or ())): each
+        for each in resources
+    }.values()
+
+
 def _describe(
-    resource: DescribeConfigsResource, request: DescribeConfigsRequest, broker: Broker
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
+    broker: Broker,
+    known: dict[Hashable, list[DescribeConfigsResourceResult]],
 ) -> list[DescribeConfigsResourceResult]:
-    if resource.resource_type == ResourceType.TOPIC:
-        described = _topic_configs(resource.resource_name, broker)
-    elif resource.resource_type == ResourceType.BROKER:
-        described = _broker_configs(resource.resource_name, broker)
-    else:
+    """The configs of one resource; `known` are those that the request has come to already.
+
+    Whoever asks for thousands of topics asks for few different sets of overrides.
+    """
+    kind, name = resource.resource_type, resource.resource_name
+    overrides: Mapping[str, str] = {}
+    if kind == ResourceType.TOPIC:
+        overrides = _overrides(name, broker)
+    elif kind != ResourceType.BROKER:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"configs of resource type {resource.resource_type} are not kept here",
+            ErrorCode.INVALID_REQUEST, f"configs of resource type {kind} are not kept here"
         )
-    is_broker = resource.resource_type == ResourceType.BROKER
-    keys = resource.configuration_keys
-    wanted = None if not keys else set(keys)
-    results = [
-        _result(config, request, is_broker=is_broker)
-        for config in described
-        if wanted is None or config.key.name in wanted
-    ]
-    if (
-        is_broker
-        and resource.resource_name
-        and (wanted is None or PROTOCOL_VERSION_CONFIG in wanted)
-    ):
-        results.append(_protocol_version())
-    return results
-
-
-def _topic_configs(name: str, broker: Broker) -> list[DescribedConfig]:
-    problem = topic_name_problem(name)
-    if problem is not None:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-    topic = broker.image.topic(name)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    values = broker.settings.values
-    return [describe_topic_config(config, topic.configs, values) for config in TOPIC_CONFIGS]
-
-
-def _broker_configs(name: str, broker: Broker) -> list[DescribedConfig]:
-    if not name:
+    elif not name:
         return []
-    if name != str(broker.node_id):
+    elif name != str(broker.node_id):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"this is broker {broker.node_id}: ask broker {name!r} for its configs",
         )
-    return [describe_broker_config(config, broker.settings.values) for config in BROKER_CONFIGS]
+    keys = resource.configuration_keys
+    wanted = frozenset(keys) if keys else None
+    identity = (kind, frozenset(overrides.items()), wanted)
+    results = known.get(identity)
+    if results is None:
+        is_broker = kind == ResourceType.BROKER
+        results = known[identity] = [
+            _result(config, request, is_broker=is_broker)
+            for config in _configs(kind, overrides, wanted, broker)
+        ]
+        if is_broker and (wanted is None or PROTOCOL_VERSION_CONFIG in wanted):
+            results.append(_protocol_version())
+    return results
+
+
+def _overrides(topic_name: str, broker: Broker) -> Mapping[str, str]:
+    problem = topic_name_problem(topic_name)
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    topic = broker.image.topic(topic_name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic_name!r}")
+    return topic.configs
+
+
+def _configs(
+    kind: int, overrides: Mapping[str, str], wanted: frozenset[str] | None, broker: Broker
+) -> Iterator[DescribedConfig]:
+    values = broker.settings.values
+    table = TOPIC_CONFIGS if kind == ResourceType.TOPIC else BROKER_CONFIGS
+    for name in table:
+        if wanted is not None and name not in wanted:
+            continue
+        if kind == ResourceType.TOPIC:
+            yield describe_topic_config(name, overrides, values)
+        else:
+            yield describe_broker_config(name, values)
 
 
 def _result(

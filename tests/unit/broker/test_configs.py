@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_model.configs import BROKER_CONFIGS, TOPIC_CONFIGS
+from fairlead_broker.handlers import describe_configs
+from fairlead_model.configs import BROKER_CONFIGS, TOPIC_CONFIGS, describe_topic_config
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages import alter_configs, incremental_alter_configs
 from fairlead_wire.messages.describe_configs import (
@@ -59,6 +60,34 @@ def test_every_config_of_this_broker_and_the_made_up_one(stage: Any) -> None:
     assert all(config.read_only for config in result.configs), "AlterConfigs would refuse them"
     (only,) = describe(stage, BROKER, "1", keys=["inter.broker.protocol.version"]).configs
     assert only.name == "inter.broker.protocol.version"
+
+
+def test_many_topics_are_described_by_their_few_sets_of_overrides(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        stage.topic(f"t{number}", configs={"retention.ms": str(number % 2)})
+    described = []
+
+    def describe_one(name: str, overrides: Any, values: Any) -> Any:
+        described.append(name)
+        return describe_topic_config(name, overrides, values)
+
+    monkeypatch.setattr(describe_configs, "describe_topic_config", describe_one)
+    names = [f"t{number}" for number in range(20)]
+    asked = [DescribeConfigsResource(TOPIC, name, ["retention.ms"]) for name in names]
+    results = stage.ask(DescribeConfigsRequest(resources=asked), 4).results
+    assert [(each.resource_name, each.configs[0].value) for each in results] == [
+        (name, str(number % 2)) for number, name in enumerate(names)
+    ]
+    assert described == ["retention.ms"] * 2, "or thousands of topics would stop the broker"
+
+
+def test_what_is_asked_for_twice_is_told_once(stage: Any) -> None:
+    asked = [DescribeConfigsResource(BROKER, "1", None)] * 1_000
+    asked.append(DescribeConfigsResource(BROKER, "1", ["node.id"]))
+    results = stage.ask(DescribeConfigsRequest(resources=asked), 4).results
+    assert [len(each.configs) for each in results] == [len(BROKER_CONFIGS) + 1, 1]
 
 
 def test_no_defaults_are_set_for_all_brokers(stage: Any) -> None:
