@@ -5,6 +5,7 @@ Every expected error becomes a message and an exit code here, and nowhere else.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -17,8 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+# A file that takes nothing more: a full disk, a quota, a limit (`ulimit -f`), a broken device.
+OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
 def run_command_line(command: click.Command, arguments: Sequence[str] | None, program: str) -> int:
     """`arguments` without the program's name; None takes those of this process."""
+    open_closed_streams()
     try:
         # https://no-color.org: rich knows the variable by itself, click does not.
         color = False if os.environ.get("NO_COLOR") else None
@@ -33,14 +39,35 @@ def run_command_line(command: click.Command, arguments: Sequence[str] | None, pr
     except (click.Abort, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
     except ReaderGoneError:
-        # Python flushes stdout once more at exit and would complain: that flush goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_output()
         return ExitCode.OK
+    except OSError as error:
+        # Errors about files are told by the verbs, with the file's name: this one is of our output.
+        if error.errno not in OUTPUT_ERRORS or error.filename is not None:
+            raise
+        forget_output()
+        print_error(CliError(f"cannot write the output: {error.strerror}"))
+        return ExitCode.FAILED
     except RuntimeError as error:
         # Ctrl-C inside of a class body that is being imported (Python 3.11: `__set_name__`).
         if isinstance(error.__cause__, KeyboardInterrupt):
             return ExitCode.INTERRUPTED
         raise
+
+
+def open_closed_streams() -> None:
+    """A shell may start us with a stream closed (`>&-`); Python then has None in its place."""
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+
+def forget_output() -> None:
+    """Python flushes stdout once more at exit and would complain: that flush goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_error(error: CliError) -> None:

@@ -76,7 +76,12 @@ def build_table(
     from rich.table import Table
 
     table = Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
     for index, column in enumerate(columns):
         width = max(cell_len(str(cell)) for cell in (column, *(row[index] for row in rows)))

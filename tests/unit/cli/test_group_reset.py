@@ -145,7 +145,7 @@ def test_a_plan_that_moves_nothing_says_so(capsys: pytest.CaptureFixture[str]) -
     print_plan(group, [plan_partition(ToCurrent(), facts(50))], ToCurrent(), is_executed=False)
     printed = capsys.readouterr()
     assert printed.err == "Nothing was changed: there is nothing to move.\n"
-    assert "orders           0    50    50        0 " in printed.out
+    assert printed.out.splitlines()[3].split()[:5] == ["orders", "0", "50", "50", "0"]
 
 
 @pytest.mark.parametrize(

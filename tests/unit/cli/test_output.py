@@ -1,11 +1,15 @@
 """Tables in terminals of any width: cells are folded or lines run over, nothing is left out."""
 
+import subprocess
+import sys
+
 import pytest
 from rich.text import Text
 
 from fairlead_cli import output
 from fairlead_cli.main import run
 from fairlead_cli.output import print_table
+from fairlead_cli.status import print_status
 
 COLUMNS = ("topic", "partitions", "replicas", "under-replicated", "offline")
 ROWS = [("__consumer_offsets", "50", "3", "0", "0"), ("orders", "6", "3", "12", "1")]
@@ -39,6 +43,67 @@ def test_long_text_is_folded_where_that_helps(capsys: pytest.CaptureFixture[str]
 def test_a_pipe_is_wide_enough_for_long_lines(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("name", "meaning"), [("n", "how long records stay " * 4)])
     assert len(filled_lines(capsys)) == 3
+
+
+def test_the_status_of_three_brokers_fits_a_terminal_of_eighty_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_status(
+        {
+            "state": "running",
+            "data": "/data",
+            "bootstrap": "",
+            "topics": [],
+            "brokers": [
+                {
+                    "id": number,
+                    "state": "running",
+                    "pid": 12345,
+                    "host": "127.0.0.1",
+                    "port": 19092 + number,
+                    "restarts": 1,
+                    "leaders": 271,
+                    "inSync": 271,
+                    "replicas": 271,
+                }
+                for number in range(3)
+            ],
+            "controller": {
+                "state": "running",
+                "pid": 1,
+                "host": "127.0.0.1",
+                "port": 19191,
+                "restarts": 0,
+            },
+        }
+    )
+    assert max(map(len, filled_lines(capsys))) <= 80
+
+
+REDIRECTIONS = [
+    ("config list >&-", 0, ""),
+    ("config list > /dev/full", 1, "error: cannot write the output: No space left on device\n"),
+    ("--version > /dev/full", 1, "error: cannot write the output: No space left on device\n"),
+    ("config list 2>&- | head -1", 0, ""),
+    ("produce t --data /none <&- >&-", 1, "error: there is no local cluster in /none\n"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "told"), REDIRECTIONS, ids=str)
+def test_streams_that_are_closed_or_full_leave_no_traceback(
+    arguments: str, code: int, told: str
+) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {sys.executable} -m fairlead_cli.main {arguments}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == code
+    assert done.stderr.startswith(told)
+    assert bool(done.stderr) == bool(told)
 
 
 def test_no_color_holds_for_everything(
