@@ -92,14 +92,20 @@ def limit_positions(
 
 
 def cap_positions(
-    latest: PartitionValues, target: PartitionValues, *, start: PartitionValues
+    latest: PartitionValues,
+    target: PartitionValues,
+    *,
+    start: PartitionValues,
+    read: PartitionValues,
 ) -> dict[TopicPartition, int]:
-    """`latest`, nowhere beyond `target`, and without partitions that `target` doesn't know.
+    """`latest`, nowhere beyond `target`, and without new partitions that `target` doesn't know.
+    One that was `read` before stays where it is: left out, it would be new again, and read twice.
 
     A target may have been told by a leader that was new and knew less than was read already: it
     does not take the query back behind `start`.
     """
-    return {
+    held = {each: start[each] for each in latest if each in read and each not in target}
+    return held | {
         each: min(position, max(target[each], start.get(each, target[each])))
         for each, position in latest.items()
         if each in target

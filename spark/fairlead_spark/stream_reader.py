@@ -93,12 +93,12 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch; `start` itself when there is nothing to read yet."""
         done = StreamOffset.from_json(start)
         self._show_progress(done)
-        cluster, topics, partitions = self._look()
+        cluster, topics, partitions = self._look(done)
         positions = self._positions_now(cluster, topics, partitions, done)
         latest = self._read_latest(cluster, partitions, positions)
         self._latest = StreamOffset(latest, _ids(topics))
         if self._target is not None:
-            latest = cap_positions(latest, self._target, start=positions)
+            latest = cap_positions(latest, self._target, start=positions, read=done.positions)
         ends = self._apply_limit(positions, latest, limit)
         if ends is None:
             return start
@@ -153,9 +153,18 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._progress is not None:
             self._progress.close()
 
-    def _look(self) -> tuple[Cluster, dict[str, Topic], frozenset[TopicPartition]]:
+    def _look(
+        self, done: StreamOffset | None = None
+    ) -> tuple[Cluster, dict[str, Topic], frozenset[TopicPartition]]:
+        """Topics and partitions that there are. Where something of `done` seems to be gone, they
+        are looked up again: a broker that has just started may not know yet what others know."""
         cluster = keep_cluster(self._options.client)
         topics = cluster.find_topics(self._options.subscription)
+        for _ in range(self._options.offset_retries):
+            if done is None or _holds_all(topics, done):
+                break
+            time.sleep(self._options.offset_retry_interval_ms / 1000)
+            topics = cluster.find_topics(self._options.subscription)
         return cluster, topics, find_partitions(self._options.subscription, topics)
 
     def _show_progress(self, done: StreamOffset) -> None:
@@ -237,6 +246,17 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if most is None:
             return latest
         return limit_positions(positions, latest, records_max=most)
+
+
+def _holds_all(topics: Mapping[str, Topic], done: StreamOffset) -> bool:
+    """Whether every partition that was read is there, and of the same topic."""
+    ids = _ids(topics)
+    return all(
+        each.topic in topics
+        and each.partition in topics[each.topic].leaders
+        and not _is_other_topic(each.topic, done, ids)
+        for each in done.positions
+    )
 
 
 def _ids(topics: Mapping[str, Topic]) -> dict[str, bytes]:

@@ -6,17 +6,21 @@ What Spark calls and when is in `stream_reader.py`. Here a batch is its offsets 
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from spark_source import Topics
 
 from fairlead_spark import limits
-from fairlead_spark.cluster import Cluster
-from fairlead_spark.errors import DataLossError, SourceError
-from fairlead_spark.options import parse_source_options
+from fairlead_spark.cluster import Cluster, Topic
+from fairlead_spark.errors import DataLossError, OptionError, SourceError
+from fairlead_spark.options import parse_sink_options, parse_source_options
+from fairlead_spark.sink import RowWriter
+from fairlead_spark.sink_columns import SinkColumns
 from fairlead_spark.stream_reader import FairleadStreamReader
 from fairlead_wire.messages.metadata import MetadataRequest
 
@@ -280,9 +284,66 @@ def test_nobody_answers() -> None:
         cluster.retry(lambda: cluster.call_any(request, 9), "the topics", timeout_s=0.3)
 
 
-def test_a_leader_dies_between_plan_and_read_and_one_in_the_middle(
-    make_cluster: Callable[..., Any],
+@pytest.mark.parametrize("known", [{}, {"behind": {0: 0}}])
+def test_a_broker_that_knows_less_for_a_moment_loses_and_doubles_nothing(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, known: dict[str, dict[int, int]]
 ) -> None:
+    """It has just started, and has not heard of the topic yet, or of its second partition."""
+    if "behind" not in topics.admin.list_topics(timeout=10).topics:
+        topics.fill(topics.create("behind"), 0, 100)
+    query = Query(topics.bootstrap, "behind", failOnDataLoss="false")
+    query.run()
+    find, answers = Cluster.find_topics, [known]
+
+    def find_topics(cluster: Cluster, subscription: Any) -> dict[str, Topic]:
+        found = find(cluster, subscription)
+        if answers:
+            return {
+                name: replace(found[name], leaders=leaders)
+                for name, leaders in answers.pop().items()
+            }
+        return found
+
+    monkeypatch.setattr(Cluster, "find_topics", find_topics)
+    query.run()
+    assert not answers
+    assert sorted(query.values) == list(range(100))
+
+
+def test_a_start_behind_the_end_is_called_that(topics: Topics) -> None:
+    """Nothing was read before: no record was lost."""
+    topics.create("short")
+    query = Query(topics.bootstrap, "short", startingOffsets='{"short": {"0": 0, "1": 7}}')
+    with pytest.raises(OptionError, match="short-1 from offset 7, its log ends at 0: correct it"):
+        query.plan()
+
+
+def write_meanwhile(bootstrap: str, topic: str, act: Callable[[], Any]) -> None:
+    """Writes 3,000 rows over three partitions, and acts when half of them are on their way."""
+    given = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "kafka.batch.size": "2000"}
+    options = parse_sink_options(given)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for first in range(0, 3000, 300):
+            if first == 1500:
+                act()
+            numbers = range(first, first + 300)
+            values = pa.array([b"value %d" % number for number in numbers])
+            partitions = pa.array([number % 3 for number in numbers], pa.int32())
+            yield pa.RecordBatch.from_arrays([values, partitions], ["value", "partition"])
+
+    cluster = Cluster(options.client)
+    try:
+        writer = RowWriter(options, SinkColumns(value=0, partition=1), cluster)
+        assert writer.write(rows()).records == 3000
+    finally:
+        cluster.close()
+
+
+def test_a_leader_dies_between_plan_and_read_and_one_in_the_middle_of_both(
+    make_cluster: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SINK_GATHER_BYTES", 2000)
     cluster = make_cluster(brokers=3, settings={"offsets.topic.replication.factor": "3"})
     topics = Topics(cluster.bootstrap)
     topics.fill(topics.create("survivors", 3, copies=3), 0, 3000, partitions=3)
@@ -294,8 +355,12 @@ def test_a_leader_dies_between_plan_and_read_and_one_in_the_middle(
     )
     start, end = query.plan()
     leaders = topics.admin.list_topics("survivors", timeout=10).topics["survivors"].partitions
-    cluster.brokers[leaders[0].leader].kill()
+    topics.create("written", 3, copies=3, min_insync_replicas="2")
+    write_meanwhile(cluster.bootstrap, "written", cluster.brokers[leaders[0].leader].kill)
     query.run_batch(start, end)
     query.run()
     assert sorted(query.values) == list(range(3000))
     assert committed(cluster.bootstrap, "survivors-job", "survivors", 3) == [1000] * 3
+    copy = Query(cluster.bootstrap, "written")
+    copy.run()
+    assert copy.values == [*range(0, 3000, 3), *range(1, 3000, 3), *range(2, 3000, 3)]

@@ -91,14 +91,24 @@ def test_limited_batches_reach_the_end(latest: dict[TopicPartition, int], limit:
 
 
 def test_nothing_is_read_beyond_a_target() -> None:
-    assert cap_positions({A: 10, B: 3, C: 1}, {A: 4, B: 9}, start={A: 0}) == {A: 4, B: 3}
+    found = cap_positions({A: 10, B: 3, C: 1}, {A: 4, B: 9}, start={A: 0, C: 0}, read={A: 0})
+    assert found == {A: 4, B: 3}
+
+
+def test_a_partition_that_a_target_left_out_is_not_forgotten() -> None:
+    """The broker that told the target did not know it yet: as a new one it would be read twice."""
+    found = cap_positions({A: 10, B: 8}, {A: 10}, start={A: 6, B: 5}, read={A: 6, B: 5})
+    assert found == {A: 10, B: 5}
 
 
 def test_a_target_that_was_told_too_low_takes_nothing_back() -> None:
     """It was asked of a new leader; when the end is asked for again, all is there."""
-    assert cap_positions({A: 10, B: 8}, {A: 4, B: 4}, start={A: 6, B: 2}) == {A: 6, B: 4}
+    assert cap_positions({A: 10, B: 8}, {A: 4, B: 4}, start={A: 6, B: 2}, read={A: 6, B: 2}) == {
+        A: 6,
+        B: 4,
+    }
     # The log itself lost its end, and the query goes on all the same.
-    assert cap_positions({A: 3}, {A: 3}, start={A: 6}) == {A: 3}
+    assert cap_positions({A: 3}, {A: 3}, start={A: 6}, read={A: 6}) == {A: 3}
 
 
 def test_new_offsets_and_regressions() -> None:
