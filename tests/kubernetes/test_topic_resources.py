@@ -1,242 +1,33 @@
-"""Topic resources against a real API server and a controller with brokers that only register.
-
-The controller runs in this process on a file store; what lies between is called directly, or
-through JSON to make sure that it could travel.
-"""
+"""Topic resources against a real API server: how they become topics, change, and end."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import os
-import random
 import subprocess
-import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from api_fault_proxy import Fault, FaultProxy, is_watch
-
-from fairlead_controller.candidate.topic_feed import TopicFeed
-from fairlead_controller.controller import Controller, open_controller
-from fairlead_controller.events import (
-    AlterConfigs,
-    CreatePartitions,
-    CreateTopics,
-    DeleteTopics,
-    ElectLeaders,
-    RegisterBroker,
-    UnfenceBroker,
+from topic_bench import (
+    CLUSTER,
+    Bench,
+    create_over_kafka,
+    eventually,
+    is_released,
+    play,
+    start_broker,
+    topic,
 )
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.credentials import Credentials
+
+from fairlead_controller.events import AlterConfigs, CreatePartitions, DeleteTopics
 from fairlead_controller.kube.kinds import LOG_CLUSTER, TOPIC
-from fairlead_controller.stores.file import open_file_store
-from fairlead_controller.topic_resources import TopicDefaults, apply_topics
-from fairlead_model.broker import BrokerRegistration, Endpoint
 from fairlead_model.refusals import RefusalCode
-from fairlead_operator.controller_client import ControllerUnavailableError, TopicChanges
-from fairlead_operator.events import EventWriter
-from fairlead_operator.topics.sync import TopicSync
 from fairlead_operator.topics.topic_resource import FINALIZER, mirror_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.kubernetes
-
-CLUSTER = "demo"
-DEADLINE_S = 20.0
-TOPICS = int(os.environ.get("FAIRLEAD_TEST_TOPICS", "1000"))
-LAG_S_MAX = 3.0
-READY_WITHIN_S = float(os.environ.get("FAIRLEAD_TEST_TOPICS_READY_S", "15"))
-
-
-class InProcessController:
-    """The controller's calls as the admin socket would give them."""
-
-    def __init__(self, controller: Controller) -> None:
-        self.controller = controller
-        self.feed = TopicFeed(controller)
-        self.calls = 0
-        self.is_silent = False
-
-    async def topics(
-        self, namespace: str, cluster: str, *, since: str = "", wait_ms: int = 0
-    ) -> TopicChanges:
-        if self.is_silent:
-            raise ControllerUnavailableError("silent")
-        answer = json.loads(json.dumps(await self.feed.changes(since, wait_ms / 1000)))
-        return TopicChanges(
-            answer["position"], answer["isFull"], answer["topics"], answer["removed"]
-        )
-
-    async def apply_topics(
-        self, namespace: str, cluster: str, request: dict[str, Any]
-    ) -> dict[str, Any]:
-        self.calls += 1
-        reply = await apply_topics(
-            self.controller, json.loads(json.dumps(request)), TopicDefaults(2, 3)
-        )
-        return json.loads(json.dumps(reply["results"]))
-
-
-async def start_broker(controller: Controller, broker_id: int) -> None:
-    registration = BrokerRegistration(
-        broker_id,
-        endpoints=(
-            Endpoint("CLIENT", "127.0.0.1", 9092),
-            Endpoint("INTERNAL", "127.0.0.1", 9094, is_internal=True),
-        ),
-        host_name=f"host-{broker_id}",
-        directory_id=f"disk-{broker_id}",
-        start_id=f"start-{broker_id}",
-    )
-    reply = await controller.submit(RegisterBroker(registration, ""))
-    await controller.submit(UnfenceBroker(broker_id, reply["broker_epoch"]))
-
-
-class Bench:
-    """A namespace with a LogCluster, its controller, and an operator that can be restarted."""
-
-    def __init__(self, kube: KubeClient, namespace: str, remote: InProcessController) -> None:
-        self.kube = kube
-        self.operators_kube = kube
-        self.namespace = namespace
-        self.remote = remote
-        self.sync: TopicSync
-        self._task: asyncio.Task[None] | None = None
-
-    async def start_operator(self) -> None:
-        self.sync = TopicSync(
-            self.operators_kube,
-            self.remote,
-            EventWriter(self.operators_kube),
-            namespace=self.namespace,
-        )
-        self._task = asyncio.create_task(self.sync.run())
-
-    async def stop_operator(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
-
-    async def create(self, name: str, **spec: Any) -> dict[str, Any]:
-        spec = {"clusterName": CLUSTER, "partitions": 3, "replicationFactor": 3, **spec}
-        return await self.kube.create(TOPIC, self.namespace, topic(name, **spec))
-
-    async def patch(self, name: str, **spec: Any) -> None:
-        await self.kube.patch(TOPIC, self.namespace, name, {"spec": spec})
-
-    async def delete(self, name: str) -> None:
-        await self.kube.delete(TOPIC, self.namespace, name)
-
-    async def get(self, name: str) -> dict[str, Any] | None:
-        for item in (await self.kube.list(TOPIC, self.namespace)).items:
-            if item["metadata"]["name"] == name:
-                return item
-        return None
-
-    async def until(self, name: str, reason: str, **status: Any) -> dict[str, Any]:
-        """Wait until Ready has a reason for the present generation; the manifest."""
-
-        async def matches() -> dict[str, Any] | None:
-            item = await self.get(name)
-            if item is None or reason_of(item) != reason:
-                return None
-            shown = item["status"]
-            is_current = shown["observedGeneration"] == item["metadata"]["generation"]
-            fits = all(shown.get(field) == value for field, value in status.items())
-            return item if is_current and fits else None
-
-        return await eventually(matches, lambda: f"{name} to be {reason} {status}")
-
-    async def until_gone(self, name: str) -> None:
-        async def is_gone() -> bool:
-            return await self.get(name) is None
-
-        await eventually(is_gone, lambda: f"{name} to be gone")
-
-    def topic(self, name: str) -> Any:
-        return self.remote.controller.committed.image.topic(name)
-
-
-def topic(name: str, **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": TOPIC.api_version,
-        "kind": TOPIC.kind,
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-
-
-def reason_of(item: dict[str, Any]) -> str:
-    for condition in item.get("status", {}).get("conditions", []):
-        if condition["type"] == "Ready":
-            return str(condition["reason"])
-    return ""
-
-
-async def eventually(check: Callable[[], Awaitable[Any]], what: Callable[[], str]) -> Any:
-    deadline = time.monotonic() + DEADLINE_S
-    while not (found := await check()):
-        assert time.monotonic() < deadline, f"waited for {what()}"
-        await asyncio.sleep(0.05)
-    return found
-
-
-@contextlib.asynccontextmanager
-async def bench(
-    kube: KubeClient, namespace: str, directory: Path, *, brokers: int = 3
-) -> AsyncIterator[Bench]:
-    store = await open_file_store(directory)
-    controller = await open_controller(store, now_ms=lambda: 0, random_source=random.Random(1))
-    running = asyncio.create_task(controller.run())
-    await controller.submit(ElectLeaders())
-    for broker_id in range(brokers):
-        await start_broker(controller, broker_id)
-    manifest = {
-        "apiVersion": LOG_CLUSTER.api_version,
-        "kind": LOG_CLUSTER.kind,
-        "metadata": {"name": CLUSTER},
-        "spec": {},
-    }
-    await kube.create(LOG_CLUSTER, namespace, manifest)
-    world = Bench(kube, namespace, InProcessController(controller))
-    await world.start_operator()
-    try:
-        yield world
-    finally:
-        await world.stop_operator()
-        for item in (await kube.list(TOPIC, namespace)).items:
-            if item["metadata"].get("finalizers"):
-                patch = {"metadata": {"finalizers": None}}
-                await kube.patch(TOPIC, namespace, item["metadata"]["name"], patch)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        await store.close()
-
-
-def play(
-    run: Any,
-    kube: KubeClient,
-    namespace: str,
-    directory: Path,
-    story: Callable[[Bench], Awaitable[None]],
-    *,
-    brokers: int = 3,
-) -> None:
-    async def played() -> None:
-        async with bench(kube, namespace, directory, brokers=brokers) as world:
-            await story(world)
-
-    run(played())
 
 
 def test_a_resource_becomes_a_topic_grows_and_keeps_null_configs(
@@ -356,10 +147,6 @@ def test_retained_topics_are_adopted_again_and_deleted_ones_are_not(
     play(run, kube, namespace, tmp_path, story)
 
 
-async def is_released(world: Bench, name: str) -> bool:
-    return world.topic(name).header.resource == ""
-
-
 async def says_protected(world: Bench, name: str) -> bool:
     item = await world.get(name)
     assert item is not None
@@ -377,18 +164,6 @@ def test_finalizers_fall_with_the_cluster(run, kube, namespace, tmp_path) -> Non
         assert world.topic("held") is not None
 
     play(run, kube, namespace, tmp_path, story)
-
-
-async def create_over_kafka(world: Bench, name: str, partitions: int = 3) -> None:
-    wanted = {"name": name, "partitions": partitions, "replication_factor": 3}
-    call = {
-        "topics": [{**wanted, "assignments": {}, "configs": {"retention.ms": "7"}}],
-        "validate_only": False,
-        "default_partitions": 1,
-        "default_replication_factor": 1,
-    }
-    reply = await world.remote.controller.submit(CreateTopics(call))  # type: ignore[arg-type]
-    assert reply["topics"][0]["error_code"] == 0
 
 
 def test_topics_made_over_kafka_have_resources_that_follow(run, kube, namespace, tmp_path) -> None:
@@ -437,139 +212,3 @@ def test_topics_made_over_kafka_have_resources_that_follow(run, kube, namespace,
 async def has_finalizer(world: Bench, name: str) -> bool:
     item = await world.get(name)
     return item is not None and FINALIZER in item["metadata"].get("finalizers", [])
-
-
-def test_what_happens_while_a_watch_is_broken_is_made_up_for(
-    run, kube, namespace, tmp_path
-) -> None:
-    async def story(world: Bench) -> None:
-        await world.create("first")
-        await world.create("goes")
-        await world.until("goes", "Ready")
-        await world.stop_operator()
-        proxy = FaultProxy(kube.credentials)
-        await proxy.start()
-        world.operators_kube = KubeClient(Credentials(proxy.url, None), request_timeout_s=5.0)
-        cut = proxy.add(Fault(matches=watches_topics, bytes_passed=700, is_cut=True))
-        await world.start_operator()
-        await world.create("second")
-        await world.patch("first", partitions=4)
-        await world.delete("goes")
-        async with asyncio.timeout(DEADLINE_S):
-            await cut.happened.wait()
-        await world.create("third")
-        await world.until("first", "Ready", partitions=4)
-        for name in ("second", "third"):
-            await world.until(name, "Ready")
-        await eventually(lambda: is_released(world, "goes"), lambda: "the release")
-        await world.stop_operator()
-        await world.operators_kube.close()
-        await proxy.stop()
-
-    play(run, kube, namespace, tmp_path, story)
-
-
-def watches_topics(request: Any) -> bool:
-    return is_watch(request) and request.path.endswith("/topics")
-
-
-def test_a_silent_controller_shows_in_a_new_topic(run, kube, namespace, tmp_path) -> None:
-    async def story(world: Bench) -> None:
-        world.remote.is_silent = True
-        await world.stop_operator()
-        await world.start_operator()
-        await world.create("early")
-        await world.until("early", "Placing")
-        world.remote.is_silent = False
-        await world.until("early", "Ready")
-
-    play(run, kube, namespace, tmp_path, story)
-
-
-def test_a_restart_finds_what_vanished_and_writes_nothing_else(
-    run, kube, namespace, tmp_path
-) -> None:
-    async def story(world: Bench) -> None:
-        for name in ("stays", "vanishes", "alone"):
-            await world.create(name)
-            await world.until(name, "Ready")
-        await world.stop_operator()
-        patch = {"metadata": {"annotations": {"fairlead.io/managed": "false"}}}
-        await kube.patch(TOPIC, namespace, "alone", patch)
-        await world.patch("alone", partitions=9)
-        await world.delete("vanishes")
-        before = await versions(world)
-        await world.start_operator()
-        await eventually(lambda: is_released(world, "vanishes"), lambda: "the release")
-        await world.create("later")
-        await world.until("later", "Ready")
-        after = await versions(world)
-        assert {name: after[name] for name in before} == before
-        assert world.topic("alone").header.resource == "alone"
-        assert len(world.topic("alone").partitions) == 3
-
-    play(run, kube, namespace, tmp_path, story)
-
-
-async def versions(world: Bench) -> dict[str, str]:
-    items = (await world.kube.list(TOPIC, world.namespace)).items
-    return {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in items}
-
-
-@pytest.mark.slow
-def test_a_thousand_topics_are_ready_soon_and_a_restart_writes_nothing(
-    run, kube, namespace, tmp_path, capsys
-) -> None:
-    path = tmp_path / "topics.yaml"
-    spec = {"clusterName": CLUSTER, "partitions": 3, "replicationFactor": 3}
-    manifests = [topic(f"t-{number}", **spec) for number in range(TOPICS)]
-    path.write_text(yaml.safe_dump_all(manifests))
-
-    async def story(world: Bench) -> None:
-        started, cpu = time.monotonic(), time.process_time()
-        command = ["kubectl", "create", "-n", namespace, "-f", str(path)]
-        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL)
-        assert await process.wait() == 0
-        created_s = time.monotonic() - started
-        deadline = time.monotonic() + 3 * READY_WITHIN_S
-        while (ready := await count_ready(world)) < TOPICS:
-            assert time.monotonic() < deadline, f"{ready} topics are Ready"
-            await asyncio.sleep(0.1)
-        written_s = time.monotonic() - started
-        cpu_s = time.process_time() - cpu
-        with capsys.disabled():
-            print(
-                f"\n{ready} topics Ready {written_s:.1f} s after kubectl create began, which took "
-                f"{created_s:.1f} s; {world.remote.calls} calls of the controller, "
-                f"{world.sync.statuses.written} statuses written, {cpu_s:.1f} s of CPU",
-                file=sys.stderr,
-            )
-        # On a busy machine kubectl alone takes longer than that; what comes after it is ours.
-        assert written_s < max(READY_WITHIN_S, created_s + LAG_S_MAX)
-
-        await world.stop_operator()
-        calls, requests = world.remote.calls, await versions(world)
-        await world.start_operator()
-        batches = TOPICS // 100
-        await eventually(
-            lambda: called(world, calls + 1 + batches), lambda: "the operator to look at all"
-        )
-        await world.create("last")
-        await world.until("last", "Ready")
-        assert world.sync.statuses.written == 1
-        after = await versions(world)
-        assert {name: after[name] for name in requests} == requests
-
-    play(run, kube, namespace, tmp_path, story)
-
-
-async def count_ready(world: Bench) -> int:
-    """Ask the API server only towards the end: a list of everything costs it time."""
-    if world.sync.statuses.written < 0.99 * TOPICS:
-        return 0
-    items = (await world.kube.list(TOPIC, world.namespace)).items
-    return sum(reason_of(item) == "Ready" for item in items)
-
-
-async def called(world: Bench, calls: int) -> bool:
-    return world.remote.calls >= calls
