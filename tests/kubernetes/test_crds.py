@@ -10,19 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from resource_cases import (
-    CASES,
-    RENAMES,
-    TOPIC_UPDATES,
-    UPDATES,
-    Case,
-    Update,
-    cluster,
-    drill,
-    group,
-    pool,
-    topic,
-)
+from resource_cases import CASES, Case
+from resource_manifests import cluster, drill, group, pool, topic
+from resource_updates import RENAMES, TOPIC_UPDATES, UPDATES, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from resource_cases import topic
+from resource_manifests import topic
 
 from fairlead_controller.kube.kinds import EVENT, TOPIC
 from fairlead_operator.event_ledger import SERIES_WRITE_INTERVAL_S, WRITES_PER_MINUTE_MAX

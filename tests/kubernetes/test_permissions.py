@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from resource_cases import topic
+from resource_manifests import topic
 
 from fairlead_operator.resources.permissions import build_deletion_protection, build_user_roles
 

@@ -5,9 +5,18 @@ name to readers only, and `fairlead up` takes manifests that name no cluster.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
-Manifest = dict[str, Any]
+from resource_manifests import (
+    Manifest,
+    cluster,
+    drill,
+    group,
+    listener,
+    pool,
+    reset,
+    topic,
+    without,
+)
 
 
 @dataclass(frozen=True)
@@ -21,61 +30,6 @@ class Case:
 
     def __str__(self) -> str:
         return self.title
-
-
-@dataclass(frozen=True)
-class Update:
-    title: str
-    before: Manifest
-    after: Manifest
-    says: str = ""
-    """Part of the refusal; empty where the update is taken."""
-
-    def __str__(self) -> str:
-        return self.title
-
-
-def resource(kind: str, name: str, spec: Manifest) -> Manifest:
-    return {
-        "apiVersion": "fairlead.io/v1alpha1",
-        "kind": kind,
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-
-
-def cluster(name: str = "demo", **spec: Any) -> Manifest:
-    return resource("LogCluster", name, spec)
-
-
-def listener(**fields: Any) -> Manifest:
-    return {"name": "outside", "type": "NodePort", "port": 9095} | fields
-
-
-def pool(name: str = "brokers", **spec: Any) -> Manifest:
-    given = {"clusterName": "demo", "replicas": 3, "storage": {"size": "10Gi"}}
-    return resource("BrokerPool", name, given | spec)
-
-
-def topic(name: str = "orders", **spec: Any) -> Manifest:
-    return resource("Topic", name, {"clusterName": "demo"} | spec)
-
-
-def drill(name: str = "drill", **spec: Any) -> Manifest:
-    given = {"clusterName": "demo", "target": {"type": "Leader"}, "fault": {"type": "Kill"}}
-    return resource("FailoverDrill", name, given | spec)
-
-
-def group(name: str = "billing", **spec: Any) -> Manifest:
-    return resource("ConsumerGroup", name, {"clusterName": "demo"} | spec)
-
-
-def reset(to: str = "Earliest", **fields: Any) -> Manifest:
-    return {"id": "one", "to": to} | fields
-
-
-def without(manifest: Manifest, field: str) -> Manifest:
-    return manifest | {"spec": {k: v for k, v in manifest["spec"].items() if k != field}}
 
 
 def both(title: str, manifest: Manifest, says: str) -> Case:
@@ -454,81 +408,3 @@ GROUPS = (
 )
 
 CASES = (*CLUSTERS, *POOLS, *TOPICS, *GROUPS, *DRILLS)
-
-_ANOTHER_DRILL = "a drill cannot be changed once it is made (only suspend can)"
-
-UPDATES = (
-    Update("a cluster's listener goes", cluster(listeners=[listener()]), cluster()),
-    Update("a pool grows", pool(), pool(replicas=5, storage={"size": "10240Mi"})),
-    Update("a pool shrinks", pool(), pool(replicas=1)),
-    Update("a volume grows", pool(), pool(storage={"size": "11Gi"})),
-    Update(
-        "a volume shrinks",
-        pool(),
-        pool(storage={"size": "10G"}),
-        "volumes can only grow: set at least the present size",
-    ),
-    Update(
-        "another storage class",
-        pool(),
-        pool(storage={"size": "10Gi", "storageClassName": "fast"}),
-        "the storage class of a pool cannot be changed",
-    ),
-    Update(
-        "no storage class any more",
-        pool(storage={"size": "10Gi", "storageClassName": "fast"}),
-        pool(),
-        "the storage class of a pool cannot be changed",
-    ),
-    Update(
-        "another cluster", pool(), pool(clusterName="other"), "cannot change to another cluster"
-    ),
-    Update("other ids", pool(), pool(idBase=10), "idBase cannot be changed, because brokers are"),
-    Update("ids that are left out", pool(idBase=10), pool(), "idBase cannot be changed, because"),
-    Update("a group's reset", group(), group(offsetReset=reset())),
-    Update("a reset goes", group(offsetReset=reset()), group()),
-    Update(
-        "a new reset",
-        group(offsetReset=reset()),
-        group(offsetReset=reset("Offset", offset=7) | {"id": "two"}),
-    ),
-    Update(
-        "another target of the same reset",
-        group(offsetReset=reset()),
-        group(offsetReset=reset("Latest")),
-        "a reset is carried out once and cannot be changed: give it a new id",
-    ),
-    Update("a group gets its cluster's name", without(group(), "clusterName"), group()),
-    Update(
-        "a group moves",
-        group(),
-        group(clusterName="other"),
-        "a ConsumerGroup cannot move to another cluster",
-    ),
-    Update("the drill is let go", drill(suspend=True), drill()),
-    Update("another target", drill(), drill(target={"type": "Controller"}), _ANOTHER_DRILL),
-    Update("another fault", drill(), drill(fault={"type": "Delete"}), _ANOTHER_DRILL),
-    Update("another limit", drill(), drill(limits={"recoveryMs": 500}), _ANOTHER_DRILL),
-    Update("another workload", drill(), drill(workload={"partitions": 1}), _ANOTHER_DRILL),
-    Update("more runs", drill(), drill(runs=2), _ANOTHER_DRILL),
-)
-
-RENAMES = (
-    Update("a group's name is spelt out", group(), group(groupId="billing")),
-    Update("another group", group(), group(groupId="Billing"), "groupId cannot be changed"),
-)
-
-TOPIC_UPDATES = (
-    Update("more partitions", topic(partitions=3), topic(partitions=6)),
-    Update("partitions are named", topic(), topic(partitions=6)),
-    Update("fewer partitions", topic(partitions=3), topic(partitions=2), "never removed"),
-    Update("partitions are left out", topic(partitions=3), topic(), "never removed"),
-    Update("other replicas", topic(replicationFactor=3), topic(replicationFactor=2)),
-    Update("the same name, said", topic(), topic(topicName="orders")),
-    Update("another name", topic(), topic(topicName="Orders"), "a topic cannot be renamed"),
-    Update("no other name", topic(topicName="Orders"), topic(), "a topic cannot be renamed"),
-    Update(
-        "another cluster", topic(), topic(clusterName="other"), "cannot move to another cluster"
-    ),
-)
-"""The API server alone looks at these; the controller compares with the topic that it has."""

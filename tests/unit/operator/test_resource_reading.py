@@ -3,7 +3,9 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from resource_cases import CASES, UPDATES, Case, Update, cluster, drill, listener, pool, without
+from resource_cases import CASES, Case
+from resource_manifests import cluster, drill, listener, pool, without
+from resource_updates import UPDATES, Update
 
 from fairlead_operator.resources import (
     BrokerPoolSpec,
