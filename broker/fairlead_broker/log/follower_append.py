@@ -134,9 +134,14 @@ def _is_full(log: SegmentedLog, size: int, headers: list[BatchHeader], now_ms: i
 
 def _write(log: SegmentedLog, batches: memoryview, headers: list[BatchHeader], now_ms: int) -> None:
     epochs = log.epochs
+    end_offset = log.log_end_offset
     for header in headers:
         if header.partition_leader_epoch > epochs.last_epoch:
-            epochs.assign(header.partition_leader_epoch, header.base_offset)
+            # Its first records may have been compacted away at the leader. Too early a start makes
+            # a follower copy again what it had; too late a one lets it keep what parts from ours.
+            start_offset = min(end_offset, header.base_offset)
+            epochs.assign(header.partition_leader_epoch, start_offset)
+        end_offset = header.next_offset
     if headers[-1].last_offset - log.active.base_offset > RELATIVE_OFFSET_MAX:
         # Behind a gap that no segment spans: the next segment begins where the records do.
         log.roll(now_ms, max(headers[0].base_offset, log.log_end_offset))

@@ -99,6 +99,7 @@ class LogRecovery:
         self._knows_epochs = False
         self._written: list[str] = []
         self._last_scanned_epoch = -1
+        self._last_batch_end = 0
         self._remembered_epochs: list[tuple[int, int]] = []
 
     def run(self, now_ms: int) -> RecoveryReport:
@@ -215,7 +216,7 @@ class LogRecovery:
         # `_write_derived`) an epoch that was entered at the very end.
         self._remembered_epochs = self._epochs.entries()
         self._epochs.truncate_from_end(bases[first])
-        self._end_offset = bases[first]
+        self._end_offset = self._last_batch_end = bases[first]
         for at in range(first, len(bases)):
             base = bases[at]
             is_gap = base != self._end_offset and at > first
@@ -305,9 +306,23 @@ class LogRecovery:
         if header.partition_leader_epoch != self._epochs.last_epoch:
             self._epochs.drop_above(header.partition_leader_epoch)
             if header.partition_leader_epoch != self._epochs.last_epoch:
-                self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+                self._epochs.assign(header.partition_leader_epoch, self._epoch_start(header))
         self._producers.replay(header, now_ms)
-        self._end_offset = header.next_offset
+        self._end_offset = self._last_batch_end = header.next_offset
+
+    def _epoch_start(self, header: BatchHeader) -> int:
+        """Where the epoch began that a batch is the first one left of.
+
+        What lay before it may have been compacted away: then what is remembered counts if it lies
+        in that gap, else the gap's beginning. Too early a start makes a follower copy again what it
+        had; too late a one lets it keep records that part from ours.
+        """
+        earliest = min(self._last_batch_end, header.base_offset)
+        for epoch, start_offset in self._remembered_epochs:
+            is_in_gap = earliest <= start_offset <= header.base_offset
+            if epoch == header.partition_leader_epoch and is_in_gap:
+                return start_offset
+        return earliest
 
     def _remove_segments(self, bases: list[int]) -> None:
         """Newest first: a crash in between must not leave a hole."""

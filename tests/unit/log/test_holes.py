@@ -14,6 +14,7 @@ from simulated_disk import PowerCut, SimulatedDisk
 
 from fairlead_broker.invariants import InvariantViolation
 from fairlead_broker.log.file_names import HOLES_MARK
+from fairlead_broker.log.leader_epochs import LeaderEpochs
 from fairlead_broker.log.log_directory import LogDirectory
 from fairlead_broker.log.recovery import recover_log
 from fairlead_broker.log.recovery_start import RecoveryOrder
@@ -177,3 +178,38 @@ def test_a_gap_that_a_power_cut_made_is_not_taken_for_compaction(has_page_cache,
         log.close()
     order = RecoveryOrder("/d/t-0", 3, 0, 4_096, has_holes=True, has_page_cache=has_page_cache)
     assert recover_log(disk, order, now_ms=0).log_end_offset == end
+
+
+def take_epochs(log, *batches):
+    sent = b"".join(bytes(as_leader_sent(offset, epoch=epoch)) for epoch, offset in batches)
+    log.append_as_follower(memoryview(sent), now_ms=0)
+
+
+def test_an_epoch_whose_first_records_are_compacted_away_begins_with_the_gap(bench):
+    """Begun with its first record, it would let a follower keep what it had at offset 3."""
+    log = bench.create()
+    take_epochs(log, (0, 0), (0, 2), (1, 9), (1, 10))
+    assert log.epochs.entries() == [(0, 0), (1, 3)]
+    take_epochs(log, (4, 20))
+    assert log.epochs.entries() == [(0, 0), (1, 3), (4, 11)]
+
+
+@pytest.mark.parametrize(("known", "found"), [((1, 5), (1, 5)), ((1, 10), (1, 3)), (None, (1, 3))])
+def test_recovery_does_not_let_an_epoch_begin_behind_a_gap(tmp_path, known, found):
+    """What is remembered counts where it can be true."""
+
+    def start():
+        directory = LogDirectory.open(str(tmp_path), node_id=0, cluster_id="c")
+        directory.load(0, config_for=lambda topic, partition: LogConfig())
+        directory.confirm_start(1)
+        return directory
+
+    directory = start()
+    log = directory.create_log("t", 0, bytes(16), LogConfig(segment_bytes=600), 0)
+    take_epochs(log, (0, 0), (0, 2), (1, 9), (1, 10))
+    log.epochs = LeaderEpochs([(0, 0)] + ([] if known is None else [known]))
+    log.write_epochs()
+    directory.close(clean=False)
+    directory = start()
+    assert directory.log("t", 0).epochs.entries() == [(0, 0), found]
+    directory.close(clean=True)
