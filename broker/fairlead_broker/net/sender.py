@@ -82,9 +82,11 @@ class Sender:
 
     def push(self, segments: list[Segment]) -> None:
         """Add a reply's segments; they are referred to until they are sent."""
-        self._queue.extend(segments)
         for segment in segments:
-            self.unsent_bytes += len(segment)
+            # Behind the records an encoder may have had nothing to add: that is no system call.
+            if size := len(segment):
+                self._queue.append(segment)
+                self.unsent_bytes += size
 
     def flush(self) -> SendState:
         """Send what the socket takes now. OSError and SliceLostError end the connection."""

@@ -218,3 +218,25 @@ def test_a_device_that_refuses_the_probe_is_asked_once(
         assert refusals == 1
 
     asyncio.run(scenario())
+
+
+class CountingSocket(socket.socket):
+    sends_count = 0
+
+    def send(self, data: Any, flags: int = 0, /) -> int:
+        self.sends_count += 1
+        return super().send(data, flags)
+
+
+def test_an_empty_end_of_a_reply_costs_no_system_call(
+    pair: tuple[socket.socket, socket.socket], segment: OpenSegment
+) -> None:
+    async def send() -> None:
+        with CountingSocket(fileno=pair[0].detach()) as left:
+            left.setblocking(False)
+            sender = Sender(left, ReadAhead(asyncio.get_running_loop()), lambda error: None)
+            sender.push([b"head", Slice(segment, 0, COPIED_SLICE_BYTES), b""])
+            assert sender.flush() is SendState.DONE
+            assert (sender.unsent_bytes, left.sends_count) == (0, 1)
+
+    asyncio.run(send())
