@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from group_driver import GroupDriver
 
 from fairlead_broker.broker import Broker
 from fairlead_broker.clock import ManualClock
@@ -274,3 +275,18 @@ def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
     made = Stage(tmp_path / "data", getattr(request, "param", {}))
     yield made
     made.close()
+
+
+@pytest.fixture
+def group() -> GroupDriver:
+    """A group without members."""
+    return GroupDriver()
+
+
+@pytest.fixture
+def pair(group: GroupDriver) -> GroupDriver:
+    """A group whose members m1, which leads, and m2 have joined generation 2 and may sync."""
+    group.join("b")
+    group.join("a")
+    group.join("b2", "m1")
+    return group

@@ -9,12 +9,6 @@ from fairlead_broker.group.group_types import GroupState
 from fairlead_broker.limits import GROUP_PENDING_MEMBERS_MAX
 from fairlead_wire.errors import ErrorCode
 
-
-@pytest.fixture
-def group() -> GroupDriver:
-    return GroupDriver()
-
-
 # Who gets in.
 
 

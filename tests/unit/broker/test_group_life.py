@@ -1,210 +1,14 @@
-"""SyncGroup, Heartbeat, LeaveGroup, commits, sessions and the end of a group."""
+"""LeaveGroup, the end of a group, another coordinator, and what others ask."""
 
 from __future__ import annotations
 
 import pytest
-from group_driver import RANGE, WALL_MS, GroupDriver, subscription
+from group_driver import WALL_MS, GroupDriver, subscription
 
 from fairlead_broker.group.classic_group import ClassicGroup
 from fairlead_broker.group.group_types import GroupState
 from fairlead_broker.group.records import decode_group_value, encode_group_value
 from fairlead_wire.errors import ErrorCode
-
-
-@pytest.fixture
-def group() -> GroupDriver:
-    return GroupDriver()
-
-
-# SyncGroup.
-
-
-def test_assignments_are_answered_only_when_they_are_written(group: GroupDriver) -> None:
-    group.join("b")
-    group.join("a")
-    group.join("b2", "m1")
-    group.sync("sa", "m2", 2)
-    group.sync("sb", "m1", 2, {"m1": b"p0", "m2": b"p1"})
-    assert "sa" not in group.answers
-    assert "sb" not in group.answers
-    assert group.state is GroupState.COMPLETING_REBALANCE
-    group.commit()
-    assert (group.synced("sb").assignment, group.synced("sa").assignment) == (b"p0", b"p1")
-    assert (group.synced("sa").protocol_type, group.synced("sa").protocol_name) == (
-        "consumer",
-        "range",
-    )
-    assert group.state is GroupState.STABLE
-
-
-def test_a_follower_that_syncs_late_is_answered_at_once(group: GroupDriver) -> None:
-    group.join("b")
-    group.join("a")
-    group.join("b2", "m1")
-    group.sync("sb", "m1", 2, {"m1": b"p0", "m2": b"p1"})
-    group.commit()
-    group.sync("sa", "m2", 2)
-    assert group.synced("sa").assignment == b"p1"
-
-
-def test_a_member_that_the_leader_forgot_has_nothing(group: GroupDriver) -> None:
-    group.join("a")
-    group.sync("s", "m1", 1, {})
-    group.commit()
-    assert (group.synced("s").error, group.synced("s").assignment) == (ErrorCode.NONE, b"")
-
-
-def test_a_failed_write_makes_the_group_rebalance(group: GroupDriver) -> None:
-    group.join("a")
-    group.sync("s", "m1", 1, {"m1": b"p0"})
-    group.commit(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert group.synced("s").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert group.state is GroupState.PREPARING_REBALANCE
-    group.join("b", "m1")
-    group.sync("t", "m1", 2, {"m1": b"p1"})
-    group.commit()
-    assert group.synced("t").assignment == b"p1"
-
-
-def test_a_leader_that_syncs_twice_writes_once(group: GroupDriver) -> None:
-    group.join("a")
-    group.sync("s", "m1", 1, {"m1": b"p0"})
-    group.sync("t", "m1", 1, {"m1": b"other"})
-    assert group.synced("s").error is ErrorCode.REBALANCE_IN_PROGRESS
-    assert len(group.writes) == 1
-    group.commit()
-    assert group.synced("t").assignment == b"p0"
-
-
-def test_a_write_that_a_rebalance_overtook_changes_nothing(group: GroupDriver) -> None:
-    group.join("a")
-    group.sync("s", "m1", 1, {"m1": b"p0"})
-    group.join("b")
-    assert group.synced("s").error is ErrorCode.REBALANCE_IN_PROGRESS
-    group.commit()
-    assert group.state is GroupState.PREPARING_REBALANCE
-
-
-@pytest.mark.parametrize(
-    ("member_id", "generation", "names", "error"),
-    [
-        ("nobody", 1, {}, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("m1", 0, {}, ErrorCode.ILLEGAL_GENERATION),
-        ("m1", 2, {}, ErrorCode.ILLEGAL_GENERATION),
-        ("m1", 1, {"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ("m1", 1, {"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ("m1", 1, {"instance": "i1"}, ErrorCode.UNKNOWN_MEMBER_ID),
-    ],
-)
-def test_a_sync_of_another_generation_is_refused(
-    group: GroupDriver, member_id: str, generation: int, names: dict[str, str], error: ErrorCode
-) -> None:
-    group.join("a")
-    group.sync("s", member_id, generation, {"m1": b"x"}, **names)
-    assert group.synced("s").error is error
-    assert not group.writes
-    assert group.state is GroupState.COMPLETING_REBALANCE
-
-
-def test_a_sync_in_a_rebalance_sends_the_member_to_join(group: GroupDriver) -> None:
-    (first,) = group.gather(1)
-    group.join("b")
-    group.sync("s", first, 1)
-    assert group.synced("s").error is ErrorCode.REBALANCE_IN_PROGRESS
-
-
-def test_a_member_that_never_syncs_is_removed(group: GroupDriver) -> None:
-    group.join("b", session_ms=300_000)
-    group.join("a")
-    group.join("b2", "m1", session_ms=300_000)
-    group.sync("sa", "m2", 2)
-    group.pass_time(60_000)
-    assert group.synced("sa").error is ErrorCode.REBALANCE_IN_PROGRESS
-    assert group.heartbeat("m1", 2) is ErrorCode.UNKNOWN_MEMBER_ID
-    group.join("a2", "m2")
-    assert group.joined("a2").leader == "m2"
-
-
-# Heartbeats and sessions.
-
-
-def test_heartbeats_keep_a_member_alive(group: GroupDriver) -> None:
-    (first,) = group.gather(1)
-    for _ in range(10):
-        group.pass_time(9_000)
-        assert group.heartbeat(first, 1) is ErrorCode.NONE
-    assert group.state is GroupState.STABLE
-
-
-def test_a_silent_member_is_removed_after_its_session(group: GroupDriver) -> None:
-    (first,) = group.gather(1)
-    group.pass_time(9_999)
-    assert group.state is GroupState.STABLE
-    group.pass_time(1)
-    assert group.state is GroupState.EMPTY
-    assert group.heartbeat(first, 1) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-@pytest.mark.parametrize(
-    ("member_id", "generation", "error"),
-    [
-        ("m1", 0, ErrorCode.ILLEGAL_GENERATION),
-        ("m1", 2, ErrorCode.ILLEGAL_GENERATION),
-        ("m9", 1, ErrorCode.UNKNOWN_MEMBER_ID),
-    ],
-)
-def test_a_heartbeat_that_is_not_of_this_generation_is_refused(
-    group: GroupDriver, member_id: str, generation: int, error: ErrorCode
-) -> None:
-    group.gather(1)
-    assert group.heartbeat(member_id, generation) is error
-
-
-def test_a_refused_heartbeat_is_no_sign_of_life(group: GroupDriver) -> None:
-    (first,) = group.gather(1)
-    group.pass_time(9_000)
-    group.heartbeat(first, 0)
-    group.pass_time(1_000)
-    assert group.state is GroupState.EMPTY
-
-
-def test_members_that_wait_are_alive(group: GroupDriver) -> None:
-    first, second = group.gather(2, session_ms=300_000)
-    group.join("b", second, protocols=(("range", b"new"),), session_ms=6_000)
-    group.pass_time(50_000)
-    group.join("a", first)
-    assert len(group.joined("a").members) == 2
-    generation = group.group.generation_id
-    group.sync("sb", second, generation)
-    for _ in range(8):
-        group.pass_time(5_000)
-        assert group.heartbeat(first, generation) is ErrorCode.NONE
-    assert "sb" not in group.answers
-
-
-def test_a_member_whose_connection_is_gone_has_its_session_left(group: GroupDriver) -> None:
-    first, second = group.gather(2, session_ms=300_000)
-    group.join("b", second, protocols=(("range", b"new"),), session_ms=6_000)
-    group.pass_time(20_000)
-    group.group.forget_waiter("b")
-    group.pass_time(5_000)
-    assert group.heartbeat(second, 2) is ErrorCode.REBALANCE_IN_PROGRESS
-    group.pass_time(6_000)
-    assert group.heartbeat(second, 2) is ErrorCode.UNKNOWN_MEMBER_ID
-    group.join("a", first)
-    assert len(group.joined("a").members) == 1
-
-
-def test_a_forgotten_waiter_is_not_answered(group: GroupDriver) -> None:
-    group.join("a")
-    group.sync("s", "m1", 1, {"m1": b"p"})
-    group.group.forget_waiter("s")
-    group.group.forget_waiter("unknown")
-    group.commit()
-    assert "s" not in group.answers
-    group.sync("t", "m1", 1)
-    assert group.synced("t").assignment == b"p"
-
 
 # LeaveGroup.
 
@@ -281,54 +85,9 @@ def test_who_leaves_while_it_waits_is_answered(group: GroupDriver) -> None:
     assert len(group.joined("a").members) == 1
 
 
-# Commits.
-
-
-def test_members_commit_while_stable_and_while_a_rebalance_begins(group: GroupDriver) -> None:
-    (first,) = group.gather(1)
-    assert group.check_commit(first, 1) is ErrorCode.NONE
-    group.join("b")
-    assert group.state is GroupState.PREPARING_REBALANCE
-    assert group.check_commit(first, 1) is ErrorCode.NONE
-
-
-def test_nobody_commits_while_a_rebalance_is_being_completed(group: GroupDriver) -> None:
-    group.join("a")
-    assert group.check_commit("m1", 1) is ErrorCode.REBALANCE_IN_PROGRESS
-
-
-def test_who_waits_for_its_first_generation_commits_to_none(group: GroupDriver) -> None:
+def test_a_request_to_leave_may_name_nobody(group: GroupDriver) -> None:
     group.gather(1)
-    group.join("b")
-    assert group.check_commit("m2", 1) is ErrorCode.ILLEGAL_GENERATION
-
-
-@pytest.mark.parametrize(
-    ("member_id", "generation", "error"),
-    [
-        ("m1", 0, ErrorCode.ILLEGAL_GENERATION),
-        ("m1", -1, ErrorCode.ILLEGAL_GENERATION),
-        ("", -1, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("m9", 1, ErrorCode.UNKNOWN_MEMBER_ID),
-    ],
-)
-def test_commits_from_outside_a_group_with_members_are_refused(
-    group: GroupDriver, member_id: str, generation: int, error: ErrorCode
-) -> None:
-    group.gather(1)
-    assert group.check_commit(member_id, generation) is error
-
-
-def test_anybody_commits_to_an_empty_group(group: GroupDriver) -> None:
-    assert group.check_commit("", -1) is ErrorCode.NONE
-    assert group.check_commit("m1", 3) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_commits_are_signs_of_life(group: GroupDriver) -> None:
-    (first,) = group.gather(1)
-    for _ in range(4):
-        group.pass_time(9_000)
-        assert group.check_commit(first, 1) is ErrorCode.NONE
+    assert group.leave() == []
     assert group.state is GroupState.STABLE
 
 
@@ -366,16 +125,13 @@ def test_a_dead_group_answers_nothing_else(group: GroupDriver) -> None:
     assert group.group.tick(now_ms=10**9, now_wall_ms=0).writes == []
 
 
-def test_everybody_who_waits_learns_of_another_coordinator(group: GroupDriver) -> None:
-    group.join("b")
-    group.join("a")
-    group.join("b2", "m1")
-    group.sync("sb", "m1", 2, {})
-    group.sync("sa", "m2", 2)
-    group.take(group.group.fail_all(ErrorCode.NOT_COORDINATOR))
-    assert {group.synced(each).error for each in ("sa", "sb")} == {ErrorCode.NOT_COORDINATOR}
-    group.commit()
-    assert group.state is GroupState.DEAD
+def test_everybody_who_waits_learns_of_another_coordinator(pair: GroupDriver) -> None:
+    pair.sync("sb", "m1", 2, {})
+    pair.sync("sa", "m2", 2)
+    pair.take(pair.group.fail_all(ErrorCode.NOT_COORDINATOR))
+    assert {pair.synced(each).error for each in ("sa", "sb")} == {ErrorCode.NOT_COORDINATOR}
+    pair.commit()
+    assert pair.state is GroupState.DEAD
 
 
 def test_another_coordinator_goes_on_from_the_record(group: GroupDriver) -> None:
@@ -468,20 +224,3 @@ def test_a_group_is_described_with_what_its_members_have(group: GroupDriver) -> 
     described = group.group.describe()
     assert described.state is GroupState.COMPLETING_REBALANCE
     assert [each.assignment for each in described.members] == [b"m1", b""]
-
-
-def test_signs_of_life_cost_the_same_however_many_members_there_are() -> None:
-    group = GroupDriver(delay_ms=3_000)
-    for number in range(500):
-        group.join(number, protocols=RANGE, session_ms=45_000)
-    group.pass_time(6_000)
-    due = group.group.next_deadline_ms()
-    for number in range(1, 501):
-        assert group.heartbeat(f"m{number}", 1) is ErrorCode.NONE
-    assert group.group.next_deadline_ms() == due
-
-
-def test_a_request_to_leave_may_name_nobody(group: GroupDriver) -> None:
-    group.gather(1)
-    assert group.leave() == []
-    assert group.state is GroupState.STABLE
