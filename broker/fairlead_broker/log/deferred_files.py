@@ -49,18 +49,29 @@ class SyncJob:
         self._directories = directories
 
     def run(self) -> None:
-        """Fsync contents, then names. A file that is gone again needs none."""
-        for path in self._files:
-            try:
-                fd = self._disk.open_read(path)
-            except FileNotFoundError:
-                continue
-            try:
-                self._disk.fsync(fd)
-            finally:
-                self._disk.close(fd)
-        for path in self._directories:
-            try:
-                self._disk.fsync_directory(path)
-            except FileNotFoundError:
-                continue
+        """Fsync contents, then names. A file that is gone again needs none.
+
+        One that fails does not keep the others; the first error is raised at the end. None is
+        tried again: the next fsync of lost pages would succeed.
+        """
+        errors: list[OSError] = []
+        for paths, sync in ((self._files, self._sync_file), (self._directories, self._sync_names)):
+            for path in paths:
+                try:
+                    sync(path)
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _sync_file(self, path: str) -> None:
+        fd = self._disk.open_read(path)
+        try:
+            self._disk.fsync(fd)
+        finally:
+            self._disk.close(fd)
+
+    def _sync_names(self, path: str) -> None:
+        self._disk.fsync_directory(path)
