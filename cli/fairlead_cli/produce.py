@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from fairlead_cli.client.sending import SendingOptions, sending_options
-from fairlead_cli.errors import CliError
+from fairlead_cli.errors import InputError
 from fairlead_cli.name_completion import complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, output_option, parse_assignments
 
@@ -142,7 +142,7 @@ def open_input(file: Path) -> Iterator[IO[bytes]]:
     try:
         stream = file.open("rb")
     except OSError as error:
-        raise CliError(f"cannot read {file}: {error.strerror}") from error
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
     with stream:
         yield stream
 

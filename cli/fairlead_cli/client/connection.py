@@ -49,6 +49,7 @@ HINTS = {
     "--assignor range, or see:  fairlead group describe {name}{cluster}",
     "FENCED_INSTANCE_ID": "Another process has joined under this --instance-id: use another.",
     "NON_EMPTY_GROUP": "See who is in it:  fairlead group describe {name} --members{cluster}",
+    "REQUEST_TIMED_OUT": "Try again in a moment. See who runs:  fairlead status{cluster}",
     "MSG_TIMED_OUT": "No leader took them in time. See who leads, and who is in sync:\n"
     "  fairlead topic describe {name}{cluster}",
     "MSG_SIZE_TOO_LARGE": "Let the topic take larger ones, here 10 MB:\n"
@@ -168,15 +169,19 @@ def require_topic(client: AdminClient | Consumer | Producer, topic: str) -> Any:
 UNKNOWN_TOPIC_NAMES = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")
 
 
-def build_unknown_topic_error(topic: str, existing: list[str]) -> CliError:
-    """Names the nearest existing topic."""
+def build_unknown_topic_error(
+    topic: str, existing: list[str], *, is_wanted: bool = True
+) -> CliError:
+    """Names the nearest existing topic; how to make one only where it is wanted."""
     from difflib import get_close_matches
 
     cluster = cluster_arguments()
     close = get_close_matches(topic, existing, n=1)
-    nearest = f"Did you mean '{close[0]}'? " if close else ""
+    nearest = f"Did you mean '{close[0]}'?\n" if close else ""
+    create = f"Create it:\n  fairlead topic create {shlex.quote(topic)}{cluster}\n"
+    if not is_wanted:
+        create = ""
     return CliError(
         f"topic '{topic}' does not exist",
-        hint=f"{nearest}Create it:\n  fairlead topic create {shlex.quote(topic)}{cluster}\n"
-        f"or see what there is:\n  fairlead topic list{cluster}",
+        hint=f"{nearest}{create}See what there is:\n  fairlead topic list{cluster}",
     )

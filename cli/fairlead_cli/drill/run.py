@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
 
 from fairlead_cli.drill.controller_watch import ControllerWatch
 from fairlead_cli.drill.faults import FaultInjector, FaultKind
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from fairlead_cli.local.cluster_file import ProcessEntry
     from fairlead_cli.local.process_table import ProcessId
 
+Result = TypeVar("Result")
 PARTITIONS_PER_BROKER = 2
 RECOVERY_TIMEOUT_S = 30.0
 # How long to look on after a fault that does not last: a second effect would show by then.
@@ -207,9 +211,10 @@ class Drill:
     async def _resolve_all(self) -> list[ProcessEntry]:
         """The processes that the targets name; the drill's topic is well before a user's may be."""
         give_up_at = time.monotonic() + BALANCE_TIMEOUT_S
+        context = click.get_current_context(silent=True)
         while True:
             try:
-                return await asyncio.to_thread(self._resolve)
+                return await asyncio.to_thread(in_context_of(context, self._resolve))
             except NotResolvedError:
                 if time.monotonic() > give_up_at:
                     raise
@@ -248,6 +253,18 @@ class Drill:
         """Targets without a topic are about the drill's own."""
         is_own = target.kind in (TargetKind.LEADER, TargetKind.FOLLOWER) and not target.topic
         return replace(target, topic=self.load.plan.topic) if is_own else target
+
+
+def in_context_of(
+    context: click.Context | None, call: Callable[[], Result]
+) -> Callable[[], Result]:
+    """The same call for another thread: errors name the cluster of the command line there, too."""
+
+    def wrapped() -> Result:
+        with nullcontext() if context is None else context.scope(cleanup=False):
+            return call()
+
+    return wrapped
 
 
 def describe(run: RunTimings) -> str:

@@ -51,5 +51,5 @@ def command(names: tuple[str, ...], if_exists: bool, data: Path, bootstrap: str 
                 errors.append(build_error(f"cannot delete topic '{name}'", error))
             elif not if_exists:
                 topics = list(fetch_metadata(admin).topics)
-                errors.append(build_unknown_topic_error(name, topics))
+                errors.append(build_unknown_topic_error(name, topics, is_wanted=False))
     return report_missing(errors)

@@ -3,14 +3,16 @@
 import errno
 import os
 import shlex
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
 import pytest
 
 from fairlead_cli.advice import cluster_arguments, data_arguments, up_command
-from fairlead_cli.client.connection import build_error
-from fairlead_cli.errors import CliError
+from fairlead_cli.client.connection import build_error, build_unknown_topic_error
+from fairlead_cli.drill.run import in_context_of
+from fairlead_cli.errors import CliError, ExitCode
 from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, write_cluster_file
 from fairlead_cli.local.control import wait_until_replaced
 from fairlead_cli.local.layout import Layout
@@ -134,3 +136,27 @@ def test_a_full_disk_is_not_left_for_another(number: int, advice: str) -> None:
     error = build_unusable_error(Layout(Path("/a b")), OSError(number, os.strerror(number)))
     assert error.hint is not None
     assert error.hint.endswith(advice)
+
+
+def test_a_thread_of_a_drill_knows_the_cluster_of_the_command_line() -> None:
+    command = click.Command("drill", params=[])
+    context = click.Context(command)
+    context.params = {"data": Path("/a b")}
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(in_context_of(context, cluster_arguments)).result() == " --data '/a b'"
+        assert pool.submit(in_context_of(None, cluster_arguments)).result() == ""
+
+
+def test_a_topic_is_only_to_be_created_where_it_is_wanted() -> None:
+    wanted = build_unknown_topic_error("ordrs", ["orders"])
+    assert wanted.hint == (
+        "Did you mean 'orders'?\nCreate it:\n  fairlead topic create ordrs\n"
+        "See what there is:\n  fairlead topic list"
+    )
+    unwanted = build_unknown_topic_error("x", ["orders"], is_wanted=False)
+    assert unwanted.hint == "See what there is:\n  fairlead topic list"
+
+
+def test_a_file_that_is_not_there_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["produce", "orders", "/nonexistent/file", "--data", "/none"]) == ExitCode.USAGE
+    assert "cannot read /nonexistent/file: No such file" in capsys.readouterr().err
