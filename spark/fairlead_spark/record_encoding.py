@@ -107,23 +107,34 @@ def as_binary(column: pa.Array) -> pa.BinaryArray:
 def encode_varints(columns: Sequence[Any]) -> pa.BinaryArray:
     """The numbers of a row one behind another, zig-zag, for each row."""
     octets: list[Any] = []
-    is_used: list[Any] = []
+    # Which rows have the byte; None: all.
+    has: list[Any] = []
     for column in columns:
         left = (column << 1) ^ (column >> 63)
-        always = np.ones(len(left), dtype=bool)
-        is_used.append(always)
+        has.append(None)
         while int(left.max(initial=0)) >= 0x80:
-            is_longer = left >= 0x80
-            octets.append((left & 0x7F) | np.where(is_longer, 0x80, 0))
-            is_used.append(is_longer)
-            left = np.where(is_longer, left >> 7, 0)
+            goes_on = left >= 0x80
+            octets.append(np.where(goes_on, left & 0x7F | 0x80, left))
+            has.append(None if goes_on.all() else goes_on)
+            left = np.where(goes_on, left >> 7, 0)
         octets.append(left)
-    table = np.stack(octets, axis=1).astype(np.uint8)
-    used = np.stack(is_used, axis=1)
-    bounds = np.concatenate(([0], np.cumsum(used.sum(axis=1)))).astype(np.int32)
-    data = table.ravel() if used.all() else table[used]
+    count = len(columns[0])
+    table = np.empty((count, len(octets)), dtype=np.uint8)
+    for index, column in enumerate(octets):
+        table[:, index] = column
+    if all(each is None for each in has):
+        bounds = np.arange(0, count * len(octets) + 1, len(octets), dtype=np.int32)
+        data = table.ravel()
+    else:
+        used = np.ones(table.shape, dtype=bool)
+        for index, each in enumerate(has):
+            if each is not None:
+                used[:, index] = each
+        bounds = np.zeros(count + 1, dtype=np.int32)
+        np.cumsum(used.sum(axis=1), out=bounds[1:])
+        data = table[used]
     return pa.BinaryArray.from_buffers(
-        pa.binary(), len(table), [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+        pa.binary(), count, [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     )
 
 
