@@ -4,7 +4,8 @@ Behaviour: a producer without a transactional id gets a producer id that nobody 
 with epoch 0; what it had before is not asked about, as in Kafka. Ids come in blocks from the
 controller; while it is away and the block is used up the answer is COORDINATOR_LOAD_IN_PROGRESS,
 which producers retry. A transactional id is refused for good, as by FindCoordinator, with
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED. An id without an epoch, or the other way round, answers
+INVALID_REQUEST.
 Versions:  2 flexible · 3 producer_id and epoch of the caller · 4 PRODUCER_FENCED exists.
 Missing:   transactions.
 """
@@ -39,6 +40,8 @@ def init_producer_id(
         if not request.transactional_id:
             code = ErrorCode.INVALID_REQUEST
         return _refused(code)
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
+        return _refused(ErrorCode.INVALID_REQUEST)
     producer_id = context.broker.producer_ids.take()
     if producer_id is None:
         return context.later(_wait_for_block(context.broker))

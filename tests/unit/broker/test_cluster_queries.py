@@ -181,6 +181,12 @@ def test_without_a_controller_a_producer_tries_again(stage: Any) -> None:
     assert code.retriable
 
 
+@pytest.mark.parametrize(("producer_id", "epoch"), [(5, -1), (-1, 3)])
+def test_half_of_an_identity_is_refused(stage: Any, producer_id: int, epoch: int) -> None:
+    request = InitProducerIdRequest(None, 1, producer_id, epoch)
+    assert stage.ask(request, 4).error_code == ErrorCode.INVALID_REQUEST
+
+
 @pytest.mark.parametrize(
     ("transactional_id", "code"),
     [("tx", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), ("", ErrorCode.INVALID_REQUEST)],
