@@ -29,6 +29,8 @@ _COUNTS: Final = ("brokers", "brokersReady", "topics", "partitions", "underRepli
 REFUSED: Final = "Refused"
 """Reason of what the API server does not take."""
 CLUSTER_NOT_FOUND: Final = "ClusterNotFound"
+DELETING: Final = "Deleting"
+"""Reason of a deletion that takes its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +147,10 @@ def _progress_claim(facts: ClusterFacts, ready: int) -> _Claim:
     if facts.is_paused:
         return (False, "Paused", "spec.pauseReconciliation is on; elections go on")
     if facts.problem is not None:
-        return (False, facts.problem[0], "nothing changes until the spec is corrected")
+        reason = facts.problem[0]
+        is_deleting = reason == DELETING
+        what = "it is being deleted" if is_deleting else "it waits for a spec without mistakes"
+        return (False, reason, what)
     message = describe_roll(facts.roll)
     if message:
         return (True, "Rolling", message)

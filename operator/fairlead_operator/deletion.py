@@ -19,11 +19,13 @@ from fairlead_controller.kube.kinds import (
     STATEFUL_SET,
 )
 from fairlead_operator.api_writer import ApiWriter
+from fairlead_operator.cluster_status import DELETING, ClusterFacts
 from fairlead_operator.controller_client import ControllerClient, ControllerError
 from fairlead_operator.live_objects import ClusterKey, LiveObjects, cluster_of, is_left_alone
 from fairlead_operator.status_writer import StatusWriter
 
 RECLAIM_DELETE: Final = "Delete"
+PODS_NAMED_MAX: Final = 3
 
 
 class Deletions:
@@ -51,7 +53,11 @@ class Deletions:
                 await self._writer.delete(STATEFUL_SET, stateful_set)
         pods = self._live.of_cluster(POD, key)
         if pods:
-            return f"{len(pods)} brokers are stopping"
+            names = ", ".join(pod["metadata"]["name"] for pod in pods[:PODS_NAMED_MAX])
+            return (
+                f"{len(pods)} brokers are stopping: {names}; where a node is gone for good, "
+                "`kubectl delete pod NAME --grace-period=0 --force` lets its broker go"
+            )
         if self._live.of_cluster(STATEFUL_SET, key):
             return "StatefulSets are going"
         if (body.get("spec") or {}).get("reclaimPolicy") != RECLAIM_DELETE:
@@ -61,6 +67,21 @@ class Deletions:
                 await self._writer.delete(PERSISTENT_VOLUME_CLAIM, claim)
         await self._writer.mark_tables(*key, uid=body["metadata"]["uid"])
         return ""
+
+    async def tell_waiting(self, key: ClusterKey, waiting_for: str) -> None:
+        """Say on a LogCluster what its deletion waits for."""
+        manifest = self._live.get(LOG_CLUSTER, *key)
+        if manifest is None:
+            return
+        generation = int(manifest["metadata"].get("generation", 1))
+        facts = ClusterFacts(
+            name=key[1], namespace=key[0], generation=generation, problem=(DELETING, waiting_for)
+        )
+        try:
+            await self._statuses.write_cluster(manifest, facts)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
 
     async def delete_pool(self, namespace: str, body: Mapping[str, Any]) -> str:
         """Tell what a pool's deletion waits for, empty if it may go.

@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 PREFIX: Final = "fairlead.io"
 DELETION_LOOK_S: Final = 1.0
 """How often a deletion that waits looks again."""
+DELETION_TELL_S: Final = 10.0
+"""After how long a deletion that waits says so on the object."""
 DELETION_RETRY_S: Final = 5.0
 """How long after the API server did not help."""
 
@@ -61,7 +63,10 @@ def build_registry(loop: ReconcileLoop, deletions: Deletions) -> kopf.OperatorRe
         body: kopf.Body, namespace: str | None, name: str | None, **_: Any
     ) -> None:
         key = (namespace or "", name or "")
-        await _until_done(lambda: deletions.delete_cluster(key, body))
+        await _until_done(
+            lambda: deletions.delete_cluster(key, body),
+            lambda waiting_for: deletions.tell_waiting(key, waiting_for),
+        )
 
     async def delete_pool(body: kopf.Body, namespace: str | None, **_: Any) -> None:
         await _until_done(lambda: deletions.delete_pool(namespace or "", body))
@@ -71,12 +76,21 @@ def build_registry(loop: ReconcileLoop, deletions: Deletions) -> kopf.OperatorRe
     return registry
 
 
-async def _until_done(take_step: Callable[[], Awaitable[str]]) -> None:
-    """Take steps until nothing is waited for; kopf would write to the object at each attempt."""
-    said = ""
+async def _until_done(
+    take_step: Callable[[], Awaitable[str]],
+    tell: Callable[[str], Awaitable[None]] | None = None,
+) -> None:
+    """Take steps until nothing is waited for; kopf would write to the object at each attempt.
+
+    `tell` hears what is waited for, if that takes longer than brokers need to stop.
+    """
+    said, clock = "", asyncio.get_running_loop().time
+    began = clock()
     while True:
         try:
             waiting_for = await take_step()
+            if waiting_for and tell is not None and clock() - began > DELETION_TELL_S:
+                await tell(waiting_for)
         except (ApiError, ApiUnavailableError) as error:
             raise kopf.TemporaryError(str(error), delay=DELETION_RETRY_S) from error
         if not waiting_for:
