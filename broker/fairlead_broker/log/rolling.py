@@ -48,8 +48,10 @@ def _longest_age_ms(config: LogConfig) -> int:
 def roll_jitter_ms(path: str, base_offset: int, config: LogConfig) -> int:
     """A share of `segment.jitter.ms` of its own for each segment, so that logs don't roll at once.
 
-    Derived from the name instead of drawn: a restart doesn't move it.
+    Derived from the name instead of drawn: a restart doesn't move it. It leaves something of the
+    longest age: a jitter of hours would give a topic that rolls every minute a segment a batch.
     """
-    if config.segment_jitter_ms <= 0:
+    jitter_ms = min(config.segment_jitter_ms, _longest_age_ms(config))
+    if jitter_ms <= 0:
         return 0
-    return crc32(f"{path}/{base_offset}".encode()) % config.segment_jitter_ms
+    return crc32(f"{path}/{base_offset}".encode()) % jitter_ms
