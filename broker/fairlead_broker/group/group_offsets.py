@@ -31,6 +31,8 @@ _TIMESTAMP: Final = Struct(">q")
 _EXPIRING_HEAD: Final = Struct(">hqh")
 _EXPIRING_TAIL: Final = Struct(">qq")
 _EXPIRING_VERSION: Final = 1
+METADATA_BYTES_MAX: Final = 2**15 - 1
+"""What the length of a commit's metadata can say in its record."""
 
 
 class TopicOffsets:

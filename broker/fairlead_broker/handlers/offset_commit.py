@@ -15,7 +15,11 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from fairlead_broker.group.group_offsets import encode_commit, encode_expiring_commit
+from fairlead_broker.group.group_offsets import (
+    METADATA_BYTES_MAX,
+    encode_commit,
+    encode_expiring_commit,
+)
 from fairlead_broker.group.group_types import NO_GENERATION
 from fairlead_broker.handlers.registry import PENDING, Pending, handles
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
@@ -95,7 +99,7 @@ class _Commit:
         broker = context.broker
         image = broker.image
         now_ms = broker.clock.now_ms()
-        metadata_max = broker.settings.offset_metadata_max_bytes
+        metadata_max = min(broker.settings.offset_metadata_max_bytes, METADATA_BYTES_MAX)
         retention_ms = request.retention_time_ms
         codes, offsets = self._codes, self.offsets
         for topic in request.topics:

@@ -7,6 +7,7 @@ from typing import Any
 from group_cluster import NO_DELAY, Call, GroupCluster, commit_code
 from replica_cluster import ReplicaCluster
 
+from fairlead_broker.group.group_offsets import METADATA_BYTES_MAX
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -78,5 +79,24 @@ def test_fetch_9_gives_a_classic_group_its_offsets_whatever_the_epoch(tmp_path: 
                 missing = fetch(groups, "nobody", **options)
                 assert missing.error_code == ErrorCode.NONE
                 assert missing.topics[0].partitions[0].committed_offset == -1
+
+    asyncio.run(story())
+
+
+def test_metadata_that_no_record_can_hold_is_refused_whatever_the_settings(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        settings = {"offset_metadata_max_bytes": "1000000"}
+        async with ReplicaCluster(tmp_path, size=1, **settings) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            longest = METADATA_BYTES_MAX * "m"
+            assert await groups.committed("g", 5, metadata=longest) is ErrorCode.NONE
+            found = groups.fetch("g").topics[0].partitions[0]
+            assert (found.committed_offset, found.metadata) == (5, longest)
+            refused = await groups.committed("g", 6, metadata=longest + "m")
+            assert refused is ErrorCode.OFFSET_METADATA_TOO_LARGE
+            assert groups.offset("g") == 5
 
     asyncio.run(story())
