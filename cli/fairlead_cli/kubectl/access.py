@@ -82,6 +82,8 @@ def explain_api_error(error: Any) -> CliError:
         hint = "Ask for the role fairlead-view, or fairlead-edit to create drills."
     elif error.is_not_found and "could not find the requested resource" in error.message:
         hint = "Fairlead is not installed here:  helm install fairlead charts/fairlead"
+    elif error.is_not_found:
+        hint = "See what there is:  kubectl get fairlead -A"
     return CliError(f"the API server refused: {error.message or error}", hint=hint)
 
 
