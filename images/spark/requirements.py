@@ -7,7 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-OF_THE_WIRE = ("confluent-kafka", "cramjam", "google-crc32c")
+OF_THE_WIRE = ("cramjam", "google-crc32c")
 
 
 def main(pyproject: str) -> None:

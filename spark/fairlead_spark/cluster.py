@@ -148,15 +148,15 @@ class Cluster:
 
     def call(self, node_id: int, message: Any, version: int) -> Any:
         """One request to one broker."""
-        return self._call_at(self._nodes[node_id], message, version)
+        return self._call_at(self._address(node_id), message, version)
 
     def connection(self, node_id: int) -> Connection:
         """The open connection to a broker, or a new one; OSError if it can't be reached."""
-        return self._connect(self._nodes[node_id], self._connections)
+        return self._connect(self._address(node_id), self._connections)
 
     def produce_connection(self, node_id: int) -> Connection:
         """Another one, for what has no reply yet while the cluster is asked other things."""
-        return self._connect(self._nodes[node_id], self._produce_connections)
+        return self._connect(self._address(node_id), self._produce_connections)
 
     def drop(self, connection: Connection) -> None:
         """Closes a connection that went bad or whose replies nobody waits for any more."""
@@ -251,6 +251,12 @@ class Cluster:
         except CONNECTION_ERRORS:
             self.drop(connection)
             raise
+
+    def _address(self, node_id: int) -> tuple[str, int]:
+        """Of a broker; OSError for one that died between a look-up of leaders and the next."""
+        if node_id not in self._nodes:
+            raise ConnectionError(f"broker {node_id} is no longer in the cluster")
+        return self._nodes[node_id]
 
     def _connect(
         self, address: tuple[str, int], connections: dict[tuple[str, int], Connection]
