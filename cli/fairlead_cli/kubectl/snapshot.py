@@ -126,6 +126,12 @@ def find_complaints(snapshot: Snapshot) -> list[Complaint]:
         if (entry["type"], entry["status"])
         in {("Ready", "False"), ("StoreAvailable", "False"), ("Degraded", "True")}
     ]
+    return complaints + find_resource_complaints(snapshot)
+
+
+def find_resource_complaints(snapshot: Snapshot) -> list[Complaint]:
+    """What pools and Topics say of themselves."""
+    complaints = []
     for pool in snapshot.pools:
         blocked = condition(pool, "Blocked")
         if blocked.get("status") == "True":
