@@ -151,6 +151,9 @@ def wait_for(future: Future[Result], what: str) -> Result:
 
 def fetch_metadata(client: AdminClient | Consumer | Producer, topic: str | None = None) -> Any:
     """Brokers, topics, partitions; of one topic where it is named."""
+    # The client's C code looks this module up by itself, and would make an ImportError of a Ctrl-C.
+    import confluent_kafka.admin  # noqa: F401
+
     with kafka_errors("the cluster does not answer"):
         return client.list_topics(topic=topic, timeout=REQUEST_TIMEOUT_S)
 
