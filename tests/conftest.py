@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 KAFKA_PYTHON_WARNING = "ignore:(read|open)_text is deprecated:DeprecationWarning"
 """kafka-python reads its schemas by a function that Python 3.11 calls deprecated."""
-READY_DEADLINE_S = 30.0
+READY_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 20.0
 
 

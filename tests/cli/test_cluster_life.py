@@ -85,7 +85,7 @@ def test_a_killed_broker_comes_back_with_its_records(cli: Cli) -> None:
     wait_until(lambda: cli.status()["brokers"][1]["state"] == "running")
     assert broker_pid(cli, 1) != victim
     wait_until(lambda: all(topic["offline"] == 0 for topic in cli.status()["topics"]))
-    read = cli.ok("consume", "t", "--count", "500", "--timeout-ms", "10000").out.split()
+    read = cli.ok("consume", "t", "--count", "500", "--timeout-ms", "30000").out.split()
     assert sorted(map(int, read)) == list(range(500))
     assert (
         "broker-1 killed by SIGKILL; restarting"

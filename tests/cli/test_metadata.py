@@ -30,7 +30,7 @@ def test_a_lost_store_is_rebuilt_from_an_export(cli: Cli, tmp_path: Path) -> Non
     assert document["clusterId"] in restored.out
     assert cli.up().code == 0
     wait_until(lambda: all(topic["offline"] == 0 for topic in cli.status()["topics"]))
-    read = cli.ok("consume", "kept", "--count", "300", "--timeout-ms", "20000").out.split()
+    read = cli.ok("consume", "kept", "--count", "300", "--timeout-ms", "30000").out.split()
     assert sorted(map(int, read)) == list(range(300))
     (topic,) = cli.ok("topic", "describe", "kept", "-o", "json").json
     assert topic["configs"] == {"retention.ms": "86400000"}

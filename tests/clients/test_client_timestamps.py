@@ -59,7 +59,7 @@ def offset_by_aiokafka(bootstrap: str, topic: str, timestamp_ms: int) -> int | N
             await consumer.stop()
         return None if found is None else int(found.offset)
 
-    return asyncio.run(asyncio.wait_for(ask(), 20))
+    return asyncio.run(asyncio.wait_for(ask(), 60))
 
 
 LOOKUPS = {
