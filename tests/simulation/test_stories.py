@@ -10,8 +10,9 @@ import random
 import pytest
 from simulator import stories
 from simulator.memory_log import MemoryLog
+from simulator.opening import PLAIN
 from simulator.records import encode_batch
-from simulator.world import PLAIN, World, tell
+from simulator.world import World, tell
 
 CONTROLLERS = ["controller-0", "controller-1"]
 

@@ -35,6 +35,9 @@ class Disk:
     """Broker epoch of the last start that was told it."""
     is_failing: bool = False
     """Writes and fsyncs fail, and the kernel has dropped what they were to write."""
+    removed: dict[PartitionKey, str] = field(default_factory=dict)
+    """Replicas whose folders are gone, by topic name: the checkpoints speak of them, until the
+    controller knows."""
     has_lost_pages: bool = False
     """`syncfs` will say so to the next start."""
 
@@ -217,6 +220,19 @@ class BrokerHost:
         for key, log in sorted(self.disk.logs.items()):
             self.world.checker.on_log_changed(key, log, 0)
         self.disk = self._new_disk()
+
+    def folders(self) -> list[PartitionKey]:
+        """Replicas that checkpoints know of, while no registration waits for its answer."""
+        disk = self.disk
+        return [] if disk.start_id else sorted(disk.logs.keys() & disk.high_watermarks.keys())
+
+    def remove_folder(self, key: PartitionKey) -> None:
+        """Somebody has removed one; all else is as the process left it."""
+        log = self.disk.logs.pop(key)
+        self.world.note("%s loses its folder of %s-%d", self.name, log.topic, log.partition)
+        self.wounds += 1
+        self.disk.removed[key] = log.topic
+        self.world.checker.on_log_changed(key, log, 0)
 
     def exited(self) -> None:
         """The process has ended by itself."""

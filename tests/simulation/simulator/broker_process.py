@@ -123,6 +123,7 @@ class BrokerProcess:
             self.publish,
             cluster_id=disk.cluster_id,
             is_ready=False,
+            unclean=[(topic, index) for (_, index), topic in sorted(disk.removed.items())],
         )
 
     async def _run(self) -> None:
@@ -141,6 +142,7 @@ class BrokerProcess:
         self.disk.clean_marker = None
         self.disk.start_id = ""
         self.disk.has_lost_pages = False
+        self.disk.removed.clear()
         self.is_confirmed = True
         for log in self.disk.logs.values():
             log.confirm(self.session.broker_epoch)

@@ -176,6 +176,10 @@ class Checker:
         """A broker is told that it is registered: by then it is written what it may lack."""
         if host.owns_up(start_id, host.boot_id):
             self.fail("%s was registered, and nobody knows that it lost data", host.name)
+        for key in host.disk.removed:
+            record = self.truths[key].record
+            if record is not None and host.broker_id in (*record.isr, *record.elr):
+                self.fail("%s was registered without its folder, and counts: %s", host.name, record)
 
     def on_published(self, controller_epoch: int, changes: Iterable[Change]) -> None:
         """A controller tells of committed changes (I6, one by one)."""
@@ -186,6 +190,9 @@ class Checker:
                 if at in self._published and epoch != self._published[at] + 1:
                     self.fail("I6: partition epoch %d after %d", epoch, self._published[at])
                 self._published[at] = epoch
+                stored = self.truths[at[1]].record
+                if stored is not None and stored.partition_epoch < epoch:
+                    self.fail("a change is told that the store does not have: %s", stored)
                 problems = change.partition.problems()
                 if problems:
                     self.fail("I5: %s", problems)
@@ -303,7 +310,7 @@ class Checker:
             return
         for broker_id in (*record.isr, *record.elr):
             host = self.world.brokers[broker_id]
-            if host.is_lossy:
+            if host.is_lossy or key in host.disk.removed:
                 continue
             log = host.log(key)
             if log is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from simulator.meddling import Meddlers
 from simulator.store import HOST as STORE
 
 if TYPE_CHECKING:
@@ -49,12 +50,14 @@ class Faults:
         ]
         # Each seed has favourites, so that rare meetings of faults become common in some.
         rng = world.rng
-        self._kinds = [kind for kind, _ in kinds]
+        meddlers = Meddlers(self)
+        self._kinds = [*(kind for kind, _ in kinds), *meddlers.kinds]
         self._weights = [weight * rng.choice((0, 1, 1, 4)) for _, weight in kinds]
-        if world.options.only:
-            self._weights = [int(kind.__name__ in world.options.only) for kind in self._kinds]
         if not any(self._weights):
             self._weights = [weight for _, weight in kinds]
+        self._weights += meddlers.weights()
+        if world.options.only:
+            self._weights = [int(kind.__name__ in world.options.only) for kind in self._kinds]
 
     def begin(self, until_s: float, pause_s: float) -> None:
         """Let faults happen from now on."""
@@ -71,7 +74,8 @@ class Faults:
         for end in list(self._ends):
             end()
 
-    def _last(self, name: str, seconds: float, end: Callable[[], None]) -> None:
+    def last(self, name: str, seconds: float, end: Callable[[], None]) -> None:
+        """Count a fault that has begun, and have it ended: then, or when all heals."""
         self.counts[name] = self.counts.get(name, 0) + 1
         self.world.wakes.on_fault(name, seconds)
 
@@ -95,19 +99,19 @@ class Faults:
         broker = self._broker()
         if broker.is_running:
             broker.kill()
-            self._last("kill", self._duration_s(0.05, 4), lambda: self._restart(broker))
+            self.last("kill", self._duration_s(0.05, 4), lambda: self._restart(broker))
 
     def lose_power(self) -> None:
         broker = self._broker()
         if self.world.may_lose(broker):
             broker.lose_power()
-            self._last("power", self._duration_s(0.2, 6), lambda: self._restart(broker))
+            self.last("power", self._duration_s(0.2, 6), lambda: self._restart(broker))
 
     def lose_disk(self) -> None:
         broker = self._broker()
         if self.world.may_lose(broker):
             broker.lose_disk()
-            self._last("disk lost", self._duration_s(0.05, 3), lambda: self._restart(broker))
+            self.last("disk lost", self._duration_s(0.05, 3), lambda: self._restart(broker))
 
     def stop_cleanly(self) -> None:
         broker = self._broker()
@@ -119,13 +123,13 @@ class Faults:
                 broker.kill()
                 self._restart(broker)
 
-            self._last("stop", self._duration_s(1, 4), restart)
+            self.last("stop", self._duration_s(1, 4), restart)
 
     def pause(self) -> None:
         broker = self._broker()
         if broker.is_running:
             broker.pause()
-            self._last("pause", self._duration_s(0.1, 8), broker.resume)
+            self.last("pause", self._duration_s(0.1, 8), broker.resume)
 
     def fail_disk(self) -> None:
         """Writes fail until the process is started anew; what was not fsynced is lost by then."""
@@ -138,12 +142,12 @@ class Faults:
             broker.kill()
             self._restart(broker)
 
-        self._last("disk fails", self._duration_s(1, 5), replace)
+        self.last("disk fails", self._duration_s(1, 5), replace)
 
     def jump_clock(self) -> None:
         broker = self._broker()
         broker.clock_skew_ms += self.world.rng.choice((-3_600_000, -5000, 700, 5000, 3_600_000))
-        self._last("clock", 0, lambda: None)
+        self.last("clock", 0, lambda: None)
 
     def _restart(self, broker: BrokerHost) -> None:
         if not broker.is_running:
@@ -177,12 +181,12 @@ class Faults:
             for source, target in cuts:
                 network.heal(source, target)
 
-        self._last("cut", self._duration_s(0.2, 7), heal)
+        self.last("cut", self._duration_s(0.2, 7), heal)
 
     def slow_down(self) -> None:
         name = self.world.rng.choice(self._hosts())
         self.world.network.slow_down(name)
-        self._last("slow", self._duration_s(0.5, 6), lambda: self.world.network.speed_up(name))
+        self.last("slow", self._duration_s(0.5, 6), lambda: self.world.network.speed_up(name))
 
     def _hosts(self) -> list[str]:
         world = self.world
@@ -195,7 +199,7 @@ class Faults:
     def kill_controller(self) -> None:
         for controller in self.world.controllers.values():
             controller.kill()
-        self._last("controller killed", 0, lambda: None)
+        self.last("controller killed", 0, lambda: None)
 
     def pause_controller(self) -> None:
         running = [each for each in self.world.controllers.values() if each.is_running]
@@ -204,7 +208,7 @@ class Faults:
             assert process is not None
             self.world.note("%s is stopped", process.name)
             process.pause()
-            self._last("controller paused", self._duration_s(0.2, 6), process.resume)
+            self.last("controller paused", self._duration_s(0.2, 6), process.resume)
             if self.world.rng.random() < 0.7:
                 # Its lease runs out.
                 self.world.later(self._duration_s(0.5, 3), self.second_controller)
@@ -214,18 +218,18 @@ class Faults:
         idle = [each for each in self.world.controllers.values() if not each.is_running]
         if idle:
             self.world.rng.choice(idle).start()
-            self._last("takeover", 0, lambda: None)
+            self.last("takeover", 0, lambda: None)
 
     def store_away(self) -> None:
         store = self.world.store
         self.world.note("the store is away")
         store.go_away()
-        self._last("store away", self._duration_s(0.5, 6), store.come_back)
+        self.last("store away", self._duration_s(0.5, 6), store.come_back)
 
     def store_slow(self) -> None:
         store = self.world.store
         store.is_slow = True
-        self._last("store slow", self._duration_s(0.5, 5), lambda: setattr(store, "is_slow", False))
+        self.last("store slow", self._duration_s(0.5, 5), lambda: setattr(store, "is_slow", False))
 
     def store_doubtful(self) -> None:
         store, rng = self.world.store, self.world.rng
@@ -236,30 +240,30 @@ class Faults:
         def settle() -> None:
             store.unknown_chance = store.failure_chance = 0.0
 
-        self._last("store doubtful", self._duration_s(0.5, 6), settle)
+        self.last("store doubtful", self._duration_s(0.5, 6), settle)
 
     # Operators.
 
     def elect_preferred(self) -> None:
         self.world.elect_preferred()
-        self._last("election", 0, lambda: None)
+        self.last("election", 0, lambda: None)
 
     def change_min_insync(self) -> None:
         self.world.change_min_insync()
-        self._last("min insync", 0, lambda: None)
+        self.last("min insync", 0, lambda: None)
 
     def create_topic(self) -> None:
         self.world.churn.create()
-        self._last("topic made", 0, lambda: None)
+        self.last("topic made", 0, lambda: None)
 
     def grow_topic(self) -> None:
         self.world.churn.grow()
-        self._last("topic grown", 0, lambda: None)
+        self.last("topic grown", 0, lambda: None)
 
     def delete_topic(self) -> None:
         self.world.churn.delete()
-        self._last("topic deleted", 0, lambda: None)
+        self.last("topic deleted", 0, lambda: None)
 
     def replace_topic(self) -> None:
         self.world.churn.replace()
-        self._last("topic replaced", 0, lambda: None)
+        self.last("topic replaced", 0, lambda: None)

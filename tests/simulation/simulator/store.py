@@ -8,6 +8,7 @@ when the controller that sent it has died meanwhile.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fairlead_controller.stores.metadata_store import (
@@ -73,6 +74,11 @@ class StoreService:
         self.tables[write.table] = after
         self.after_write(write, before, after)
         return WriteResult(WriteOutcome.WRITTEN, after.version)
+
+    def touch(self, table: str) -> None:
+        """Somebody who is no controller changes what is no content: only the version moves."""
+        self._version += 1
+        self.tables[table] = replace(self.tables[table], version=str(self._version))
 
     def go_away(self) -> None:
         self.is_away = True

@@ -14,32 +14,27 @@ from zlib import crc32
 
 from simulator.broker_host import BrokerHost
 from simulator.checker import Checker
-from simulator.churn import Churn, topic_body
+from simulator.churn import Churn
 from simulator.claim import may_lose
-from simulator.clients import Consumer, Producer
-from simulator.compaction import KEYED, compaction_of
+from simulator.compaction import compaction_of
 from simulator.control_plane import ControllerHost, replaced_edges
 from simulator.faults import Faults
 from simulator.final_check import check_history, unsettled
-from simulator.keyed_clients import start_keyed_clients
+from simulator.meddling import FIRST_SEED_WITH_MEDDLERS
 from simulator.network import Network
+from simulator.opening import PLAIN, SAFE, set_up
 from simulator.store import StoreService
 from simulator.virtual_loop import VirtualLoop
 from simulator.wake_watch import WakeWatch
-
-from fairlead_controller.events import CreateTopics
-from fairlead_model.calls import CreateTopicsCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from simulator.checker import PartitionKey, Record
+    from simulator.clients import Consumer, Producer
 
 HISTORY_LENGTH = 60
-START_S = 10.0
 HEAL_S = 30.0
-SAFE = "safe"
-PLAIN = "plain"
 
 
 class SimulationFailed(AssertionError):  # noqa: N818
@@ -59,6 +54,8 @@ class Options:
     settle_s: float = HEAL_S
     is_compacting: bool | None = None
     """Whether there is a compacted topic; by itself some seeds have one."""
+    has_meddlers: bool | None = None
+    """Whether people label tables, remove folders and allow unclean elections."""
     only: tuple[str, ...] = ()
     """Names of the faults that may happen; empty for all."""
     script: Callable[[World], Awaitable[None]] | None = None
@@ -100,11 +97,15 @@ class World:
         }
         self.wakes = WakeWatch(self)
         self.churn = Churn(self)
+        self.topics: dict[str, bytes] = {}
+        """Ids of the topics that each run begins with."""
         self.partition_of: dict[int, PartitionKey] = {}
         """Where each value was sent to."""
         self.is_healing = False
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
+        has_meddlers = seed >= FIRST_SEED_WITH_MEDDLERS and seed % 2 == 0
+        self.has_meddlers = has_meddlers if options.has_meddlers is None else options.has_meddlers
         self.faults = Faults(self)
         self.history: deque[tuple[float, str]] = deque(maxlen=HISTORY_LENGTH)
         self.digest = 0
@@ -174,7 +175,9 @@ class World:
 
     async def until(self, holds: Callable[[], object], limit_s: float = 20.0) -> None:
         """Wait for something to become true."""
-        await self._until(lambda: None if holds() else "not yet", limit_s, "what is waited for")
+        await self.wait_until_well(
+            lambda: None if holds() else "not yet", limit_s, "what is waited for"
+        )
 
     async def progress(self, index: int = 0, topic: str = SAFE, *, count: int = 5) -> None:
         """Wait until so many more records have been committed."""
@@ -261,7 +264,7 @@ class World:
         )
 
     async def _story(self) -> float:
-        await self._set_up()
+        await set_up(self)
         options = self.options
         if options.script is not None:
             await options.script(self)
@@ -270,79 +273,6 @@ class World:
             self.faults.begin(self.loop.time() + options.fault_s, options.fault_pause_s)
         await asyncio.sleep(options.fault_s)
         return await self._heal()
-
-    async def _set_up(self) -> None:
-        self.controllers["controller-0"].start()
-        for broker in self.brokers.values():
-            broker.start()
-        self._supervise()
-        await self._until(self._is_up, START_S, "the cluster does not come up")
-        await self._create_topics()
-        self._start_clients()
-
-    def _is_up(self) -> str | None:
-        controller = self.controllers["controller-0"].controller
-        if controller is None:
-            return "no controller"
-        brokers = controller.committed.image.brokers.values()
-        live = sum(not broker.fenced for broker in brokers)
-        return None if live == len(self.brokers) else f"{live} brokers are up"
-
-    async def _create_topics(self) -> None:
-        controller = self.controllers["controller-0"].controller
-        assert controller is not None
-        ids = list(self.brokers)
-        # A compacted partition stands for the second safe one.
-        count = 2 if self.compaction is None else 1
-        shuffled = [self.rng.sample(ids, 3) for _ in range(count)]
-        keyed = []
-        if self.compaction is not None:
-            configs = {"min.insync.replicas": "2", "cleanup.policy": self.compaction.policy}
-            keyed.append(topic_body(KEYED, [self.rng.sample(ids, 3)], configs))
-        event = CreateTopics(
-            CreateTopicsCall(
-                topics=[
-                    topic_body(SAFE, shuffled, {"min.insync.replicas": "2"}),
-                    topic_body(PLAIN, [self.rng.sample(ids, 2)], {"min.insync.replicas": "1"}),
-                    *keyed,
-                ],
-                validate_only=False,
-                default_partitions=1,
-                default_replication_factor=3,
-            )
-        )
-        reply = await controller.submit(event)
-        problems = [topic["error_message"] for topic in reply["topics"] if topic["error_code"]]
-        if problems:
-            raise AssertionError(problems)
-        self.topics = {topic["name"]: topic["topic_id"] for topic in reply["topics"]}
-
-    def _start_clients(self) -> None:
-        safe: list[PartitionKey] = [(self.topics[SAFE], 0)]
-        if self.compaction is None:
-            safe.append((self.topics[SAFE], 1))
-        plain: PartitionKey = (self.topics[PLAIN], 0)
-        window = self.rng.choice((1, 3, 5))
-        plans: list[tuple[PartitionKey, int, int, int]] = [
-            (safe[0], -1, 1000, window),
-            (safe[0], -1, 1001, 1),
-            (safe[-1], -1, 1002, window),
-            (safe[-1], -1, -1, 1),
-            (safe[-1], 1, -1, 1),
-            (plain, -1, 1003, 1),
-        ]
-        if self.compaction is not None:
-            del plans[2:4]
-            start_keyed_clients(self, (self.topics[KEYED], 0), self.compaction.rate)
-        for number, (key, acks, producer_id, each_window) in enumerate(plans):
-            name = f"clients-p{number}"
-            self.producers.append(
-                Producer(self, name, key, acks=acks, producer_id=producer_id, window=each_window)
-            )
-        for number, key in enumerate([*safe, plain]):
-            self.consumers.append(Consumer(self, f"clients-c{number}", key))
-        for client in [*self.producers, *self.consumers]:
-            client.process.call_soon(client.start)
 
     async def _heal(self) -> float:
         """End all faults; give the seconds until everything is well."""
@@ -356,23 +286,28 @@ class World:
         self.is_healing = True
         for producer in self.producers:
             producer.is_finishing = True
-        await self._until(lambda: unsettled(self), self.options.settle_s, "it does not settle")
+        await self.wait_until_well(
+            lambda: unsettled(self), self.options.settle_s, "it does not settle"
+        )
         settled_s = self.loop.time() - healed_s
         check_history(self.checker)
         return settled_s
 
-    async def _until(self, problem: Callable[[], str | None], limit_s: float, what: str) -> None:
+    async def wait_until_well(
+        self, problem: Callable[[], str | None], limit_s: float, what: str
+    ) -> None:
+        """Wait until nobody names a problem; AssertionError with `what` and the last one."""
         deadline_s = self.loop.time() + limit_s
         while (found := problem()) is not None:
             if self.loop.time() >= deadline_s:
                 raise AssertionError(f"{what} within {limit_s} s: {found}")
             await asyncio.sleep(0.1)
 
-    def _supervise(self) -> None:
+    def supervise(self) -> None:
         """Something in the pod restarts a controller that ended; a broker that was refused too."""
         if not any(each.is_running for each in self.controllers.values()):
             self.rng.choice(list(self.controllers.values())).start()
-        self.later(0.3 + self.rng.random(), self._supervise)
+        self.later(0.3 + self.rng.random(), self.supervise)
 
 
 async def _call_quietly(process: Any, method: str, body: dict[str, Any]) -> None:

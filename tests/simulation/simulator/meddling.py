@@ -1,0 +1,77 @@
+"""What people do to a cluster behind its back: they label its tables, remove folders of replicas,
+and allow unclean elections.
+
+Drawn apart from the other faults, so that seeds without meddlers are what they were before.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+from simulator.opening import PLAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from simulator.faults import Faults
+
+FIRST_SEED_WITH_MEDDLERS: Final = 300
+"""From here on every other seed has them; mutants and what once failed are older."""
+
+
+class Meddlers:
+    """More faults, for `Faults`."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._world = faults.world
+        self.kinds: list[Callable[[], None]] = [
+            self.touch_table,
+            self.remove_folder,
+            self.allow_unclean,
+        ]
+
+    def weights(self) -> list[int]:
+        """How often each happens in this seed."""
+        rng = random.Random(self._world.seed)
+        return [rng.choice((0, 4, 12)) for _ in self.kinds] if self._world.has_meddlers else [0] * 3
+
+    def touch_table(self) -> None:
+        """A label on an object: another version, the same content, and no controller did it."""
+        store = self._world.store
+        name = self._world.rng.choice(sorted(store.tables))
+        self._world.note("somebody touches the table %s", name)
+        store.touch(name)
+        self._faults.last("touched", 0, lambda: None)
+
+    def remove_folder(self) -> None:
+        """A broker is stopped, as it should be, one of its folders is removed, and it starts."""
+        world = self._world
+        broker = world.rng.choice(list(world.brokers.values()))
+        if not broker.is_running or broker.running is None:
+            return
+        broker.running.process.spawn(broker.running.stop())
+
+        def remove_and_start() -> None:
+            broker.kill()
+            folders = broker.folders()
+            if not broker.is_running and folders and world.may_lose(broker):
+                broker.remove_folder(world.rng.choice(folders))
+            broker.supervise()
+
+        self._faults.last("folder removed", 0.5 + 2 * world.rng.random(), remove_and_start)
+
+    def allow_unclean(self) -> None:
+        """A topic that would rather lose records, or will not any more; it is told what it asks."""
+        world = self._world
+        world.checker.truths[world.key(topic=PLAIN)].is_forgiven = True
+        alteration = {
+            "name": "unclean.leader.election.enable",
+            "operation": 0,
+            "value": world.rng.choice(("true", "true", "false")),
+        }
+        resource = {"resource_type": 2, "name": PLAIN, "alterations": [alteration]}
+        body = {"resources": [resource], "validate_only": False, "incremental": True}
+        world.tell_controller("alter_configs", body)
+        self._faults.last("unclean", 0, lambda: None)
