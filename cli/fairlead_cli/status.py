@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead_cli.advice import cluster_arguments, up_command
+from fairlead_cli.advice import cluster_arguments, data_arguments, up_command
 from fairlead_cli.errors import CliError, ExitCode
 from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, read_cluster_file
 from fairlead_cli.local.control import state_of_entry
@@ -44,10 +44,20 @@ def status(data: Path, bootstrap: str | None, output: str) -> int:
         print_json(document)
     else:
         print_status(document)
-        if document["state"] == "stopped":
-            cluster = read_cluster_file(Layout(data).cluster_file)
-            note(f"Start it; its data is still there:\n  {up_command(data, cluster)}")
+        if bootstrap is None and document["supervisor"]["pid"] is None:
+            note(advise_start(data, is_stopped=document["state"] == "stopped"))
     return ExitCode.OK if document["state"] == "running" else ExitCode.FAILED
+
+
+def advise_start(data: Path, *, is_stopped: bool) -> str:
+    """For a cluster without a supervisor, which may serve on and restarts nothing that crashes."""
+    start = up_command(data, read_cluster_file(Layout(data).cluster_file))
+    if is_stopped:
+        return f"Start it; its data is still there:\n  {start}"
+    return (
+        "Its supervisor was killed: nothing is started again. Stop what is left, and start anew:\n"
+        f"  fairlead down{data_arguments(data)}\n  {start}"
+    )
 
 
 def describe_remote(bootstrap: str) -> dict[str, Any]:
@@ -201,5 +211,3 @@ def print_status(document: dict[str, Any]) -> None:
         print_topics(document["topics"])
     elif document["state"] == "running":
         click.echo(f"No topics yet. Create one:  fairlead topic create hello{cluster_arguments()}")
-    if document["state"] == "unsupervised":
-        click.echo("Its supervisor was killed: `fairlead down`, then `fairlead up`.", err=True)

@@ -160,3 +160,21 @@ def test_a_topic_is_only_to_be_created_where_it_is_wanted() -> None:
 def test_a_file_that_is_not_there_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["produce", "orders", "/nonexistent/file", "--data", "/none"]) == ExitCode.USAGE
     assert "cannot read /nonexistent/file: No such file" in capsys.readouterr().err
+
+
+def test_a_cluster_that_serves_on_without_its_supervisor_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], free_port: int
+) -> None:
+    """This process stands in for all of it: it lives, and serves nothing."""
+    own = identify(os.getpid())
+    assert own is not None
+    process = {"pid": own.pid, "start_time": own.start_time, "state": "running"}
+    cluster = build_cluster(tmp_path, 19092, 18080)
+    cluster.state = "running"
+    cluster.controller = ProcessEntry("controller", "127.0.0.1", 1, 2, **process)
+    cluster.brokers.append(ProcessEntry("broker-0", "127.0.0.1", free_port, 2, id=0, **process))
+    write_cluster_file(tmp_path / "cluster.json", cluster)
+    assert run(["status", "--data", str(tmp_path)]) == 0
+    told = capsys.readouterr().err
+    assert "Its supervisor was killed: nothing is started again." in told
+    assert f"  fairlead down --data {tmp_path}\n  fairlead up --data {tmp_path} --port" in told
