@@ -124,7 +124,19 @@ def test_a_deleted_cluster_stops_its_brokers_and_keeps_its_volumes(bench: Bench,
     async def scenario() -> None:
         await bench.create(cluster_manifest(), pool_manifest(1))
         await bench.start(1)
+        held = {"metadata": {"finalizers": ["fairlead.io/held-by-a-test"]}}
+        await bench.kube.patch(POD, bench.namespace, "demo-main-0", held)
         await bench.kube.delete(LOG_CLUSTER, bench.namespace, "demo")
+
+        async def is_said() -> Any:
+            claim = await bench.condition(LOG_CLUSTER, "demo", "Ready", "False")
+            return claim if claim and claim["reason"] == "Deleting" else None
+
+        said = await bench.until(is_said, "it is said what is waited for")
+        assert "demo-main-0" in said["message"]
+        assert "--force" in said["message"]
+        free = {"metadata": {"finalizers": None}}
+        await bench.kube.patch(POD, bench.namespace, "demo-main-0", free)
 
         async def is_gone() -> bool:
             try:
@@ -141,32 +153,6 @@ def test_a_deleted_cluster_stops_its_brokers_and_keeps_its_volumes(bench: Bench,
             lambda: bench.condition(BROKER_POOL, "main", "Blocked", "True"), "the pool is told"
         )
         await bench.kube.delete(BROKER_POOL, bench.namespace, "main")
-
-    run(scenario())
-
-
-def test_a_deletion_that_a_pod_holds_up_says_which(bench: Bench, run: Any) -> None:
-    async def scenario() -> None:
-        await bench.create(cluster_manifest(), pool_manifest(1))
-        await bench.start(1)
-        held = {"metadata": {"finalizers": ["fairlead.io/held-by-a-test"]}}
-        await bench.kube.patch(POD, bench.namespace, "demo-main-0", held)
-        await bench.kube.delete(LOG_CLUSTER, bench.namespace, "demo")
-
-        async def is_said() -> Any:
-            claim = await bench.condition(LOG_CLUSTER, "demo", "Ready", "False")
-            return claim if claim and claim["reason"] == "Deleting" else None
-
-        said = await bench.until(is_said, "it is said what is waited for")
-        assert "demo-main-0" in said["message"]
-        assert "--force" in said["message"]
-        free = {"metadata": {"finalizers": None}}
-        await bench.kube.patch(POD, bench.namespace, "demo-main-0", free)
-
-        async def is_gone() -> bool:
-            return not (await bench.kube.list(LOG_CLUSTER, bench.namespace)).items
-
-        await bench.until(is_gone, "the finalizer falls")
 
     run(scenario())
 

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 PREFIX: Final = "fairlead.io"
 DELETION_LOOK_S: Final = 1.0
 """How often a deletion that waits looks again."""
-DELETION_TELL_S: Final = 10.0
+DELETION_TELL_S: Final = 5.0
 """After how long a deletion that waits says so on the object."""
 DELETION_RETRY_S: Final = 5.0
 """How long after the API server did not help."""
