@@ -117,6 +117,22 @@ def test_all_available_ignores_the_limit(topics: Topics) -> None:
     assert end["unlimited"] == {"0": 50, "1": 50}
 
 
+def test_too_few_wait_but_not_in_a_runs_first_batch(topics: Topics) -> None:
+    topics.fill(topics.create("trickle"), 0, 5)
+    query = Query(topics.bootstrap, "trickle", minOffsetsPerTrigger="10", maxTriggerDelay="1d")
+    query.run()
+    topics.fill("trickle", 5, 7)
+    query.run()
+    assert query.batches == [5]
+    topics.fill("trickle", 12, 3)
+    query.run()
+    assert query.batches == [5, 10]
+    topics.fill("trickle", 15, 1)
+    query.start_run()
+    query.run()
+    assert query.batches == [5, 10, 1]
+
+
 def test_available_now_ends_at_what_there_was(topics: Topics) -> None:
     topics.fill(topics.create("now"), 0, 100)
     query = Query(topics.bootstrap, "now", maxOffsetsPerTrigger="30")
