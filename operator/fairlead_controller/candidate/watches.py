@@ -129,7 +129,7 @@ def _may_belong(secret: Mapping[str, Any], cluster: Mapping[str, Any] | None) ->
     """Tell whether a Secret is no other LogCluster's; one that people made has no owner."""
     owners = [
         owner["uid"]
-        for owner in secret["metadata"].get("ownerReferences") or ()
+        for owner in secret.get("metadata", {}).get("ownerReferences") or ()
         if owner.get("kind") == LOG_CLUSTER.kind
     ]
     return not owners or cluster is None or cluster["metadata"]["uid"] in owners
