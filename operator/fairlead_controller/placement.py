@@ -11,6 +11,10 @@ replicas of this topic, preferred leaders, replicas, a random order that is fixe
 preferred leader, then followers likewise, with host and rack first. A topic's own spread comes
 before the cluster's, or else a new, empty broker would get every partition of the next topic.
 
+Replicas go to brokers that are up. Only where these are too few, as while one restarts, those that
+are registered and will come back count too, as anybody's equals in leading: the preferred leaders
+are spread for the time when all are there.
+
 Worked example, three brokers on three hosts, two partitions, two replicas, random order 2, 0, 1:
 
     partition 0: all equal → leader 2; follower: 0 and 1 equal → 0
@@ -52,6 +56,7 @@ class _Candidate:
     order: int
     replicas: int
     preferred_leaders: int
+    is_absent: bool = False
     topic_replicas: int = 0
     topic_leaders: int = 0
 
@@ -66,6 +71,7 @@ class _Candidate:
 
     def follower_rank(self, hosts: set[str], racks: list[str | None]) -> tuple[int, ...]:
         return (
+            int(self.is_absent),
             int(self.host in hosts),
             racks.count(self.rack),
             self.topic_replicas,
@@ -86,14 +92,19 @@ def place_partitions(
 ) -> list[tuple[BrokerId, ...]]:
     """Place new partitions on brokers; `existing` are the topic's assignments so far.
 
-    RefusedError (INVALID_REPLICATION_FACTOR) if there are fewer brokers than replicas.
+    Each partition has a replica on a broker that is up. RefusedError (INVALID_REPLICATION_FACTOR)
+    if none is, or if there are fewer brokers than replicas.
     """
+    alive = [broker for broker in brokers if broker.may_lead]
+    if not alive:
+        raise RefusedError(RefusalCode.INVALID_REPLICATION_FACTOR, "no broker is alive")
     if replication_factor > len(brokers):
         raise RefusedError(
             RefusalCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} is above the {len(brokers)} brokers alive",
+            f"replication factor {replication_factor} is above the {len(brokers)} brokers",
         )
-    candidates = _candidates(brokers, loads, existing, random)
+    chosen = alive if replication_factor <= len(alive) else brokers
+    candidates = _candidates(chosen, loads, existing, random)
     return [_place_one(candidates, replication_factor) for _ in range(partition_count)]
 
 
@@ -114,6 +125,7 @@ def _candidates(
                 host=broker.host_name or f"broker {broker.broker_id}",
                 rack=broker.rack,
                 order=order,
+                is_absent=not broker.may_lead,
                 replicas=load.replicas,
                 preferred_leaders=load.preferred_leaders,
             )
@@ -177,6 +189,8 @@ def check_assignments(
         unknown = [broker_id for broker_id in replicas if broker_id not in brokers]
         if unknown:
             raise _bad_assignment(f"partition {index} names unknown broker {unknown[0]}")
+        if not any(brokers[broker_id].may_lead for broker_id in replicas):
+            raise _bad_assignment(f"partition {index} is assigned to brokers that are all down")
     return ordered
 
 

@@ -13,7 +13,6 @@ from fairlead_controller.state import ControllerState
 from fairlead_controller.topic_creation import (
     PARTITIONS_PER_CALL_MAX,
     new_partition,
-    placeable_brokers,
 )
 from fairlead_model.calls import DeletableTopic, DeletedTopic, GrowableTopic, GrownTopic
 from fairlead_model.cluster import (
@@ -190,7 +189,7 @@ def plan_growth(
 ) -> list[tuple[BrokerId, ...]]:
     """Place the partitions that a topic lacks to have `count`."""
     return place_partitions(
-        placeable_brokers(state),
+        list(state.image.brokers.values()),
         state.loads,
         partition_count=count - len(topic.partitions),
         replication_factor=topic.replication_factor,

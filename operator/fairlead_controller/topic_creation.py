@@ -15,7 +15,6 @@ from fairlead_controller.events import CreateTopics, Decision
 from fairlead_controller.minimum_in_sync import effective_min_insync_replicas
 from fairlead_controller.placement import RandomSource, check_assignments, place_partitions
 from fairlead_controller.state import ControllerState
-from fairlead_model.broker import BrokerRegistration
 from fairlead_model.calls import CreatableTopic, CreatedTopic, CreateTopicsCall
 from fairlead_model.cluster import ClusterImage, PartitionChanged, TopicChanged
 from fairlead_model.configs import ConfigError, validate_topic_configs
@@ -160,7 +159,7 @@ def _assignments(
     _check_partitions(count, partitions_max)
     check_replication_factor(replicas)
     placed = place_partitions(
-        placeable_brokers(state),
+        list(state.image.brokers.values()),
         state.loads,
         partition_count=count,
         replication_factor=replicas,
@@ -193,11 +192,6 @@ def check_replication_factor(factor: int) -> None:
             RefusalCode.INVALID_REPLICATION_FACTOR,
             f"replication factor {factor}: at least one replica is needed",
         )
-
-
-def placeable_brokers(state: ControllerState) -> list[BrokerRegistration]:
-    """Give the brokers that new replicas may go to."""
-    return [broker for broker in state.image.brokers.values() if broker.may_lead]
 
 
 def make_topic_id(image: ClusterImage, random: RandomSource) -> TopicId:

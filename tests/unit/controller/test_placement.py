@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -73,6 +74,24 @@ def test_growth_goes_where_the_topic_has_least() -> None:
         random=random.Random(1),
     )
     assert placed == [(1,)]
+
+
+def test_who_is_away_is_given_replicas_only_where_others_are_too_few() -> None:
+    known = brokers("abcde")
+    known[1:3] = [replace(each, fenced=True) for each in known[1:3]]
+
+    def place(replication_factor: int) -> list[tuple[int, ...]]:
+        return place_partitions(
+            known,
+            {0: BrokerLoad(90, 90)},
+            partition_count=20,
+            replication_factor=replication_factor,
+            random=random.Random(1),
+        )
+
+    assert all(set(replicas) <= {0, 3, 4} for replicas in place(3))
+    assert all(set(replicas) > {0, 3, 4} for replicas in place(4))
+    assert {replicas[0] for replicas in place(4)} == {0, 1, 2, 3, 4}
 
 
 def test_more_replicas_than_brokers_are_refused() -> None:

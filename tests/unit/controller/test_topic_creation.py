@@ -50,7 +50,7 @@ REFUSED = [
     (
         {"replication_factor": 4},
         RefusalCode.INVALID_REPLICATION_FACTOR,
-        "above the 3 brokers alive",
+        "above the 3 brokers",
     ),
     ({"configs": {"x": "y"}}, RefusalCode.INVALID_CONFIG, "unknown topic config"),
     ({"configs": {"retention.ms": None}}, RefusalCode.INVALID_CONFIG, "value"),
@@ -115,6 +115,25 @@ def test_validate_only_says_what_would_happen_and_does_nothing(
     first, second = decision.reply["topics"]
     assert (first["error_code"], first["partitions"], first["topic_id"]) == (0, 4, ZERO_TOPIC_ID)
     assert second["error_code"] == RefusalCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_topic_is_made_while_one_of_its_brokers_is_away(world) -> None:
+    world.fence(1)
+    assert world.create("t", partitions=3, replication_factor=3)["error_code"] == 0
+    registrations = world.partitions("t")
+    # Each is to lead its share once all are back.
+    assert {each.replicas[0] for each in registrations} == {0, 1, 2}
+    assert all(set(each.isr) == {0, 2} for each in registrations)
+    assert 1 not in world.leaders("t")
+
+
+def test_brokers_that_are_all_down_are_given_no_partition(world) -> None:
+    world.fence(1, 2)
+    outcome = world.create(
+        "t", assignments={0: [0, 1], 1: [1, 2]}, partitions=-1, replication_factor=-1
+    )
+    assert outcome["error_code"] == RefusalCode.INVALID_REPLICA_ASSIGNMENT
+    assert "partition 1 is assigned to brokers that are all down" in outcome["error_message"]
 
 
 def test_without_brokers_there_is_nowhere_to_put_a_topic(make_world) -> None:

@@ -86,7 +86,7 @@ def test_partitions_wait_for_brokers_that_are_still_to_come(world) -> None:
 
 def test_growth_that_waits_keeps_the_rest_of_the_spec(world) -> None:
     apply(world, ORDERS)
-    world.fence(2)
+    world.fence(0, 1, 2)
     grown = TopicSpec("orders", "orders", 5, 3, configs={"retention.ms": "6"})
     assert apply(world, grown)["orders"]["state"] == "waiting"
     assert world.state.image.topic("orders").configs == {"retention.ms": "6"}
