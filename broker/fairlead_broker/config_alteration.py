@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fairlead_broker.controller_calls import ask_controller, repeated, repetition_error, slot_error
+from fairlead_broker.controller_calls import ask_in_parts, repeated, repetition_error, slot_error
 from fairlead_broker.limits import ADMIN_TIMEOUT_MS
 from fairlead_model.calls import (
     AlterableResource,
@@ -62,17 +62,16 @@ async def alter(
         call = AlterConfigsCall(
             resources=forwarded, validate_only=validate_only, incremental=incremental
         )
-        try:
-            reply = await ask_controller(
-                broker, Method.ALTER_CONFIGS, call, timeout_ms=ADMIN_TIMEOUT_MS
-            )
-        except KafkaError as error:
-            outcomes |= {_identity(resource): _failed(resource, error) for resource in forwarded}
-        else:
-            for altered in reply["resources"]:
-                code, message = slot_error(altered)
-                identity = (altered["resource_type"], altered["name"])
-                outcomes[identity] = AlterationOutcome(*identity, code, message)
+        reply = await ask_in_parts(
+            broker, Method.ALTER_CONFIGS, call, "resources", timeout_ms=ADMIN_TIMEOUT_MS
+        )
+        for altered in reply.answers:
+            code, message = slot_error(altered)
+            identity = (altered["resource_type"], altered["name"])
+            outcomes[identity] = AlterationOutcome(*identity, code, message)
+        if reply.error is not None:
+            for resource in reply.unanswered:
+                outcomes[_identity(resource)] = _failed(resource, reply.error)
     return [outcomes[identity] for identity in dict.fromkeys(map(_identity, resources))]
 
 

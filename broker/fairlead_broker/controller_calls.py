@@ -6,16 +6,26 @@ slot by slot. What fails as a whole (no controller, time-out) is one `KafkaError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairlead_broker.limits import ADMIN_TIMEOUT_MS_MAX
+from fairlead_broker.limits import ADMIN_TIMEOUT_MS_MAX, SLOTS_PER_CALL_MAX
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from fairlead_broker.broker import Broker
     from fairlead_model.calls import Method
+
+
+class SlotAnswers(NamedTuple):
+    """What became of the slots of a request that went to the controller in parts."""
+
+    answers: list[Any]
+    unanswered: Sequence[Any] = ()
+    error: KafkaError | None = None
+    """Why the unanswered slots have no answer."""
 
 
 async def ask_controller(
@@ -27,6 +37,36 @@ async def ask_controller(
     # The image is here before the reply is; what it asks of this broker shall be done, too.
     await broker.replicas.settled()
     return reply
+
+
+async def ask_in_parts(
+    broker: Broker,
+    method: Method,
+    body: Mapping[str, Any],
+    slots: str,
+    *,
+    timeout_ms: int,
+) -> SlotAnswers:
+    """Forward a call whose field `slots` is a list, in parts that the controller decides one by
+    one: thousands at once would keep it from its brokers for longer than their sessions last.
+
+    The client's time-out is for all parts. Where one has no answer, those behind it are not asked.
+    """
+    asked: Sequence[Any] = body[slots]
+    answers: list[Any] = []
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + min(max(timeout_ms, 1), ADMIN_TIMEOUT_MS_MAX) / 1000
+    for first in range(0, len(asked), SLOTS_PER_CALL_MAX):
+        part = {**body, slots: asked[first : first + SLOTS_PER_CALL_MAX]}
+        left_ms = int(1000 * (deadline - clock()))
+        try:
+            if answers and left_ms < 1:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no time was left for this one")
+            reply = await ask_controller(broker, method, part, timeout_ms=left_ms)
+        except KafkaError as error:
+            return SlotAnswers(answers, asked[first:], error)
+        answers += reply[slots]
+    return SlotAnswers(answers)
 
 
 def error_code(number: int) -> ErrorCode:

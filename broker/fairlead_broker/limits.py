@@ -130,6 +130,8 @@ CLEANER_ROOM_LEFT_BYTES: Final = 64 * MIB
 
 # Metadata and admin requests.
 TOPICS_PER_REQUEST_MAX: Final = 10_000
+SLOTS_PER_CALL_MAX: Final = 500
+"""Topics of an admin request that the controller is asked to decide at once: some 0.2 s."""
 METADATA_CACHE_BYTES_MAX: Final = 8 * MIB
 """Encoded Metadata replies kept for repeated questions."""
 TOPIC_CREATIONS_MAX: Final = 100

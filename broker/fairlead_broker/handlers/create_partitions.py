@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_broker.controller_calls import ask_controller, repeated, repetition_error, slot_error
+from fairlead_broker.controller_calls import ask_in_parts, repeated, repetition_error, slot_error
 from fairlead_broker.handlers.registry import handles
 from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
 from fairlead_model.calls import CreatePartitionsCall, GrowableTopic, Method
@@ -64,18 +64,17 @@ async def _forward(
     topics: list[GrowableTopic], request: CreatePartitionsRequest, broker: Broker
 ) -> list[CreatePartitionsTopicResult]:
     call = CreatePartitionsCall(topics=topics, validate_only=request.validate_only)
-    try:
-        reply = await ask_controller(
-            broker, Method.CREATE_PARTITIONS, call, timeout_ms=request.timeout_ms
-        )
-    except KafkaError as error:
-        return [_refused(topic["name"], error) for topic in topics]
+    reply = await ask_in_parts(
+        broker, Method.CREATE_PARTITIONS, call, "topics", timeout_ms=request.timeout_ms
+    )
     results = []
-    for grown in reply["topics"]:
+    for grown in reply.answers:
         code, message = slot_error(grown)
         results.append(
             CreatePartitionsTopicResult(name=grown["name"], error_code=code, error_message=message)
         )
+    if reply.error is not None:
+        results += [_refused(topic["name"], reply.error) for topic in reply.unanswered]
     return results
 
 

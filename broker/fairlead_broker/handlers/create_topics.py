@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_broker.controller_calls import ask_controller, repeated, repetition_error, slot_error
+from fairlead_broker.controller_calls import ask_in_parts, repeated, repetition_error, slot_error
 from fairlead_broker.handlers.registry import handles
 from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
 from fairlead_model.calls import CreatableTopic as TopicToCreate
@@ -75,14 +75,14 @@ async def _forward(
         default_partitions=broker.settings.num_partitions,
         default_replication_factor=broker.settings.default_replication_factor,
     )
-    try:
-        reply = await ask_controller(
-            broker, Method.CREATE_TOPICS, call, timeout_ms=request.timeout_ms
-        )
-    except KafkaError as error:
-        return [_refused(topic["name"], error) for topic in topics]
+    reply = await ask_in_parts(
+        broker, Method.CREATE_TOPICS, call, "topics", timeout_ms=request.timeout_ms
+    )
     known: dict[Hashable, list[CreatableTopicConfigs]] = {}
-    return [_result(created, broker, known) for created in reply["topics"]]
+    results = [_result(created, broker, known) for created in reply.answers]
+    if reply.error is not None:
+        results += [_refused(topic["name"], reply.error) for topic in reply.unanswered]
+    return results
 
 
 def _topic_to_create(topic: CreatableTopic) -> TopicToCreate:

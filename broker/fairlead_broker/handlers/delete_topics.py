@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_broker.controller_calls import ask_controller, repeated, repetition_error, slot_error
+from fairlead_broker.controller_calls import ask_in_parts, repeated, repetition_error, slot_error
 from fairlead_broker.handlers.registry import handles
 from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
 from fairlead_model.calls import DeletableTopic, DeleteTopicsCall, Method
@@ -84,14 +84,10 @@ async def _delete(
 async def _forward(
     topics: list[DeletableTopic], timeout_ms: int, broker: Broker, version: int
 ) -> list[DeletableTopicResult]:
-    try:
-        reply = await ask_controller(
-            broker, Method.DELETE_TOPICS, DeleteTopicsCall(topics=topics), timeout_ms=timeout_ms
-        )
-    except KafkaError as error:
-        return [_refused(topic, error) for topic in topics]
+    call = DeleteTopicsCall(topics=topics)
+    reply = await ask_in_parts(broker, Method.DELETE_TOPICS, call, "topics", timeout_ms=timeout_ms)
     responses = []
-    for deleted in reply["topics"]:
+    for deleted in reply.answers:
         code, message = slot_error(deleted)
         name = deleted["name"]
         if name is None and version < FIRST_VERSION_WITH_IDS:
@@ -101,6 +97,8 @@ async def _forward(
                 name=name, topic_id=deleted["topic_id"], error_code=code, error_message=message
             )
         )
+    if reply.error is not None:
+        responses += [_refused(topic, reply.error) for topic in reply.unanswered]
     return responses
 
 

@@ -1,10 +1,11 @@
 """CreateTopics, DeleteTopics, CreatePartitions: what is refused here, what is forwarded and how."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from fairlead_wire.errors import ErrorCode
+from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -74,6 +75,33 @@ def test_a_topic_is_created_by_the_controller(stage: Any, version: int) -> None:
         assert (values["segment.ms"].value, values["segment.ms"].config_source) == ("604800000", 5)
     if version >= 7:
         assert result.topic_id == TOPIC_ID
+
+
+def test_thousands_of_topics_go_to_the_controller_in_parts(stage: Any) -> None:
+    stage.controller.script["create_topics"] = created
+    results = create(stage, *(wanted(f"t{number}") for number in range(1200)))
+    assert [len(body["topics"]) for _, body in stage.controller.calls] == [500, 500, 200]
+    assert list(results) == [f"t{number}" for number in range(1200)]
+    assert not any(result.error_code for result in results.values())
+
+
+def test_parts_behind_one_without_an_answer_are_not_asked_for(stage: Any) -> None:
+    def deleted(body: dict[str, Any]) -> dict[str, Any]:
+        if len(stage.controller.calls) == 2:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no controller")
+        return {
+            "topics": [
+                {**topic, "topic_id": TOPIC_ID, "error_code": 0, "error_message": None}
+                for topic in body["topics"]
+            ]
+        }
+
+    stage.controller.script["delete_topics"] = deleted
+    names = [DeleteTopicState(name=f"t{number}", topic_id=NO_ID) for number in range(1200)]
+    request = DeleteTopicsRequest(topics=names, timeout_ms=5000)
+    codes = Counter(each.error_code for each in stage.ask(request, 6).responses)
+    assert codes == {ErrorCode.NONE: 500, ErrorCode.REQUEST_TIMED_OUT: 700}
+    assert len(stage.controller.calls) == 2
 
 
 def test_only_validating_is_said_to_the_controller(stage: Any) -> None:
