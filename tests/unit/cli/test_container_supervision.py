@@ -71,7 +71,9 @@ def contain(tmp_path: Path) -> Iterator[Callable[[str], Container]]:
     for container in containers:
         if container.process.poll() is not None:
             continue
-        for process in psutil.Process(container.process.pid).children(recursive=True):
+        supervisor = psutil.Process(container.process.pid)
+        supervisor.suspend()  # else it starts another child meanwhile
+        for process in supervisor.children(recursive=True):
             process.kill()
         container.process.kill()
         container.process.wait()
