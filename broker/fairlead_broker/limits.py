@@ -14,6 +14,8 @@ FRAME_SIZE_MIN: Final = 8
 """The fixed part of a request header: a shorter frame cannot be a request."""
 FRAME_SIZE_MAX: Final = 100 * MIB
 """Default of `socket.request.max.bytes`."""
+UNDERSTOOD_FRAME_BYTES_MAX: Final = 16 * MIB
+"""Of every request but Produce: it is decoded whole, and a hundred megabytes take seconds."""
 UNPROVED_FRAME_BYTES_MAX: Final = 64 * KIB
 """What a peer may send to the brokers' listener before it has proved that it is one."""
 FRAME_DEADLINE_S: Final = 30

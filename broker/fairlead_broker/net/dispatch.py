@@ -13,7 +13,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.handlers.registry import HANDLERS, NO_REPLY, PENDING, RequestContext
-from fairlead_broker.limits import CLIENT_ID_BYTES_MAX
+from fairlead_broker.limits import CLIENT_ID_BYTES_MAX, UNDERSTOOD_FRAME_BYTES_MAX
 from fairlead_broker.peer_check import BEFORE_PROOF
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import RemoteProtocolError
@@ -63,8 +63,7 @@ def dispatch(connection: Connection, frame: memoryview) -> RequestContext | None
             raise RemoteProtocolError("the tags of the request header are cut off") from error
     connection.metrics.requests[api_key] += 1
     if not handler.borrows_frame:
-        # The frame's memory is reused once this returns; what a handler keeps must survive that.
-        frame = memoryview(bytes(frame))
+        frame = _copied(frame, api_key)
     if api_key != connection.run_api_key:
         connection.begin_run(api_key)
     request, _ = handler.decode(frame, position, version)
@@ -77,6 +76,13 @@ def dispatch(connection: Connection, frame: memoryview) -> RequestContext | None
     if outcome is not PENDING and outcome is not NO_REPLY:
         context.segments = encode_reply(context, outcome)
     return None if outcome is NO_REPLY else context
+
+
+def _copied(frame: memoryview, api_key: int) -> memoryview:
+    """The frame's memory is reused after dispatch; what a handler keeps must survive that."""
+    if len(frame) > UNDERSTOOD_FRAME_BYTES_MAX:
+        raise RemoteProtocolError(f"{name_api(api_key)} of {len(frame)} bytes is too large")
+    return memoryview(bytes(frame))
 
 
 def encode_reply(context: RequestContext, response: Any) -> list[Segment]:

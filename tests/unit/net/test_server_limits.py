@@ -71,6 +71,14 @@ def test_connections_above_the_limit_are_closed_at_once(make_live: MakeLive) -> 
         client.socket.close()
 
 
+def test_only_a_produce_may_be_tens_of_megabytes(live: LiveBroker) -> None:
+    with FrameClient(live.port) as client:
+        header = struct.pack(">ihhih", 17 << 20, 3, 9, 1, -1)
+        client.socket.sendall(header + bytes((17 << 20) - 10))
+        assert client.is_closed_by_peer()
+    assert live.broker.metrics.protocol_errors == 1
+
+
 def test_connections_of_one_address_are_limited(make_live: MakeLive) -> None:
     live = make_live(connections_per_ip_max=1)
     with FrameClient(live.port) as first, FrameClient(live.port) as second:
