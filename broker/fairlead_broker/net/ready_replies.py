@@ -50,5 +50,12 @@ class ReadyReplies:
 
     def _send(self) -> None:
         senders, self._senders = self._senders, []
-        for sender in senders:
-            sender.send_answered()
+        asked = 0
+        try:
+            for sender in senders:
+                asked += 1
+                sender.send_answered()
+        finally:
+            # A defect that one connection meets keeps no other's replies back.
+            for sender in senders[asked:]:
+                self.add(sender)

@@ -71,6 +71,20 @@ def test_they_leave_though_the_check_fails(turns: Turns, ready: ReadyReplies) ->
     assert (sender.sent_count, turns.calls) == (1, [])
 
 
+def test_one_that_fails_keeps_no_other_back(turns: Turns, ready: ReadyReplies) -> None:
+    def fail() -> None:
+        raise RuntimeError("a defect")
+
+    senders = [Sender(fail), Sender(), Sender()]
+    for sender in senders:
+        ready.add(sender)
+    with pytest.raises(RuntimeError, match="a defect"):
+        turns.run()
+    turns.run()
+    assert [sender.sent_count for sender in senders] == [1, 1, 1]
+    assert (len(ready), turns.calls) == (0, [])
+
+
 def test_a_check_sends_what_was_ready_before_it(turns: Turns, ready: ReadyReplies) -> None:
     earlier = Sender()
     ready.add(earlier)
