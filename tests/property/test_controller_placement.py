@@ -45,7 +45,10 @@ def test_placement_holds_its_constraints(
 def test_replicas_are_even_where_hosts_do_not_constrain(
     brokers: int, count: int, factor: int
 ) -> None:
-    machines = [BrokerRegistration(number, host_name=str(number)) for number in range(brokers)]
+    machines = [
+        BrokerRegistration(number, host_name=str(number), fenced=False)
+        for number in range(brokers)
+    ]
     placed = place_partitions(
         machines,
         {},
