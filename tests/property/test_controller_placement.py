@@ -46,8 +46,7 @@ def test_replicas_are_even_where_hosts_do_not_constrain(
     brokers: int, count: int, factor: int
 ) -> None:
     machines = [
-        BrokerRegistration(number, host_name=str(number), fenced=False)
-        for number in range(brokers)
+        BrokerRegistration(number, host_name=str(number), fenced=False) for number in range(brokers)
     ]
     placed = place_partitions(
         machines,
