@@ -246,7 +246,7 @@ def test_the_charts_are_upgraded(installation: Installation, summary: Summary) -
 
 
 def count_records(installation: Installation, topic: str) -> int:
-    out = installation.fairlead("consume", topic, "--from", "beginning", "--timeout-ms", "3000")
+    out = installation.fairlead("consume", topic, "--from", "beginning", "--until-end")
     return len(out.splitlines())
 
 

@@ -61,9 +61,7 @@ class Flights:
         return set(range(0, self._count, LATE_EVERY))
 
     def found(self) -> Counter[int]:
-        out = self._installation.fairlead(
-            "consume", JOB, "--from", "beginning", "--timeout-ms", "4000"
-        )
+        out = self._installation.fairlead("consume", JOB, "--from", "beginning", "--until-end")
         return Counter(json.loads(line)["flight"] for line in out.splitlines())
 
 
