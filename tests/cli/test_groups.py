@@ -284,12 +284,35 @@ def test_a_group_that_does_not_exist_is_given_offsets(
     assert describe(remote, group)["type"] == "simple"
 
 
+# kafka-python leaves sockets to the garbage collector.
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_what_was_committed_beside_offsets_is_shown_as_it_is(
+    remote: Remote, topic: str, group: str
+) -> None:
+    from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+
+    # Each fills its memory to the end: librdkafka's Python client would show what lies behind.
+    written = {partition: "m" * length for partition, length in enumerate((24, 40, 56))}
+    consumer = KafkaConsumer(bootstrap_servers=remote.bootstrap, group_id=group)
+    places = {partition: TopicPartition(topic, partition) for partition in written}
+    consumer.assign(list(places.values()))
+    consumer.commit(
+        {place: OffsetAndMetadata(3, written[number], -1) for number, place in places.items()}
+    )
+    consumer.close(autocommit=False)
+    seen = {each["partition"]: each["metadata"] for each in describe(remote, group)["offsets"]}
+    assert seen == written
+
+
 def test_offsets_out_of_the_log_are_pointed_out(remote: Remote, topic: str, group: str) -> None:
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": remote.bootstrap})
-    offsets = [TopicPartition(topic, 0, 3, metadata="by hand"), TopicPartition(topic, 1, 33)]
+    offsets = [
+        TopicPartition(topic, 0, 3, metadata="by hand"),
+        TopicPartition(topic, 1, 33, metadata="m" * 57),
+    ]
     request = ConsumerGroupTopicPartitions(group, offsets)
     admin.alter_consumer_group_offsets([request])[group].result(20)
     removed = admin.delete_records([TopicPartition(topic, 0, 10)])

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead_cli.client.answering import Address, find_answering
 from fairlead_cli.client.connection import fetch_metadata
-from fairlead_cli.client.wire_call import call_broker
+from fairlead_cli.client.wire_call import call_broker, name_error
 from fairlead_cli.errors import CliError
-from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 from fairlead_wire.messages.list_groups import ListGroupsRequest
 
@@ -86,9 +85,3 @@ def read_listing_of(at: Address) -> list[GroupListing]:
         for group in reply.groups
         if group.protocol_type in CONSUMER_PROTOCOLS
     ]
-
-
-def name_error(code: int) -> str:
-    """Kafka's name; the number of one that is newer than this client."""
-    names = {int(each): each.name for each in ErrorCode}
-    return names.get(code, f"error {code}")

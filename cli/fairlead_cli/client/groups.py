@@ -45,7 +45,8 @@ class Committed(NamedTuple):
 
     offset: int
     leader_epoch: int | None
-    metadata: str
+    metadata: str = ""
+    """What the application wrote beside it, once that was asked for (`read_commit_metadata`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,7 @@ def take_committed(admin: AdminClient, group: str, future: Future[Any]) -> dict[
         if at.offset >= 0:
             has_epoch = at.leader_epoch is not None and at.leader_epoch >= 0
             epoch = at.leader_epoch if has_epoch else None
-            committed[place] = Committed(at.offset, epoch, at.metadata or "")
+            committed[place] = Committed(at.offset, epoch)
     return dict(sorted(committed.items()))
 
 

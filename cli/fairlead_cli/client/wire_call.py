@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.connection import CLIENT_ID, REQUEST_TIMEOUT_S
 from fairlead_cli.errors import CliError
-from fairlead_wire.errors import RemoteProtocolError
+from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.header import decode_response, encode_request_frame
 
 if TYPE_CHECKING:
@@ -48,3 +48,9 @@ def receive_exactly(connection: socket.socket, size: int) -> bytes:
             raise EOFError("it closed the connection")
         received += part
     return bytes(received)
+
+
+def name_error(code: int) -> str:
+    """Kafka's name; the number of one that is newer than this client."""
+    names = {int(each): each.name for each in ErrorCode}
+    return names.get(code, f"error {code}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairlead_cli.client.commit_metadata import read_commit_metadata
 from fairlead_cli.client.groups import read_committed, require_group
 from fairlead_cli.client.leaders import read_leaders
 from fairlead_cli.client.offsets import read_ends_of
@@ -25,6 +26,11 @@ def observe_group(admin: AdminClient, group: str) -> tuple[GroupDescription, lis
     """A group that exists, and each of its partitions."""
     description = require_group(admin, group)
     committed = read_committed(admin, group)
+    if committed:
+        metadata = read_commit_metadata(admin, description)
+        committed = {
+            place: at._replace(metadata=metadata.get(place, "")) for place, at in committed.items()
+        }
     assigned = {place for member in description.members for place in member.partitions}
     leaders, ends = observe_partitions(admin, committed.keys() | assigned)
     return description, build_lags(committed, description.members, ends, leaders)

@@ -76,22 +76,19 @@ def test_a_group_that_newer_brokers_do_not_find_is_dead() -> None:
     assert read_committed(admin, "g") == {}
 
 
-def test_offsets_keep_epoch_and_metadata_where_there_are_some() -> None:
-    def at(partition: int, offset: int, epoch: int | None, metadata: str | None) -> object:
+def test_offsets_keep_their_epoch_where_there_is_one() -> None:
+    def at(partition: int, offset: int, epoch: int | None) -> object:
         return SimpleNamespace(
             topic="t",
             partition=partition,
             offset=offset,
             error=None,
             leader_epoch=epoch,
-            metadata=metadata,
         )
 
-    answer = SimpleNamespace(
-        topic_partitions=[at(2, 5, 3, "m"), at(0, 7, None, None), at(1, -1001, None, None)]
-    )
+    answer = SimpleNamespace(topic_partitions=[at(2, 5, 3), at(0, 7, None), at(1, -1001, None)])
     admin = admin_of(list_consumer_group_offsets=lambda _request, **_: {"g": future_of(answer)})
     assert read_committed(admin, "g") == {
         Place("t", 0): (7, None, ""),
-        Place("t", 2): (5, 3, "m"),
+        Place("t", 2): (5, 3, ""),
     }
