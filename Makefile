@@ -15,10 +15,8 @@ CLUSTER_TOOL ?= $(wildcard ../shared/cluster/cluster)
 
 PYTEST := $(BIN)/python -m pytest
 # Whole files beside one another (tests/support/side_by_side.py).
-SIDE_BY_SIDE := --numprocesses 3 --dist loadfile -m "not kubernetes and not paired and not alone"
-# Spark, at a low priority, beside groups of real clients: each would be too much for the others.
-PAIRED := @tests/paired.txt --numprocesses 2 --dist loadfile -m "paired and not kubernetes"
-# What measures time.
+SIDE_BY_SIDE := --numprocesses 3 --dist loadfile -m "not kubernetes and not alone"
+# What measures time, or would be too much for others: Spark, and groups of real clients.
 ALONE := @tests/alone.txt -m "alone and not kubernetes"
 
 .PHONY: help
@@ -54,7 +52,6 @@ ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
 	@$(PYTEST) $(SIDE_BY_SIDE) --durations=15
-	@$(PYTEST) $(PAIRED) --durations=15
 	@$(PYTEST) $(ALONE) --durations=15
 endif
 

@@ -41,8 +41,8 @@ def read_places(name: str) -> tuple[Path, ...]:
     return tuple(TESTS.parent / line for line in (TESTS / name).read_text().splitlines())
 
 
-RUNS = {"alone": read_places("alone.txt"), "paired": read_places("paired.txt")}
-"""What runs after the others, by its marker."""
+ALONE = read_places("alone.txt")
+"""What runs after the others, one by one."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -61,9 +61,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SideByS
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        for run, places in RUNS.items():
-            if any(place in (item.path, *item.path.parents) for place in places):
-                item.add_marker(run)
+        if any(place in (item.path, *item.path.parents) for place in ALONE):
+            item.add_marker("alone")
 
 
 class NotReadyError(Exception):

@@ -52,6 +52,9 @@ class ConfluentMember(GroupMember):
                 )
 
     def _close(self) -> None:
+        # librdkafka's close can wait for itself for ever where the member is given partitions
+        # meanwhile, because another one has just left.
+        self._consumer.unsubscribe()
         self._consumer.close()
 
     def name_error(self, error: Exception) -> str:

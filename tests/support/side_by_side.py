@@ -3,8 +3,7 @@
 Tests with processes and clients wait most of the time: two workers of them leave more than half of
 two cores idle. The last worker takes what computes, at a low priority: whoever wakes up beside it
 has a core at once. Long files come first, and simulated clusters are given out one by one, so that
-everybody is busy to the end. Other files stay whole, for what their tests share, and so does the
-folder of Spark, for its session.
+everybody is busy to the end. Other files stay whole, for what their tests share.
 """
 
 import os
@@ -13,10 +12,8 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 COMPUTING_NICENESS = 10
-SPARK = "tests/spark/"
 # Nothing else here starts a server or looks at a clock.
 COMPUTING = (
-    SPARK,
     "tests/simulation/test_seeds.py",
     "tests/simulation/",
     "tests/property/",
@@ -43,8 +40,6 @@ def lower_priority_where_computing() -> None:
 
 def scope_of(nodeid: str) -> str:
     """What is given to a worker as a whole."""
-    if nodeid.startswith(SPARK):
-        return SPARK
     return nodeid if nodeid.startswith(ONE_BY_ONE) else nodeid.split("::", 1)[0]
 
 

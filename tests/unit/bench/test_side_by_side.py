@@ -35,10 +35,5 @@ def test_files_stay_whole_for_what_their_tests_share() -> None:
     assert scope_of(SCOPES[3]) == SCOPES[3]
 
 
-def test_one_worker_has_the_session_of_spark() -> None:
-    files = ("tests/spark/test_batch.py", "tests/spark/test_stream.py")
-    assert {scope_of(f"{file}::test_it") for file in files} == {"tests/spark/"}
-
-
 def test_a_lone_worker_keeps_its_priority() -> None:
     assert [computing_worker(count) for count in (1, 2, 3)] == ["", "gw1", "gw2"]
