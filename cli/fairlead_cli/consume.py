@@ -273,9 +273,6 @@ def read_in_group(address: str, reading: Reading, options: GroupOptions) -> int:
                 member.maybe_commit(consumer)
         finally:
             failure = member.finish(consumer)
-            # librdkafka's close can wait for itself for ever where the member is given partitions
-            # meanwhile, because another one has just left.
-            consumer.unsubscribe()
             consumer.close()
         if failure is not None:
             raise build_error(

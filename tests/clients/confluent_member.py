@@ -1,6 +1,7 @@
 """A member of a group by confluent-kafka: librdkafka."""
 
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
@@ -52,9 +53,12 @@ class ConfluentMember(GroupMember):
                 )
 
     def _close(self) -> None:
+        from confluent_kafka import KafkaException
+
         # librdkafka's close can wait for itself for ever where the member is given partitions
-        # meanwhile, because another one has just left.
-        self._consumer.unsubscribe()
+        # meanwhile, because another one has just left. Who was fenced has no subscription.
+        with suppress(KafkaException):
+            self._consumer.unsubscribe()
         self._consumer.close()
 
     def name_error(self, error: Exception) -> str:
