@@ -47,7 +47,7 @@ down: $(BIN)/fairlead ## stop the local cluster; its data stays
 	@$(BIN)/fairlead down
 
 .PHONY: test
-test: $(VENV)/.dev ## every test that needs no Kubernetes (at most 15 minutes on two cores)
+test: $(VENV)/.dev ## every test that needs no Kubernetes (some 20 minutes on two cores)
 ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
