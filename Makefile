@@ -7,6 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHONSAFEPATH := 1
 export PYTHONSAFEPATH
+# Compiled modules are kept whatever the environment says: without them each process of a local
+# cluster compiles Fairlead anew, and each worker of pytest all tests.
+unexport PYTHONDONTWRITEBYTECODE
 KAFKA_VERSION := 4.3.1
 KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_VERSION).jar
 SEEDS ?= 200
@@ -15,9 +18,12 @@ CLUSTER_TOOL ?= $(wildcard ../shared/cluster/cluster)
 
 PYTEST := $(BIN)/python -m pytest
 # Whole files beside one another (tests/support/side_by_side.py).
-SIDE_BY_SIDE := --numprocesses 3 --dist loadfile -m "not kubernetes and not alone"
-# What measures time, or would be too much for others: Spark, and groups of real clients.
+SIDE_BY_SIDE := --numprocesses 4 --dist loadfile -m "not kubernetes and not alone"
+# What measures time, or would be too much for others: faults at load, and groups of real clients.
 ALONE := @tests/alone.txt -m "alone and not kubernetes"
+# The whole of what both do a part of (tests/support/proofs.py).
+PROOFS_SIMULATED := tests/simulation tests/fuzz/test_hostile_logins.py --numprocesses 2 --dist loadfile -m proof
+PROOFS_LIVE := @tests/alone.txt tests/rest tests/spark tests/clients -m "proof and not kubernetes"
 
 .PHONY: help
 help: ## list the targets
@@ -47,13 +53,24 @@ down: $(BIN)/fairlead ## stop the local cluster; its data stays
 	@$(BIN)/fairlead down
 
 .PHONY: test
-test: $(VENV)/.dev ## every test that needs no Kubernetes (some 20 minutes on two cores)
+test: $(VENV)/.dev ## every test that needs no Kubernetes, long proofs in part (some 25 minutes on two cores)
 ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
 	@$(PYTEST) $(SIDE_BY_SIDE) --durations=15
 	@$(PYTEST) $(ALONE) --durations=15
 endif
+
+.PHONY: proofs
+proofs: proofs-live proofs-simulated ## the long proofs whole: hundreds of seeds, more kills and drills (some 20 minutes)
+
+.PHONY: proofs-live
+proofs-live: $(VENV)/.dev ## of these, kills and drills of real processes; they measure time
+	@FAIRLEAD_PROOFS=1 $(PYTEST) $(PROOFS_LIVE) --durations=5 $(ARGS)
+
+.PHONY: proofs-simulated
+proofs-simulated: $(VENV)/.dev ## of these, what only computes
+	@FAIRLEAD_PROOFS=1 $(PYTEST) $(PROOFS_SIMULATED) --durations=5 $(ARGS)
 
 .PHONY: check
 check: lint types imports check-generated ## lint, formatting, types, import rules and generated files
@@ -94,9 +111,9 @@ check-generated: $(VENV)/.dev $(KAFKA_CLIENTS_JAR) ## fail when a generated file
 .PHONY: simulate
 simulate: $(VENV)/.dev ## the cluster, storage and power losses simulated over many seeds (SEEDS=…); SEED=… replays one
 ifdef SEED
-	@FAIRLEAD_SEED=$(SEED) $(PYTEST) tests/simulation/test_seeds.py tests/simulation/test_group_seeds.py -k promise $(ARGS)
+	@FAIRLEAD_SEED=$(SEED) $(PYTEST) tests/simulation/test_seeds.py tests/simulation/test_group_seeds.py tests/simulation/test_transaction_seeds.py tests/simulation/test_zookeeper_seeds.py tests/simulation/test_moving_seeds.py -k promise $(ARGS)
 else
-	@FAIRLEAD_SEEDS=$(SEEDS) $(PYTEST) tests/simulation tests/crash/test_power_loss.py tests/property tests/fuzz --timeout 3600 $(ARGS)
+	@FAIRLEAD_PROOFS=1 FAIRLEAD_SEEDS=$(SEEDS) $(PYTEST) tests/simulation tests/crash/test_power_loss.py tests/property tests/fuzz --timeout 3600 $(ARGS)
 endif
 
 .PHONY: drills
@@ -106,6 +123,10 @@ drills: $(VENV)/.dev ## break real clusters at load RUNS=… times; writes the t
 .PHONY: drills-kubernetes
 drills-kubernetes: $(VENV)/.dev ## the same on Kubernetes, RUNS=… times each, where there is a cluster as for e2e
 	@CLUSTER_TOOL="$(CLUSTER_TOOL)" FAIRLEAD_RUNS=$(or $(RUNS),30) $(BIN)/python tests/e2e/run.py tests/e2e/test_drills.py $(ARGS)
+
+.PHONY: exactly-once
+exactly-once: $(VENV)/.dev ## applications that consume, transform and produce among faults, RUNS=… times (SEED=… the first)
+	@$(BIN)/python tests/exactly_once/run.py --runs $(or $(RUNS),20) --seed $(or $(SEED),0) $(ARGS)
 
 .PHONY: bench
 bench: $(VENV)/.dev ## measure against Apache Kafka in one run (table, JSON and a chart in benchmarks/results)
@@ -123,15 +144,33 @@ scale: $(VENV)/.dev ## times and memory with 1,000 and with 10,000 partitions on
 e2e: $(VENV)/.dev ## everything that needs Kubernetes, on a kind cluster made for it or on FAIRLEAD_E2E_CONTEXT
 	@CLUSTER_TOOL="$(CLUSTER_TOOL)" $(BIN)/python tests/e2e/run.py $(ARGS)
 
+RELEASE := PYTHONPATH=release PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m
+RELEASE_IMAGE ?=
+.PHONY: release
+release: $(VENV)/.dev ## all that is released, into dist/ (RELEASE_IMAGE=… is what its manifests name)
+	@$(RELEASE) fairlead_release --image "$(RELEASE_IMAGE)"
+
+.PHONY: smoke
+smoke: release ## install from dist/ alone, start a cluster, send a record through it, render the charts
+	@$(RELEASE) fairlead_release.smoke dist
+
+.PHONY: lock
+lock: $(VENV)/.dev ## write images/locks anew from the package index (ARGS=--upgrade: newest versions)
+	@$(RELEASE) fairlead_release.locks $(ARGS)
+
 IMAGE ?= localhost/fairlead:dev
 BASE_IMAGE ?=
+# Another architecture than this machine's, such as linux/arm64, where docker can run it.
+PLATFORM ?=
+BUILD_ARGS = --build-arg VERSION=$(VERSION) $(if $(PLATFORM),--platform $(PLATFORM))
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 .PHONY: images
-images: ## the container image (IMAGE=… names it, BASE_IMAGE=… is what it stands on)
+images: ## the container image (IMAGE=… names it, BASE_IMAGE=… is what it stands on; PLATFORM=linux/arm64)
 	@command -v docker >/dev/null || { echo "building images needs docker (https://docs.docker.com/engine/install)"; exit 1; }
 	@if [ -z "$(BASE_IMAGE)" ] && [ -x "$(CLUSTER_TOOL)" ]; then \
-	    "$(CLUSTER_TOOL)" image-build -- -q -t $(IMAGE) -f images/Dockerfile .; \
+	    "$(CLUSTER_TOOL)" image-build -- -q $(BUILD_ARGS) -t $(IMAGE) -f images/Dockerfile .; \
 	else \
-	    docker build -q $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) -t $(IMAGE) -f images/Dockerfile .; \
+	    docker build -q $(BUILD_ARGS) $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) -t $(IMAGE) -f images/Dockerfile .; \
 	fi
 	@docker image inspect -f '{{index .RepoTags 0}}: {{.Size}} bytes' $(IMAGE)
 
@@ -145,9 +184,9 @@ spark-connector: $(VENV)/.dev ## fetch Spark's Kafka connector from Maven into .
 images-spark: spark-connector ## the image of StreamJobs (SPARK_IMAGE=…; SPARK_BASE_IMAGE=… has Python and Java)
 	@command -v docker >/dev/null || { echo "building images needs docker (https://docs.docker.com/engine/install)"; exit 1; }
 	@if [ -n "$(SPARK_BASE_IMAGE)" ]; then \
-	    docker build -q --build-arg BASE_IMAGE=$(SPARK_BASE_IMAGE) -t $(SPARK_IMAGE) -f images/spark/Dockerfile .; \
+	    docker build -q $(BUILD_ARGS) --build-arg BASE_IMAGE=$(SPARK_BASE_IMAGE) -t $(SPARK_IMAGE) -f images/spark/Dockerfile .; \
 	elif [ -x "$(CLUSTER_TOOL)" ]; then \
-	    "$(CLUSTER_TOOL)" image-build --java -- -q -t $(SPARK_IMAGE) -f images/spark/Dockerfile .; \
+	    "$(CLUSTER_TOOL)" image-build --java -- -q $(BUILD_ARGS) -t $(SPARK_IMAGE) -f images/spark/Dockerfile .; \
 	else \
 	    echo "name a base with SPARK_BASE_IMAGE: Python 3.11 with venv and pip, and Java 17"; exit 1; \
 	fi

@@ -13,7 +13,7 @@ SUFFIXES = (".pyi", ".pyx", ".pxd", ".c", ".h", ".cpp")
 
 
 def main(root: str) -> None:
-    """`strip.py VENV`"""
+    """Run `strip.py VENV`."""
     environment = Path(root)
     for packages in environment.glob("lib/python*/site-packages"):
         for name in FOLDERS:

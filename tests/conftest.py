@@ -6,6 +6,7 @@ settings={...})` makes others, and lets a test stop, kill and restart single bro
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import signal
@@ -19,17 +20,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from side_by_side import SideBySide, lower_priority_where_computing
+from needed_tools import describe_missing
+from processor_wait import waited_s
+from proofs import describe_left
+from side_by_side import (
+    COMPUTING,
+    COMPUTING_TIMEOUT_S,
+    SideBySide,
+    lower_priority_where_computing,
+)
+
+from fairlead_bench.own_ports import take_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from xdist.remote import Producer
+    from zookeeper_ensemble import ZooKeeperEnsemble
 
 KAFKA_PYTHON_WARNING = "ignore:(read|open)_text is deprecated:DeprecationWarning"
 """kafka-python reads its schemas by a function that Python 3.11 calls deprecated."""
 READY_DEADLINE_S = 60.0
-STOP_DEADLINE_S = 20.0
+STOP_DEADLINE_S = 60.0
 
 
 TESTS = Path(__file__).parent
@@ -45,13 +57,33 @@ ALONE = read_places("alone.txt")
 """What runs after the others, one by one."""
 
 
+@functools.cache
+def is_alone(path: Path) -> bool:
+    """Once for each file: comparing paths for each test would be a sixth of the collection."""
+    return any(path.is_relative_to(place) for place in ALONE)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", KAFKA_PYTHON_WARNING)
     lower_priority_where_computing()
+    # A shell that starts a run in the background has it ignore Ctrl-C, and so would its children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # How long an example takes says more about the machine than about what is tested.
     slow = [HealthCheck.too_slow]
     settings.register_profile("patient", settings(), deadline=None, suppress_health_check=slow)
     settings.load_profile("patient")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        help="write what transcripts (tests/scenarios) print now into their files",
+    )
+
+
+def pytest_report_header() -> list[str]:
+    return describe_missing() + describe_left()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -61,7 +93,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SideByS
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(place in (item.path, *item.path.parents) for place in ALONE):
+        if item.nodeid.startswith(COMPUTING) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(COMPUTING_TIMEOUT_S))
+        if is_alone(item.path):
             item.add_marker("alone")
 
 
@@ -76,6 +110,8 @@ class LiveProcess:
         self.command = command
         self.log = log
         self.ready: dict[str, str] = {}
+        self.waited_s = 0.0
+        """While it started: for a processor that others had."""
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -116,6 +152,7 @@ class LiveProcess:
                 self.kill()
                 raise NotReadyError(f"{' '.join(self.command)}:\n{self.last_words()}")
             line += chunk
+        self.waited_s = waited_s(self.pid)
         self.ready = dict(word.split("=", 1) for word in line.decode().split() if "=" in word)
 
     def stop(self) -> int:
@@ -155,11 +192,12 @@ class LiveBroker(LiveProcess):
         self.node_id = node_id
         self.data = cluster.directory / f"broker-{node_id}"
         self._rest = rest
+        client, internal, http = take_ports(3)
         self._settings = {
             "node.id": str(node_id),
             "log.dirs": str(self.data),
-            "listeners": "CLIENT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
-            "fairlead.http.listener": "127.0.0.1:0",
+            "listeners": f"CLIENT://127.0.0.1:{client},INTERNAL://127.0.0.1:{internal}",
+            "fairlead.http.listener": f"127.0.0.1:{http}",
             "fairlead.controller.sessions": f"ws://{cluster.controller.ready['session']}",
             "fairlead.cluster.secret.file": str(cluster.secret),
             **settings,
@@ -174,11 +212,16 @@ class LiveBroker(LiveProcess):
     def http_port(self) -> int:
         return int(self.ready["http"])
 
+    @property
+    def rest_url(self) -> str:
+        return f"http://{self.ready['rest']}"
+
+    @property
+    def started_in_ms(self) -> float:
+        """How long its start took, without what others took it from the processors."""
+        return int(self.ready["after_ms"]) - 1000 * self.waited_s
+
     def begin(self) -> None:
-        if self.ready:
-            internal = self.ready["internal"]
-            self._settings["listeners"] = f"CLIENT://{self.address},INTERNAL://{internal}"
-            self._settings["fairlead.http.listener"] = f"127.0.0.1:{self.http_port}"
         chosen = [f"--set={name}={value}" for name, value in self._settings.items()]
         self.command = [sys.executable, "-m", "fairlead_broker", *chosen, *self._rest]
         super().begin()
@@ -201,6 +244,7 @@ class LiveCluster:
         self.directory = directory
         self.secret = directory / "secret"
         self.secret.write_text("a secret of tests only")
+        self.secret.chmod(0o600)
         self.controller = LiveProcess(
             [
                 *(sys.executable, "-m", "fairlead_controller"),
@@ -255,9 +299,53 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., LiveCluster]]:
 
 
 @pytest.fixture(scope="module")
-def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
-    """One broker with default settings for all tests of a module."""
-    cluster = LiveCluster(tmp_path_factory.mktemp("cluster"), brokers=1, settings={})
+def live_settings() -> dict[str, str]:
+    """Settings of `live_cluster` that are not the defaults, for modules that say so."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def live_cluster(
+    tmp_path_factory: pytest.TempPathFactory, live_settings: dict[str, str]
+) -> Iterator[LiveCluster]:
+    """One broker for all tests of a module."""
+    cluster = LiveCluster(tmp_path_factory.mktemp("cluster"), brokers=1, settings=live_settings)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.kill()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperEnsemble]:
+    """Three ZooKeeper servers for the whole run; `zookeeper_chroot` mends what a test broke."""
+    # Few runs need it, and none should pay for the import of kazoo.
+    from zookeeper_ensemble import running_ensemble
+
+    with running_ensemble(tmp_path_factory.mktemp("zookeeper")) as ensemble:
+        yield ensemble
+
+
+@pytest.fixture
+def zookeeper_chroot(zookeeper: ZooKeeperEnsemble) -> Iterator[str]:
+    """An empty chroot of this test's own, in an ensemble that is whole before and after."""
+    zookeeper.start()
+    yield zookeeper.make_chroot()
+    zookeeper.start()
+
+
+@pytest.fixture(scope="module")
+def rest_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+    """Three brokers with the HTTP API, for all tests of a module."""
+    settings = {
+        "fairlead.rest.listener": "127.0.0.1:0",
+        "default.replication.factor": "3",
+        "offsets.topic.num.partitions": "3",
+        "offsets.topic.replication.factor": "3",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    cluster = LiveCluster(tmp_path_factory.mktemp("rest"), brokers=3, settings=settings)
     try:
         cluster.start()
         yield cluster

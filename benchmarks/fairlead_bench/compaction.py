@@ -8,7 +8,6 @@ the ratio of its own two figures.
 import contextlib
 import threading
 import time
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -116,11 +115,11 @@ class CompactionBench:
             self._let_compact()
             self._wait_for("fairlead_cleaner_running", 1)
             loaded = self._latency()
-            is_still_running = self._metric("fairlead_cleaner_running") == 1
+            is_still_running = self._peer.metric("fairlead_cleaner_running") == 1
             self._wait_for("fairlead_cleaner_runs_total", 1)
-        took_s = self._metric("fairlead_cleaner_last_run_seconds")
+        took_s = self._peer.metric("fairlead_cleaner_last_run_seconds")
         # Everything is read twice: the keys, then the records.
-        source_bytes = self._metric("fairlead_cleaner_read_bytes_total") / 2
+        source_bytes = self._peer.metric("fairlead_cleaner_read_bytes_total") / 2
         values = results.values
         values[SUBJECT, "compaction_idle_p99"].append(idle.result["p99"])
         values[SUBJECT, "compaction_p99"].append(loaded.result["p99"])
@@ -191,18 +190,10 @@ class CompactionBench:
 
     def _wait_for(self, name: str, least: float) -> None:
         deadline_s = time.monotonic() + COMPACTION_TIMEOUT_S
-        while self._metric(name) < least:
+        while self._peer.metric(name) < least:
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"{name} never was {least}")
             time.sleep(POLL_S)
-
-    def _metric(self, name: str) -> float:
-        url = f"http://127.0.0.1:{self._peer.http_port}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as page:
-            for line in page.read().decode().splitlines():
-                if line.startswith(name + " "):
-                    return float(line.split()[1])
-        raise ValueError(f"the broker tells no {name}")
 
 
 def measure_compaction(

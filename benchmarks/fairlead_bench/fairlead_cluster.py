@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from fairlead_bench.cluster import BROKERS, Child, stop_all
-from fairlead_bench.peer import free_ports
+from fairlead_bench.own_ports import take_ports
 
 FENCED: Final = re.compile(r": broker \d+ is fenced: (?!it said that it stops)")
 
@@ -22,7 +22,7 @@ class FairleadCluster:
     ) -> None:
         self.data = data
         self._settings = settings or {}
-        self._session_port, self.status_port, *ports = free_ports(2 + 3 * brokers)
+        self._session_port, self.status_port, *ports = take_ports(2 + 3 * brokers)
         self.ports = ports[:brokers]
         self._internal_ports = ports[brokers : 2 * brokers]
         self.http_ports = ports[2 * brokers :]

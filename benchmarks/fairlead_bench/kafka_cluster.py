@@ -10,7 +10,8 @@ from typing import Final, Self
 from fairlead_bench import wire_bytes
 from fairlead_bench.cluster import BROKERS, Child, stop_all
 from fairlead_bench.kafka_distribution import KafkaDistribution
-from fairlead_bench.peer import exchange, free_ports
+from fairlead_bench.own_ports import take_ports
+from fairlead_bench.peer import exchange
 
 HEAP_MB: Final = 1024
 FIRST_NODE_ID: Final = 1
@@ -46,7 +47,7 @@ class KafkaCluster:
         self.data = data
         self._distribution = distribution
         self._settings = settings or {}
-        ports = free_ports(2 * brokers)
+        ports = take_ports(2 * brokers)
         self.ports, self._controller_ports = ports[:brokers], ports[brokers:]
         self.brokers = [Child(data / f"node-{index}.out") for index in range(brokers)]
 

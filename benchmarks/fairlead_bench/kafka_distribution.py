@@ -1,7 +1,8 @@
 """Apache Kafka from Maven Central, cached in the project's `.cache` folder.
 
 The benchmark runs it as the peer, the client tests run its command-line tools. Nothing of it is
-committed: `java/pom.xml` names what is fetched, once, by Maven's own client.
+committed: `java/pom.xml` names what is fetched, once, by Maven's own client. Tests that run Kafka's
+applications (Streams, Connect) name them in a pom.xml of their own.
 """
 
 import fcntl
@@ -48,7 +49,9 @@ class KafkaDistribution:
         ]
 
 
-def ensure_kafka(cache: Path = PROJECT / ".cache") -> KafkaDistribution:
+def ensure_kafka(
+    cache: Path = PROJECT / ".cache", *, pom: Path = POM, folder: str = "libs"
+) -> KafkaDistribution:
     """The cached distribution, fetched first when it is not there.
 
     Safe to call from several processes at once: one fetches into a folder of its own and renames.
@@ -56,15 +59,15 @@ def ensure_kafka(cache: Path = PROJECT / ".cache") -> KafkaDistribution:
     java = shutil.which("java")
     if java is None:
         raise KafkaUnavailableError("no `java` on the path (Java 17 or newer runs Kafka's tools)")
-    version = read_version(POM)
+    version = read_version(pom)
     home = cache / f"kafka-{version}"
-    libs = home / "libs"
+    libs = home / folder
     if not libs.is_dir():
         home.mkdir(parents=True, exist_ok=True)
         with (home / "fetch.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not libs.is_dir():
-                fetch(libs)
+                fetch(libs, pom)
     return KafkaDistribution(version=version, libs=libs, java=java)
 
 
@@ -75,15 +78,15 @@ def read_version(pom: Path) -> str:
     return match.group(1)
 
 
-def fetch(libs: Path) -> None:
+def fetch(libs: Path, pom: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise KafkaUnavailableError(
             f"no `mvn` on the path to fetch Apache Kafka into {libs} (apt-get install maven)"
         )
-    partial = libs.with_name(f"libs.{os.getpid()}.partial")
+    partial = libs.with_name(f"{libs.name}.{os.getpid()}.partial")
     arguments = [
-        *(maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"),
+        *(maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"),
         *("-DincludeScope=runtime", f"-DoutputDirectory={partial}"),
     ]
     try:

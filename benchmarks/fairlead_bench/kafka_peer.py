@@ -28,3 +28,6 @@ class KafkaPeer(KafkaCluster):
     @property
     def broker_pid(self) -> int:
         return self.brokers[0].pid
+
+    def thread_reads(self) -> float | None:
+        return None  # it reads in its network threads, which a disk may hold up

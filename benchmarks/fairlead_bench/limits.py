@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fairlead_bench.load_process import Sample, run_load
-from fairlead_bench.null_broker import PARTITIONS, TOPIC
+from fairlead_bench.null_broker import BATCH_RECORDS, BATCHES_IN_FILE, PARTITIONS, TOPIC
 from fairlead_bench.scenarios import MEGABYTE, Sizes
 
 
 @contextmanager
-def null_broker(record_size: int) -> Iterator[tuple[int, int]]:
-    """A running null broker: its port and process id."""
+def null_broker(record_size: int, batches: int = BATCHES_IN_FILE) -> Iterator[tuple[int, int]]:
+    """A running null broker, with so many batches to read: its port and process id."""
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "fairlead_bench.null_broker"),
-            json.dumps({"record_size": record_size}),
+            json.dumps({"record_size": record_size, "batches": batches}),
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -38,6 +38,7 @@ def null_broker(record_size: int) -> Iterator[tuple[int, int]]:
 
 def measure_limits(sizes: Sizes) -> dict[str, Sample]:
     """One sample a scenario."""
+    batches = sizes.produce_1k_records // (BATCH_RECORDS * PARTITIONS)
     loads: dict[str, tuple[str, dict[str, object]]] = {
         "produce_1k": (
             "rdkafka_load",
@@ -46,6 +47,14 @@ def measure_limits(sizes: Sizes) -> dict[str, Sample]:
         "produce_100b": (
             "rdkafka_load",
             {"mode": "produce", "size": 100, "count": sizes.produce_100b_records},
+        ),
+        "consume": (
+            "rdkafka_load",
+            {
+                "mode": "consume",
+                "count": batches * BATCH_RECORDS * PARTITIONS,
+                "passes": sizes.consume_passes,
+            },
         ),
         "fetch": (
             "socket_load",
@@ -76,7 +85,7 @@ def measure_limits(sizes: Sizes) -> dict[str, Sample]:
             },
         ),
     }
-    with null_broker(record_size=1000) as (port, pid):
+    with null_broker(record_size=1000, batches=batches) as (port, pid):
         target = {
             "topic": TOPIC,
             "bootstrap": f"127.0.0.1:{port}",

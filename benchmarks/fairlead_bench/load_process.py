@@ -31,6 +31,7 @@ class Sample:
     broker_cpu_s: float
     client_cpu_s: float
     client_busiest_thread: float  # share of a core
+    client_memory_mb: float  # the highest, of resident memory
     result: dict[str, Any]
 
     @property
@@ -80,6 +81,7 @@ def run_load(module: str, arguments: dict[str, object], *, pids: Sequence[int]) 
         broker_cpu_s=after_s - before_s,
         client_cpu_s=report["cpu_s"],
         client_busiest_thread=report["busiest_thread"],
+        client_memory_mb=report["memory_mb"],
         result=report["result"],
     )
 
@@ -98,7 +100,13 @@ def serve_load(work: Callable[[], dict[str, Any]]) -> None:
         count - threads_before.get(thread, 0) for thread, count in read_thread_ticks().items()
     )
     busiest = ticks / os.sysconf("SC_CLK_TCK") / seconds
-    report = {"seconds": seconds, "cpu_s": cpu_s, "busiest_thread": busiest, "result": result}
+    report = {
+        "seconds": seconds,
+        "cpu_s": cpu_s,
+        "busiest_thread": busiest,
+        "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "result": result,
+    }
     print(json.dumps(report), flush=True)
 
 

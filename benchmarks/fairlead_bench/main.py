@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from fairlead_bench import compaction, failover, replicated, spark
+from fairlead_bench import (
+    compaction,
+    failover,
+    partition_counts,
+    promise_cells,
+    promises,
+    replicated,
+    rest,
+    spark,
+)
 from fairlead_bench.chart import draw_chart
 from fairlead_bench.fairlead_cluster import FairleadCluster
 from fairlead_bench.fairlead_peer import FairleadPeer
@@ -55,10 +64,13 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         description="Measure Fairlead and Apache Kafka, alternating in one run.",
     )
     parser.add_argument("--repetitions", type=int, help="of each load (default 5, quick 2)")
-    parser.add_argument("--runs", type=int, help="kills of a broker (default 5, quick 2)")
+    parser.add_argument(
+        "--runs", type=int, help="kills of a broker (default 5, quick 2; promises: 10, quick 3)"
+    )
     parser.add_argument("--quick", action="store_true", help="small loads: at most three minutes")
     parser.add_argument("--peers", default="fairlead,kafka", help="which of them to run")
     groups = ["start", replicated.GROUP, failover.GROUP, compaction.GROUP, spark.GROUP]
+    groups += [rest.GROUP, promise_cells.GROUP, partition_counts.GROUP]
     loads = ", ".join([*SCENARIOS, *groups])
     parser.add_argument("--only", help=f"loads, comma-separated: {loads}")
     parser.add_argument("--spark", action="store_true", help="also what only --only=spark measures")
@@ -78,7 +90,8 @@ class Run:
         self.replicated_sizes = replicated.choose_sizes(
             is_quick=options.quick, repetitions=options.repetitions
         )
-        everything = {*SCENARIOS, "start", replicated.GROUP, failover.GROUP, compaction.GROUP}
+        everything = {*SCENARIOS, "start", replicated.GROUP, failover.GROUP}
+        everything |= {compaction.GROUP, rest.GROUP}
         chosen = set(options.only.split(",")) if options.only else everything
         if "consume" in chosen or "fetch" in chosen:
             chosen.add("produce_1k")  # writes what they read
@@ -88,8 +101,14 @@ class Run:
         self.measures_failover = failover.GROUP in chosen
         self.kills = options.runs or (failover.RUNS_QUICK if options.quick else failover.RUNS)
         self.measures_compaction = compaction.GROUP in chosen and "fairlead" in options.peers
+        self.measures_rest = rest.GROUP in chosen and "fairlead" in options.peers
         # Not of every run: it takes some minutes, and says nothing of the broker.
         self.measures_spark = options.spark or spark.GROUP in chosen
+        # Nor these: they are about a user's choices, and take some minutes.
+        self.measures_promises = promise_cells.GROUP in chosen
+        self.promise_sizes = promises.choose_sizes(is_quick=options.quick, kills=options.runs)
+        self.measures_partitions = partition_counts.GROUP in chosen
+        self.count_sizes = partition_counts.QUICK if options.quick else partition_counts.FULL
         self.results = Results()
         self.makers: dict[str, Callable[[Path], Peer]] = {}
         self.cluster_makers: dict[str, replicated.Maker] = {}
@@ -104,12 +123,16 @@ class Run:
 
     @property
     def repetitions_text(self) -> str:
-        """Of the loads against one broker, the replicated ones, kills, reads by Spark."""
+        """Of the loads against one broker, the replicated ones, kills, choices, reads by Spark."""
         counts = [self.repetitions] if self.scenarios or self.measures_start else []
         if self.measures_replicated:
             counts.append(self.replicated_sizes.repetitions)
         if self.measures_failover:
             counts.append(self.kills)
+        if self.measures_promises:
+            counts.append(self.promise_sizes.kills)
+        if self.measures_partitions:
+            counts.append(self.count_sizes.repetitions)
         if self.measures_spark:
             sizes = spark.QUICK if self.options.quick else spark.FULL
             counts.append(sizes.repetitions * sizes.sessions)
@@ -153,6 +176,25 @@ class Run:
                 is_quick=self.options.quick,
                 repetitions=self.options.repetitions,
             )
+        if self.measures_promises:
+            promises.PromisesRun(
+                self.cluster_makers,
+                self.promise_sizes,
+                self.results,
+                say=self._say,
+                settle=settle,
+            ).measure(self.folder)
+        if self.measures_partitions:
+            partition_counts.CountsRun(
+                self.cluster_makers,
+                self.count_sizes,
+                self.results,
+                say=self._say,
+                settle=settle,
+            ).measure(self.folder)
+        if self.measures_rest:
+            self._say("produce by HTTP")
+            rest.measure_rest(self.folder, self.results, self.sizes, is_quick=self.options.quick)
         if self.measures_spark:
             sizes = spark.QUICK if self.options.quick else spark.FULL
             spark.SparkRun(sizes, self.results, say=self._say).measure(self.folder)

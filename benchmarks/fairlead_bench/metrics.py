@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Final
 
 from fairlead_bench.load_process import Sample
+from fairlead_bench.promise_cells import CELLS
 
 
 class Better(Enum):
@@ -38,15 +39,23 @@ class Metric:
     unit: str
     better: Better
     target: Target | None = None
-    read: Callable[[Sample], float] | None = None
+    read: Callable[[Sample], float | None] | None = None
 
 
 def megabytes_per_second(sample: Sample) -> float:
     return float(sample.result["bytes"]) / 1e6 / sample.seconds
 
 
+def client_memory(sample: Sample) -> float:
+    return sample.client_memory_mb
+
+
 def cpu_per_gigabyte(sample: Sample) -> float:
     return sample.broker_cpu_s / (float(sample.result["bytes"]) / 1e9)
+
+
+def client_cpu_per_gigabyte(sample: Sample) -> float:
+    return sample.client_cpu_s / (float(sample.result["bytes"]) / 1e9)
 
 
 def thousand_records_per_second(sample: Sample) -> float:
@@ -61,6 +70,11 @@ def percentile(name: str) -> Callable[[Sample], float]:
     return lambda sample: float(sample.result[name])
 
 
+def counted(name: str) -> Callable[[Sample], float | None]:
+    """What only some of the peers count."""
+    return lambda sample: sample.result.get(name)
+
+
 LOW, HIGH = Better.LOWER, Better.HIGHER
 MB_S, K_S, S_GB, S_M = "MB/s", "thousand/s", "CPU s/GB", "CPU s/million"
 AT_LEAST_KAFKA: Final = Target(1.0, is_ratio=True, or_client_bound=True)
@@ -73,6 +87,8 @@ def ratio(bound: float) -> Target:
 def limit(bound: float) -> Target:
     return Target(bound, is_ratio=False)
 
+
+PARTITION_COUNTS: Final = (1, 10, 100, 1000)
 
 # What a probe that never backs off sees, and what applications do with default settings.
 FAILOVER_P99_MS: Final = {
@@ -97,6 +113,77 @@ def failover_metrics() -> tuple[Metric, ...]:
         ("errors", "errors that reached an application"),
     ):
         rows.append(Metric(f"failover_{key}", "failover_records", title, "", LOW, limit(0)))
+    return tuple(rows)
+
+
+def promises_metrics() -> tuple[Metric, ...]:
+    """Each way to acknowledge: what it costs, and what a killed leader takes with it."""
+    rows = []
+    for cell in CELLS:
+        key = cell.key
+        # Whoever waited for all replicas in sync was promised that nothing is lost.
+        bound = limit(0) if cell.acks == "all" else None
+        rows += [
+            Metric(
+                f"{key}_throughput",
+                f"{key}_produce",
+                f"{cell.title}: produce 1 KB",
+                MB_S,
+                HIGH,
+                None,
+                megabytes_per_second,
+            ),
+            Metric(
+                f"{key}_p99",
+                f"{key}_latency",
+                "at 1,000/s, p99",
+                "ms",
+                LOW,
+                None,
+                percentile("p99"),
+            ),
+            Metric(f"{key}_lost", key, "lost by a kill -9 of the leader", "records", LOW, bound),
+            Metric(f"{key}_refused", key, "refused by it", "records", LOW),
+            Metric(f"{key}_survived", key, "there, though refused", "records", LOW),
+            Metric(f"{key}_doubled", key, "there twice", "records", LOW),
+        ]
+    return tuple(rows)
+
+
+def partition_count_metrics() -> tuple[Metric, ...]:
+    """One producer, acks=all, topics of more and more partitions."""
+    rows = []
+    for count in PARTITION_COUNTS:
+        key, many = f"partitions-{count}", "partition" if count == 1 else "partitions"
+        title = f"{count:,} {many}, 3 replicas: produce 1 KB"
+        produce, latency = f"{key}_produce", f"{key}_latency"
+        rows += [
+            Metric(f"{key}_throughput", produce, title, MB_S, HIGH, None, megabytes_per_second),
+            Metric(f"{key}_cpu", produce, "", S_GB, LOW, None, cpu_per_gigabyte),
+            Metric(f"{key}_p50", latency, "at 1,000/s, p50", "ms", LOW, None, percentile("p50")),
+            Metric(f"{key}_p99", latency, "p99", "ms", LOW, None, percentile("p99")),
+            Metric(
+                f"{key}_client", latency, "memory of that client", "MB", LOW, None, client_memory
+            ),
+        ]
+    return tuple(rows)
+
+
+def transaction_metrics() -> tuple[Metric, ...]:
+    """Transactions at a fixed rate on three replicas: CPU, and the time of a commit or a copy."""
+    rows = []
+    for scenario, title, p99_title in (
+        ("transactions", "transactions, committed every 100 ms", "a commit, p99"),
+        ("short_transactions", "committed every 10 ms", "a commit, p99"),
+        ("transform", "consume, transform, produce, every 100 ms", "due to committed copy, p99"),
+    ):
+        rows.append(
+            Metric(f"{scenario}_cpu", scenario, title, S_GB, LOW, ratio(0.5), cpu_per_gigabyte)
+        )
+        rows.append(Metric(f"{scenario}_p50", scenario, "p50", "ms", LOW, None, percentile("p50")))
+        rows.append(
+            Metric(f"{scenario}_p99", scenario, p99_title, "ms", LOW, ratio(1.0), percentile("p99"))
+        )
     return tuple(rows)
 
 
@@ -127,10 +214,28 @@ METRICS: Final = (
         "consume 1 KB, hot",
         MB_S,
         HIGH,
-        AT_LEAST_KAFKA,
+        Target(1.1, is_ratio=True, or_client_bound=True),
         megabytes_per_second,
     ),
     Metric("consume_cpu", "consume", "", S_GB, LOW, ratio(0.7), cpu_per_gigabyte),
+    Metric(
+        "consume_client_cpu",
+        "consume",
+        "its client",
+        S_GB,
+        LOW,
+        ratio(1.0),
+        client_cpu_per_gigabyte,
+    ),
+    Metric(
+        "consume_thread_reads",
+        "consume",
+        "thread reads while everything is hot",
+        "",
+        LOW,
+        limit(0),
+        counted("thread_reads"),
+    ),
     Metric(
         "fetch_throughput",
         "fetch",
@@ -224,6 +329,7 @@ METRICS: Final = (
         None,
         percentile("p99.9"),
     ),
+    *transaction_metrics(),
     Metric(
         "replicated_memory_idle",
         "replicated_memory",
@@ -256,12 +362,25 @@ METRICS: Final = (
         limit(0),
     ),
     *failover_metrics(),
+    *promises_metrics(),
+    *partition_count_metrics(),
     Metric("compaction_idle_p99", "compaction", "acknowledged at 1,000/s, p99 alone", "ms", LOW),
     Metric("compaction_p99", "compaction", "p99 while 1 GB is compacted", "ms", LOW),
     Metric("compaction_p99_ratio", "compaction", "ratio of these", "x", LOW, limit(2.0)),
     Metric("compaction_throughput", "compaction", "compaction, 1 million keys", MB_S, HIGH),
     Metric("compaction_cpu", "compaction", "", S_GB, LOW),
     Metric("compaction_memory", "compaction", "memory of its process", "MB", LOW, limit(200)),
+    Metric(
+        "rest_v3_per_core",
+        "rest",
+        "produce by HTTP, 100 records a request: v3, for each CPU s",
+        K_S,
+        HIGH,
+        limit(5.0),
+    ),
+    Metric("rest_v3_throughput", "rest", "in all", K_S, HIGH),
+    Metric("rest_v2_per_core", "rest", "v2, for each CPU s", K_S, HIGH, limit(5.0)),
+    Metric("rest_v2_throughput", "rest", "in all", K_S, HIGH),
     Metric(
         "spark_1k_records",
         "spark_1k",

@@ -12,6 +12,7 @@ import socket
 import struct
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from fairlead_bench import wire_bytes
@@ -20,6 +21,7 @@ TOPIC = "null"
 PARTITIONS = 6
 BATCH_RECORDS = 16
 BATCHES_IN_FILE = 4096
+EMPTY_REPLY_DELAY_S = 0.005  # a consumer at the end would ask again and again
 RECEIVE_SIZE = 4 << 20
 # (key, lowest, highest): what librdkafka needs for batches of format v2.
 VERSIONS = ((0, 3, 7), (1, 10, 10), (2, 1, 1), (3, 1, 4), (18, 0, 0))
@@ -28,20 +30,21 @@ VERSIONS = ((0, 3, 7), (1, 10, 10), (2, 1, 1), (3, 1, 4), (18, 0, 0))
 class Batches:
     """A file of equal batches with contiguous offsets: an offset is found by division."""
 
-    def __init__(self, folder: Path, record_size: int) -> None:
+    def __init__(self, folder: Path, record_size: int, batches: int) -> None:
+        self._batches = batches
         batch = wire_bytes.record_batch([b"x" * record_size] * BATCH_RECORDS)
         self.batch_size = len(batch)
-        self.end_offset = BATCH_RECORDS * BATCHES_IN_FILE
+        self.end_offset = BATCH_RECORDS * batches
         path = folder / "batches"
         with path.open("wb") as file:
-            for index in range(BATCHES_IN_FILE):
+            for index in range(batches):
                 file.write(struct.pack(">q", index * BATCH_RECORDS) + batch[8:])
         self.descriptor = os.open(path, os.O_RDONLY)
 
     def locate(self, offset: int, max_bytes: int) -> tuple[int, int]:
         """Position and size of the whole batches from `offset` that fit."""
         first = offset // BATCH_RECORDS
-        count = min(max(max_bytes // self.batch_size, 1), BATCHES_IN_FILE - first)
+        count = min(max(max_bytes // self.batch_size, 1), self._batches - first)
         return first * self.batch_size, max(count, 0) * self.batch_size
 
 
@@ -112,6 +115,8 @@ class Connection:
             for index in range(partition_count)
         ]
         found = [(index, *self._batches.locate(offset, limit)) for index, offset, limit in asked]
+        if not any(length for _, _, length in found):
+            time.sleep(EMPTY_REPLY_DELAY_S)
         name = struct.pack(">h", len(TOPIC)) + TOPIC.encode()
         size = 4 + 4 + 6 + 4 + len(name) + 4 + sum(38 + length for _, _, length in found)
         head = struct.pack(">i", size) + correlation_id + struct.pack(">ihii", 0, 0, 0, 1) + name
@@ -190,9 +195,9 @@ def metadata_reply(port: int) -> bytes:
 
 def main() -> None:
     """Prints its port, then serves until its standard input is closed."""
-    record_size = json.loads(sys.argv[1])["record_size"]
+    arguments = json.loads(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as server:
-        batches = Batches(Path(folder), record_size)
+        batches = Batches(Path(folder), arguments["record_size"], arguments["batches"])
         port = server.getsockname()[1]
         selector = selectors.DefaultSelector()
         selector.register(server, selectors.EVENT_READ, None)

@@ -1,6 +1,5 @@
 """A broker under measurement, as the scenarios see it, and the probe that tells when it serves."""
 
-import contextlib
 import socket
 import struct
 import time
@@ -24,6 +23,8 @@ class Peer(Protocol):
     def bootstrap(self) -> str: ...
     @property
     def broker_pid(self) -> int: ...
+    @property
+    def log_directory(self) -> Path: ...
     def prepare(self) -> None:
         """Writes settings and identity, once; `start` does it otherwise."""
 
@@ -36,14 +37,8 @@ class Peer(Protocol):
     def failure(self) -> str | None:
         """Why it is not running any more; None while it is."""
 
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody had a moment ago, all different."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    def thread_reads(self) -> float | None:
+        """How often records were not in the page cache so far. None where nobody counts."""
 
 
 def exchange(port: int, request: bytes, timeout_s: float = 10.0) -> bytes:

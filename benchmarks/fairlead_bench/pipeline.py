@@ -6,14 +6,15 @@ Topic → filter and transform → topic, then topic → Parquet, each by `fairl
 StreamJob's driver runs it, on two executors in processes of their own (`local-cluster`). While
 each job runs, the leader of a partition and an executor get SIGKILL. Afterwards readers that know
 nothing of Spark count: librdkafka the topic, pyarrow the files.
+
+`--exactly-once`: `exactly_once_pipeline.py` instead.
 """
 
 import argparse
 import json
-import os
+import random
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,26 +25,31 @@ from pathlib import Path
 from typing import Any, Final
 
 import psutil
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from fairlead_bench.cluster_state import wait_until_in_sync, wait_until_serving
+from fairlead_bench.exactly_once_pipeline import run_exactly_once
 from fairlead_bench.fairlead_cluster import FairleadCluster
 from fairlead_bench.kafka_distribution import PROJECT
+from fairlead_bench.pipeline_job import (
+    DELAYS,
+    EXECUTOR,
+    LATE,
+    PARTITIONS,
+    RESULT,
+    SOURCE,
+    fill,
+    job_document,
+    say,
+    start_driver,
+)
 
-SOURCE: Final = "flights"
-RESULT: Final = "late-flights"
-PARTITIONS: Final = 6
-DELAYS: Final = 20
-"""Delays go from 0 to one less, in turn: half of the flights are late."""
-LATE: Final = 10
 KILL_AFTER_S: Final = 60.0
 """By then a driver has begun with its first batches."""
 BROKER_AWAY_S: Final = 5.0
 JOB_TIMEOUT_S: Final = 1800.0
 QUIET_S: Final = 5.0
-EXECUTOR: Final = "CoarseGrainedExecutorBackend"
-MASTER: Final = "local-cluster[2,1,1024]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,82 +64,6 @@ class Sums:
     def of(cls, numbers: range) -> "Sums":
         """Of all of them, once each."""
         return cls(len(numbers), len(numbers), sum(numbers))
-
-
-def say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
-
-
-def fill(bootstrap: str, records: int, padding: int) -> float:
-    """Write numbered flights; the seconds that it took."""
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "linger.ms": 50,
-            "batch.size": 1_000_000,
-            "queue.buffering.max.messages": 500_000,
-            "compression.type": "lz4",
-            "log_level": 2,
-        }
-    )
-    pad = "x" * padding
-    started = time.monotonic()
-    for number in range(records):
-        value = f'{{"n":{number},"delay":{number % DELAYS},"pad":"{pad}"}}'
-        while True:
-            try:
-                producer.produce(SOURCE, value, partition=number % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if not number % 10_000:
-            producer.poll(0)
-    if producer.flush(300):
-        raise RuntimeError("not everything was acknowledged")
-    return time.monotonic() - started
-
-
-def job_document(folder: Path, name: str, bootstrap: str, sink: dict[str, Any]) -> Path:
-    """A job in SQL as an operator writes it."""
-    sql = f"SELECT n, delay FROM {SOURCE}"
-    if sink["topic"]:
-        sql = (
-            "SELECT CAST(n AS STRING) AS key, to_json(struct(n, delay * 2 AS twice)) AS value "
-            f"FROM {SOURCE} WHERE delay >= {LATE}"
-        )
-    document = {
-        "version": 1,
-        "name": name,
-        "bootstrap": bootstrap,
-        "application": {"sql": sql},
-        "sources": [
-            {
-                "topics": [SOURCE],
-                "view": SOURCE,
-                "schema": "n BIGINT, delay INT",
-                "options": {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "1000000"},
-            }
-        ],
-        "sink": {"options": {}, "outputMode": "append", "saveMode": "append", **sink},
-        "trigger": {"availableNow": True},
-        "checkpoint": str(folder / f"{name}-checkpoint"),
-        "isCheckpointShared": True,
-        "groupId": name,
-        "conf": {
-            "spark.master": MASTER,
-            "spark.executor.memory": "1g",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.ui.enabled": "false",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.local.dir": str(folder / "scratch"),
-        },
-        "progressPort": 0,
-    }
-    path = folder / f"{name}.json"
-    path.write_text(json.dumps(document))
-    return path
 
 
 @contextmanager
@@ -169,26 +99,14 @@ def faults(cluster: FairleadCluster, driver: subprocess.Popen[bytes]) -> Iterato
 def run_job(cluster: FairleadCluster, folder: Path, name: str, sink: dict[str, Any]) -> float:
     """Run a job to its end among faults; the seconds that it took."""
     document = job_document(folder, name, cluster.bootstrap, sink)
-    paths = [str(PROJECT / part) for part in ("spark", "broker")]
-    environment = os.environ | {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
     started = time.monotonic()
-    with (folder / f"{name}.log").open("wb") as log:
-        driver = subprocess.Popen(
-            [sys.executable, "-m", "fairlead_spark.job", str(document)],
-            stdout=log,
-            stderr=log,
-            env=environment,
-        )
-        with faults(cluster, driver) as done:
-            try:
-                code = driver.wait(JOB_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                driver.send_signal(signal.SIGTERM)
-                raise
+    driver = start_driver(document, folder / f"{name}.log")
+    with faults(cluster, driver) as done:
+        try:
+            code = driver.wait(JOB_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            driver.send_signal(signal.SIGTERM)
+            raise
     took_s = time.monotonic() - started
     for what in done:
         say(f"{name}: {what}")
@@ -263,10 +181,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks/pipeline.py", description=__doc__)
     parser.add_argument("--records", type=int, default=10_000_000)
     parser.add_argument("--padding", type=int, default=160, help="bytes added to each record")
+    parser.add_argument(
+        "--exactly-once",
+        action="store_true",
+        help="topic to topic with exactlyOnce, compared record by record, among more faults",
+    )
+    parser.add_argument("--faults", type=int, default=10, help="of --exactly-once")
+    parser.add_argument(
+        "--seed", type=int, help="of the faults of --exactly-once; one is drawn and told otherwise"
+    )
     options = parser.parse_args(arguments)
     base = PROJECT / ".cache"
     base.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="pipeline-", dir=base) as place:
+        if options.exactly_once:
+            seed = random.randrange(2**32) if options.seed is None else options.seed
+            return run_exactly_once(
+                Path(place), options.records, options.padding, seed, options.faults
+            )
         return run(Path(place), options.records, options.padding)
 
 

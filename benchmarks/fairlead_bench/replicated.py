@@ -29,6 +29,10 @@ ADMIN_TIMEOUT_S: Final = 60
 IDLE_S: Final = 3.0
 RECORD_SIZE: Final = 1000
 RATE: Final = 1000
+TRANSACTIONAL_RATE: Final = 10_000
+TRANSFORM_RATE: Final = 5_000
+COMMIT_MS: Final = 100
+SHORT_COMMIT_MS: Final = 10
 
 Maker = Callable[[Path], Cluster]
 
@@ -76,7 +80,9 @@ class ReplicatedBench:
             for future in self._admin.delete_topics(ours).values():
                 future.result(ADMIN_TIMEOUT_S)
 
-    def _run(self, mode: str, topic: str, **arguments: object) -> Sample:
+    def _run(
+        self, mode: str, topic: str, *, module: str = "rdkafka_load", **arguments: object
+    ) -> Sample:
         target = {
             "mode": mode,
             "topic": topic,
@@ -84,7 +90,7 @@ class ReplicatedBench:
             "size": RECORD_SIZE,
             "acks": "all",
         }
-        return run_load("rdkafka_load", target | arguments, pids=self.cluster.pids)
+        return run_load(module, target | arguments, pids=self.cluster.pids)
 
     def produce(self) -> Sample:
         topic = self.create_topic("replicated-produce")
@@ -94,6 +100,35 @@ class ReplicatedBench:
         topic = self.create_topic("replicated-latency")
         return self._run("latency", topic, rate=RATE, duration_s=self._sizes.latency_s)
 
+    def transactions(self) -> Sample:
+        return self._run_transactions(COMMIT_MS)
+
+    def short_transactions(self) -> Sample:
+        return self._run_transactions(SHORT_COMMIT_MS)
+
+    def _run_transactions(self, interval_ms: int) -> Sample:
+        return self._run(
+            "transactions",
+            self.create_topic("transactions"),
+            module="transaction_load",
+            rate=TRANSACTIONAL_RATE,
+            interval_ms=interval_ms,
+            duration_s=self._sizes.latency_s,
+        )
+
+    def transform(self) -> Sample:
+        """Consume, transform, produce, with the offsets in the same transaction."""
+        return self._run(
+            "transform",
+            self.create_topic("transform-source"),
+            module="transaction_load",
+            target=self.create_topic("transform-target"),
+            partitions=PARTITIONS,
+            rate=TRANSFORM_RATE,
+            interval_ms=COMMIT_MS,
+            duration_s=self._sizes.latency_s,
+        )
+
     def read_memory_mb(self, field: str) -> float:
         return sum(read_memory_mb(pid, field) for pid in self.cluster.pids)
 
@@ -101,6 +136,9 @@ class ReplicatedBench:
 LOADS: Final[dict[str, Callable[[ReplicatedBench], Sample]]] = {
     "replicated_produce": ReplicatedBench.produce,
     "replicated_latency": ReplicatedBench.latency,
+    "transactions": ReplicatedBench.transactions,
+    "short_transactions": ReplicatedBench.short_transactions,
+    "transform": ReplicatedBench.transform,
 }
 
 

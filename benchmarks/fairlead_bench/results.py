@@ -36,7 +36,8 @@ class Results:
         if metric.read is None:
             values = self.values.get((subject, metric.key), [])
         else:
-            values = [metric.read(one) for one in self.samples.get((subject, metric.scenario), [])]
+            read = (metric.read(one) for one in self.samples.get((subject, metric.scenario), []))
+            values = [value for value in read if value is not None]
         return spread_of(values) if values else None
 
     def is_client_bound(self, subject: str, scenario: str) -> bool:

@@ -28,6 +28,7 @@ APIS: Final = (
     *("AlterUserScramCredentials", "DescribeQuorum", "DescribeCluster", "DescribeProducers"),
     *("DescribeTransactions", "ListTransactions", "ConsumerGroupHeartbeat"),
     *("ConsumerGroupDescribe", "ListConfigResources", "DescribeTopicPartitions"),
+    *("UpdateFeatures", "UnregisterBroker"),
 )
 DEFAULT_OUTPUT: Final = Path(__file__).parent.parent / "fairlead_wire" / "messages"
 

@@ -33,7 +33,7 @@ def emit_decoder(
     is_flexible: bool,
     kind: str,
 ) -> None:
-    """Writes the function that decodes `struct` in the versions of `window`."""
+    """Write the function that decodes `struct` in the versions of `window`."""
     name = function_name("decode", struct, is_flexible=is_flexible)
     arguments = ["buffer: memoryview", "position: int", "version: int"]
     writer.call(f"def {name}(", arguments, f") -> tuple[{struct.class_name}, int]:")
@@ -100,13 +100,11 @@ class _DecoderEmitter:
             self.writer.line(f"{field.local}{hint} = {default}")
 
     def _hint(self, field: Field) -> str:
-        """The type annotation of the field's local, the first time that it is assigned."""
+        """Return the type annotation of the field's local, the first time that it is assigned."""
         if field.name in self.declared:
             return ""
         self.declared.add(field.name)
         return f": {annotation(field, self.kind)}"
-
-    # Fixed values, and the length prefixes that end a run of them.
 
     def _read(self, local: str, code: str) -> None:
         self.run.append((local, code))
@@ -131,7 +129,7 @@ class _DecoderEmitter:
         self.writer.line(f"position += {sum(format_size(code) for _, code in run)}")
 
     def _read_size(self, local: str, *, plain_code: str, limit: str = "read_uvarint") -> None:
-        """Reads a length; a compact one is left as it is sent: n + 1, 0 for null."""
+        """Read a length; a compact one is left as it is sent: n + 1, 0 for null."""
         if not self.is_flexible:
             self._read(local, plain_code)
             self._flush()
@@ -150,8 +148,6 @@ class _DecoderEmitter:
             self._emit_struct(field, field.struct)
         else:
             self._emit_sized(field)
-
-    # Strings, bytes and records.
 
     def _emit_sized(self, field: Field) -> None:
         is_string = field.type == "string"
@@ -196,8 +192,6 @@ class _DecoderEmitter:
 
     def _emit_refusal(self, field: Field) -> None:
         self.writer.line(f'raise {self.writer.use("null_value")}("{self._title(field)}")')
-
-    # Arrays.
 
     def _emit_array(self, field: Field) -> None:
         self._read_size("count", plain_code="i")
@@ -248,8 +242,6 @@ class _DecoderEmitter:
             else:
                 raise SchemaError(f"{self._title(field)}: no arrays of {field.type}")
 
-    # Structs.
-
     def _emit_struct(self, field: Field, struct: StructSchema) -> None:
         function = function_name("decode", struct, is_flexible=self.is_flexible)
         decode = f"{field.local}, position = {function}(buffer, position, version)"
@@ -261,8 +253,6 @@ class _DecoderEmitter:
         self._flush()
         with self._unless_null(field, "size < 0", "size"):
             self.writer.line(decode)
-
-    # Tagged fields.
 
     def _emit_tags(self, fields: list[Field]) -> None:
         writer = self.writer
@@ -302,7 +292,7 @@ class _DecoderEmitter:
             writer.line("position = end_of_tags")
 
     def _count_tags(self) -> None:
-        """The byte at hand is the number of tags, or begins one that is refused anyway."""
+        """Write the check of the tag count, whose byte is next or begins one that is refused."""
         if self.kind == REQUEST:
             self.writer.line(f"{self.writer.use('count_elements')}(tags)")
 

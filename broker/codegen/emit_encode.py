@@ -14,7 +14,7 @@ from codegen.writer import SourceWriter
 def emit_encoder(
     writer: SourceWriter, struct: StructSchema, window: VersionRange, *, is_flexible: bool
 ) -> None:
-    """Writes the functions that encode `struct` in the versions of `window`."""
+    """Write the functions that encode `struct` in the versions of `window`."""
     emitter = _EncoderEmitter(writer, struct, window, is_flexible)
     name = function_name("encode", struct, is_flexible=is_flexible)
     arguments = [f"message: {struct.class_name}", "parts: list[Buffer]"]
@@ -35,7 +35,7 @@ def emit_encoder(
 
 
 def is_set(field: Field) -> str:
-    """The test that `message.<field>` differs from its default."""
+    """Return the test that `message.<field>` differs from its default."""
     value = f"message.{field.name}"
     default = default_value(field)
     if field.struct is not None and field.is_optional_struct:
@@ -107,8 +107,6 @@ class _EncoderEmitter:
             f'raise {self.writer.use("null_not_carried")}("{self._title(field)}", version)'
         )
 
-    # Fixed values, and the length prefixes that end a run of them.
-
     def _flush(self) -> None:
         run, self.run = self.run, []
         if not run:
@@ -120,7 +118,7 @@ class _EncoderEmitter:
         self.writer.call(f"append({constant}.pack(", [value for value, _ in run], "))")
 
     def _append_size(self, value: str, *, plain_code: str, function: str = "uvarint") -> None:
-        """Writes the length of `value`; a compact one as n + 1."""
+        """Write the length of `value`; a compact one as n + 1."""
         if not self.is_flexible:
             self.run.append((f"len({value})", plain_code))
             self._flush()
@@ -199,8 +197,6 @@ class _EncoderEmitter:
         if not is_local:
             self.writer.line(f"{field.local} = message.{field.name}")
 
-    # Structs and arrays.
-
     def _emit_struct_call(self, struct: StructSchema, value: str) -> None:
         function = function_name("encode", struct, is_flexible=self.is_flexible)
         if struct.has_records and self.parts != "parts":
@@ -244,8 +240,6 @@ class _EncoderEmitter:
                 self._append_size("text", plain_code="h", function="string_size")
                 writer.line("append(text)")
 
-    # Tagged fields: most messages have none to send, so these live in a function of their own.
-
     def _emit_tags(self) -> None:
         if not self.tagged:
             self.run.append(("0", "B"))
@@ -271,7 +265,10 @@ class _EncoderEmitter:
             self.writer.line('append(b"\\0")')
 
     def emit_tags_body(self) -> None:
-        """The second function: writes the tagged fields that differ from their defaults."""
+        """Write the function that encodes the tagged fields that differ from their defaults.
+
+        Most messages have none to send, so these are in a function of their own.
+        """
         writer = self.writer
         self.parts = "payload"
         writer.line("payloads: list[tuple[int, list[Buffer]]] = []")

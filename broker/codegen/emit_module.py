@@ -27,7 +27,7 @@ class Api:
 
 
 def build_api(request: MessageSchema, response: MessageSchema) -> Api:
-    """Pairs the messages; structs that share a name get their message's kind before it."""
+    """Pair the messages; structs that share a name get their message's kind before it."""
     requests = {each.class_name: each for each in request.root.nested()}
     for struct in response.root.nested():
         twin = requests.get(struct.class_name)
@@ -38,7 +38,7 @@ def build_api(request: MessageSchema, response: MessageSchema) -> Api:
 
 
 def api_module(api: Api) -> str:
-    """The source of `messages/<api>.py`."""
+    """Return the source of `messages/<api>.py`."""
     body = SourceWriter()
     messages = (api.request, api.response)
     for message in messages:
@@ -92,7 +92,7 @@ def _import_order(name: str) -> tuple[bool, str]:
 
 
 def index_module(apis: list[Api]) -> str:
-    """The source of `messages/__init__.py`: what there is, without importing any of it."""
+    """Write the source of `fairlead_wire/messages/__init__.py`, which imports no message."""
     lines = [
         '"""The messages of every API that the generator was told to write.',
         "",

@@ -8,7 +8,7 @@ _SCALARS = {"bool": "bool", "float64": "float", "string": "str", "uuid": "bytes"
 
 
 def element_type(field: Field, kind: str) -> str:
-    """The type of one value of the field, without list and None."""
+    """Return the type of one value of the field, without list and None."""
     if field.struct is not None:
         return field.struct.class_name
     if field.type == "records":
@@ -29,7 +29,7 @@ def annotation(field: Field, kind: str) -> str:
 
 
 def default_value(field: Field) -> str:
-    """The default as an expression; arrays and structs need a new object each time."""
+    """Return the default as an expression; arrays and structs need a new object each time."""
     if field.default == "null" or field.is_optional_struct or field.type == "records":
         return "None"
     if field.is_array:

@@ -33,12 +33,12 @@ def negated(condition: str) -> str:
 
 
 def is_tag(field: Field, window: VersionRange, *, is_flexible: bool) -> bool:
-    """Whether the field travels in the tag section of these versions."""
+    """Tell whether the field travels in the tag section of these versions."""
     return is_flexible and not (field.tagged & window).is_empty
 
 
 def minimum_size(struct: StructSchema, window: VersionRange, *, is_flexible: bool) -> int:
-    """The fewest bytes that an instance can occupy in any version of the window."""
+    """Return the fewest bytes that an instance can occupy in any version of the window."""
     total = 1 if is_flexible else 0
     for field in struct.fields:
         if field.versions.covers(window) and not is_tag(field, window, is_flexible=is_flexible):
@@ -50,7 +50,7 @@ def minimum_size(struct: StructSchema, window: VersionRange, *, is_flexible: boo
 
 
 def element_minimum(field: Field, window: VersionRange, *, is_flexible: bool) -> int:
-    """The fewest bytes of one value of the field, or of one element of the array."""
+    """Return the fewest bytes of one value of the field, or of one element of the array."""
     code = FIXED_FORMATS.get(field.type)
     if code is not None:
         return format_size(code)

@@ -87,7 +87,7 @@ class StructSchema:
         )
 
     def nested(self) -> "list[StructSchema]":
-        """All structs below this one, the innermost first, each once."""
+        """Return all structs below this one, the innermost first, each once."""
         found: list[StructSchema] = []
         for field in self.fields:
             if field.struct is not None:
@@ -126,7 +126,7 @@ def snake_case(name: str) -> str:
 
 
 def read_definitions(jar: Path) -> dict[str, dict[str, Any]]:
-    """All definitions of the jar by message name."""
+    """Return all definitions of the jar by message name."""
     definitions = {}
     with zipfile.ZipFile(jar) as archive:
         for name in sorted(archive.namelist()):
@@ -148,7 +148,7 @@ def _without_comments(text: str) -> str:
 
 
 def parse_message(definition: dict[str, Any]) -> MessageSchema:
-    """Turns one definition into a schema; fields that no valid version carries are left out."""
+    """Turn one definition into a schema; fields that no valid version carries are left out."""
     valid = VersionRange.parse(definition["validVersions"])
     parser = _StructParser(valid, definition.get("commonStructs", []))
     flexible = VersionRange.parse(definition["flexibleVersions"])

@@ -33,7 +33,7 @@ class VersionRange:
         return self.low <= window.low and window.high <= self.high
 
     def condition(self, window: "VersionRange") -> str | None:
-        """The test that picks this range out of `window`: "" for always, None for never."""
+        """Return the test that picks this range out of `window`: "" for always, None for never."""
         inside = self & window
         if inside.is_empty:
             return None

@@ -44,7 +44,7 @@ class SourceWriter:
         self.depth -= 1
 
     def call(self, before: str, arguments: list[str], after: str = ")") -> None:
-        """Writes `before` + arguments + `after`, an argument a line where one line is too long."""
+        """Write `before` + arguments + `after`, an argument a line where one line is too long."""
         one_line = f"{before}{', '.join(arguments)}{after}"
         if len(one_line) + 4 * self.depth <= LINE_MAX:
             self.line(one_line)
@@ -55,13 +55,13 @@ class SourceWriter:
         self.line(after)
 
     def format_constant(self, codes: list[str]) -> str:
-        """The module's constant for these adjacent fixed-size values."""
+        """Return the module's constant for these adjacent fixed-size values."""
         name = "_" + "_".join(_run_names(codes))
         self.formats[name] = ">" + "".join(codes)
         return name
 
     def use(self, name: str) -> str:
-        """Notes that the module imports `name` from fairlead_wire.primitives."""
+        """Note that the module imports `name` from fairlead_wire.primitives."""
         self.primitives.add(name)
         return name
 

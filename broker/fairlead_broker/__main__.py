@@ -1,4 +1,4 @@
-"""`python -m fairlead_broker --config FILE [--set NAME=VALUE]...`"""
+"""`python -m fairlead_broker --config FILE [--set NAME=VALUE]...` runs a broker."""
 
 import sys
 

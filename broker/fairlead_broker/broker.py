@@ -9,66 +9,81 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fairlead_broker.deletion_confirmer import DeletionConfirmer
-from fairlead_broker.departed_brokers import DepartedBrokers
+from fairlead_broker.authorization import ANONYMOUS
+from fairlead_broker.fetch_sessions.client_sessions import FetchSessions
+from fairlead_broker.fetch_sessions.follower_sessions import FollowerSessions
 from fairlead_broker.group.coordinator import GroupCoordinator
-from fairlead_broker.handlers.fetch_sessions import FetchSessions
-from fairlead_broker.handlers.follower_sessions import FollowerSessions
-from fairlead_broker.leader_doubts import LeaderDoubts
 from fairlead_broker.limits import (
     FETCH_SESSION_EVICTION_MS,
     FETCH_SESSION_PARTITIONS_MAX,
     PARKED_FETCHES_MAX,
     PARKED_KEYS_MAX,
     PARKED_PRODUCES_MAX,
+    WAITING_PRODUCE_BYTES_MAX,
 )
 from fairlead_broker.local_replicas import LocalReplicas, refusal_for
-from fairlead_broker.metadata_cache import MetadataCache
-from fairlead_broker.metrics import BrokerMetrics
-from fairlead_broker.producer_ids import ProducerIds
-from fairlead_broker.replica_reporter import ReplicaReporter
+from fairlead_broker.measures.broker_metrics import BrokerMetrics
+from fairlead_broker.metadata.departed_brokers import DepartedBrokers
+from fairlead_broker.metadata.leader_doubts import LeaderDoubts
+from fairlead_broker.metadata.reply_cache import MetadataCache
+from fairlead_broker.quota.client_quotas import ClientQuotas
+from fairlead_broker.replication.partition import LATEST_KNOWN_EPOCH
 from fairlead_broker.replication.purgatory import Purgatory
-from fairlead_broker.topic_creator import TopicCreator
-from fairlead_broker.wake_check import WakeCheck
-from fairlead_model.cluster import ClusterImage, TopicChanged, TopicRemoved
-from fairlead_model.ids import CONSUMER_OFFSETS, NO_BROKER_EPOCH
+from fairlead_broker.replication_throttle import ReplicationThrottle
+from fairlead_broker.security.denials import DenialLog
+from fairlead_broker.security.image_credentials import ImageCredentials
+from fairlead_broker.security.standard_authorizer import StandardAuthorizer
+from fairlead_broker.session.deletion_confirmer import DeletionConfirmer
+from fairlead_broker.session.producer_ids import ProducerIds
+from fairlead_broker.session.replica_reporter import ReplicaReporter
+from fairlead_broker.session.topic_creator import TopicCreator
+from fairlead_broker.session.wake_check import WakeCheck
+from fairlead_broker.transaction.coordinator import TransactionCoordinator
+from fairlead_broker.transaction.waiting_produces import WaitingProduces
+from fairlead_model.cluster import (
+    AclChanged,
+    ClusterImage,
+    CredentialChanged,
+    TopicChanged,
+    TopicRemoved,
+)
+from fairlead_model.ids import CONSUMER_OFFSETS, NO_BROKER_EPOCH, TRANSACTION_STATE
 from fairlead_wire.errors import ErrorCode, KafkaError
+from fairlead_wire.primitives import NULL_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
-    from typing import Any, Protocol
 
     from fairlead_broker.clock import Clock
-    from fairlead_broker.log.log_directory import LogDirectory
+    from fairlead_broker.coordinator.runtime import CoordinatorRuntime
+    from fairlead_broker.local_replicas import PartitionKey
+    from fairlead_broker.log.directory.log_directory import LogDirectory
     from fairlead_broker.replication.isr import IsrProposal
     from fairlead_broker.replication.partition import Partition
+    from fairlead_broker.security.standard_authorizer import Question
+    from fairlead_broker.session.registered_broker import Controller
     from fairlead_broker.settings import Settings
+    from fairlead_broker.transaction.ending import MarkerWriting
+    from fairlead_broker.transaction.verification import TransactionVerification
+    from fairlead_model.acl_index import AclDecision
     from fairlead_model.cluster import ClusterDelta, TopicImage
-
-    class Controller(Protocol):
-        """Who decides; the session implements it."""
-
-        @property
-        def longest_stop_ms(self) -> int:
-            """After a longer stop of this process, another broker may lead what it leads."""
-            ...
-
-        async def call(
-            self, method: str, body: dict[str, Any], *, timeout_ms: int
-        ) -> dict[str, Any]: ...
+    from fairlead_model.configs import BrokerValues
+    from fairlead_tls.followed_certificate import FollowedPeer
 
 
 class Broker:
     """One broker process's state.
 
-    `image` is replaced by `publish` alone. `controller` is set once by `main`, because the session
-    needs the broker's `publish` first.
+    `image` is replaced by `publish` alone. `controller`, `marker_writing` and `verification` are
+    set once by `main`, because they need the broker first.
     """
 
     controller: Controller
+    marker_writing: MarkerWriting
+    verification: TransactionVerification
 
     def __init__(
         self,
@@ -77,18 +92,13 @@ class Broker:
         clock: Clock,
         log_directory: LogDirectory,
     ) -> None:
-        self.settings = settings
-        self.node_id = settings.node_id
-        self.clock = clock
+        self.settings, self.node_id, self.clock = settings, settings.node_id, clock
         self.log_directory = log_directory
         self.image = ClusterImage()
+        self._running_values = settings.values
         self.metrics = BrokerMetrics()
-        self.fetch_purgatory = Purgatory(
-            operations_max=PARKED_FETCHES_MAX, keys_max=PARKED_KEYS_MAX
-        )
-        self.produce_purgatory = Purgatory(
-            operations_max=PARKED_PRODUCES_MAX, keys_max=PARKED_KEYS_MAX
-        )
+        self.fetch_purgatory = _build_purgatory(PARKED_FETCHES_MAX)
+        self.produce_purgatory = _build_purgatory(PARKED_PRODUCES_MAX)
         self.fetch_sessions = FetchSessions(
             slots=settings.fetch_session_slots,
             partitions_max=FETCH_SESSION_PARTITIONS_MAX,
@@ -96,6 +106,7 @@ class Broker:
             chance=random.SystemRandom(),
         )
         self.follower_sessions = FollowerSessions(random.SystemRandom())
+        self.replication_throttle = ReplicationThrottle(self)
         self.metadata_cache = MetadataCache()
         self.leader_doubts = LeaderDoubts()
         self.departed_brokers = DepartedBrokers()
@@ -103,6 +114,12 @@ class Broker:
         self.producer_ids = ProducerIds(self)
         self.deletion_confirmer = DeletionConfirmer(self)
         self.group_coordinator = GroupCoordinator(self)
+        self.transaction_coordinator = TransactionCoordinator(self)
+        self.coordinators: dict[str, CoordinatorRuntime[Any, Any]] = {
+            CONSUMER_OFFSETS: self.group_coordinator.runtime,
+            TRANSACTION_STATE: self.transaction_coordinator.runtime,
+        }
+        """By internal topic, what follows the partitions of it that this broker leads."""
         self.replicas = LocalReplicas(
             settings=settings,
             clock=clock,
@@ -112,15 +129,26 @@ class Broker:
         )
         self.partitions = self.replicas.partitions
         self.reporter = ReplicaReporter(self)
+        self.peer_certificate: FollowedPeer | None = None
+        """What this broker shows to others when it connects to them; None: they speak in clear."""
+        self.credentials = ImageCredentials()
+        self.authorizer = self._build_authorizer()
+        """None where everybody may do everything."""
+        self.client_quotas = ClientQuotas(settings.quota_windows, settings.controller_quota_burst_s)
         self.wake_check = WakeCheck(self)
+        self.waiting_produces = WaitingProduces(bytes_max=WAITING_PRODUCE_BYTES_MAX)
         self.on_moved: Callable[[Sequence[Partition]], None] | None = None
         """Told once a turn which partitions have moved; the flusher, while it runs."""
         self.on_role: Callable[[Partition], None] | None = None
         """Told of each partition whose role has changed; the fetchers, while they run."""
         self.on_leaders_asked: Callable[[], None] | None = None
         """Told that somebody wants to know who leads; the fetchers, while they run."""
+        self.on_published: Callable[[ClusterDelta, ClusterImage], None] | None = None
+        """Told of each new image when all else has it; what is said between brokers goes by it."""
         self.on_proposal: Callable[[Partition, IsrProposal], None] | None = None
         """Told what to ask the controller for; the proposer, while it runs."""
+        self.on_altered: list[Callable[[], None]] = []
+        """Told that `running_values` are others now."""
         self.answering: AbstractContextManager[None] = nullcontext()
         """Parked requests are let go within it; what sends their answers, while the server runs."""
         self._advanced: list[Partition] = []
@@ -136,19 +164,75 @@ class Broker:
         registration = self.image.brokers.get(self.node_id)
         return NO_BROKER_EPOCH if registration is None else registration.broker_epoch
 
+    def running_values(self) -> BrokerValues:
+        """Return the settings, with what was altered since this broker runs."""
+        return self._running_values
+
+    def running_number(self, name: str) -> int:
+        """Return the number that a config has now."""
+        value = self._running_values.value(name)
+        if not isinstance(value, int):
+            raise TypeError(f"{name} is not a whole number")
+        return value
+
     def publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Take over a new image; the session calls this for each one, in order."""
         self.departed_brokers.publish(self.image, delta, image, self.clock.monotonic_ms())
         deleted = self._deleted_topics(delta, image)
+        is_altered = image.broker_configs != self.image.broker_configs
         self.image = image
+        if is_altered:
+            self._running_values = self.settings.running_values(image)
+            self.replicas.set_defaults(self._running_values)
+        self._publish_security(delta, image)
         self.leader_doubts.settle(image)
         self.replicas.publish(delta, image)
         if deleted:
             self.group_coordinator.topics_deleted(deleted)
+        if is_altered:
+            for told in self.on_altered:
+                told()
+        if self.on_published is not None:
+            self.on_published(delta, image)
         waiters, self._image_waiters = self._image_waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def _build_authorizer(self) -> StandardAuthorizer | None:
+        access = self.settings.access
+        if not access.is_authorizing:
+            return None
+        authorizer = StandardAuthorizer(
+            access.super_users, allows_without_rules=access.allows_without_rules
+        )
+        log = DenialLog(self.clock.monotonic_ms)
+
+        def note(question: Question, decision: AclDecision) -> None:
+            who = "anonymous" if question[0] == ANONYMOUS else "user"
+            self.metrics.denials[who, question[3].name.lower()] += 1
+            log.note(question, decision)
+
+        authorizer.on_denied = note
+        return authorizer
+
+    def _publish_security(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        """Go by the rules, users and quotas of a new image, before anything else does."""
+        users = [change for change in delta.changes if isinstance(change, CredentialChanged)]
+        self.credentials.publish(image.credentials, users)
+        self.client_quotas.publish(image.client_quotas)
+        authorizer = self.authorizer
+        if authorizer is None:
+            return
+        rules = [change for change in delta.changes if isinstance(change, AclChanged)]
+        if not authorizer.has_rules:
+            authorizer.load(image.acls)
+        elif rules:
+            authorizer.change(rules)
+        if rules:
+            # What waits was allowed by the rules before; each looks at its topics again.
+            with self.answering:
+                self.fetch_purgatory.check_all()
 
     def _deleted_topics(self, delta: ClusterDelta, image: ClusterImage) -> set[str]:
         """Names that this delta frees: of topics that are being deleted, or were forgotten."""
@@ -172,11 +256,11 @@ class Broker:
         await waiter
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of a topic that is not being deleted."""
+        """Return the name of a topic that is not being deleted."""
         return self.image.topic_name(topic_id)
 
     def partition_error(self, topic: str, index: int) -> ErrorCode:
-        """Why this broker can't serve a partition as its leader; NONE if it can."""
+        """Return why this broker can't serve a partition as its leader; NONE if it can."""
         return refusal_for(
             (topic, index),
             partitions=self.partitions,
@@ -184,11 +268,25 @@ class Broker:
             image=self.image,
         )
 
-    def leading(self, topic: str, index: int) -> Partition:
-        """A partition that this broker leads; KafkaError with the right code otherwise."""
-        partition = self.partitions.get((topic, index))
+    def leading(
+        self,
+        key: PartitionKey,
+        *,
+        topic_id: bytes = NULL_UUID,
+        current_leader_epoch: int = LATEST_KNOWN_EPOCH,
+    ) -> Partition:
+        """Return a partition that this broker leads, as the topic and in the epoch that is meant.
+
+        KafkaError with the code for whoever asks (R5); what is not given is not compared.
+        """
+        partition = self.partitions.get(key)
         if partition is None or not partition.is_leader:
-            raise KafkaError(self.partition_error(topic, index))
+            raise KafkaError(self.partition_error(*key))
+        if topic_id not in (NULL_UUID, partition.topic_id):
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        code = partition.check_leader_epoch(current_leader_epoch)
+        if code:
+            raise KafkaError(code)
         return partition
 
     def on_partition_advanced(self, partition: Partition) -> None:
@@ -199,23 +297,24 @@ class Broker:
 
     def on_partition_role(self, partition: Partition) -> None:
         """`partition` leads, follows or is gone now."""
-        if partition.topic == CONSUMER_OFFSETS:
-            self.group_coordinator.on_role(partition)
+        coordinator = self.coordinators.get(partition.topic)
+        if coordinator is not None:
+            coordinator.on_role(partition)
         if self.on_role is not None:
             self.on_role(partition)
 
     def on_isr_proposal(self, partition: Partition, proposal: IsrProposal) -> None:
-        """The controller has to be asked to change the ISR of `partition`."""
+        """Have the controller asked to change the ISR of `partition`."""
         if self.on_proposal is not None:
             self.on_proposal(partition, proposal)
 
     def on_partition_offline(self, partition: Partition) -> None:
-        """The disk has failed the log of `partition`: it serves nothing any more."""
+        """Stop serving `partition`, whose log the disk has failed."""
         self.replicas.take_offline(partition)
         self.reporter.on_offline(partition)
 
     def on_replica_unusable(self, topic: TopicImage, index: int) -> None:
-        """A replica that the image has here could not be made or brought up to date."""
+        """Report a replica of the image that could not be made or brought up to date."""
         self.reporter.on_unusable(topic.name, topic.topic_id, index)
 
     def on_recovery_wanted(self, partition: Partition) -> None:
@@ -226,13 +325,17 @@ class Broker:
         advanced, self._advanced = self._advanced, []
         for partition in advanced:
             partition.is_advance_noted = False
+        produces, fetches = self.produce_purgatory, self.fetch_purgatory
         keys = [(partition.topic, partition.index) for partition in advanced]
         with self.answering:
             # Produces first: a fetch that is answered now may as well carry what they completed.
-            self.produce_purgatory.check(keys)
-            self.group_coordinator.advanced(advanced)
+            if produces.keys_count:
+                produces.check(keys)
+            for coordinator in self.coordinators.values():
+                coordinator.advanced(advanced)
             self.follower_sessions.advanced(advanced)
-            self.fetch_purgatory.check(keys)
+            if fetches.keys_count:
+                fetches.check(keys)
         if self.on_moved is not None:
             self.on_moved(advanced)
 
@@ -241,3 +344,12 @@ class Broker:
         header = self.image.deleting.get(topic_id)
         if header is not None and self.node_id in header.unconfirmed_deletions:
             self.deletion_confirmer.confirm(topic_id)
+
+    def on_replica_removed(self, topic: TopicImage, index: int) -> None:
+        """Tell the controller that nothing is left of a replica that it took from this broker."""
+        leader_epoch = topic.partitions[index].leader_epoch
+        self.deletion_confirmer.confirm_removal(topic.topic_id, index, leader_epoch)
+
+
+def _build_purgatory(operations_max: int) -> Purgatory:
+    return Purgatory(operations_max=operations_max, keys_max=PARKED_KEYS_MAX)

@@ -17,32 +17,43 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from fairlead_broker.api_registry import load_handlers
 from fairlead_broker.broker import Broker
 from fairlead_broker.clock import SystemClock
-from fairlead_broker.handlers.registry import load_handlers
 from fairlead_broker.http.readiness import Phase, Readiness
 from fairlead_broker.limits import DISK_THREADS, REQUEST_MEMORY_BYTES
-from fairlead_broker.log.directory_identity import ForeignDirectoryError
-from fairlead_broker.log.directory_lock import DirectoryInUseError
-from fairlead_broker.log.log_directory import LogDirectory
+from fairlead_broker.log.directory.identity import ForeignDirectoryError
+from fairlead_broker.log.directory.lock import DirectoryInUseError
+from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.files.text_files import NewerFormatError
 from fairlead_broker.tasks.background import Background
 from fairlead_broker.tasks.checkpoints import high_watermarks
-from fairlead_model.broker import BrokerRegistration, Endpoint
+from fairlead_model.broker import REST_ENDPOINT, BrokerRegistration, Endpoint
 from fairlead_model.calls import Method
+from fairlead_model.config_key import ConfigError
 from fairlead_model.ids import NO_BROKER_EPOCH
+from fairlead_model.session_protocol import take_secret
 from fairlead_wire.errors import KafkaError
+from fairlead_zookeeper.access_settings import DIGEST_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from fairlead_broker.http.server import HttpServer
-    from fairlead_broker.log.recovery_pool import RecoveryProgress
+    from fairlead_broker.log.recovery.pool import RecoveryProgress
+    from fairlead_broker.net.logins import Logins
     from fairlead_broker.net.server import Server
+    from fairlead_broker.net.tls_listeners import TlsListeners
+    from fairlead_broker.net.transport import OpenTransport
+    from fairlead_broker.rest.server import RestServer
     from fairlead_broker.session.controller_session import ControllerSession
+    from fairlead_broker.session.supervisor_pipe import SupervisorPipe
+    from fairlead_broker.session.zookeeper_registration import ZooKeeperRegistration
     from fairlead_broker.settings import Settings
-    from fairlead_broker.supervisor_pipe import SupervisorPipe
     from fairlead_model.cluster import ClusterDelta, ClusterImage
     from fairlead_model.log_config import LogConfig
+    from fairlead_zookeeper.access_settings import AccessSettings
+    from fairlead_zookeeper.address import ZooKeeperAccess
 
 logger = logging.getLogger(__name__)
 
@@ -85,9 +96,13 @@ class BrokerProcess:
         self._directory: LogDirectory
         self._broker: Broker
         self._server: Server
+        self._tls: TlsListeners | None = None
+        self._rest: RestServer | None = None
+        self._rest_endpoint: tuple[Endpoint, ...] = ()
         self._session: ControllerSession
         self._background: Background
         self._secret: bytes
+        self._zookeeper: ZooKeeperRegistration | None = None
         self._has_image = False
         self._unclean: list[tuple[str, int]] = []
         self._is_recovered_whole = False
@@ -110,12 +125,10 @@ class BrokerProcess:
                 await self._http.stop()
             self._executor.shutdown()
 
-    # Starting.
-
     def _open_directory(self) -> LogDirectory:
         try:
             return LogDirectory.open(self._settings.log_directory, node_id=self._settings.node_id)
-        except (DirectoryInUseError, ForeignDirectoryError) as error:
+        except (DirectoryInUseError, ForeignDirectoryError, NewerFormatError) as error:
             raise StartError(str(error)) from error
         except OSError as error:
             raise StartError(f"log.dirs={self._settings.log_directory}: {error}") from error
@@ -153,6 +166,8 @@ class BrokerProcess:
             report = await loading
         except _StoppedWhileLoadingError:
             return False
+        except NewerFormatError as error:
+            raise StartError(f"log.dirs={self._settings.log_directory}: {error}") from error
         for (topic, index), reason in report.offline.items():
             logger.error("replica %s-%d is offline: %s", topic, index, reason)
         logger.info("%d logs are open, %d of them recovered", report.loaded, len(report.recovered))
@@ -169,7 +184,7 @@ class BrokerProcess:
         return lambda topic, index: config
 
     def _note_recovery(self, progress: RecoveryProgress) -> None:
-        """Called in the loading thread; replacing a dictionary is atomic."""
+        """Note the progress, in the loading thread; replacing a dictionary is atomic."""
         if self._stop.is_set():
             raise _StoppedWhileLoadingError
         self._readiness.progress = {
@@ -194,7 +209,7 @@ class BrokerProcess:
         try:
             await self._join_cluster()
             if not self._stop.is_set():
-                self._open_for_clients()
+                await self._open_for_clients()
                 await self._stop.wait()
         finally:
             await self._shut_down()
@@ -216,17 +231,91 @@ class BrokerProcess:
             send_buffer_bytes=settings.socket_send_buffer_bytes,
             receive_buffer_bytes=settings.socket_receive_buffer_bytes,
         )
-        self._server = Server(self._broker, settings.listeners, limits, cluster_secret=self._secret)
+        self._server = Server(
+            self._broker,
+            settings.listeners,
+            limits,
+            cluster_secret=self._secret,
+            authorizer=self._broker.authorizer,
+            client_quotas=self._broker.client_quotas,
+            transports=self._open_transports(),
+            logins=self._open_logins(),
+        )
         try:
             self._server.bind()
         except OSError as error:
             wanted = ", ".join(f"{each.host}:{each.port}" for each in settings.listeners)
             raise StartError(f"cannot listen on {wanted}: {error.strerror}") from error
+        self._broker.on_altered.append(self._limit_connections)
+        self._bind_rest()
+
+    def _limit_connections(self) -> None:
+        number = self._broker.running_number
+        self._server.set_connection_limits(
+            total=number("max.connections"),
+            per_ip=number("max.connections.per.ip"),
+            creations_per_s=number("max.connection.creation.rate"),
+        )
+
+    def _open_transports(self) -> Mapping[str, OpenTransport]:
+        """Read certificates. Without TLS nothing of it is imported, and no memory taken."""
+        settings = self._settings
+        security = settings.security
+        if (settings.peer_tls, settings.controller_tls) == (None, None) and all(
+            each.tls is None for each in security.values()
+        ):
+            return {}
+        from fairlead_broker.net.tls_listeners import TlsListeners
+        from fairlead_tls.certificates import CertificateError
+
+        try:
+            self._tls = TlsListeners(
+                security,
+                self._broker.metrics,
+                peer_tls=settings.peer_tls,
+                controller_tls=settings.controller_tls,
+            )
+        except CertificateError as error:
+            raise StartError(str(error)) from error
+        self._broker.peer_certificate = self._tls.peer
+        return self._tls.transports
+
+    def _open_logins(self) -> Logins | None:
+        sasl = {
+            name: each.sasl
+            for name, each in self._settings.security.items()
+            if each.sasl is not None
+        }
+        if not sasl:
+            return None
+        from fairlead_broker.net.logins import Logins
+
+        return Logins(
+            asyncio.get_running_loop(),
+            sasl,
+            self._broker.credentials,
+            cluster_secret=self._secret,
+            failure_delay_ms=self._settings.connection_failed_authentication_delay_ms,
+        )
+
+    def _bind_rest(self) -> None:
+        address = self._settings.rest
+        if address is None:
+            return
+        from fairlead_broker.rest.server import RestServer
+
+        self._rest = RestServer(self._broker, address, self._secret, self._server.peer_log)
+        try:
+            host, port = self._rest.bind()
+        except OSError as error:
+            where = f"fairlead.rest.listener={address.host}:{address.port}"
+            raise StartError(f"{where}: {error.strerror}") from error
+        self._rest_endpoint = (Endpoint(REST_ENDPOINT, host, port),)
 
     async def _join_cluster(self) -> None:
         from fairlead_broker.session.controller_session import ControllerSession
         from fairlead_broker.session.link import SessionRefusedError
-        from fairlead_broker.supervisor_pipe import DrillFaults
+        from fairlead_broker.session.supervisor_pipe import DrillFaults
 
         self._session = ControllerSession(
             self._settings.controller_sessions,
@@ -236,20 +325,67 @@ class BrokerProcess:
             cluster_id=self._directory.cluster_id,
             is_ready=False,
             unclean=self._unclean,
+            replicas_seen=self._broker.replicas.epochs_seen,
+            metadata_seen=self._directory.metadata_seen,
             faults=DrillFaults(self._supervisor, is_enabled=self._settings.drills_enable),
+            certificate=None if self._tls is None else self._tls.controller,
         )
         self._broker.controller = self._session
+        await self._unless_stopped(self._announce())
         await self._session.start()
         while not self._stop.is_set():
             try:
                 await self._unless_stopped(self._session.wait_registered(CONTROLLER_WAIT_S))
                 break
             except TimeoutError:
-                where = ", ".join(self._settings.controller_sessions)
+                where = ", ".join(self._session.candidates) or "an address that is not known yet"
                 logger.warning("still waiting for a controller at %s", where)
             except SessionRefusedError as error:
                 raise StartError(f"the controller refuses this broker: {error}") from error
         await self._unless_stopped(self._wait_in_service())
+
+    async def _announce(self) -> None:
+        """Take the broker's id in ZooKeeper, if there is one, and find the controllers there.
+
+        Before the broker registers: a second one with its id would fence it.
+        """
+        if self._settings.zookeeper is None:
+            return None
+        from fairlead_broker.session.zookeeper_registration import (
+            BrokerIdTakenError,
+            ZooKeeperRegistration,
+        )
+
+        self._zookeeper = ZooKeeperRegistration(
+            self._open_access(self._settings.zookeeper),
+            self._registration(),
+            on_controllers=self._follow_controllers,
+        )
+        self._zookeeper.start()
+        while True:
+            try:
+                async with asyncio.timeout(CONTROLLER_WAIT_S):
+                    return await asyncio.shield(self._zookeeper.announced)
+            except TimeoutError:
+                where = self._settings.zookeeper.access.connect_string
+                logger.warning("still waiting for ZooKeeper at %s", where)
+            except BrokerIdTakenError as error:
+                raise StartError(str(error)) from error
+
+    def _follow_controllers(self, found: list[str]) -> None:
+        self._session.follow_candidates([*self._settings.controller_sessions, *found])
+
+    def _open_access(self, settings: AccessSettings) -> ZooKeeperAccess:
+        path = settings.digest_file
+        if path is None:
+            return settings.access
+        try:
+            with Path(path).open("rb") as file:
+                return settings.with_digest(file.read(), os.fstat(file.fileno()).st_mode)
+        except OSError as error:
+            raise StartError(f"{DIGEST_FILE}={path}: {error.strerror}") from error
+        except ConfigError as error:
+            raise StartError(error.message) from error
 
     def _publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
         if not self._has_image:
@@ -258,11 +394,13 @@ class BrokerProcess:
             self._directory.confirm_start(self._session.broker_epoch)
             self._has_image = True
         self._broker.publish(delta, image)
+        if self._rest is not None:
+            self._rest.publish()
 
     async def _wait_in_service(self) -> None:
         """Have the controller elect leaders here, and be one before clients hear of it."""
         await self._broker.replicas.settled()
-        self._background.start_replicating()
+        self._background.start_replicating(lambda: self._session.metadata_seen)
         self._session.set_ready()
         while True:
             await self._broker.replicas.settled()
@@ -294,7 +432,8 @@ class BrokerProcess:
                     is_internal=listener.is_internal,
                 )
                 for listener in self._server.listeners
-            ),
+            )
+            + self._rest_endpoint,
             host_name=self._settings.host_name or socket.gethostname(),
             rack=self._settings.rack,
             directory_id=start.directory_id,
@@ -310,43 +449,59 @@ class BrokerProcess:
     def _read_secret(self) -> bytes:
         path = self._settings.cluster_secret_file
         try:
-            return Path(path).read_bytes().strip()
+            with Path(path).open("rb") as file:
+                return take_secret(file.read(), os.fstat(file.fileno()).st_mode)
         except OSError as error:
             raise StartError(f"fairlead.cluster.secret.file={path}: {error.strerror}") from error
+        except ValueError as error:
+            raise StartError(f"fairlead.cluster.secret.file={path}: {error}") from error
 
-    def _open_for_clients(self) -> None:
+    async def _open_for_clients(self) -> None:
         self._background.start()
         self._broker.producer_ids.maybe_refill()
         self._server.start()
+        if self._tls is not None:
+            self._tls.start()
+        if self._rest is not None:
+            await self._rest.start()
         self._readiness.phase = Phase.SERVING
         if self._http is not None:
             self._http.metrics.broker = self._broker
             self._http.metrics.session = self._session
+            if self._tls is not None:
+                self._http.certificates = self._tls.describe
         addresses = " ".join(
             f"{'internal' if each.is_internal else 'kafka'}="
             f"{each.advertised_host}:{each.advertised_port}"
             for each in self._server.listeners
         )
         http = "" if self._http is None else f" http={self._http_port}"
+        http += "".join(f" rest={each.host}:{each.port}" for each in self._rest_endpoint)
         took_ms = int((time.monotonic() - self._started_s) * 1000)
         self._on_ready(
             f"ready node.id={self._settings.node_id} {addresses}{http} "
             f"partitions={len(self._broker.partitions)} after_ms={took_ms}"
         )
 
-    # Stopping.
-
     async def _shut_down(self) -> None:
         self._readiness.phase = Phase.STOPPING
         logger.info("stopping")
         if hasattr(self, "_session"):
             await self._leave_cluster()
+        if self._zookeeper is not None:
+            await self._zookeeper.stop()
+        if self._rest is not None:
+            await self._rest.stop(grace_s=REPLY_GRACE_S)
         self._broker.replicas.stop()
-        self._broker.group_coordinator.stop()
+        for coordinator in self._broker.coordinators.values():
+            coordinator.stop()
         await self._server.stop(grace_s=REPLY_GRACE_S)
+        if self._tls is not None:
+            await self._tls.stop()
         await self._background.stop()
         self._broker.deletion_confirmer.stop()
         if self._has_image:
+            await self._background.metadata_recorder.note(self._session.metadata_seen)
             await self._background.flusher.flush_all()
             self._directory.high_watermarks = high_watermarks(self._broker)
         is_clean = await asyncio.to_thread(

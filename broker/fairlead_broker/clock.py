@@ -12,7 +12,7 @@ class Clock(Protocol):
     """What a shell asks for the time."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch; may step when the host's clock is set."""
+        """Return milliseconds since the Unix epoch; may step when the host's clock is set."""
         ...
 
     def monotonic_ms(self) -> int:

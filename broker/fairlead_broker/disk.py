@@ -84,7 +84,7 @@ class Disk(Protocol):
     def exists(self, path: str, /) -> bool: ...
 
     def modified_ms(self, path: str, /) -> int:
-        """Time of the last modification, milliseconds since the epoch."""
+        """Return time of the last modification, milliseconds since the epoch."""
         ...
 
     def fsync_directory(self, path: str, /) -> None:
@@ -205,7 +205,7 @@ def write_fully(disk: Disk, fd: int, data: Buffer, position: int) -> None:
 
 
 def read_file(disk: Disk, path: str, *, size_max: int) -> bytes:
-    """A whole small file. Raises FileNotFoundError, or ValueError when it is over `size_max`."""
+    """Return a whole small file; FileNotFoundError, or ValueError above `size_max`."""
     fd = disk.open_read(path)
     try:
         # A buffer of this size is made whatever the file holds.

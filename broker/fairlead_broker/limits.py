@@ -10,14 +10,50 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
 # Frames.
-FRAME_SIZE_MIN: Final = 8
-"""The fixed part of a request header: a shorter frame cannot be a request."""
 FRAME_SIZE_MAX: Final = 100 * MIB
 """Default of `socket.request.max.bytes`."""
 UNDERSTOOD_FRAME_BYTES_MAX: Final = 16 * MIB
 """Of every request but Produce: it is decoded whole, and a hundred megabytes take seconds."""
-UNPROVED_FRAME_BYTES_MAX: Final = 64 * KIB
-"""What a peer may send to the brokers' listener before it has proved that it is one."""
+UNPROVED_FRAME_BYTES_MAX: Final = 4 * KIB
+"""The largest request to the brokers' listener before the peer has proved that it is one."""
+UNPROVED_UNSENT_BYTES_MAX: Final = 16 * KIB
+"""Replies that wait for such a peer; beyond, its next request isn't handled."""
+UNPROVED_S: Final = 5
+"""How long it may take to prove itself."""
+UNPROVED_MAX: Final = 512
+UNPROVED_PER_IP_MAX: Final = 256
+"""Such peers at once, and of one address; one more, and the oldest goes."""
+STRANGER_S: Final = 10
+"""How long a client of a listener with TLS or SASL may take to be let in, from its accept on."""
+STRANGERS_MAX: Final = 1_000
+STRANGERS_PER_IP_MAX: Final = 500
+"""Such clients at once, and of one address; one more, and the oldest goes."""
+STRANGER_UNSENT_BYTES_MAX: Final = 16 * KIB
+"""Replies that wait for such a client; beyond, its next request isn't handled."""
+TLS_HANDSHAKE_THREADS: Final = 2
+PLAIN_PASSWORD_BYTES_MAX: Final = 1_024
+PLAIN_REMEMBERED_MAX: Final = 1_000
+"""Passwords that were right a moment ago, so that they are not derived again."""
+LOGINS_WAITING_MAX: Final = 1_000
+"""Logins whose passwords or tokens wait for the thread that looks at them."""
+LOGIN_FAILURES_PER_S: Final = 10
+LOGIN_FAILURES_BURST: Final = 50
+"""Wrong passwords from one address; after more, passwords from there are refused unseen."""
+LOGIN_FAILING_ADDRESSES_MAX: Final = 10_000
+"""Addresses of which that is counted."""
+TOKEN_BYTES_MAX: Final = 16 * KIB
+"""The longest token of OAUTHBEARER."""
+TOKEN_KEY_ID_LENGTH_MAX: Final = 1_000
+TOKEN_LIFE_S_MAX: Final = 366 * 86_400
+"""How far off the end of a token may be."""
+JWKS_BYTES_MAX: Final = 256 * KIB
+JWKS_TIMEOUT_S: Final = 10
+JWKS_EXPEDITED_S: Final = 30
+"""How often at most a token with an unknown key has the keys read again."""
+TLS_SEND_BYTES: Final = 128 * KIB
+"""Of a reply, what is encrypted at once and waits for the socket then."""
+TLS_UNASKED_BYTES_MAX: Final = 16 * KIB
+"""Answers of TLS itself, as to new keys, that a peer may leave lying."""
 FRAME_DEADLINE_S: Final = 30
 """How long the bytes of one frame may take to arrive, first to last…"""
 FRAME_RATE_MIN_BYTES_PER_S: Final = 256 * KIB
@@ -42,6 +78,11 @@ CONNECTION_CREATIONS_PER_S: Final = 200
 """Default of `max.connection.creation.rate`: faster peers wait in the listen queue."""
 CONNECTION_CREATIONS_BURST: Final = 2_500
 """How many connections may come at once, after a quiet time, before the rate holds."""
+INTERNAL_CREATIONS_PER_S: Final = 1_000
+INTERNAL_CREATIONS_BURST: Final = 2_500
+"""The same for the brokers' listener, which waits for no client."""
+DESCRIPTORS_KEPT_MAX: Final = 1_024
+"""Descriptors that clients leave to logs and brokers; an eighth, where the process may have few."""
 LISTEN_BACKLOG: Final = 1_024
 ACCEPTS_PER_TURN: Final = 64
 IDLE_CONNECTION_S: Final = 600
@@ -78,10 +119,6 @@ COPIED_SLICE_BYTES: Final = 16 * KIB
 READ_AHEAD_THREADS: Final = 4
 READ_AHEAD_BYTES: Final = MIB
 """What one job of the read-ahead pool brings into the page cache."""
-PROBE_STRIDE_BYTES: Final = 512 * KIB
-"""How far apart the pages are that are asked whether a slice is cached.
-
-Files come into the page cache and leave it in far longer runs; a hole in between costs one wait."""
 
 # Requests.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
@@ -112,8 +149,8 @@ SEALED_FILES_OPEN_MAX: Final = 2_048
 """Read descriptors that all logs keep open for sealed segments."""
 SMALL_FILE_BYTES_MAX: Final = 64 * MIB
 """No checkpoint, snapshot or metadata file is larger; a larger one is not read."""
-MARKED_LOGS_MAX: Final = 200
-"""Logs that one checkpoint marks as its own: a file each, made by the loop in 10 ms together."""
+NEWLY_CHECKPOINTED_LOGS_MAX: Final = 200
+"""Logs that one checkpoint may be the first to speak of: a file each, 10 ms of the loop in all."""
 LOOKUP_DECOMPRESSED_MAX: Final = 16 * MIB
 """What one compressed batch may grow to while a timestamp is looked up inside it."""
 WALKED_RECORDS_MAX: Final = 100_000
@@ -132,6 +169,8 @@ CLEANER_ROOM_LEFT_BYTES: Final = 64 * MIB
 
 # Metadata and admin requests.
 TOPICS_PER_REQUEST_MAX: Final = 10_000
+THROTTLED_SLICE_BYTES: Final = 256 << 10
+"""Bytes of one partition in an answer to a follower that is held back."""
 SLOTS_PER_CALL_MAX: Final = 500
 """Topics of an admin request that the controller is asked to decide at once: some 0.2 s."""
 METADATA_CACHE_BYTES_MAX: Final = 8 * MIB
@@ -160,6 +199,8 @@ ADMIN_TIMEOUT_MS: Final = 30_000
 """Wait for the controller where a request carries no time-out of its own."""
 DEPARTED_BROKER_LISTED_MS: Final = 10_000
 """How long Metadata goes on naming the address of a broker that has gone out of service."""
+NEW_LEADER_MS: Final = 1_000
+"""How long a leader is new: what clients sent before it had heard of itself may still be coming."""
 LEADER_DOUBT_MS: Final = 300
 """How long Metadata waits for the controller's word on a leader that has hung up."""
 
@@ -174,6 +215,8 @@ GROUP_MEMBERS_BYTES_MAX: Final = 512 * MIB
 """What the members of all groups of a broker bring along and are given; beyond, none join."""
 MEMBER_OVERHEAD_BYTES: Final = KIB
 """What a member takes beside its protocols and its assignment, about."""
+ASSIGNED_PARTITION_BYTES: Final = 150
+"""What a partition takes that a member has, or shall have, about."""
 PENDING_MEMBER_BYTES: Final = 512
 """What a member id takes that was handed out and not come back with, about."""
 PARKED_MEMBERS_MAX: Final = 20_000
@@ -184,14 +227,20 @@ MEMBER_PROTOCOLS_MAX: Final = 100
 """Protocols (assignors) that a member may name in a join; clients know four."""
 MEMBER_ID_PREFIX_MAX: Final = 255
 """Characters of a client id or an instance id that a new member id begins with."""
-GROUP_WRITES_WAITING_MAX: Final = 10_000
+TOPIC_PATTERN_LENGTH_MAX: Final = 16 * KIB
+"""Characters of a regular expression that names topics; librdkafka makes one of all of a group."""
+TOPIC_PATTERN_BYTES_MAX: Final = 256 * KIB
+"""What one such expression may take when it is compiled; one that needs more is refused."""
+RESOLVED_TOPICS_A_TURN: Final = 1_000
+"""Topics that the authorizer is asked about before others get their turn of the loop."""
+COORDINATOR_WRITES_WAITING_MAX: Final = 10_000
 """Batches of one partition that wait for the high watermark; beyond, writes are refused."""
 TOMBSTONES_PER_WRITE: Final = 500
 """Offsets removed by one write: with the longest names they fit into a batch of 512 KiB."""
-GROUP_LOADS_AT_ONCE_MAX: Final = 2
-"""Partitions of the offsets topic that are read at one time."""
-GROUP_TIMER_MS: Final = 5
-"""Deadlines of groups are kept to within this."""
+COORDINATOR_LOADS_AT_ONCE_MAX: Final = 2
+"""Partitions of one internal topic that are read at one time."""
+COORDINATOR_TIMER_MS: Final = 5
+"""Deadlines of a coordinator are kept to within this."""
 OFFSETS_PER_FETCH_MAX: Final = 100_000
 """Partitions named in one OffsetFetch, over all of its groups."""
 OFFSETS_FOUND_MAX: Final = 500_000
@@ -200,6 +249,34 @@ OFFSETS_A_TURN: Final = 10_000
 """Offsets that a fetch looks up at once; for more, others get their turn of the loop between."""
 GROUPS_PER_REQUEST_MAX: Final = 10_000
 """Groups in one request that describes, deletes or asks for the offsets of many."""
+
+# Transactions.
+TRANSACTIONAL_IDS_PER_SHARD_MAX: Final = 50_000
+"""Transactional ids in one partition of `__transaction_state`; beyond, no new ones are taken."""
+TRANSACTIONAL_ID_BYTES_MAX: Final = 4 * KIB
+"""Longer ids are refused: each is kept until it expires."""
+TRANSACTION_PARTITIONS_MAX: Final = 10_000
+"""Partitions in one transaction; beyond, none are added."""
+TRANSACTION_PATTERN_LENGTH_MAX: Final = 1_000
+"""Characters of the regular expression that transactional ids are listed by."""
+TRANSACTION_PATTERN_BYTES_MAX: Final = MIB
+"""What such an expression may take compiled."""
+TRANSACTIONAL_IDS_PER_REQUEST_MAX: Final = 10_000
+"""Transactional ids that one request describes."""
+TRANSACTION_WRITE_TIMEOUT_MS: Final = 5_000
+"""How long a producer waits for the replicas of its coordinator before it is told to ask again."""
+TRANSACTION_COMPLETION_RETRY_MS: Final = 500
+"""Pause before a record that could not be written, and that nobody waits for, is tried again."""
+TRANSACTION_REQUEST_WAIT_MS: Final = 15
+"""How long a client's request waits for what is under way for its transactional id."""
+TRANSACTION_REQUESTS_WAITING_MAX: Final = 8
+"""Requests for one transactional id that wait so; its producer sends two at a time."""
+MARKERS_PER_REQUEST_MAX: Final = 500
+"""Markers that a leader is asked to write at once: some 20 ms of its loop."""
+VERIFICATIONS_MAX: Final = 10_000
+"""Questions to coordinators without an answer; beyond, clients are told to come back."""
+WAITING_PRODUCE_BYTES_MAX: Final = 64 * MIB
+"""Produces that wait for a transaction to be verified; beyond, clients are told to come back."""
 
 # Replication.
 FOLLOWER_FETCHES_IN_FLIGHT_MAX: Final = 2
@@ -225,3 +302,96 @@ SEGMENTS_DELETED_A_TURN: Final = 100
 """Segments of a log that retention renames before others get their turn of the loop."""
 KEPT_CONFIGS_MAX: Final = 1_000
 """Different sets of topic overrides whose log settings are remembered."""
+
+# HTTP API.
+REST_CONNECTIONS_MAX: Final = 1_000
+"""Connections to the HTTP API; one more is answered 503 and closed."""
+REST_REQUESTS_MAX: Final = 1_000
+"""Requests to the HTTP API that are being answered; one more is answered 429."""
+REST_KEEPALIVE_S: Final = 75
+"""How long a connection may wait for its next request, or take to send the head of one."""
+REST_BODY_BYTES_MAX: Final = 16 * MIB
+"""A request's body, as sent and unpacked; a stream of records may be of any length."""
+REST_DOCUMENT_BYTES_MAX: Final = MIB
+"""A body that is one JSON document, such as a topic to create, and what a v2 body holds around its
+records: it is parsed whole, which takes some 10 ms."""
+REST_RECORD_BYTES_MAX: Final = 2 * MIB
+"""A record as JSON: a batch of the default `max.message.bytes` in base64, and room around it."""
+REST_RECORD_TOKENS_MAX: Final = 50_000
+"""Texts, objects and arrays in a record as JSON: some 20 ms of parsing."""
+REST_KEY_BYTES_MAX: Final = 64 * KIB
+"""A record's key: the hash that chooses its partition takes some 10 ms."""
+REST_JSON_DEPTH_MAX: Final = 100
+REST_RECORDS_PER_REQUEST_MAX: Final = 100_000
+"""Records in one v2 body."""
+REST_BATCH_RECORDS_MAX: Final = 500
+"""Records of a stream that go on their way to the log together."""
+REST_BATCH_BYTES_MAX: Final = 512 * KIB
+"""The same in bytes, and the size of a batch; a larger record has a batch of its own."""
+REST_MEMORY_BYTES: Final = 64 * MIB
+"""Bodies of all requests to the HTTP API that wait or are being worked on; beyond, 429."""
+REST_STREAM_IDLE_S: Final = 300
+"""How long a stream of records may bring nothing."""
+REST_WRITE_STALL_S: Final = 30
+"""How long the reader of an answer may take nothing of it."""
+REST_REQUEST_TIMEOUT_MS: Final = 30_000
+"""How long a request may take where it says nothing else; Kafka's `request.timeout.ms`."""
+REST_SLICE_MS: Final = 2
+"""How long a request holds the loop before others get their turn."""
+REST_GZIP_BYTES_MIN: Final = KIB
+"""Smaller answers are not compressed."""
+REST_PEER_CONNECTIONS_MAX: Final = 64
+"""Connections to one other broker on behalf of HTTP clients; more requests wait their turn."""
+REST_READ_TIMEOUT_MS: Final = 10_000
+"""How long a read by HTTP waits for records where it says nothing else."""
+REST_READ_TIMEOUT_MAX_MS: Final = 60_000
+"""The longest: proxies cut off what is silent for longer."""
+REST_READ_HOP_MS: Final = 500
+"""What a read has at least to learn from another broker what is there."""
+REST_READ_BYTES: Final = MIB
+"""What a read by HTTP answers where it says nothing else, as JSON."""
+REST_READ_BYTES_MAX: Final = 16 * MIB
+REST_READ_STEP_BYTES: Final = 256 * KIB
+"""What a read fetches and renders at a time."""
+REST_READ_PEER_CONNECTIONS_MAX: Final = 256
+"""Connections to one other broker that wait for records there: one for each offset that is waited
+for. A read that finds none answers at its deadline what was there when it began."""
+REST_TAIL_BYTES: Final = 64 * KIB
+"""Events that a reader of a stream is sent at a time; more waits in the log."""
+REST_HEARTBEAT_S: Final = 15
+"""A stream of events is never silent for longer, so that proxies keep it."""
+REST_INSTANCES_MAX: Final = 500
+"""Consumer instances of a broker: each sends a heartbeat every few seconds. One more is 429."""
+REST_INSTANCE_REQUESTS_MAX: Final = 8
+"""Requests that one instance answers in turn; one more is answered 429."""
+REST_INSTANCE_NAME_LENGTH_MAX: Final = 200
+REST_INSTANCE_PARTITIONS_MAX: Final = 5_000
+"""Partitions that a request about an instance names."""
+REST_INSTANCE_REBALANCE_MS: Final = 30_000
+"""How long an instance may take to give up partitions, of which it commits offsets first."""
+REST_INSTANCE_CALL_S: Final = 5.0
+"""How long an instance asks coordinators and leaders before it looks after its heartbeat again."""
+REST_AUTO_COMMIT_INTERVAL_S: Final = 5.0
+"""Kafka's `auto.commit.interval.ms` of consumers."""
+AUTHORIZER_MEMO_MAX: Final = 50_000
+"""Answers that the authorizer remembers, some 300 bytes each; it forgets all of them when it has
+so many, and when a rule changes."""
+DENIALS_LOGGED_PER_WINDOW: Final = 100
+"""Different denials that the audit log tells in a window; more are counted."""
+DENIALS_WINDOW_MS: Final = 10_000
+ACLS_PER_REQUEST_MAX: Final = 10_000
+"""Rules of one CreateAcls, as in Kafka."""
+ACL_FILTERS_PER_REQUEST_MAX: Final = 1_000
+USERS_PER_REQUEST_MAX: Final = 1_000
+"""Users of one request about SCRAM credentials: what changes goes to the controller in one call."""
+QUOTA_METERS_MAX: Final = 20_000
+"""Clients with a quota whose use is told apart, some 300 bytes each; of more, the new ones share a
+meter for each quota."""
+QUOTA_SWEEP_S: Final = 30
+"""How often meters of clients that were quiet are looked for."""
+DELAYED_SOCKETS_MAX: Final = 1_000
+"""Connections of addresses that connect too often, which are closed after a while."""
+QUOTA_ENTITIES_PER_REQUEST_MAX: Final = 1_000
+"""Entities of one AlterClientQuotas: what changes goes to the controller in one call."""
+LOGIN_AFTER_MUTE_S: Final = 2.0
+"""A client whose login ends while a quota holds it back has so long afterwards to repeat it."""

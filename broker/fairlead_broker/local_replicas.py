@@ -29,17 +29,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from fairlead_broker.clock import Clock
+    from fairlead_broker.log.directory.log_directory import LogDirectory
     from fairlead_broker.log.log import Log
-    from fairlead_broker.log.log_directory import LogDirectory
+    from fairlead_broker.measures.traffic import Traffic
     from fairlead_broker.replication.isr import IsrProposal
     from fairlead_broker.settings import Settings
-    from fairlead_broker.traffic import Traffic
     from fairlead_model.cluster import ClusterDelta, TopicImage
+    from fairlead_model.configs import BrokerValues
     from fairlead_model.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
 
 PartitionKey = tuple[str, int]
+NO_PARTITION_EPOCH = -1
 
 
 class ReplicaListener(Protocol):
@@ -52,6 +54,7 @@ class ReplicaListener(Protocol):
     def on_recovery_wanted(self, partition: Partition) -> None: ...
     def on_isr_proposal(self, partition: Partition, proposal: IsrProposal) -> None: ...
     def on_topic_deleted(self, topic_id: bytes) -> None: ...
+    def on_replica_removed(self, topic: TopicImage, index: int) -> None: ...
 
 
 class LocalReplicas:
@@ -83,6 +86,7 @@ class LocalReplicas:
         self._unclaimed: dict[PartitionKey, Log] = {
             (log.topic, log.partition): log for log in log_directory.logs
         }
+        self._values = settings.values
         self._configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self._image = ClusterImage()
         self._has_image = False
@@ -104,11 +108,42 @@ class LocalReplicas:
             )
             for topic_id in list(image.deleting):
                 self._remove_topic(topic_id)
+            self._queue.extend(self._removals(image))
         else:
             self._queue_changes(delta, image)
         if not self._is_pumping:
             self._is_pumping = True
             self._pump()
+
+    def set_defaults(self, values: BrokerValues) -> None:
+        """Go by other values of this broker, which are the defaults of topics."""
+        self._values = values
+        self._configs.clear()
+        for name in {topic for topic, _ in self.partitions}:
+            topic = self._image.topic(name)
+            if topic is not None:
+                self._reconfigure(topic)
+
+    def epochs_seen(self) -> list[list[object]]:
+        """For a registration: what the controller's tables have to know of the replicas here.
+
+        [topic id, name, [index, leader epoch, partition epoch, index, …]] for each topic. Before
+        there is an image, a log has only its own leader epoch, and no partition epoch (-1).
+        """
+        topics: dict[bytes, list[object]] = {}
+        numbers: dict[bytes, list[int]] = {}
+
+        def add(topic_id: bytes, name: str, index: int, *epochs: int) -> None:
+            if topic_id not in topics:
+                topics[topic_id] = [topic_id, name, numbers.setdefault(topic_id, [])]
+            numbers[topic_id] += (index, *epochs)
+
+        for topic, index in self._image.replicas_of(self._node_id):
+            record = topic.partitions[index]
+            add(topic.topic_id, topic.name, index, record.leader_epoch, record.partition_epoch)
+        for log in self._unclaimed.values():
+            add(log.topic_id, log.topic, log.partition, log.last_leader_epoch, NO_PARTITION_EPOCH)
+        return list(topics.values())
 
     async def settled(self) -> None:
         """Wait until everything published so far has been acted on."""
@@ -179,12 +214,10 @@ class LocalReplicas:
             self._listener.on_recovery_wanted(partition)
 
     def _acted_on(self, topic: TopicImage, index: int) -> Partition | None:
-        """The partition, once it leads or follows as it should; None if it does neither."""
+        """Return the partition, once it leads or follows as it should; None if it does neither."""
         registration = topic.partitions[index]
         if self._node_id not in registration.replicas:
-            held = self.partitions.get((topic.name, index))
-            if held is not None and held.topic_id == topic.topic_id:
-                self._set_aside(held)
+            self._let_go(topic, index)
             return None
         partition = self._partition(topic, index)
         if partition.log.is_offline:
@@ -201,9 +234,47 @@ class LocalReplicas:
             )
         return partition
 
+    def _removals(self, image: ClusterImage) -> list[tuple[bytes, int]]:
+        """Return the partitions that were taken from this broker and wait for its word."""
+        return [
+            (topic.topic_id, index)
+            for topic in image.topics()
+            for index, partition in enumerate(topic.partitions)
+            if self._node_id in partition.unconfirmed_removals
+        ]
+
+    def _let_go(self, topic: TopicImage, index: int) -> None:
+        """Delete what the controller says was taken from here; set aside what it does not name.
+
+        A record without this broker is not enough: it may be of tables that went back (I16).
+        """
+        key = (topic.name, index)
+        held = self.partitions.get(key)
+        is_removed = self._node_id in topic.partitions[index].unconfirmed_removals
+        if held is not None and held.topic_id == topic.topic_id:
+            if not is_removed:
+                self._set_aside(held)
+                return
+            self._remove(held)
+        if not is_removed:
+            return
+        log = self._unclaimed.get(key)
+        if log is not None and log.topic_id == topic.topic_id:
+            del self._unclaimed[key]
+            self._log_directory.delete_log(log, now_ms=self._clock.now_ms())
+            logger.info("replica %s-%d is deleted", *key)
+        self._unusable.pop((topic.topic_id, index), None)
+        if key in self._log_directory.offline:
+            return  # Its files are still there; the next start looks at them again.
+        self.failed.pop(key, None)
+        self._listener.on_replica_removed(topic, index)
+
     def _give_up(self, topic: TopicImage, index: int, error: Exception) -> None:
-        """A replica serves nothing before the next start, and the controller hears of it: else it
-        would wait for ever for one that it has made leader, or that counts as in sync."""
+        """Stop serving a replica until the next start, and tell the controller.
+
+        Otherwise the controller would wait for ever for a replica that it has made leader, or that
+        counts as in sync.
+        """
         self.failed[topic.name, index] = self._unusable[topic.topic_id, index] = str(error)
         partition = self.partitions.get((topic.name, index))
         if partition is not None and partition.leader_id != NO_LEADER:
@@ -211,26 +282,24 @@ class LocalReplicas:
             self._listener.on_partition_role(partition)
         self._listener.on_replica_unusable(topic, index)
 
-    # What leaders ask of the image.
-
     def broker_epoch(self, broker_id: int) -> int:
-        """Epoch of a broker's registration, -1 if it has none."""
+        """Return epoch of a broker's registration, -1 if it has none."""
         registration = self._image.brokers.get(broker_id)
         return NO_BROKER_EPOCH if registration is None else registration.broker_epoch
 
     def may_join(self, broker_id: int) -> bool:
-        """Whether a broker is in service, so that it may be in sync."""
+        """Tell whether a broker is in service, so that it may be in sync."""
         return self._image.is_live(broker_id)
 
     def _tell_leaders_of(self, broker_id: int) -> None:
-        """A broker registered anew, was fenced or came back: it may join, or holds nothing back."""
+        """Tell leaders that a broker registered anew, was fenced or came back."""
         for topic, index in self._image.replicas_of(broker_id):
             partition = self.partitions.get((topic.name, index))
             if partition is not None and partition.is_leader:
                 partition.brokers_changed()
 
     def take_offline(self, partition: Partition) -> None:
-        """The disk has failed this replica: it serves nothing any more, and waits for nothing."""
+        """Take a replica offline, which the disk has failed: it serves nothing any more."""
         key = (partition.topic, partition.index)
         self.failed[key] = str(partition.log.refusal)
         if partition.leader_id != NO_LEADER:
@@ -274,13 +343,17 @@ class LocalReplicas:
         return partition
 
     def _config(self, topic: TopicImage) -> LogConfig:
-        """A topic's log settings. Many topics have the same: working them out costs 0.3 ms."""
+        """Return a topic's log settings.
+
+        Many topics have the same: working them out costs 0.3 ms.
+        """
         overrides = tuple(sorted(topic.configs.items()))
         config = self._configs.get(overrides)
         if config is None:
             if len(self._configs) >= KEPT_CONFIGS_MAX:
                 self._configs.clear()
-            config = self._configs[overrides] = self._settings.log_config(topic.configs)
+            config = self._settings.log_config(topic.configs, self._values)
+            self._configs[overrides] = config
         return config
 
     def _reconfigure(self, topic: TopicImage) -> None:
@@ -291,7 +364,7 @@ class LocalReplicas:
                 partition.log.reconfigure(config)
 
     def _remove_topic(self, topic_id: bytes) -> None:
-        """A topic is marked as being deleted: stop serving it and let its files go."""
+        """Stop serving a topic that is being deleted, and let its files go."""
         name = self._image.deleting[topic_id].name if topic_id in self._image.deleting else ""
         for held_id, index in [each for each in self._unusable if each[0] == topic_id]:
             del self._unusable[held_id, index]
@@ -312,12 +385,12 @@ class LocalReplicas:
         logger.info("replica %s is deleted", partition)
 
     def _set_aside_topic(self, topic_id: bytes) -> None:
-        """The image has forgotten a topic that this broker was never told to delete."""
+        """Set aside a topic that the image has forgotten and that was never deleted here."""
         for partition in [p for p in self.partitions.values() if p.topic_id == topic_id]:
             self._set_aside(partition)
 
     def _set_aside(self, partition: Partition) -> None:
-        """Nobody asks for this replica any more; its data is kept under another name."""
+        """Set aside a replica that nobody asks for any more: its data stays under another name."""
         del self.partitions[(partition.topic, partition.index)]
         partition.retire()
         self._listener.on_partition_role(partition)
@@ -325,10 +398,12 @@ class LocalReplicas:
         logger.warning("replica %s is not wanted here any more: set aside", partition)
 
     def _remove_unknown(self, image: ClusterImage) -> None:
-        """Logs found at start that no topic of the image owns: never deleted by absence."""
+        """Set aside logs that no topic of the image owns: absence alone deletes nothing."""
         held: dict[bytes, set[int]] = {}
         for topic, index in image.replicas_of(self._node_id):
             held.setdefault(topic.topic_id, set()).add(index)
+        for topic_id, index in self._removals(image):
+            held.setdefault(topic_id, set()).add(index)
         for key, log in list(self._unclaimed.items()):
             is_known = log.partition in held.get(log.topic_id, ())
             if not is_known and log.topic_id not in image.deleting:
@@ -344,7 +419,7 @@ def refusal_for(
     failed: Iterable[PartitionKey],
     image: ClusterImage,
 ) -> ErrorCode:
-    """What a client is told that wants to use a partition here; NONE if this broker leads it."""
+    """Return the error for a client that uses a partition here; NONE if this broker leads it."""
     partition = partitions.get(key)
     if partition is not None and partition.is_leader:
         return ErrorCode.NONE

@@ -15,15 +15,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.settings import (
-    Settings,
-    build_settings,
-    read_assignments,
-    read_environment,
-    read_properties,
-)
-from fairlead_broker.supervisor_pipe import open_supervisor_pipe
+from fairlead_broker.session.supervisor_pipe import open_supervisor_pipe
+from fairlead_broker.settings import Settings, build_settings
 from fairlead_model.configs import ConfigError
+from fairlead_model.setting_sources import read_assignments, read_environment, read_properties
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +96,7 @@ def _raise_open_file_limit() -> None:
 
 
 def _announce(line: str) -> None:
-    """The broker serves: what start-up made stays for good, so the collector may forget it."""
+    """Announce that the broker serves; objects of the start stay, so the collector skips them."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

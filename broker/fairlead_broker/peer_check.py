@@ -31,6 +31,12 @@ BEFORE_PROOF: Final = frozenset(
 )
 """What a peer may ask before it has proved itself."""
 
+BROKER_IDS: Final = range(2**31)
+"""The brokers as which a peer on the brokers' listener may speak if no certificate says who it is:
+the cluster's secret is the same for all."""
+NO_BROKER_IDS: Final = range(0)
+"""The same on other listeners."""
+
 _LISTENER_LABEL: Final = b"fairlead internal 1 listener"
 _CALLER_LABEL: Final = b"fairlead internal 1 caller"
 
@@ -52,13 +58,13 @@ class PeerCheck:
         self._expected: bytes | None = None
 
     def choose(self, mechanism: str) -> bool:
-        """The peer names a mechanism; whether it is ours."""
+        """Take the mechanism that the peer names; return whether it is ours."""
         self._has_mechanism = mechanism == MECHANISM
         self._expected = None
         return self._has_mechanism
 
     def receive(self, token: bytes) -> bytes:
-        """Take the peer's next token and give the answer. PeerProofError: close the connection."""
+        """Take the peer's next token; return the answer. PeerProofError: close the connection."""
         if not self._has_mechanism or not self._secret or self.is_passed:
             raise PeerProofError("no proof is expected now")
         expected = self._expected
@@ -85,7 +91,7 @@ class PeerProof:
         self.nonce = secrets.token_bytes(NONCE_SIZE)
 
     def answer(self, token: bytes) -> bytes:
-        """Check the listener's proof and give ours. PeerProofError if it is none."""
+        """Check the listener's proof and return ours. PeerProofError if it is none."""
         if len(token) != NONCE_SIZE + PROOF_SIZE:
             raise PeerProofError(f"an answer of {len(token)} bytes")
         theirs, proof = token[:NONCE_SIZE], token[NONCE_SIZE:]

@@ -1,34 +1,46 @@
-"""The settings of a broker: where they come from, and their typed form.
+"""The settings of a broker in their typed form.
 
-Strongest first: `--set NAME=VALUE`, environment (`FAIRLEAD_LOG_DIRS` for `log.dirs`), the
-`server.properties` file, the default. Names, defaults and checks live in
-`fairlead_model.configs`; an unknown name is an error that names the nearest valid one, except in
-the environment, where container platforms put variables of their own: there it is a warning.
+Where they come from: `fairlead_model.setting_sources`. Names, defaults and checks:
+`fairlead_model.configs`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.listener import Listener
+from fairlead_broker.quota.meter import Windows
+from fairlead_broker.security.access_settings import read_access_settings as read_access
+from fairlead_broker.security.listener_security import read_listener_security
+from fairlead_model.broker import REST_ENDPOINT
+from fairlead_model.cluster import CLUSTER_WIDE
 from fairlead_model.configs import (
-    BROKER_CONFIGS,
     BrokerValues,
     ConfigError,
     resolve_log_config,
-    validate_broker_config,
 )
+from fairlead_model.endpoint_text import parse_address, parse_endpoint
+from fairlead_model.group_configs import validate_group_settings
+from fairlead_model.setting_sources import merge_settings
+from fairlead_tls.peer_settings import (
+    CONTROLLER_LISTENER,
+    INTERNAL_LISTENER,
+    check_session_urls,
+    read_peer_tls,
+)
+from fairlead_zookeeper.access_settings import CONNECT, AccessSettings, read_access_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from fairlead_broker.security.access_settings import AccessSettings as Access
+    from fairlead_broker.security.listener_security import ListenerSecurity
+    from fairlead_model.cluster import ClusterImage
     from fairlead_model.log_config import LogConfig
+    from fairlead_tls.peer_settings import PeerTlsSettings
 
-ENVIRONMENT_PREFIX: Final = "FAIRLEAD_"
-INTERNAL_LISTENER: Final = "INTERNAL"
-_PORT_MAX: Final = 65_535
+_EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 (refused, not bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +49,28 @@ class HttpAddress:
 
     host: str
     port: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestAddress:
+    """Where the HTTP API is served, what is told of it, and to whom it answers."""
+
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+    """0 where the system chooses the port and the listening one is told."""
+    allowed_hosts: tuple[str, ...]
+    allowed_origins: tuple[str, ...]
+    consumer_instance_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerLimits:
+    """What compaction of one log may take."""
+
+    dedupe_buffer_bytes: int
+    io_bytes_per_second: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +83,18 @@ class Settings:
     host_name: str | None
     log_directory: str
     listeners: tuple[Listener, ...]
+    access: Access
     http: HttpAddress | None
+    rest: RestAddress | None
+    security: Mapping[str, ListenerSecurity]
+    """What each listener asks of clients, by its name."""
+    peer_tls: PeerTlsSettings | None
+    """TLS between brokers; None: they speak in clear."""
+    controller_tls: PeerTlsSettings | None
+    """TLS of the session with the controller."""
     controller_sessions: tuple[str, ...]
+    """Empty where controllers are only found in ZooKeeper."""
+    zookeeper: AccessSettings | None
     cluster_secret_file: str
     log_level: str
     drills_enable: bool
@@ -65,20 +109,30 @@ class Settings:
     group_max_session_timeout_ms: int
     group_initial_rebalance_delay_ms: int
     group_max_size: int
+    group_coordinator_rebalance_protocols: tuple[str, ...]
+    group_consumer_assignors: tuple[str, ...]
+    group_consumer_max_size: int
+    group_consumer_migration_policy: str
+    group_consumer_regex_refresh_interval_ms: int
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
     offsets_load_buffer_size: int
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
-    retention_check_interval_ms: int
+    transaction_topic_num_partitions: int
+    transaction_topic_replication_factor: int
+    transaction_topic_min_isr: int
+    transaction_topic_segment_bytes: int
+    transaction_load_buffer_size: int
+    transaction_max_timeout_ms: int
+    transaction_timeout_check_interval_ms: int
+    transactional_id_expiration_ms: int
+    transactional_id_expiration_check_interval_ms: int
     recovery_point_checkpoint_interval_ms: int
     log_start_checkpoint_interval_ms: int
     high_watermark_checkpoint_interval_ms: int
     recovery_processes: int
     cleaner_enable: bool
-    cleaner_backoff_ms: int
-    cleaner_dedupe_buffer_bytes: int
-    cleaner_io_bytes_per_second: float
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
@@ -87,74 +141,35 @@ class Settings:
     max_connections_per_ip: int
     max_connection_creation_rate: int
     connections_max_idle_ms: int
+    connection_failed_authentication_delay_ms: int
     queued_max_request_bytes: int
+    quota_windows: Windows
+    controller_quota_burst_s: int
     fetch_max_bytes: int
     fetch_session_slots: int
     replica_lag_time_max_ms: int
+    selects_replicas_by_rack: bool
     replica_fetch_max_bytes: int
     replica_fetch_response_max_bytes: int
     replica_fetch_wait_max_ms: int
 
-    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """The settings of a topic's logs on this broker."""
-        return resolve_log_config(overrides, self.values)
+    def running_values(self, image: ClusterImage) -> BrokerValues:
+        """Return the values with what the image has for this broker, and for all."""
+        cluster_wide = image.broker_configs.get(CLUSTER_WIDE, {})
+        return self.values.altered(image.configs_of_broker(self.node_id), cluster_wide)
 
+    def log_config(
+        self, overrides: Mapping[str, str], values: BrokerValues | None = None
+    ) -> LogConfig:
+        """Return what a topic's logs on this broker have, by its running values or its settings."""
+        return resolve_log_config(overrides, self.values if values is None else values)
 
-def environment_name(name: str) -> str:
-    """The variable that sets a config: `log.dirs` -> `FAIRLEAD_LOG_DIRS`."""
-    return ENVIRONMENT_PREFIX + name.removeprefix("fairlead.").replace(".", "_").upper()
-
-
-NOT_SETTINGS: Final = frozenset({"FAIRLEAD_SUPERVISOR_FD", "FAIRLEAD_ID_BASE"})
-"""What process 1 of a container and the pod say in the environment; no misspelt settings."""
-
-_BY_VARIABLE: Final = {environment_name(name): name for name in BROKER_CONFIGS}
-
-
-def read_properties(text: str) -> dict[str, str]:
-    """Names and values of a `server.properties` text; ConfigError for a line without '='."""
-    values: dict[str, str] = {}
-    pending = ""
-    for number, raw in enumerate(text.splitlines(), start=1):
-        line = pending + raw.strip()
-        pending = ""
-        if not line or line[0] in "#!":
-            continue
-        if line.endswith("\\"):
-            pending = line[:-1]
-            continue
-        name, separator, value = line.partition("=")
-        if not separator:
-            raise ConfigError(line, f"line {number}: {line!r} is not NAME=VALUE")
-        values[name.strip()] = value.strip()
-    return values
-
-
-def read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Settings among the environment variables, and a warning for each likely misspelling."""
-    values: dict[str, str] = {}
-    warnings = []
-    for variable, value in environment.items():
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in NOT_SETTINGS:
-            continue
-        if variable in _BY_VARIABLE:
-            values[_BY_VARIABLE[variable]] = value
-            continue
-        near = get_close_matches(variable, _BY_VARIABLE, n=1, cutoff=0.85)
-        if near:
-            warnings.append(f"{variable} is no setting; did you mean {near[0]}?")
-    return values, warnings
-
-
-def read_assignments(assignments: Iterable[str]) -> dict[str, str]:
-    """Settings given as NAME=VALUE arguments."""
-    values = {}
-    for assignment in assignments:
-        name, separator, value = assignment.partition("=")
-        if not separator or not name.strip():
-            raise ConfigError(assignment, f"{assignment!r} is not NAME=VALUE")
-        values[name.strip()] = value.strip()
-    return values
+    def cleaner_limits(self, values: BrokerValues) -> CleanerLimits:
+        """Return what compaction may take, by this broker's running values."""
+        return CleanerLimits(
+            dedupe_buffer_bytes=_required_number(values, "log.cleaner.dedupe.buffer.size"),
+            io_bytes_per_second=_required_float(values, "log.cleaner.io.max.bytes.per.second"),
+        )
 
 
 def build_settings(
@@ -164,28 +179,51 @@ def build_settings(
     assignments: Mapping[str, str],
 ) -> Settings:
     """Merge the three sources and check every value; ConfigError that says what is wrong."""
-    merged = {**file, **environment, **assignments}
-    for name, text in merged.items():
-        validate_broker_config(name, text)
-    values = BrokerValues(static=merged)
+    values = BrokerValues(
+        static=merge_settings(file=file, environment=environment, assignments=assignments)
+    )
+    validate_group_settings(values)
+    listeners = parse_listeners(_texts(values, "listeners"), _texts(values, "advertised.listeners"))
+    security = read_listener_security(values, listeners)
+    node_id = _node_id(values)
+    controller_tls = read_peer_tls(values, CONTROLLER_LISTENER, broker_id=node_id)
+    controller_sessions = _controller_sessions(values)
+    check_session_urls(controller_sessions, controller_tls)
     return Settings(
         values=values,
-        node_id=_required_number(values, "node.id"),
+        node_id=node_id,
         rack=_text(values, "broker.rack"),
         host_name=_text(values, "fairlead.host.name"),
         log_directory=_log_directory(values),
-        listeners=parse_listeners(
-            _texts(values, "listeners"), _texts(values, "advertised.listeners")
+        listeners=listeners,
+        security=security,
+        peer_tls=read_peer_tls(values, INTERNAL_LISTENER, broker_id=node_id),
+        controller_tls=controller_tls,
+        access=read_access(
+            values, is_authenticating=any(each.is_authenticating for each in security.values())
         ),
+        selects_replicas_by_rack=bool(_text(values, "replica.selector.class")),
         http=_http_address(values),
-        controller_sessions=_texts(values, "fairlead.controller.sessions"),
+        controller_sessions=controller_sessions,
+        zookeeper=read_access_settings(values),
+        rest=_rest_address(values),
         cluster_secret_file=_required_text(values, "fairlead.cluster.secret.file"),
         log_level=_required_text(values, "fairlead.log.level"),
         drills_enable=_flag(values, "fairlead.drills.enable"),
         auto_create_topics_enable=_flag(values, "auto.create.topics.enable"),
         delete_topic_enable=_flag(values, "delete.topic.enable"),
+        group_coordinator_rebalance_protocols=_texts(
+            values, "group.coordinator.rebalance.protocols"
+        ),
+        group_consumer_assignors=_texts(values, "group.consumer.assignors"),
+        group_consumer_migration_policy=_required_text(values, "group.consumer.migration.policy"),
         cleaner_enable=_flag(values, "log.cleaner.enable"),
-        cleaner_io_bytes_per_second=_required_float(values, "log.cleaner.io.max.bytes.per.second"),
+        quota_windows=Windows(
+            _required_number(values, "quota.window.num"),
+            1000 * _required_number(values, "quota.window.size.seconds"),
+        ),
+        controller_quota_burst_s=_required_number(values, "controller.quota.window.num")
+        * _required_number(values, "controller.quota.window.size.seconds"),
         **{field: _required_number(values, name) for field, name in _NUMBERS.items()},
     )
 
@@ -200,17 +238,29 @@ _NUMBERS: Final = {
     "group_max_session_timeout_ms": "group.max.session.timeout.ms",
     "group_initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
     "group_max_size": "group.max.size",
+    "group_consumer_max_size": "group.consumer.max.size",
+    "group_consumer_regex_refresh_interval_ms": "group.consumer.regex.refresh.interval.ms",
     "offset_metadata_max_bytes": "offset.metadata.max.bytes",
     "offsets_commit_timeout_ms": "offsets.commit.timeout.ms",
     "offsets_load_buffer_size": "offsets.load.buffer.size",
     "offsets_retention_minutes": "offsets.retention.minutes",
     "offsets_retention_check_interval_ms": "offsets.retention.check.interval.ms",
-    "retention_check_interval_ms": "log.retention.check.interval.ms",
+    "transaction_topic_num_partitions": "transaction.state.log.num.partitions",
+    "transaction_topic_replication_factor": "transaction.state.log.replication.factor",
+    "transaction_topic_min_isr": "transaction.state.log.min.isr",
+    "transaction_topic_segment_bytes": "transaction.state.log.segment.bytes",
+    "transaction_load_buffer_size": "transaction.state.log.load.buffer.size",
+    "transaction_max_timeout_ms": "transaction.max.timeout.ms",
+    "transaction_timeout_check_interval_ms": (
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    ),
+    "transactional_id_expiration_ms": "transactional.id.expiration.ms",
+    "transactional_id_expiration_check_interval_ms": (
+        "transaction.remove.expired.transaction.cleanup.interval.ms"
+    ),
     "recovery_point_checkpoint_interval_ms": "log.flush.offset.checkpoint.interval.ms",
     "log_start_checkpoint_interval_ms": "log.flush.start.offset.checkpoint.interval.ms",
     "high_watermark_checkpoint_interval_ms": "replica.high.watermark.checkpoint.interval.ms",
-    "cleaner_backoff_ms": "log.cleaner.backoff.ms",
-    "cleaner_dedupe_buffer_bytes": "log.cleaner.dedupe.buffer.size",
     "recovery_processes": "num.recovery.threads.per.data.dir",
     "socket_send_buffer_bytes": "socket.send.buffer.bytes",
     "socket_receive_buffer_bytes": "socket.receive.buffer.bytes",
@@ -220,6 +270,7 @@ _NUMBERS: Final = {
     "max_connections_per_ip": "max.connections.per.ip",
     "max_connection_creation_rate": "max.connection.creation.rate",
     "connections_max_idle_ms": "connections.max.idle.ms",
+    "connection_failed_authentication_delay_ms": "connection.failed.authentication.delay.ms",
     "queued_max_request_bytes": "queued.max.request.bytes",
     "fetch_max_bytes": "fetch.max.bytes",
     "fetch_session_slots": "max.incremental.fetch.session.cache.slots",
@@ -242,7 +293,7 @@ def parse_listeners(texts: Iterable[str], advertised: Iterable[str]) -> tuple[Li
     listeners = []
     for name, (host, port) in bound.items():
         advertised_host, advertised_port = told.get(name, (host, port))
-        if advertised_host in ("", "0.0.0.0", "::"):  # noqa: S104 (refused, not bound)
+        if advertised_host in _EVERY_ADDRESS:
             raise ConfigError(
                 "advertised.listeners",
                 f"listener {name} binds every address: advertised.listeners must name the one "
@@ -251,26 +302,13 @@ def parse_listeners(texts: Iterable[str], advertised: Iterable[str]) -> tuple[Li
         listeners.append(
             Listener(name, host, port, advertised_host, advertised_port, name == INTERNAL_LISTENER)
         )
+    if REST_ENDPOINT in bound:
+        raise ConfigError(
+            "listeners", f"listeners: the name {REST_ENDPOINT} belongs to fairlead.rest.listener"
+        )
     if not any(not listener.is_internal for listener in listeners):
         raise ConfigError("listeners", "listeners: no listener is left for clients")
     return tuple(listeners)
-
-
-def parse_endpoint(text: str) -> tuple[str, str, int]:
-    """Split `NAME://HOST:PORT`; IPv6 addresses stand in brackets."""
-    name, separator, address = text.partition("://")
-    if not separator or not name.strip():
-        raise ConfigError("listeners", f"listeners: {text!r} is not NAME://HOST:PORT")
-    host, port = parse_address("listeners", address)
-    return name.strip().upper(), host, port
-
-
-def parse_address(setting: str, address: str) -> tuple[str, int]:
-    """Split `HOST:PORT`; ConfigError that names the setting."""
-    host, separator, port = address.strip().rpartition(":")
-    if not separator or not port.isdecimal() or not 0 <= int(port) <= _PORT_MAX:
-        raise ConfigError(setting, f"{setting}: {address!r} is not HOST:PORT")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _http_address(values: BrokerValues) -> HttpAddress | None:
@@ -279,6 +317,48 @@ def _http_address(values: BrokerValues) -> HttpAddress | None:
         return None
     host, port = parse_address("fairlead.http.listener", text)
     return HttpAddress(host, port)
+
+
+def _controller_sessions(values: BrokerValues) -> tuple[str, ...]:
+    """Return the addresses that are set; the default is for a controller on the same machine."""
+    name = "fairlead.controller.sessions"
+    is_found = values.value(CONNECT) is not None and name not in values.static
+    return () if is_found else _texts(values, name)
+
+
+def _node_id(values: BrokerValues) -> int:
+    """Return `node.id`, or `broker.id` as it was called before (KafkaConfig: they must agree)."""
+    older = values.value("broker.id")
+    if not isinstance(older, int):
+        return _required_number(values, "node.id")
+    newer = values.value("node.id")
+    if newer is not None and newer != older:
+        raise ConfigError("node.id", f"node.id={newer} and broker.id={older}: name one id")
+    return older
+
+
+def _rest_address(values: BrokerValues) -> RestAddress | None:
+    name = "fairlead.rest.advertised.listener"
+    text, told = _text(values, "fairlead.rest.listener"), _text(values, name)
+    if text is None:
+        if told is not None:
+            raise ConfigError(name, f"{name}: there is no fairlead.rest.listener")
+        return None
+    host, port = parse_address("fairlead.rest.listener", text)
+    advertised_host, advertised_port = parse_address(name, told or text)
+    if advertised_host in _EVERY_ADDRESS:
+        raise ConfigError(
+            name, f"fairlead.rest.listener={text} binds every address: {name} must name one"
+        )
+    return RestAddress(
+        host,
+        port,
+        advertised_host,
+        advertised_port,
+        _texts(values, "fairlead.rest.allowed.hosts"),
+        _texts(values, "fairlead.rest.allowed.origins"),
+        _required_number(values, "fairlead.rest.consumer.instance.timeout.ms"),
+    )
 
 
 def _log_directory(values: BrokerValues) -> str:

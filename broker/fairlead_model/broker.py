@@ -1,8 +1,13 @@
 """What the cluster knows of a broker."""
 
 from dataclasses import dataclass
+from typing import Final
 
+from fairlead_model.features import SUPPORTED_FEATURES, FeatureRange
 from fairlead_model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
+
+REST_ENDPOINT: Final = "REST"
+"""Name of the endpoint at which a broker serves its HTTP API, which no Kafka client is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,24 @@ class BrokerRegistration:
     fresh descriptor reported no write-back error."""
     min_insync_replicas: int = 1
     """What its settings say (the static default): the controller keeps each partition's value."""
+    features: tuple[FeatureRange, ...] = SUPPORTED_FEATURES
+    """Levels that it supports. Of a registration that says nothing of them: `UNSAID_FEATURES`."""
+
+    @property
+    def client_endpoints(self) -> tuple[Endpoint, ...]:
+        """Where Kafka clients reach it."""
+        return tuple(
+            each for each in self.endpoints if not each.is_internal and each.name != REST_ENDPOINT
+        )
+
+    @property
+    def rest_url(self) -> str | None:
+        """Where HTTP clients reach it; None where it serves no HTTP API."""
+        endpoint = self.endpoint(REST_ENDPOINT)
+        if endpoint is None:
+            return None
+        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+        return f"http://{host}:{endpoint.port}"
 
     @property
     def may_lead(self) -> bool:

@@ -15,15 +15,25 @@ The dicts travel as msgpack over the session (`fairlead_broker.session`), keys a
 | confirm_deletions | ConfirmDeletionsCall | ConfirmDeletionsReply |
 | alter_partition | AlterPartitionCall | AlterPartitionReply |
 | elect_leaders | ElectLeadersCall | ElectLeadersReply |
+| alter_partition_reassignments | AlterReassignmentsCall | AlterReassignmentsReply |
+| list_partition_reassignments | ListReassignmentsCall | ListReassignmentsReply |
 | report_offline | ReportOfflineCall | ReportOfflineReply |
 | report_logs | ReportLogsCall | ReportLogsReply |
+| update_features | UpdateFeaturesCall | nothing: all updates hold, or the call fails |
+| unregister_broker | UnregisterBrokerCall | nothing: it is unregistered, or the call fails |
+| create_acls | CreateAclsCall | CreateAclsReply |
+| delete_acls | DeleteAclsCall | DeleteAclsReply |
+| alter_credentials | AlterCredentialsCall | AlterCredentialsReply |
+| alter_client_quotas | AlterClientQuotasCall | AlterClientQuotasReply |
+
+Calls about rules, users and quotas carry who asked a broker for them, for the controller's log.
 
 A call that fails as a whole raises at the caller with the error's code. The deltas that a call
 causes reach the calling broker before the reply does.
 """
 
 from enum import IntEnum, StrEnum
-from typing import Final, NotRequired, TypedDict
+from typing import Any, Final, NotRequired, TypedDict
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 """Producer ids handed to a broker at once; a block that a broker loses is never reused."""
@@ -41,8 +51,16 @@ class Method(StrEnum):
     CONFIRM_DELETIONS = "confirm_deletions"
     ALTER_PARTITION = "alter_partition"
     ELECT_LEADERS = "elect_leaders"
+    ALTER_PARTITION_REASSIGNMENTS = "alter_partition_reassignments"
+    LIST_PARTITION_REASSIGNMENTS = "list_partition_reassignments"
     REPORT_OFFLINE = "report_offline"
     REPORT_LOGS = "report_logs"
+    UPDATE_FEATURES = "update_features"
+    UNREGISTER_BROKER = "unregister_broker"
+    CREATE_ACLS = "create_acls"
+    DELETE_ACLS = "delete_acls"
+    ALTER_CREDENTIALS = "alter_credentials"
+    ALTER_CLIENT_QUOTAS = "alter_client_quotas"
 
 
 class ResourceType(IntEnum):
@@ -50,6 +68,8 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    GROUP = 32
 
 
 class AlterOperation(IntEnum):
@@ -68,6 +88,14 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
+class FeatureUpgradeType(IntEnum):
+    """Kafka's numbers of UpdateFeatures."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
 class CreatableTopic(TypedDict):
     """One topic to create. `partitions` and `replication_factor` may be -1 (default)."""
 
@@ -79,6 +107,19 @@ class CreatableTopic(TypedDict):
     configs: dict[str, str | None]
 
 
+class MutationAsker(TypedDict):
+    """Who makes or removes partitions, where a quota limits that (KIP-599).
+
+    `is_strict`: the client knows THROTTLING_QUOTA_EXCEEDED. `burst_s` is the calling broker's
+    controller.quota.window.num times controller.quota.window.size.seconds.
+    """
+
+    user: str
+    client_id: str
+    is_strict: bool
+    burst_s: int
+
+
 class CreateTopicsCall(TypedDict):
     """`default_*` are the calling broker's num.partitions and default.replication.factor."""
 
@@ -88,6 +129,7 @@ class CreateTopicsCall(TypedDict):
     default_replication_factor: int
     internal: NotRequired[bool]
     """True when the broker itself asks, for a topic that holds the cluster's state."""
+    asker: NotRequired[MutationAsker | None]
 
 
 class CreatedTopic(TypedDict):
@@ -107,6 +149,7 @@ class CreateTopicsReply(TypedDict):
     """One entry per topic asked for, in the order of the request."""
 
     topics: list[CreatedTopic]
+    throttle_time_ms: NotRequired[int]
 
 
 class DeletableTopic(TypedDict):
@@ -120,6 +163,7 @@ class DeleteTopicsCall(TypedDict):
     """Topics to delete."""
 
     topics: list[DeletableTopic]
+    asker: NotRequired[MutationAsker | None]
 
 
 class DeletedTopic(TypedDict):
@@ -135,6 +179,7 @@ class DeleteTopicsReply(TypedDict):
     """One entry per topic asked for, in the order of the request."""
 
     topics: list[DeletedTopic]
+    throttle_time_ms: NotRequired[int]
 
 
 class GrowableTopic(TypedDict):
@@ -151,6 +196,7 @@ class CreatePartitionsCall(TypedDict):
 
     topics: list[GrowableTopic]
     validate_only: bool
+    asker: NotRequired[MutationAsker | None]
 
 
 class GrownTopic(TypedDict):
@@ -165,6 +211,7 @@ class CreatePartitionsReply(TypedDict):
     """One entry per topic asked for, in the order of the request."""
 
     topics: list[GrownTopic]
+    throttle_time_ms: NotRequired[int]
 
 
 class ConfigAlteration(TypedDict):
@@ -189,6 +236,9 @@ class AlterConfigsCall(TypedDict):
     resources: list[AlterableResource]
     validate_only: bool
     incremental: bool
+    group_limits: NotRequired[dict[str, str]]
+    """What configs of groups are checked against: settings of the broker that asks. Kafka's
+    defaults where it is an older one."""
 
 
 class AlteredResource(TypedDict):
@@ -227,10 +277,22 @@ class ControlledShutdownReply(TypedDict):
     remaining_leaders: int
 
 
+class ConfirmedRemoval(TypedDict):
+    """A replica that was removed, under the leader epoch of the record that says so.
+
+    Removals raise that epoch, so an answer to one is not taken for the answer to a later one.
+    """
+
+    topic_id: bytes
+    index: int
+    leader_epoch: int
+
+
 class ConfirmDeletionsCall(TypedDict):
-    """The calling broker holds nothing of these topics any more."""
+    """The calling broker holds nothing of these topics, or of these partitions, any more."""
 
     topic_ids: list[bytes]
+    removals: NotRequired[list[ConfirmedRemoval]]
 
 
 class ConfirmDeletionsReply(TypedDict):
@@ -249,8 +311,10 @@ class IsrProposal(TypedDict):
 
 
 class AlterPartitionCall(TypedDict):
-    """Proposals of one leader. Another `broker_epoch` than the registered one refuses them all
-    (STALE_BROKER_EPOCH)."""
+    """Proposals of one leader (Kafka's AlterPartition).
+
+    If `broker_epoch` is not the registered one, all of them are refused (STALE_BROKER_EPOCH).
+    """
 
     broker_epoch: int
     partitions: list[IsrProposal]
@@ -296,8 +360,11 @@ class ElectLeadersCall(TypedDict):
 
 
 class ElectedPartition(TypedDict):
-    """The outcome for one partition: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
-    ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION or success."""
+    """The outcome for one partition: success or an error code.
+
+    The codes are ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
+    ELIGIBLE_LEADERS_NOT_AVAILABLE and UNKNOWN_TOPIC_OR_PARTITION.
+    """
 
     topic: str
     index: int
@@ -309,6 +376,63 @@ class ElectLeadersReply(TypedDict):
     """One entry per partition asked for; if all were, those that need nothing are left out."""
 
     partitions: list[ElectedPartition]
+
+
+class ReassignablePartition(TypedDict):
+    """Where a partition shall be, preferred leader first; None cancels its reassignment."""
+
+    topic: str
+    index: int
+    replicas: list[int] | None
+
+
+class AlterReassignmentsCall(TypedDict):
+    """Reassignments that begin, change, or are cancelled, each by itself."""
+
+    partitions: list[ReassignablePartition]
+    allow_replication_factor_change: bool
+
+
+class AlteredReassignment(TypedDict):
+    """The outcome for one partition.
+
+    Codes: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR,
+    NO_REASSIGNMENT_IN_PROGRESS, POLICY_VIOLATION (the topic is declared by a resource, or the
+    tables have no room).
+    """
+
+    topic: str
+    index: int
+    error_code: int
+    error_message: str | None
+
+
+class AlterReassignmentsReply(TypedDict):
+    """One entry per partition asked for, in the order of the request."""
+
+    partitions: list[AlteredReassignment]
+
+
+class ListReassignmentsCall(TypedDict):
+    """Which reassignments to list; None means all."""
+
+    partitions: list[ElectablePartition] | None
+
+
+class OngoingReassignment(TypedDict):
+    """One that runs, or waits for its turn; then the replicas are those that it will have."""
+
+    topic: str
+    index: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+class ListReassignmentsReply(TypedDict):
+    """Those of the partitions asked for that are being reassigned."""
+
+    partitions: list[OngoingReassignment]
 
 
 class LocatedPartition(TypedDict):
@@ -348,14 +472,155 @@ class LogEnd(TypedDict):
 
 
 class ReportLogsCall(TypedDict):
-    """For each partition in the image that `awaits_recovery` and that the broker has a log of:
-    sent when the broker first sees such a record, again for every new one and to every new
-    controller."""
+    """The log ends of partitions in the image that `awaits_recovery`, if the broker has their logs.
+
+    A broker sends it when it first sees such a record, again for every new record, and to every new
+    controller.
+    """
 
     broker_epoch: int
     partitions: list[LogEnd]
 
 
 class ReportLogsReply(TypedDict):
-    """Nothing to say: if the logs of all who may hold acknowledged records are known, the fullest
-    one leads."""
+    """An empty reply.
+
+    If the logs of all brokers that may hold acknowledged records are known, the replica with the
+    longest one is elected.
+    """
+
+
+class FeatureUpdate(TypedDict):
+    """The level that a feature is to have; `upgrade_type` is a number of FeatureUpgradeType."""
+
+    feature: str
+    level: int
+    upgrade_type: int
+
+
+class UpdateFeaturesCall(TypedDict):
+    """Features that are to have other levels, all or none of them."""
+
+    updates: list[FeatureUpdate]
+    validate_only: bool
+
+
+class UnregisterBrokerCall(TypedDict):
+    """A broker that is gone for good; refused while anything speaks against that."""
+
+    broker_id: int
+
+
+class CreateAclsCall(TypedDict):
+    """Rules to add, each in the plain form of `fairlead_model.codec`."""
+
+    acls: list[list[Any]]
+    asked_by: str
+
+
+class CreatedAcl(TypedDict):
+    """The outcome for one rule."""
+
+    error_code: int
+    error_message: str | None
+
+
+class CreateAclsReply(TypedDict):
+    """One entry per rule, in the order of the request."""
+
+    acls: list[CreatedAcl]
+
+
+class DeleteAclsCall(TypedDict):
+    """Filters, in the order of the fields of `AclFilter`; what any of them selects goes."""
+
+    filters: list[list[Any]]
+    asked_by: str
+
+
+class KeptAcl(TypedDict):
+    """A rule, in its plain form, that a filter selects and that stays; and why."""
+
+    acl: list[Any]
+    error_code: int
+    error_message: str
+
+
+class DeleteAclsReply(TypedDict):
+    """For each filter, in their order, the rules that it removed, in their plain form."""
+
+    removed: list[list[list[Any]]]
+    kept: NotRequired[list[list[KeptAcl]]]
+    """For each filter, what stays of its rules. An older controller removes all."""
+
+
+class CredentialDeletion(TypedDict):
+    """A user's credential for one mechanism, to be removed."""
+
+    user: str
+    mechanism: int
+
+
+class CredentialUpsertion(TypedDict):
+    """A user's credential for one mechanism: keys that verify, never the salted password."""
+
+    user: str
+    mechanism: int
+    credential: list[Any]
+
+
+class AlterCredentialsCall(TypedDict):
+    """What changes, all of it that is valid at once."""
+
+    deletions: list[CredentialDeletion]
+    upsertions: list[CredentialUpsertion]
+    asked_by: str
+
+
+class AlteredUser(TypedDict):
+    """The outcome for one user."""
+
+    user: str
+    error_code: int
+    error_message: str | None
+
+
+class AlterCredentialsReply(TypedDict):
+    """One entry per user, in the order in which the call names them first."""
+
+    users: list[AlteredUser]
+
+
+class QuotaAlteration(TypedDict):
+    """Another value of one quota; None removes it."""
+
+    key: str
+    value: float | None
+
+
+class QuotaEntityAlteration(TypedDict):
+    """What changes for one entity, which is in the plain form of `fairlead_model.codec`."""
+
+    entity: list[list[str | None]]
+    alterations: list[QuotaAlteration]
+
+
+class AlterClientQuotasCall(TypedDict):
+    """What changes, all of it that is valid at once."""
+
+    entries: list[QuotaEntityAlteration]
+    validate_only: bool
+    asked_by: str
+
+
+class AlteredQuotas(TypedDict):
+    """The outcome for one entity."""
+
+    error_code: int
+    error_message: str | None
+
+
+class AlterClientQuotasReply(TypedDict):
+    """One outcome per entry, in the order of the call."""
+
+    entries: list[AlteredQuotas]

@@ -8,32 +8,46 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from fairlead_model.acl import AclBinding
 from fairlead_model.broker import BrokerRegistration, Endpoint
+from fairlead_model.client_quota import QuotaEntity, Quotas
 from fairlead_model.delta import (
+    AclChanged,
     BrokerChanged,
     BrokerConfigsChanged,
     BrokerRemoved,
     Change,
+    ClientQuotaChanged,
     ClusterDelta,
+    CredentialChanged,
+    FeaturesChanged,
+    GroupConfigsChanged,
     PartitionChanged,
     TopicChanged,
     TopicRemoved,
 )
+from fairlead_model.features import NO_FEATURES_SET, FinalizedFeatures
 from fairlead_model.ids import BrokerId, TopicId
 from fairlead_model.partition import PartitionRegistration
+from fairlead_model.scram import ScramCredential, ScramMechanism
 from fairlead_model.sharded_map import ShardedMap
 from fairlead_model.topic import TopicHeader, TopicImage, TopicOrigin, TopicState
 
 __all__ = [
     "CLUSTER_WIDE",
+    "AclChanged",
     "BrokerChanged",
     "BrokerConfigsChanged",
     "BrokerRegistration",
     "BrokerRemoved",
     "Change",
+    "ClientQuotaChanged",
     "ClusterDelta",
     "ClusterImage",
+    "CredentialChanged",
     "Endpoint",
+    "FeaturesChanged",
+    "GroupConfigsChanged",
     "PartitionChanged",
     "TopicChanged",
     "TopicHeader",
@@ -57,6 +71,16 @@ class ClusterImage:
     cluster_id: str = ""
     brokers: Mapping[BrokerId, BrokerRegistration] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By group id, of those that have any."""
+    acls: ShardedMap[AclBinding, bool] = field(default_factory=ShardedMap)
+    """Every access rule; a set, whose values say nothing."""
+    credentials: ShardedMap[tuple[ScramMechanism, str], ScramCredential] = field(
+        default_factory=ShardedMap, repr=False
+    )
+    """By mechanism and user."""
+    client_quotas: ShardedMap[QuotaEntity, Quotas] = field(default_factory=ShardedMap)
+    """By entity, of those that have any."""
     topics_by_id: ShardedMap[bytes, TopicImage] = field(default_factory=ShardedMap)
     """Every topic, also those being made or deleted."""
     names: ShardedMap[str, TopicId] = field(default_factory=ShardedMap)
@@ -66,6 +90,7 @@ class ClusterImage:
     )
     """Reverse index: broker → topic id → partitions of which it holds a replica."""
     deleting: Mapping[bytes, TopicHeader] = field(default_factory=dict)
+    features: FinalizedFeatures = NO_FEATURES_SET
 
     def topic(self, name: str) -> TopicImage | None:
         """Find a topic by name, unless it is being deleted."""
@@ -125,14 +150,21 @@ class ClusterImage:
 
     def changes_from_nothing(self) -> Iterator[Change]:
         """Walk the changes that build this image on an empty one of the same cluster."""
+        if self.features.epoch:
+            yield FeaturesChanged(self.features)
         yield from (BrokerChanged(registration) for registration in self.brokers.values())
         for broker, configs in self.broker_configs.items():
             yield BrokerConfigsChanged(broker, configs)
+        for group_id, configs in self.group_configs.items():
+            yield GroupConfigsChanged(group_id, configs)
+        yield from _security_changes(self, _NOBODY)
         for topic_id in sorted(self.topics_by_id):
             yield from _topic_changes(self.topics_by_id[topic_id])
 
     def changes_since(self, older: "ClusterImage") -> Iterator[Change]:
         """Walk the changes that turn an older image into this one; costs O(partitions)."""
+        if older.features != self.features:
+            yield FeaturesChanged(self.features)
         for broker_id in older.brokers.keys() - self.brokers.keys():
             yield BrokerRemoved(broker_id)
         for broker_id, registration in self.brokers.items():
@@ -142,6 +174,12 @@ class ClusterImage:
             configs = self.broker_configs.get(broker, {})
             if older.broker_configs.get(broker, {}) != configs:
                 yield BrokerConfigsChanged(broker, configs)
+        if older.group_configs is not self.group_configs:
+            for group_id in older.group_configs.keys() | self.group_configs.keys():
+                configs = self.group_configs.get(group_id, {})
+                if older.group_configs.get(group_id, {}) != configs:
+                    yield GroupConfigsChanged(group_id, configs)
+        yield from _security_changes(self, older)
         # Names are freed before they are taken: removed and deleted topics go first.
         for topic_id in sorted(older.topics_by_id.keys() - self.topics_by_id.keys()):
             yield TopicRemoved(TopicId(topic_id))
@@ -153,6 +191,34 @@ class ClusterImage:
         """Tell whether a broker is registered and may lead."""
         registration = self.brokers.get(broker_id)
         return registration is not None and registration.may_lead
+
+
+def _security_changes(image: ClusterImage, older: ClusterImage) -> Iterator[Change]:
+    if image.acls is not older.acls:
+        for rule in image.acls:
+            if rule not in older.acls:
+                yield AclChanged(rule)
+        for rule in older.acls:
+            if rule not in image.acls:
+                yield AclChanged(rule, is_removed=True)
+    if image.credentials is not older.credentials:
+        for (mechanism, user), credential in image.credentials.items():
+            if older.credentials.get((mechanism, user)) != credential:
+                yield CredentialChanged(user, mechanism, credential)
+        for mechanism, user in older.credentials:
+            if (mechanism, user) not in image.credentials:
+                yield CredentialChanged(user, mechanism, None)
+    yield from _quota_changes(image, older)
+
+
+def _quota_changes(image: ClusterImage, older: ClusterImage) -> Iterator[Change]:
+    if image.client_quotas is not older.client_quotas:
+        for entity, quotas in image.client_quotas.items():
+            if older.client_quotas.get(entity) != quotas:
+                yield ClientQuotaChanged(entity, quotas)
+        for entity in older.client_quotas:
+            if entity not in image.client_quotas:
+                yield ClientQuotaChanged(entity, {})
 
 
 def _deleting_first(item: tuple[bytes, TopicImage]) -> tuple[bool, bytes]:
@@ -175,6 +241,10 @@ def empty_image(cluster_id: str) -> ClusterImage:
     return ClusterImage(cluster_id=cluster_id)
 
 
+_NOBODY: Final = ClusterImage()
+"""An image without rules, users and quotas."""
+
+
 class _ImageBuilder:
     """The next image in the making; every field starts as the old one's and is copied late."""
 
@@ -182,7 +252,12 @@ class _ImageBuilder:
         self._image = image
         self._brokers = dict(image.brokers)
         self._broker_configs = dict(image.broker_configs)
+        self._group_configs: dict[str, Mapping[str, str]] | None = None
+        self._acls: dict[AclBinding, bool | None] = {}
+        self._credentials: dict[tuple[ScramMechanism, str], ScramCredential | None] = {}
+        self._client_quotas: dict[QuotaEntity, Quotas | None] = {}
         self._deleting = dict(image.deleting)
+        self._features = image.features
         self._headers: dict[bytes, TopicHeader] = {}
         self._partitions: dict[bytes, list[PartitionRegistration]] = {}
         self._removed: set[bytes] = set()
@@ -201,8 +276,18 @@ class _ImageBuilder:
             self._brokers[change.registration.broker_id] = change.registration
         elif isinstance(change, BrokerRemoved):
             self._brokers.pop(change.broker_id, None)
-        else:
+        elif isinstance(change, BrokerConfigsChanged):
             self._change_broker_configs(change)
+        elif isinstance(change, FeaturesChanged):
+            self._features = change.features
+        elif isinstance(change, GroupConfigsChanged):
+            self._change_group_configs(change)
+        elif isinstance(change, AclChanged):
+            self._acls[change.rule] = None if change.is_removed else True
+        elif isinstance(change, ClientQuotaChanged):
+            self._client_quotas[change.entity] = change.quotas or None
+        else:
+            self._credentials[change.mechanism, change.user] = change.credential
 
     def build(self) -> ClusterImage:
         """Give the new image."""
@@ -220,10 +305,17 @@ class _ImageBuilder:
             cluster_id=image.cluster_id,
             brokers=self._brokers,
             broker_configs=self._broker_configs,
+            group_configs=image.group_configs
+            if self._group_configs is None
+            else self._group_configs,
+            acls=image.acls.edited(self._acls),
+            credentials=image.credentials.edited(self._credentials),
+            client_quotas=image.client_quotas.edited(self._client_quotas),
             topics_by_id=image.topics_by_id.edited(topics),
             names=image.names.edited(self._names),
             replicas_by_broker=self._build_replicas(),
             deleting=self._deleting,
+            features=self._features,
         )
 
     def _build_replicas(self) -> dict[int, ShardedMap[bytes, tuple[int, ...]]]:
@@ -323,3 +415,11 @@ class _ImageBuilder:
             self._broker_configs[change.broker] = change.configs
         else:
             self._broker_configs.pop(change.broker, None)
+
+    def _change_group_configs(self, change: GroupConfigsChanged) -> None:
+        if self._group_configs is None:
+            self._group_configs = dict(self._image.group_configs)
+        if change.configs:
+            self._group_configs[change.group_id] = change.configs
+        else:
+            self._group_configs.pop(change.group_id, None)

@@ -1,25 +1,53 @@
 """Changes of the cluster image as plain values for msgpack, and back with every field checked.
 
-A change is a list: its tag, then its fields in the order of the dataclass. Lists instead of
-mappings keep a partition at some 60 bytes. What does not fit raises `CodecError`: a peer that
-sends it is not one of ours, or of another version.
+A change is a list: its kind, then its fields in the order of the dataclass. Lists instead of
+mappings keep a partition at some 60 bytes. What does not fit raises `CodecError`.
+
+Lists grow at their end only. Fields beyond those that this release knows are ignored, and fields
+that an older release does not send have a default: what is not said is taken for the worst that is
+safe, so a broker counts as fenced and not clean. Kinds that are unknown are optional or end the
+session: see `fairlead_model.session_protocol`.
 """
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
+from fairlead_model.acl import (
+    ACL_TEXT_MAX,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    binding_problem,
+)
 from fairlead_model.broker import BrokerRegistration, Endpoint
+from fairlead_model.client_quota import (
+    KEY_LENGTH_MAX,
+    QuotaEntity,
+    Quotas,
+    quota_entity,
+)
 from fairlead_model.delta import (
+    AclChanged,
     BrokerChanged,
     BrokerConfigsChanged,
     BrokerRemoved,
     Change,
+    ClientQuotaChanged,
+    CredentialChanged,
+    FeaturesChanged,
+    GroupConfigsChanged,
     PartitionChanged,
     TopicChanged,
     TopicRemoved,
 )
-from fairlead_model.ids import TOPIC_ID_SIZE, TopicId
+from fairlead_model.features import UNSAID_FEATURES, FeatureRange, FinalizedFeatures
+from fairlead_model.ids import NO_BROKER_EPOCH, TOPIC_ID_SIZE, TopicId
 from fairlead_model.partition import LeaderRecoveryState, PartitionRegistration
+from fairlead_model.scram import ScramCredential, ScramMechanism, credential_problem
+from fairlead_model.session_protocol import OPTIONAL_MARK
 from fairlead_model.topic import TopicHeader, TopicOrigin, TopicState
 
 T = TypeVar("T")
@@ -30,8 +58,35 @@ _TOPIC: Final = "t"
 _TOPIC_REMOVED: Final = "-t"
 _PARTITION: Final = "p"
 _CONFIGS: Final = "c"
+_GROUP_CONFIGS: Final = f"{OPTIONAL_MARK}group-configs"
+"""A broker that does not know it goes by its own settings for all groups."""
+_FEATURES: Final = f"{OPTIONAL_MARK}features"
+"""A broker that does not know it is of a release that supports the lowest levels only, and is
+refused once one is raised."""
 
-REGISTRATION_FIELDS: Final = 15
+_ACL: Final = f"{OPTIONAL_MARK}acl"
+_CREDENTIAL: Final = f"{OPTIONAL_MARK}scram"
+"""A broker that does not know these authorizes nobody and lets nobody log in, as before."""
+
+_CLIENT_QUOTA: Final = f"{OPTIONAL_MARK}client-quota"
+"""A broker that does not know it holds nobody back, as before."""
+
+USER_LENGTH_MAX: Final = 1_000
+KIND_LENGTH_MAX: Final = 40
+FEATURE_LEVEL_MAX: Final = (1 << 15) - 1
+"""Kafka's protocol carries levels in two bytes."""
+
+_REGISTRATION_REQUIRED: Final = 3
+_REGISTRATION_DEFAULTS: Final = (
+    *("", None, True, False, "", "", "", "", False, NO_BROKER_EPOCH, False, 1, UNSAID_FEATURES),
+)
+_ENDPOINT_REQUIRED: Final = 3
+_ENDPOINT_DEFAULTS: Final = (False,)
+_PARTITION_REQUIRED: Final = 7
+_PARTITION_DEFAULTS: Final = ((), (), int(LeaderRecoveryState.RECOVERED), (), (), (), 1, ())
+_TOPIC_REQUIRED: Final = 4
+_TOPIC_DEFAULTS: Final[tuple[Any, ...]] = ({}, str(TopicOrigin.KAFKA), "", "Retain", False, ())
+"""Fields that an older release may leave out at the end of a list, in the order of the list."""
 
 
 class CodecError(ValueError):
@@ -58,6 +113,44 @@ def encode_change(change: Change) -> list[Any]:
             return [_BROKER_REMOVED, change.broker_id]
         case BrokerConfigsChanged():
             return [_CONFIGS, change.broker, dict(change.configs)]
+        case GroupConfigsChanged():
+            return [_GROUP_CONFIGS, change.group_id, dict(change.configs)]
+        case FeaturesChanged():
+            finalized = change.features
+            return [_FEATURES, finalized.epoch, dict(finalized.levels), finalized.release]
+        case AclChanged() | CredentialChanged() | ClientQuotaChanged():
+            return _encode_security_change(change)
+
+
+def _encode_security_change(
+    change: AclChanged | CredentialChanged | ClientQuotaChanged,
+) -> list[Any]:
+    if isinstance(change, AclChanged):
+        return [_ACL, change.is_removed, *encode_acl(change.rule)]
+    if isinstance(change, ClientQuotaChanged):
+        return [_CLIENT_QUOTA, encode_quota_entity(change.entity), dict(change.quotas)]
+    fields = [] if change.credential is None else encode_credential(change.credential)
+    return [_CREDENTIAL, change.user, int(change.mechanism), fields]
+
+
+def encode_quota_entity(entity: QuotaEntity) -> list[list[str | None]]:
+    """Return the plain form of an entity that has quotas."""
+    return [[kind, name] for kind, name in entity]
+
+
+def encode_acl(rule: AclBinding) -> list[Any]:
+    """Give the plain form of an access rule."""
+    return [int(value) if isinstance(value, int) else value for value in rule]
+
+
+def encode_credential(credential: ScramCredential) -> list[Any]:
+    """Give the plain form of a credential, whose mechanism and user stand elsewhere."""
+    return [
+        credential.iterations,
+        credential.salt,
+        credential.stored_key,
+        credential.server_key,
+    ]
 
 
 def _partition_fields(partition: PartitionRegistration) -> list[Any]:
@@ -74,6 +167,7 @@ def _partition_fields(partition: PartitionRegistration) -> list[Any]:
         partition.removing_replicas,
         partition.directories,
         partition.min_insync_replicas,
+        partition.unconfirmed_removals,
     ]
 
 
@@ -110,32 +204,47 @@ def encode_registration(registration: BrokerRegistration) -> list[Any]:
         registration.previous_broker_epoch,
         registration.is_recovered_whole,
         registration.min_insync_replicas,
+        registration.features,
     ]
 
 
-def decode_changes(values: object) -> tuple[Change, ...]:
-    """Read a list of changes; CodecError if anything in it is wrong."""
-    return tuple(decode_change(value) for value in _list(values))
+def decode_changes(
+    values: object, on_skipped: Callable[[str], None] = lambda kind: None
+) -> tuple[Change, ...]:
+    """Read a list of changes; CodecError if anything in it is wrong.
+
+    `on_skipped` hears of each optional kind that this release does not know.
+    """
+    changes = []
+    for value in _list(values):
+        change = decode_change(value)
+        if isinstance(change, str):
+            on_skipped(change)
+        else:
+            changes.append(change)
+    return tuple(changes)
 
 
-def decode_change(value: object) -> Change:
-    """Read one change; CodecError if anything in it is wrong."""
+def decode_change(value: object) -> Change | str:
+    """Read one change, or give its kind if it is unknown and optional; CodecError otherwise."""
     fields = _list(value)
-    if not fields or not isinstance(fields[0], str) or fields[0] not in _DECODERS:
+    kind = fields[0] if fields else None
+    if not isinstance(kind, str):
         raise CodecError(f"not a change: {str(value)[:80]}")
-    count, decode = _DECODERS[fields[0]]
-    if len(fields) != count + 1:
-        raise CodecError(f"a change {fields[0]!r} has {len(fields) - 1} fields instead of {count}")
-    return decode(fields[1:])
+    decode = _DECODERS.get(kind)
+    if decode is not None:
+        return decode(fields[1:])
+    if kind.startswith(OPTIONAL_MARK):
+        return text(kind, length_max=KIND_LENGTH_MAX)
+    raise CodecError(
+        f"a change of the kind {kind[:KIND_LENGTH_MAX]!r}, which this release does not know and "
+        "may not skip"
+    )
 
 
 def decode_registration(value: object) -> BrokerRegistration:
     """Read a broker's registration; CodecError if anything in it is wrong."""
-    fields = _list(value)
-    if len(fields) != REGISTRATION_FIELDS:
-        raise CodecError(
-            f"a registration has {len(fields)} fields instead of {REGISTRATION_FIELDS}"
-        )
+    fields = _filled("a registration", _list(value), _REGISTRATION_REQUIRED, _REGISTRATION_DEFAULTS)
     return BrokerRegistration(
         broker_id=whole(fields[0]),
         broker_epoch=whole(fields[1], minimum=-1),
@@ -152,13 +261,19 @@ def decode_registration(value: object) -> BrokerRegistration:
         previous_broker_epoch=whole(fields[12], minimum=-1),
         is_recovered_whole=flag(fields[13]),
         min_insync_replicas=whole(fields[14], minimum=1),
+        features=tuple(_decode_range(each) for each in _list(fields[15])),
     )
 
 
+def _decode_range(value: object) -> FeatureRange:
+    fields = _filled("a range of levels", _list(value), 3)
+    lowest = whole(fields[1], maximum=FEATURE_LEVEL_MAX)
+    highest = whole(fields[2], minimum=lowest, maximum=FEATURE_LEVEL_MAX)
+    return FeatureRange(text(fields[0]), lowest, highest)
+
+
 def _decode_endpoint(value: object) -> Endpoint:
-    fields = _list(value)
-    if len(fields) != 4:
-        raise CodecError("an endpoint has not four fields")
+    fields = _filled("an endpoint", _list(value), _ENDPOINT_REQUIRED, _ENDPOINT_DEFAULTS)
     return Endpoint(
         name=text(fields[0]),
         host=text(fields[1]),
@@ -168,6 +283,7 @@ def _decode_endpoint(value: object) -> Endpoint:
 
 
 def _decode_partition(fields: list[Any]) -> PartitionChanged:
+    fields = _filled("a partition", fields, _PARTITION_REQUIRED, _PARTITION_DEFAULTS)
     partition = PartitionRegistration(
         replicas=_whole_tuple(fields[2]),
         isr=_whole_tuple(fields[3]),
@@ -181,6 +297,7 @@ def _decode_partition(fields: list[Any]) -> PartitionChanged:
         removing_replicas=_whole_tuple(fields[11]),
         directories=tuple(text(directory) for directory in _list(fields[12])),
         min_insync_replicas=whole(fields[13], minimum=1),
+        unconfirmed_removals=_whole_tuple(fields[14]),
     )
     problems = partition.problems()
     if problems:
@@ -189,6 +306,7 @@ def _decode_partition(fields: list[Any]) -> PartitionChanged:
 
 
 def _decode_topic(fields: list[Any]) -> TopicChanged:
+    fields = _filled("a topic", fields, _TOPIC_REQUIRED, _TOPIC_DEFAULTS)
     return TopicChanged(
         TopicHeader(
             name=text(fields[0]),
@@ -205,14 +323,138 @@ def _decode_topic(fields: list[Any]) -> TopicChanged:
     )
 
 
-_DECODERS: Final[dict[str, tuple[int, Callable[[list[Any]], Change]]]] = {
-    _BROKER: (REGISTRATION_FIELDS, lambda fields: BrokerChanged(decode_registration(fields))),
-    _BROKER_REMOVED: (1, lambda fields: BrokerRemoved(whole(fields[0]))),
-    _TOPIC: (10, _decode_topic),
-    _TOPIC_REMOVED: (1, lambda fields: TopicRemoved(topic_id(fields[0]))),
-    _PARTITION: (14, _decode_partition),
-    _CONFIGS: (2, lambda fields: BrokerConfigsChanged(text(fields[0]), _text_mapping(fields[1]))),
+def _decode_configs(fields: list[Any]) -> BrokerConfigsChanged:
+    fields = _filled("configs", fields, 2)
+    return BrokerConfigsChanged(text(fields[0]), _text_mapping(fields[1]))
+
+
+def _decode_group_configs(fields: list[Any]) -> GroupConfigsChanged:
+    fields = _filled("configs of a group", fields, 2)
+    return GroupConfigsChanged(text(fields[0]), _text_mapping(fields[1]))
+
+
+def _decode_features(fields: list[Any]) -> FeaturesChanged:
+    fields = _filled("features", fields, 2, ("",))
+    if not isinstance(fields[1], dict):
+        raise CodecError(f"{str(fields[1])[:40]!r} is not a mapping")
+    levels = {
+        text(name): whole(level, maximum=FEATURE_LEVEL_MAX) for name, level in fields[1].items()
+    }
+    return FeaturesChanged(FinalizedFeatures(whole(fields[0]), levels, text(fields[2])))
+
+
+def decode_acl(value: object) -> AclBinding:
+    """Read an access rule; CodecError if Kafka would not keep it."""
+    fields = _filled("an access rule", _list(value), 7)
+    try:
+        rule = AclBinding(
+            ResourceType(whole(fields[0])),
+            PatternType(whole(fields[1])),
+            text(fields[2], length_max=ACL_TEXT_MAX),
+            text(fields[3], length_max=ACL_TEXT_MAX),
+            text(fields[4], length_max=ACL_TEXT_MAX),
+            Operation(whole(fields[5])),
+            Permission(whole(fields[6])),
+        )
+    except CodecError:
+        raise
+    except ValueError as error:
+        raise CodecError(str(error)) from None
+    problem = binding_problem(rule)
+    if problem:
+        raise CodecError(problem)
+    return rule
+
+
+def decode_mechanism(value: object) -> ScramMechanism:
+    """Read Kafka's number of a SCRAM mechanism."""
+    try:
+        return ScramMechanism(whole(value))
+    except ValueError:
+        raise CodecError(f"{str(value)[:40]!r} is not a SCRAM mechanism") from None
+
+
+def decode_credential(mechanism: ScramMechanism, value: object) -> ScramCredential:
+    """Read a credential; CodecError, which shows nothing of it, if it cannot verify a login."""
+    fields = _filled("a credential", _list(value), 4)
+    if not all(isinstance(field, bytes) for field in fields[1:4]):
+        raise CodecError("the salt and the keys of a credential are bytes")
+    credential = ScramCredential(mechanism, whole(fields[0]), *fields[1:4])
+    problem = credential_problem(credential)
+    if problem:
+        raise CodecError(problem)
+    return credential
+
+
+def _decode_acl_change(fields: list[Any]) -> AclChanged:
+    fields = _filled("an access rule", fields, 8)
+    return AclChanged(decode_acl(fields[1:]), is_removed=flag(fields[0]))
+
+
+def _decode_credential_change(fields: list[Any]) -> CredentialChanged:
+    fields = _filled("a credential", fields, 3)
+    user, mechanism = text(fields[0], length_max=USER_LENGTH_MAX), decode_mechanism(fields[1])
+    credential = decode_credential(mechanism, fields[2]) if _list(fields[2]) else None
+    return CredentialChanged(user, mechanism, credential)
+
+
+def decode_quota_entity(value: object) -> QuotaEntity:
+    """Read an entity that has quotas; CodecError if Kafka knows none such."""
+    parts = []
+    for each in _list(value):
+        kind, name = _filled("a part of an entity", _list(each), 2)[:2]
+        parts.append((text(kind), None if name is None else text(name)))
+    try:
+        return quota_entity(parts)
+    except ValueError as error:
+        raise CodecError(str(error)) from None
+
+
+def decode_quotas(value: object) -> Quotas:
+    """Read the quotas of an entity; CodecError if one is no number above 0.
+
+    Keys of another release are kept: whoever knows none of them goes by none.
+    """
+    if not isinstance(value, dict):
+        raise CodecError(f"{str(value)[:40]!r} is not a mapping")
+    return {text(key, length_max=KEY_LENGTH_MAX): limit(each) for key, each in value.items()}
+
+
+def limit(value: object) -> float:
+    """Check the value of a quota."""
+    if type(value) not in (int, float) or not 0 < value < math.inf:  # type: ignore[operator]
+        raise CodecError(f"{str(value)[:40]!r} is not a number above 0")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _decode_quota_change(fields: list[Any]) -> ClientQuotaChanged:
+    fields = _filled("client quotas", fields, 2)
+    return ClientQuotaChanged(decode_quota_entity(fields[0]), decode_quotas(fields[1]))
+
+
+_DECODERS: Final[dict[str, Callable[[list[Any]], Change]]] = {
+    _BROKER: lambda fields: BrokerChanged(decode_registration(fields)),
+    _BROKER_REMOVED: lambda fields: BrokerRemoved(whole(_filled("an id", fields, 1)[0])),
+    _TOPIC: _decode_topic,
+    _TOPIC_REMOVED: lambda fields: TopicRemoved(topic_id(_filled("an id", fields, 1)[0])),
+    _PARTITION: _decode_partition,
+    _CONFIGS: _decode_configs,
+    _GROUP_CONFIGS: _decode_group_configs,
+    _FEATURES: _decode_features,
+    _ACL: _decode_acl_change,
+    _CREDENTIAL: _decode_credential_change,
+    _CLIENT_QUOTA: _decode_quota_change,
 }
+
+
+def _filled(what: str, fields: list[Any], required: int, defaults: Sequence[Any] = ()) -> list[Any]:
+    """Give all fields that this release knows, those that were not sent by their defaults."""
+    missing = required + len(defaults) - len(fields)
+    if missing <= 0:
+        return fields
+    if missing > len(defaults):
+        raise CodecError(f"{what} has {len(fields)} fields instead of {required} at least")
+    return [*fields, *defaults[-missing:]]
 
 
 def whole(value: object, *, minimum: int = 0, maximum: int = 2**63 - 1) -> int:

@@ -82,6 +82,8 @@ class ConfigKey:
     """Topic configs only: where their default comes from, the first that is set wins."""
     is_dynamic: bool = False
     """Broker configs only: may change while the broker runs."""
+    is_static: bool = True
+    """Broker configs only: may stand in a settings file."""
     is_sensitive: bool = False
     check: Callable[[str], str | None] | None = None
     """Last word on a value of the right type: what is wrong with it, or None."""

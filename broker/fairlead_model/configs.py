@@ -6,11 +6,13 @@ broker, for all, or in the settings file.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import IntEnum
+from typing import Final
 
-from fairlead_model.broker_configs import BROKER_CONFIGS
+from fairlead_model.broker_configs import BROKER_CONFIGS, BROKER_DRAIN
 from fairlead_model.config_key import (
     ConfigError,
     ConfigKey,
@@ -19,10 +21,12 @@ from fairlead_model.config_key import (
     shown,
 )
 from fairlead_model.log_config import LogConfig
+from fairlead_model.security_configs import find_security_key
 from fairlead_model.topic_configs import TOPIC_CONFIGS
 
 __all__ = [
     "BROKER_CONFIGS",
+    "BROKER_DRAIN",
     "TOPIC_CONFIGS",
     "BrokerValues",
     "ConfigError",
@@ -32,8 +36,10 @@ __all__ = [
     "ConfigValue",
     "DescribedConfig",
     "SourcedValue",
+    "StaticConfigError",
     "broker_config_key",
     "describe_broker_config",
+    "describe_cluster_wide_config",
     "describe_topic_config",
     "resolve_log_config",
     "resolve_topic_config",
@@ -44,6 +50,10 @@ __all__ = [
 ]
 
 
+class StaticConfigError(ConfigError):
+    """A broker config is right, and cannot be altered while brokers run."""
+
+
 class ConfigSource(IntEnum):
     """Where a value comes from, with Kafka's numbers."""
 
@@ -52,6 +62,8 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +103,18 @@ class BrokerValues:
             yield SourcedValue(name, self.cluster_wide[name], ConfigSource.DYNAMIC_DEFAULT_BROKER)
         if name in self.static:
             yield SourcedValue(name, self.static[name], ConfigSource.STATIC_BROKER)
-        default = BROKER_CONFIGS[name].default
+        default = broker_config_key(name).default
         if default is not None:
             yield SourcedValue(name, default, ConfigSource.DEFAULT)
+
+    def altered(
+        self, dynamic: Mapping[str, str], cluster_wide: Mapping[str, str]
+    ) -> "BrokerValues":
+        """Return these values with what was altered while brokers run.
+
+        A text that this release does not take, because another one has stored it, does not count.
+        """
+        return replace(self, dynamic=_usable(dynamic), cluster_wide=_usable(cluster_wide))
 
     def value(self, name: str) -> ConfigValue | None:
         """Give the typed value that holds, None where nothing is set and there is no default."""
@@ -102,6 +123,15 @@ class BrokerValues:
             if place.value is not None:
                 return key.parse(place.value)
         return None
+
+
+def _usable(configs: Mapping[str, str]) -> Mapping[str, str]:
+    usable = {}
+    for name, text in configs.items():
+        with suppress(ConfigError):
+            validate_broker_config(name, text, is_dynamic=True)
+            usable[name] = text
+    return usable
 
 
 def topic_config_key(name: str) -> ConfigKey:
@@ -115,7 +145,7 @@ def topic_config_key(name: str) -> ConfigKey:
 
 def broker_config_key(name: str) -> ConfigKey:
     """Find a broker config; ConfigError that names the nearest valid one."""
-    key = BROKER_CONFIGS.get(name)
+    key = BROKER_CONFIGS.get(name) or find_security_key(name)
     if key is None:
         topic = TOPIC_CONFIGS.get(name)
         kin = topic.synonyms[0].name if topic is not None and topic.synonyms else None
@@ -161,7 +191,13 @@ def validate_broker_config(name: str, text: str, *, is_dynamic: bool = False) ->
     """Check one broker config; with `is_dynamic`, also that it may change while brokers run."""
     key = broker_config_key(name)
     if is_dynamic and not key.is_dynamic:
-        raise ConfigError(name, f"{name} is read when a broker starts; it cannot be altered here")
+        raise StaticConfigError(
+            name,
+            f"Cannot update these configs dynamically: Set({name}); it is read when a broker "
+            "starts: change server.properties (or --set) and restart the broker",
+        )
+    if not is_dynamic and not key.is_static:
+        raise ConfigError(name, f"{name} is set while a broker runs, not in its settings")
     return key.parse(text)
 
 
@@ -225,18 +261,42 @@ def describe_topic_config(
 
 
 def describe_broker_config(name: str, broker: BrokerValues) -> DescribedConfig:
-    """Describe one config of a broker."""
+    """Describe one config of a broker; weaker names for the same thing are among its synonyms."""
     key = broker_config_key(name)
-    places = tuple(broker.places(name)) or (SourcedValue(name, None, ConfigSource.DEFAULT),)
+    own = tuple(broker.places(name))
+    names = _WITH_WEAKER.get(name, (name,))
+    places = tuple(place for each in names for place in broker.places(each))
     if key.is_sensitive:
         places = tuple(SourcedValue(place.name, None, place.source) for place in places)
     return DescribedConfig(
         key=key,
-        value=places[0].value,
-        source=places[0].source,
+        value=own[0].value if own and not key.is_sensitive else None,
+        source=places[0].source if places else ConfigSource.DEFAULT,
         is_read_only=not key.is_dynamic,
         synonyms=places,
     )
+
+
+def describe_cluster_wide_config(name: str, broker: BrokerValues) -> DescribedConfig:
+    """Describe a config that is set for all brokers at once, as it is set there."""
+    key = broker_config_key(name)
+    text = None if key.is_sensitive else broker.cluster_wide[name]
+    place = SourcedValue(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    return DescribedConfig(
+        key=key,
+        value=text,
+        source=place.source,
+        is_read_only=not key.is_dynamic,
+        synonyms=(place,),
+    )
+
+
+_WITH_WEAKER: Final = {
+    names[position]: names[position:]
+    for names in (tuple(each.name for each in key.synonyms) for key in TOPIC_CONFIGS.values())
+    for position in range(len(names))
+}
+"""By broker config: its name, and those that stand for it where it is unset."""
 
 
 def resolve_log_config(overrides: Mapping[str, str], broker: BrokerValues) -> LogConfig:

@@ -4,9 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from fairlead_model.acl import AclBinding
 from fairlead_model.broker import BrokerRegistration
+from fairlead_model.client_quota import QuotaEntity, Quotas
+from fairlead_model.features import FinalizedFeatures
 from fairlead_model.ids import BrokerId, TopicId
 from fairlead_model.partition import PartitionRegistration
+from fairlead_model.scram import ScramCredential, ScramMechanism
 from fairlead_model.topic import TopicHeader
 
 
@@ -55,6 +59,46 @@ class BrokerConfigsChanged:
     configs: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class GroupConfigsChanged:
+    """Configs of one group, whether it exists or not; empty for none any more."""
+
+    group_id: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesChanged:
+    """Features have other levels in force."""
+
+    features: FinalizedFeatures
+
+
+@dataclass(frozen=True, slots=True)
+class AclChanged:
+    """A rule is new, or there is no such rule any more."""
+
+    rule: AclBinding
+    is_removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialChanged:
+    """A user has another SCRAM credential for a mechanism, or none any more."""
+
+    user: str
+    mechanism: ScramMechanism
+    credential: ScramCredential | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuotaChanged:
+    """An entity has other quotas; empty for none any more."""
+
+    entity: QuotaEntity
+    quotas: Quotas
+
+
 Change: TypeAlias = (
     BrokerChanged
     | BrokerRemoved
@@ -62,6 +106,11 @@ Change: TypeAlias = (
     | TopicRemoved
     | PartitionChanged
     | BrokerConfigsChanged
+    | GroupConfigsChanged
+    | FeaturesChanged
+    | AclChanged
+    | CredentialChanged
+    | ClientQuotaChanged
 )
 
 

@@ -20,7 +20,7 @@ class DrillMeasurement:
 
 
 def measures_gaps(spec: FailoverDrillSpec) -> bool:
-    """True if recovery is the longest time without an acknowledgement, not the first one.
+    """Return True if recovery is the longest time without an acknowledgement, not the first one.
 
     After a graceful end, and where no broker was hit, there is nothing to recover from: records are
     taken at once, and what counts is whether anybody had to wait later.
@@ -29,7 +29,7 @@ def measures_gaps(spec: FailoverDrillSpec) -> bool:
 
 
 def find_exceeded(limits: DrillLimits, measured: DrillMeasurement) -> list[str]:
-    """Why a drill has failed, in words; empty when it has passed."""
+    """Return why a drill has failed, in words; empty when it has passed."""
     counts = (
         (measured.lost, limits.lost, "acknowledged records are lost"),
         (measured.duplicates, limits.duplicates, "records are there twice"),

@@ -61,7 +61,8 @@ class DrillTarget:
     type: Annotated[
         TargetType,
         "Leader: the broker that leads a partition. Follower: a broker that follows it. Broker: "
-        "the one with brokerId. Controller: the active controller.",
+        "the one with brokerId. Controller: the active controller; on Kubernetes only from the "
+        "operator's own namespace, and if its chart says drills.controller.",
     ]
     topic: Annotated[
         str | None,

@@ -19,7 +19,13 @@ class PartitionRegistration:
     """One partition; only the controller makes new versions of it.
 
     `changed` is the one way to make the next version: it raises `partition_epoch` by one (I6),
-    and `leader_epoch` by one when the leader differs, also when there is none any more (I3).
+    and `leader_epoch` by one when the leader differs, also when there is none any more, and when a
+    replica leaves (I3).
+
+    While a reassignment runs, `replicas` holds the target and after it all that is to go (KIP-455).
+    `adding_replicas` are those that the partition did not have before, so that `replicas` without
+    them is what a cancellation gives back; `removing_replicas` are those that it will not have, so
+    that `replicas` without these is the target. An addition that a later target drops is in both.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -41,6 +47,11 @@ class PartitionRegistration:
     """Disk incarnation of each replica, in the order of `replicas`; empty where unknown."""
     min_insync_replicas: int = 1
     """Effective `min.insync.replicas`, kept here so that one compare-and-swap covers it."""
+    unconfirmed_removals: tuple[BrokerId, ...] = ()
+    """Brokers that a reassignment took the partition from. They delete their data because they
+    stand here, and leave the list when they have said so."""
+    queued_target: tuple[BrokerId, ...] = ()
+    """What a reassignment asks for that waits for its turn. Only the controller knows it."""
 
     @property
     def has_leader(self) -> bool:
@@ -53,18 +64,40 @@ class PartitionRegistration:
         return self.replicas[0]
 
     @property
+    def is_being_reassigned(self) -> bool:
+        """True while replicas are added or removed."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    @property
+    def original_replicas(self) -> tuple[BrokerId, ...]:
+        """The replicas without those that a running reassignment adds."""
+        if not self.adding_replicas:
+            return self.replicas
+        return tuple([each for each in self.replicas if each not in self.adding_replicas])
+
+    @property
+    def target_replicas(self) -> tuple[BrokerId, ...]:
+        """The replicas without those that a running reassignment removes."""
+        if not self.removing_replicas:
+            return self.replicas
+        return tuple([each for each in self.replicas if each not in self.removing_replicas])
+
+    @property
     def is_under_replicated(self) -> bool:
-        """True if fewer replicas are in sync than the assignment asks for, or nobody leads."""
-        return not self.has_leader or len(self.isr) < len(self.replicas)
+        """True if fewer replicas are in sync than the assignment asks for, or nobody leads.
+
+        Replicas that are being added are not missed yet.
+        """
+        return not self.has_leader or len(self.isr) < len(self.replicas) - len(self.adding_replicas)
 
     @property
     def effective_min_isr(self) -> int:
         """In-sync replicas without which the high watermark stands still; all, if those are fewer.
 
         While the ISR is smaller, members that leave it stay eligible: nothing is acknowledged
-        without them that they do not hold.
+        without them that they do not hold. Replicas that are being added do not count.
         """
-        return min(self.min_insync_replicas, len(self.replicas))
+        return min(self.min_insync_replicas, len(self.replicas) - len(self.adding_replicas))
 
     @property
     def awaits_recovery(self) -> bool:
@@ -80,27 +113,59 @@ class PartitionRegistration:
         if all(getattr(self, name) == value for name, value in fields.items()):
             return self
         leader_changes = fields.get("leader", self.leader) != self.leader
+        # What a replica that leaves has asked for must not count when it is added again: by then
+        # its log may be another one. The leader refuses it by its epoch.
+        loses_replica = not set(self.replicas).issubset(fields.get("replicas", self.replicas))
         return replace(
             self,
-            leader_epoch=self.leader_epoch + int(leader_changes),
+            leader_epoch=self.leader_epoch + int(leader_changes or loses_replica),
             partition_epoch=self.partition_epoch + 1,
             **fields,
         )
 
+    def problems_after(self, before: "PartitionRegistration") -> list[str]:
+        """Name every rule that this record breaks as the next version of `before` (I3, I6)."""
+        found = []
+        if self.partition_epoch != before.partition_epoch + 1:
+            found.append(f"partition epoch {self.partition_epoch} after {before.partition_epoch}")
+        loses_replica = not set(before.replicas).issubset(self.replicas)
+        if self.leader_epoch != before.leader_epoch + (
+            self.leader != before.leader or loses_replica
+        ):
+            found.append(
+                f"leader {self.leader} in leader epoch {self.leader_epoch} after leader "
+                f"{before.leader} in {before.leader_epoch}, replicas {self.replicas} after "
+                f"{before.replicas}"
+            )
+        return found
+
     def problems(self) -> list[str]:
         """Name every broken rule of the record (I5 and the shape of its fields)."""
         found = []
-        members = set(self.replicas)
-        if not members or len(members) != len(self.replicas):
-            found.append(f"replicas {self.replicas} are empty or repeat themselves")
-        if not set(self.isr) <= members:
-            found.append(f"isr {self.isr} is not within the replicas {self.replicas}")
-        if self.has_leader and self.leader not in self.isr:
-            found.append(f"leader {self.leader} is not in the isr {self.isr}")
-        if not set(self.elr) <= members - set(self.isr):
+        replicas, isr = self.replicas, self.isr
+        members = set(replicas)
+        if not members or len(members) != len(replicas):
+            found.append(f"replicas {replicas} are empty or repeat themselves")
+        if not members.issuperset(isr) or len(set(isr)) != len(isr):
+            found.append(f"isr {isr} is not within the replicas {replicas}")
+        if self.leader != NO_LEADER and self.leader not in isr:
+            found.append(f"leader {self.leader} is not in the isr {isr}")
+        if self.elr and not set(self.elr) <= members.difference(isr):
             found.append(f"elr {self.elr} overlaps the isr or leaves the replicas")
-        if self.directories and len(self.directories) != len(self.replicas):
-            found.append(f"{len(self.directories)} directories for {len(self.replicas)} replicas")
+        if self.last_known_elr and not members.issuperset(self.last_known_elr):
+            found.append(f"last known elr {self.last_known_elr} leaves the replicas")
+        if self.min_insync_replicas < 1:
+            found.append(f"min.insync.replicas is {self.min_insync_replicas}")
+        if self.directories and len(self.directories) != len(replicas):
+            found.append(f"{len(self.directories)} directories for {len(replicas)} replicas")
+        for name, moving in (
+            ("adding", self.adding_replicas),
+            ("removing", self.removing_replicas),
+        ):
+            if moving and not set(moving) < members:
+                found.append(f"{name} {moving} is not a part of the replicas {replicas}")
+        if self.unconfirmed_removals and not members.isdisjoint(self.unconfirmed_removals):
+            found.append(f"replicas {replicas} are removed from {self.unconfirmed_removals}")
         if self.leader_epoch < 0 or self.partition_epoch < 0:
             found.append("an epoch is negative")
         return found

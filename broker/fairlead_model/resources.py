@@ -8,12 +8,14 @@ reported with the path of the field, all findings at once.
     metadata: {name: orders}
     spec:
       clusterName: demo             # default in a cluster: the namespace's only one
+      clusterNamespace: data        # on Kubernetes, where it is another one than the Topic's
       topicName: shop.orders        # default: metadata.name
       partitions: 6                 # default: the cluster's num.partitions
       replicationFactor: 1          # default: the cluster's default.replication.factor
       config: {retention.ms: 3600000, max.message.bytes: null}   # null leaves one as it is
       reclaimPolicy: Retain         # or Delete
       deletionProtection: false
+      paused: false                 # true only on Kubernetes, where the operator waits
 """
 
 import re
@@ -34,12 +36,14 @@ UNSPECIFIED: Final = -1
 
 _SPEC_FIELDS: Final = (
     "clusterName",
+    "clusterNamespace",
     "topicName",
     "partitions",
     "replicationFactor",
     "config",
     "reclaimPolicy",
     "deletionProtection",
+    "paused",
 )
 _CLUSTER_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,30}[a-z0-9])?")
 _RESOURCE_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
@@ -68,6 +72,8 @@ class TopicSpec:
     """Empty where the manifest names no cluster, which only `fairlead up` takes."""
     left_alone: frozenset[str] = frozenset()
     """Configs that are null in the manifest: whatever they are, they stay."""
+    may_adopt: bool = True
+    """Whether it may take up a topic that exists and is declared by nobody."""
 
 
 def is_topic_manifest(manifest: object) -> bool:
@@ -158,6 +164,8 @@ class _ManifestReader:
             self._report("spec", "expected a mapping")
             spec = {}
         self._check_unknown(spec)
+        if self._flag(spec, "paused"):
+            self._report("spec.paused", "only the operator on Kubernetes can wait: leave it out")
         configs = spec.get("config")
         return TopicSpec(
             resource=resource,

@@ -297,10 +297,25 @@ class JobPodTemplate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobNetworkPolicy:
+    """Who may connect to driver and executors."""
+
+    enabled: Annotated[
+        bool, "Let in only the job's own pods, and the operator's question how it does."
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamJobSpec:
     """A PySpark job over topics of a LogCluster."""
 
     RULES: ClassVar = (
+        Rule(
+            cel="!has(self.clusterNamespace) || has(self.clusterName)",
+            message="say which LogCluster of that namespace it is",
+            field="clusterName",
+            holds=lambda it: it.cluster_namespace is None or it.cluster_name is not None,
+        ),
         Rule(
             cel="has(self.application.sql) == has(self.sink)",
             message="sql needs a sink, and a program writes its results itself: say sink with sql "
@@ -322,6 +337,12 @@ class StreamJobSpec:
         ),
     )
 
+    cluster_namespace: Annotated[
+        str | None,
+        "Namespace of that LogCluster, where it is another one than the job's: its "
+        "spec.spark.namespaces has to name the job's namespace.",
+        Text(63, 1),
+    ] = None
     cluster_name: Annotated[
         str | None,
         "LogCluster of the same namespace that the job reads. Default: the only one.",
@@ -360,9 +381,14 @@ class StreamJobSpec:
     service_account_name: Annotated[
         str | None,
         "ServiceAccount of the driver, which may make pods, Services and ConfigMaps in the "
-        "namespace. Default: CLUSTER-spark, which the cluster's chart makes.",
+        "namespace; the LogCluster's spec.spark.serviceAccounts has to list it. Default: "
+        "CLUSTER-spark.",
         Text(253, 1),
     ] = None
+    network_policy: Annotated[
+        JobNetworkPolicy,
+        "The NetworkPolicy of the job's pods; a change holds from the next run on.",
+    ] = field(default_factory=JobNetworkPolicy)
     template: Annotated[JobPodTemplate, "More for the pods."] = field(
         default_factory=JobPodTemplate
     )

@@ -72,5 +72,5 @@ class TopicImage:
 
     @property
     def replication_factor(self) -> int:
-        """Replicas of the first partition, which is what Kafka's tools show."""
-        return len(self.partitions[0].replicas) if self.partitions else 0
+        """Replicas of the first partition, without those that a reassignment is adding."""
+        return len(self.partitions[0].original_replicas) if self.partitions else 0

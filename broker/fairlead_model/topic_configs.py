@@ -91,7 +91,8 @@ TOPIC_CONFIGS: Final = key_table(
             "delete.retention.ms",
             _LONG,
             "86400000",
-            "How long a compacted log keeps delete markers.",
+            "How long a compacted log keeps delete markers, and markers of transactions that have"
+            " no records left.",
             minimum=0,
             synonyms=(Synonym("log.cleaner.delete.retention.ms"),),
         ),
@@ -221,7 +222,7 @@ TOPIC_CONFIGS: Final = key_table(
             "min.insync.replicas",
             _INT,
             "1",
-            "In-sync replicas below which acks=all is refused.",
+            "In-sync replicas below which acks=all is refused and no more becomes readable.",
             minimum=1,
             synonyms=(Synonym("min.insync.replicas"),),
         ),

@@ -32,7 +32,7 @@ class FrameDecoder:
         self._received += data
 
     def frames(self) -> Iterator[memoryview]:
-        """The complete frames, without their lengths.
+        """Yield the complete frames, without their lengths.
 
         Raises RemoteProtocolError at a length that is negative or above `max_size`; the stream
         can't be followed any further then.

@@ -45,7 +45,7 @@ class RequestHeader(NamedTuple):
 def decode_request_header(
     buffer: memoryview, position: int = 0, flexible_from: Mapping[int, int] = FLEXIBLE_FROM
 ) -> tuple[RequestHeader, int]:
-    """Reads a request's header; returns it and the position of the body.
+    """Read a request's header; return it and the position of the body.
 
     `buffer` is the frame without its length. For an API that `flexible_from` does not know the
     position is that behind client_id: nobody can tell more. Raises RemoteProtocolError.
@@ -71,14 +71,14 @@ def decode_request_header(
 
 
 def has_flexible_response_header(api_key: int, api_version: int) -> bool:
-    """Whether the reply's header carries a tag section."""
+    """Tell whether the reply's header carries a tag section."""
     return api_version >= FLEXIBLE_FROM.get(api_key, _NEVER) and api_key != _API_VERSIONS
 
 
 def encode_response_frame(
     api_key: int, api_version: int, correlation_id: int, message: Message
 ) -> list[Segment]:
-    """The whole reply, its length first. Its first segment is always bytes."""
+    """Return the whole reply, its length first. Its first segment is always bytes."""
     segments = message.encode(api_version)
     size = segments_size(segments)
     if api_version >= FLEXIBLE_FROM.get(api_key, _NEVER) and api_key != _API_VERSIONS:
@@ -96,7 +96,7 @@ def encode_request_frame(
     client_id: str | None,
     message: Message,
 ) -> list[Segment]:
-    """The whole request, its length first."""
+    """Return the whole request, its length first."""
     segments = message.encode(api_version)
     name = b"" if client_id is None else client_id.encode()
     name_size = -1 if client_id is None else len(name)
@@ -110,7 +110,7 @@ def encode_request_frame(
 
 
 def decode_response(buffer: memoryview, api_key: int, api_version: int) -> tuple[int, Message]:
-    """Decodes a reply (a frame without its length); returns the correlation id and the message.
+    """Decode a reply (a frame without its length); return the correlation id and the message.
 
     An ApiVersions reply that says UNSUPPORTED_VERSION has the body of version 0 whatever was
     asked, so it is decoded as that.

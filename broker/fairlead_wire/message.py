@@ -30,7 +30,7 @@ class WireStruct:
 
 
 def _short(value: Any) -> str:
-    """Payloads would fill a log line: they are shown by their size."""
+    """Show payloads, which would fill a log line, by their size."""
     if isinstance(value, bytes | bytearray | memoryview) and len(value) > 16:
         return f"<{len(value)} bytes>"
     return repr(value)
@@ -48,7 +48,7 @@ class Message(WireStruct):
     @classmethod
     @abstractmethod
     def decode(cls, buffer: memoryview, position: int, version: int) -> tuple[Self, int]:
-        """Decodes the message at `position`; returns it and the position behind it.
+        """Decode the message at `position`; return it and the position behind it.
 
         `buffer` ends where the frame ends. `bytes` and `records` fields are slices of it, not
         copies: who keeps one keeps the whole frame. Raises RemoteProtocolError, nothing else,
@@ -57,7 +57,7 @@ class Message(WireStruct):
 
     @abstractmethod
     def encode(self, version: int) -> list[Segment]:
-        """Encodes the message. Large records, and those that lie elsewhere, are passed through.
+        """Encode the message. Large records, and those that lie elsewhere, are passed through.
 
         Raises LocalProtocolError when the version cannot carry what the message says.
         """

@@ -29,5 +29,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions_count: int) -> int:
-    """The partition that Java's default partitioner picks for a key."""
+    """Return the partition that Java's default partitioner picks for a key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions_count

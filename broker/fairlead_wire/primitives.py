@@ -43,7 +43,7 @@ def begin_elements() -> None:
 
 
 def count_elements(count: int) -> None:
-    """Counts elements of a request before anything is made for them."""
+    """Count elements of a request before anything is made for them."""
     left = _elements_left[0] - count
     if left < 0:
         raise RemoteProtocolError(f"a request of more than {ELEMENTS_MAX} elements")
@@ -51,7 +51,7 @@ def count_elements(count: int) -> None:
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Reads an unsigned varint of at most five bytes; returns it and the position behind it."""
+    """Read an unsigned varint of at most five bytes; return it and the position behind it."""
     value = shift = 0
     while True:
         byte = buffer[position]
@@ -68,7 +68,7 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_string_size(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Reads the compact length (n + 1) of a string, which is bounded as the plain one is."""
+    """Read the compact length (n + 1) of a string, which is bounded as the plain one is."""
     size, position = read_uvarint(buffer, position)
     if size - 1 > STRING_SIZE_MAX:
         raise RemoteProtocolError(f"a string of {size - 1} bytes")
@@ -76,15 +76,21 @@ def read_string_size(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_tags(buffer: Buffer, position: int) -> tuple[Payloads, int]:
-    """Reads a tag section: (tag, start, stop) of each payload, and the position behind all."""
-    count, position = read_uvarint(buffer, position)
+    """Read a tag section: (tag, start, stop) of each payload, and the position behind all."""
+    count = buffer[position]
+    position += 1
+    if count > 127:
+        count, position = read_uvarint(buffer, position - 1)
     if count > TAGS_MAX or count * 2 > len(buffer) - position:
         raise RemoteProtocolError(f"{count} tagged fields in {len(buffer) - position} bytes")
     payloads: Payloads = []
     previous = -1
     for _ in range(count):
-        tag, position = read_uvarint(buffer, position)
-        size, position = read_uvarint(buffer, position)
+        tag, size = buffer[position], buffer[position + 1]
+        position += 2
+        if tag > 127 or size > 127:
+            tag, position = read_uvarint(buffer, position - 2)
+            size, position = read_uvarint(buffer, position)
         if tag <= previous:
             raise RemoteProtocolError(f"tag {tag} after tag {previous}")
         if size > len(buffer) - position:
@@ -96,12 +102,12 @@ def read_tags(buffer: Buffer, position: int) -> tuple[Payloads, int]:
 
 
 def skip_tags(buffer: Buffer, position: int) -> int:
-    """Reads a tag section in which no tag is known; returns the position behind it."""
+    """Read a tag section in which no tag is known; return the position behind it."""
     return read_tags(buffer, position)[1]
 
 
 def uvarint(value: int) -> bytes:
-    """Encodes an unsigned varint."""
+    """Encode an unsigned varint."""
     if value < 128:
         return UVARINTS[value]
     encoded = bytearray()
@@ -113,7 +119,7 @@ def uvarint(value: int) -> bytes:
 
 
 def string_size(size: int) -> bytes:
-    """Encodes the compact length (n + 1) of a long string."""
+    """Encode the compact length (n + 1) of a long string."""
     if size - 1 > STRING_SIZE_MAX:
         raise LocalProtocolError(f"a string of {size - 1} bytes; {STRING_SIZE_MAX} is the most")
     return uvarint(size)
@@ -134,7 +140,7 @@ def compact_int32_array(values: list[int]) -> bytes:
 
 
 def array(code: str, values: list[int]) -> bytes:
-    """An array of fixed-size values, `code` being their letter in the struct module."""
+    """Return an array of fixed-size values, `code` being their letter in the struct module."""
     return struct.pack(f">i{len(values)}{code}", len(values), *values)
 
 
@@ -143,7 +149,7 @@ def compact_array(code: str, values: list[int]) -> bytes:
 
 
 def append_records(records: Records, parts: list[Buffer], segments: list[Segment]) -> None:
-    """Adds records to the message: small ones by joining, others as a segment of their own."""
+    """Add records to the message: small ones by joining, others as a segment of their own."""
     if len(records) <= JOINED_RECORDS_MAX and isinstance(records, bytes | bytearray | memoryview):
         parts.append(records)
         return
@@ -153,7 +159,7 @@ def append_records(records: Records, parts: list[Buffer], segments: list[Segment
 
 
 def append_tags(parts: list[Buffer], payloads: list[tuple[int, list[Buffer]]]) -> None:
-    """Writes a tag section; the payloads come in ascending order of their tags."""
+    """Write a tag section; the payloads come in ascending order of their tags."""
     parts.append(uvarint(len(payloads)))
     for tag, payload in payloads:
         joined = b"".join(payload)

@@ -119,7 +119,7 @@ class BatchHeader(NamedTuple):
 
 
 def decode_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Reads the header at `position`; RemoteProtocolError when fewer than 61 bytes are left."""
+    """Read the header at `position`; RemoteProtocolError when fewer than 61 bytes are left."""
     try:
         return BatchHeader._make(BATCH_HEADER.unpack_from(buffer, position))
     except struct.error as error:
@@ -144,7 +144,7 @@ def batch_crc(buffer: Buffer, position: int, size: int) -> int:
 
 
 def check_batch(buffer: Buffer, position: int, header: BatchHeader, *, remaining: int) -> None:
-    """Checks magic, size and CRC of the batch at `position`, in this order.
+    """Check magic, size and CRC of the batch at `position`, in this order.
 
     `remaining` is the number of bytes from `position` that may belong to the batch. Raises
     KafkaError: INVALID_RECORD for another format (`docs/record_formats.md`), else CORRUPT_MESSAGE.
@@ -167,9 +167,9 @@ def check_batch(buffer: Buffer, position: int, header: BatchHeader, *, remaining
 
 
 def records_magic(buffer: Buffer, position: int = 0) -> int | None:
-    """The magic of the first batch or message at `position`, None when it is cut off before it.
+    """Return the magic of the first batch or message at `position`; None if it is cut off before.
 
-    The magic is byte 16 in v0, v1 and v2 alike: it is all that may be read before the format is
+    The magic is byte 16 in v0, v1 and v2 alike: nothing else may be read before the format is
     known. A v0 message set can be shorter than a v2 header.
     """
     if len(buffer) <= position + MAGIC_POSITION:

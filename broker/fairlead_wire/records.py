@@ -82,7 +82,7 @@ def encode_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytes:
-    """Encodes one batch; its base offset is that of the first record, producers send 0.
+    """Encode one batch; its base offset is that of the first record, producers send 0.
 
     Raises LocalProtocolError for no records, or offsets that do not rise.
     """
@@ -130,7 +130,7 @@ def encode_end_of_transaction(
     producer_id: int,
     producer_epoch: int,
 ) -> bytes:
-    """The control batch that commits or aborts a producer's transaction."""
+    """Return the control batch that commits or aborts a producer's transaction."""
     key = _CONTROL_KEY.pack(0, marker.type)
     value = _CONTROL_VALUE.pack(0, marker.coordinator_epoch)
     return encode_batch(
@@ -143,7 +143,7 @@ def encode_end_of_transaction(
 
 
 def decode_end_of_transaction(record: Record) -> EndOfTransaction | None:
-    """Reads a control record; None when it is of another kind (the control quorum's)."""
+    """Read a control record; None when it is of another kind (the control quorum's)."""
     try:
         _, number = _CONTROL_KEY.unpack_from(record.key or b"")
         if number not in tuple(ControlType):
@@ -155,7 +155,7 @@ def decode_end_of_transaction(record: Record) -> EndOfTransaction | None:
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """The position and header of each whole batch; one that is cut off at the end is left out.
+    """Yield the position and header of each whole batch; leave out one that is cut off.
 
     Only what is needed to step from batch to batch is checked. Raises RemoteProtocolError for
     another format and for a length that no batch can have.
@@ -179,10 +179,10 @@ def decode_batch(
     decompressed_max: int = DECOMPRESSED_MAX,
     is_crc_checked: bool = True,
 ) -> list[Record]:
-    """The records of the batch at `position`. With LogAppendTime all have the batch's timestamp.
+    """Return the records of the batch at `position`.
 
-    `decompressed_max` bounds, in bytes, what a compressed batch may unpack to. Raises
-    RemoteProtocolError when the batch is damaged.
+    With LogAppendTime all have the batch's timestamp. `decompressed_max` bounds, in bytes, what a
+    compressed batch may unpack to. Raises RemoteProtocolError when the batch is damaged.
     """
     header = decode_batch_header(buffer, position)
     if is_crc_checked:

@@ -20,5 +20,5 @@ Records: TypeAlias = bytes | bytearray | memoryview | RecordsSource
 
 
 def segments_size(segments: Iterable[Segment]) -> int:
-    """The number of bytes that these segments occupy on the wire."""
+    """Return the number of bytes that these segments occupy on the wire."""
     return sum(map(len, segments))

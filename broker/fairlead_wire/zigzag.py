@@ -10,7 +10,7 @@ VARLONG_SIZE_MAX: Final = 10
 
 
 def read_varint(buffer: Buffer, position: int, size_max: int = VARINT_SIZE_MAX) -> tuple[int, int]:
-    """Reads a varint of at most `size_max` bytes; returns it and the position behind it.
+    """Read a varint of at most `size_max` bytes; return it and the position behind it.
 
     Raises IndexError behind the end of the buffer.
     """
@@ -31,7 +31,7 @@ def read_varint(buffer: Buffer, position: int, size_max: int = VARINT_SIZE_MAX) 
 
 
 def varint(value: int) -> bytes:
-    """Encodes a signed number of up to 64 bits."""
+    """Encode a signed number of up to 64 bits."""
     folded = (value << 1) ^ (value >> 63)
     if folded < 128:
         return bytes((folded,))

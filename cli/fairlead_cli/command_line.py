@@ -56,7 +56,7 @@ def run_command_line(command: click.Command, arguments: Sequence[str] | None, pr
 
 
 def open_closed_streams() -> None:
-    """A shell may start us with a stream closed (`>&-`); Python then has None in its place."""
+    """Open streams that the shell has closed (`>&-`), for which Python has None."""
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if sys.stdout is None:

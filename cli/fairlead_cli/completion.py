@@ -23,7 +23,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def print_script(command: click.Command, shell: str, program: str, variable: str) -> None:
-    """What the shell evaluates: it will call `program` with `variable` set."""
+    """Print the script for the shell to evaluate: it calls `program` with `variable` set."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)

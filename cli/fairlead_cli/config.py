@@ -65,7 +65,7 @@ def list_configs(word: str | None, scope: str, output: str) -> None:
 
 
 def build_unknown_word_error(word: str, names: Iterable[str]) -> CliError:
-    """Names the setting that is spelled most alike."""
+    """Return an error that names the setting that is spelled most alike."""
     from difflib import get_close_matches
 
     close = get_close_matches(word.lower(), list(names), n=1)
@@ -77,7 +77,7 @@ def build_unknown_word_error(word: str, names: Iterable[str]) -> CliError:
 
 
 def describe_keys(scope: str, keys: Iterable[ConfigKey]) -> list[dict[str, Any]]:
-    """Rows as the JSON output has them."""
+    """Return rows as the JSON output has them."""
     return [
         {
             "name": key.name,
@@ -118,6 +118,8 @@ Names, units and defaults are Kafka's wherever Kafka has the setting. How to set
 [operations.md](operations.md#settings).
 """
 
+PAGE_COLUMNS = 118
+
 SCOPES = {
     "broker": (
         "Broker settings",
@@ -127,46 +129,52 @@ SCOPES = {
     "topic": (
         "Topic settings",
         "For `fairlead topic create|alter --config NAME=VALUE` and `spec.config` of a Topic "
-        "manifest. A topic without one follows the broker setting in the last column.",
+        "manifest. A topic without one follows the broker setting that is named last.",
     ),
 }
 
 
 def format_page(rows: list[dict[str, Any]]) -> str:
-    """The page docs/settings.md."""
+    """Write the page docs/settings.md."""
+    from textwrap import fill
+
     parts = [PAGE_HEAD]
     for scope, (title, introduction) in SCOPES.items():
         chosen = [row for row in rows if row["scope"] == scope]
         if not chosen:
             continue
-        last = "live" if scope == "broker" else "broker setting"
-        lines = [f"## {title}", "", introduction, ""]
-        lines.append(f"| name | type | default | allowed | meaning | {last} |")
-        lines.append("|---|---|---|---|---|---|")
-        lines += [format_page_row(row) for row in chosen]
+        lines = [f"## {title}", "", fill(introduction, PAGE_COLUMNS), ""]
+        lines += [format_page_item(row) for row in chosen]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 
 
-def format_page_row(row: dict[str, Any]) -> str:
-    """One line of a table of the page."""
+def format_page_item(row: dict[str, Any]) -> str:
+    """Write one setting as an item of the page's list."""
+    from textwrap import fill
+
     default = row["default"]
-    is_topic = row["scope"] == "topic"
-    cells = (
-        f"`{row['name']}`",
-        row["type"],
-        "" if default is None else f"`{default}`" if default else "empty",
-        row["allowed"] or "",
-        row["doc"].replace("|", "\\|"),
-        ", ".join(f"`{name}`" for name in row["synonyms"])
-        if is_topic
-        else ("yes" if row["dynamic"] else ""),
+    traits = [row["type"]]
+    if default is not None:
+        traits.append(f"default `{default}`" if default else "default empty")
+    if row["allowed"]:
+        traits.append(row["allowed"])
+    text = f"`{row['name']}` ({'; '.join(traits)}): {row['doc']}"
+    if row["scope"] == "topic":
+        text += f" Broker setting: {', '.join(f'`{name}`' for name in row['synonyms']) or 'none'}."
+    elif row["dynamic"]:
+        text += " *Live.*"
+    return fill(
+        f"* {text}",
+        PAGE_COLUMNS,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
     )
-    return f"| {' | '.join(cells)} |"
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:
-    """A table a scope."""
+    """Print a table a scope."""
     from rich.text import Text
 
     from fairlead_cli.output import print_table

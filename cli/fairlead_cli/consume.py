@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlead_cli.advice import cluster_arguments
+from fairlead_cli.client.connection import READ_COMMITTED, READ_UNCOMMITTED
 from fairlead_cli.errors import CliError
 from fairlead_cli.name_completion import complete_groups, complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, output_option, require_name
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from fairlead_cli.client.reader import Limits
     from fairlead_cli.records.start import Start
 
+CLASSIC_ASSIGNORS = ("cooperative-sticky", "range", "roundrobin")
+CONSUMER_ASSIGNORS = ("uniform", "range")
+
 EPILOG = """\b
 Examples:
   fairlead consume greetings
@@ -32,8 +36,10 @@ Examples:
   fairlead consume flights --keys --until-end | sort | uniq -c
   fairlead consume flights --partition 2 --from 1000 --count 1
   fairlead consume flights --from 2013-06-01T12:00
+  fairlead consume payments --until-end --isolation read_uncommitted
   fairlead consume orders payments --group billing
   fairlead consume orders --group billing --instance-id billing-1 --assignor range
+  fairlead consume orders --group billing --group-protocol consumer
   fairlead consume orders --group billing --commit never --until-end
 
 It ends after --count records, after --timeout-ms without a record, at the end with --until-end,
@@ -45,7 +51,7 @@ and in the end: after a crash some records come again, none is missed.
 
 
 def group_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What only a member of a group needs; collected into GroupOptions."""
+    """Add the options of a member of a group, which are collected into GroupOptions."""
     options = (
         click.option(
             "-g",
@@ -57,9 +63,15 @@ def group_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--assignor",
-            type=click.Choice(["cooperative-sticky", "range", "roundrobin"]),
-            help="How the group divides partitions; the same in all members. "
-            "[default: cooperative-sticky]",
+            type=click.Choice([*CLASSIC_ASSIGNORS, "uniform"]),
+            help="How the group divides partitions; the same in all members of a classic group. "
+            "[default: cooperative-sticky, uniform]",
+        ),
+        click.option(
+            "--group-protocol",
+            type=click.Choice(["classic", "consumer"]),
+            help="consumer: that of KIP-848, in which the broker divides partitions, by "
+            "--assignor uniform or range.  [default: classic]",
         ),
         click.option(
             "--instance-id",
@@ -84,6 +96,7 @@ class GroupOptions:
 
     group: str | None
     assignor: str | None
+    group_protocol: str | None
     instance_id: str | None
     commit: str | None
 
@@ -92,10 +105,16 @@ class GroupOptions:
         from fairlead_cli.records.start import FromBeginning, FromEnd
 
         if self.group is None:
-            for name in ("assignor", "instance_id", "commit"):
+            for name in ("assignor", "group_protocol", "instance_id", "commit"):
                 if getattr(self, name) is not None:
                     raise click.UsageError(f"--{name.replace('_', '-')} needs --group")
             return
+        known = CONSUMER_ASSIGNORS if self.group_protocol == "consumer" else CLASSIC_ASSIGNORS
+        if self.assignor is not None and self.assignor not in known:
+            raise click.UsageError(
+                f"--assignor {self.assignor} is not one of the {self.group_protocol or 'classic'} "
+                f"protocol, which has {', '.join(known)}"
+            )
         if partition is not None:
             raise click.UsageError("--partition and --group: the group decides who reads what")
         if not isinstance(start, FromBeginning | FromEnd):
@@ -104,6 +123,15 @@ class GroupOptions:
                 "committed. Move the group:  fairlead group reset "
                 f"{shlex.quote(self.group)} --all-topics --to-earliest{cluster_arguments()}"
             )
+
+    def protocol_settings(self) -> dict[str, str]:
+        """Return librdkafka's settings; the two protocols refuse each other's."""
+        if self.group_protocol != "consumer":
+            return {"partition.assignment.strategy": self.assignor or CLASSIC_ASSIGNORS[0]}
+        settings = {"group.protocol": "consumer"}
+        if self.assignor is not None:
+            settings["group.remote.assignor"] = self.assignor
+        return settings
 
 
 @click.command(epilog=EPILOG)
@@ -130,6 +158,13 @@ class GroupOptions:
 @click.option("--headers", is_flag=True, help="Print the headers.")
 @click.option("--key-separator", default="\t", help="Between what is printed.  [default: TAB]")
 @click.option("--separator", default="\n", help="After each record.  [default: newline]")
+@click.option(
+    "--isolation",
+    type=click.Choice([READ_COMMITTED, READ_UNCOMMITTED]),
+    default=READ_COMMITTED,
+    show_default=True,
+    help="Read up to the first open transaction, without aborted records; or everything.",
+)
 @group_options
 @data_option
 @bootstrap_option
@@ -148,6 +183,7 @@ def consume(
     headers: bool,
     key_separator: str,
     separator: str,
+    isolation: str,
     data: Path,
     bootstrap: str | None,
     output: str,
@@ -179,7 +215,8 @@ def consume(
         sys.stdout.buffer.flush()
 
     address = resolve_bootstrap(bootstrap, data)
-    reading = Reading(names, partition, begin, Limits(count, timeout_ms, until_end), write)
+    limits = Limits(count, timeout_ms, until_end)
+    reading = Reading(names, partition, begin, limits, isolation, write)
     if membership.group is None:
         written = read_alone(address, reading)
     else:
@@ -198,6 +235,7 @@ class Reading:
     partition: int | None
     start: Start
     limits: Limits
+    isolation: str
     write: Callable[[list[Message]], None]
 
     @property
@@ -214,7 +252,7 @@ def read_alone(address: str, reading: Reading) -> int:
     from fairlead_cli.client.places import Place
     from fairlead_cli.client.reader import Reader
 
-    consumer = build_consumer(address)
+    consumer = build_consumer(address, isolation=reading.isolation)
     written = 0
     try:
         places = []
@@ -252,8 +290,9 @@ def read_in_group(address: str, reading: Reading, options: GroupOptions) -> int:
     settings = {
         "group.id": options.group,
         "auto.offset.reset": "latest" if is_from_end else "earliest",
-        "partition.assignment.strategy": options.assignor or "cooperative-sticky",
+        "isolation.level": reading.isolation,
         "on_commit": member.on_commit,
+        **options.protocol_settings(),
     }
     if options.instance_id is not None:
         settings["group.instance.id"] = options.instance_id
@@ -285,7 +324,7 @@ def read_in_group(address: str, reading: Reading, options: GroupOptions) -> int:
 
 
 def describe_end(written: int, options: GroupOptions) -> str:
-    """What stays behind in the group."""
+    """Describe what stays in the group."""
     from fairlead_cli.output import format_count
 
     is_committed = written > 0 and options.commit != "never"

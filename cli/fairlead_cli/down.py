@@ -91,12 +91,12 @@ def stop_group(group: list[ProcessEntry], *, timeout_s: float) -> None:
 
 
 def signal_entry(entry: ProcessEntry, number: signal.Signals) -> bool:
-    """Whether the process was there to be signalled."""
+    """Tell whether the process was there to be signalled."""
     return entry.process is not None and entry.process.send(number)
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Whether the condition came true in time."""
+    """Tell whether the condition came true in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= deadline:

@@ -83,7 +83,7 @@ def dump(path: Path, verify: bool, records: bool, output: str) -> int:
 
 
 def dump_path(path: Path, output: str, *, records: bool) -> int:
-    """Every file as a table; the exit code says whether all of them were sound."""
+    """Return every file as a table; the exit code says whether all of them were sound."""
     from fairlead_broker.tools.dump import UnknownFileError, open_dump
 
     problem_count = 0
@@ -108,7 +108,7 @@ def dump_path(path: Path, output: str, *, records: bool) -> int:
 
 
 def find_files(path: Path) -> Iterator[Path]:
-    """The file itself; or what is in a directory, partition after partition."""
+    """Yield the file itself, or the files in a directory, partition after partition."""
     from fairlead_broker.tools.dump import dumpable_files, partition_directories
 
     if path.is_file():
@@ -131,7 +131,7 @@ def find_log_directories(path: Path) -> list[Path]:
 
 
 def build_nothing_error(path: Path) -> CliError:
-    """A directory of something else, or one too high."""
+    """Return the error for a directory without logs, or one level too high."""
     return CliError(
         f"there are no segments in {path}",
         hint="Brokers of a local cluster keep theirs in .fairlead/broker-0, broker-1, …",
@@ -139,7 +139,7 @@ def build_nothing_error(path: Path) -> CliError:
 
 
 def print_json_rows(table: Dump) -> None:
-    """A line a row, with the file that it is from."""
+    """Print a line a row, with the file that it is from."""
     for row in table.rows:
         document: dict[str, Any] = {"file": str(table.path)}
         for name, cell in zip(table.columns, row, strict=True):
@@ -148,7 +148,7 @@ def print_json_rows(table: Dump) -> None:
 
 
 def json_cell(name: str, cell: object) -> dict[str, Any]:
-    """Keys and values of records are bytes; they look as they do in `consume -o json`."""
+    """Return a cell as `consume -o json` shows it: keys and values of records are bytes."""
     if isinstance(cell, bytes | memoryview) or (cell is None and name in ("key", "value")):
         return dict(json_bytes(name, None if cell is None else bytes(cell)))
     if name == "headers" and isinstance(cell, list | tuple):
@@ -174,7 +174,7 @@ def print_table_rows(table: Dump) -> None:
 
 
 def show_cell(cell: object) -> str:
-    """One line, whatever the bytes are."""
+    """Return one line, whatever the bytes are."""
     match cell:
         case None:
             return "-"
@@ -190,7 +190,7 @@ def show_cell(cell: object) -> str:
 
 
 def align(cells: Iterable[str], widths: list[int]) -> str:
-    """Numbers line up at the right."""
+    """Align numbers at the right."""
     return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
 
 

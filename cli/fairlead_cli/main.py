@@ -15,11 +15,23 @@ VERBS = {
     "status": Verb("fairlead_cli.status", "status", "Show brokers, controller and topics."),
     "topic": Verb("fairlead_cli.topic", "topic", "Create, list, describe, alter, delete topics."),
     "group": Verb("fairlead_cli.group", "group", "List, describe, reset, delete consumer groups."),
-    "broker": Verb("fairlead_cli.broker", "broker", "Restart, kill, pause and list brokers."),
+    "txn": Verb("fairlead_cli.txn", "txn", "List, describe, find and abort transactions."),
+    "user": Verb("fairlead_cli.user", "user", "Make, list and remove users of a secure cluster."),
+    "acl": Verb("fairlead_cli.acl", "acl", "Say who may do what; explain a decision."),
+    "quota": Verb("fairlead_cli.quota", "quota", "Say how much of the cluster clients may use."),
+    "broker": Verb("fairlead_cli.broker", "broker", "Run a broker; restart, kill, list them."),
+    "controller": Verb(
+        "fairlead_cli.controller", "controller", "Run a controller, on plain hosts with ZooKeeper."
+    ),
+    "rebalance": Verb(
+        "fairlead_cli.rebalance.command", "command", "Plan, and carry out, an even spread."
+    ),
+    "whatif": Verb("fairlead_cli.whatif.command", "command", "Tell what a loss would do."),
     "produce": Verb("fairlead_cli.produce", "produce", "Write records from lines, CSV or JSON."),
     "consume": Verb("fairlead_cli.consume", "consume", "Read records of a topic."),
     "spark": Verb("fairlead_cli.spark", "spark", "Run PySpark jobs against the cluster."),
     "drill": Verb("fairlead_cli.drill.command", "command", "Break something under load, measured."),
+    "features": Verb("fairlead_cli.features", "features", "Show and raise feature levels."),
     "metadata": Verb("fairlead_cli.metadata", "metadata", "Save and rebuild the metadata."),
     "log": Verb("fairlead_cli.log", "log", "Look into segment files."),
     "config": Verb("fairlead_cli.config", "config", "Explain broker and topic settings."),
@@ -44,7 +56,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 
 
 def print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    """The installed version, read only when it is asked for."""
+    """Print the installed version, which is read only when it is asked for."""
     if not value or ctx.resilient_parsing:
         return
     from importlib.metadata import version
@@ -68,7 +80,7 @@ def print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
     help="Show the version and exit.",
 )
 def fairlead() -> None:
-    """The group itself does nothing: each verb finds its own cluster."""
+    """Do nothing: each verb finds its own cluster."""
 
 
 def run(arguments: list[str] | None = None) -> int:

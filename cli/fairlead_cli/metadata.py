@@ -1,10 +1,11 @@
-"""`fairlead metadata …`: save what the controller knows, and rebuild it."""
+"""`fairlead metadata …`: save what the controller knows, rebuild it, confirm an old copy."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,15 @@ import click
 from fairlead_cli.advice import up_command
 from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.local.layout import Layout
+from fairlead_cli.local.store import FORM, open_access, read_store
 from fairlead_cli.options import data_option
 from fairlead_cli.verb_group import VerbGroup
 
 if TYPE_CHECKING:
-    from fairlead_controller.metadata_document import RestoredMetadata
+    from collections.abc import Iterator
+
+    from fairlead_controller.stores.metadata_document import RestoredMetadata
+    from fairlead_controller.stores.metadata_rewrite import Confirmed
 
 STDIN_STDOUT = "-"
 
@@ -26,13 +31,16 @@ Examples:
   fairlead metadata export metadata.json
   fairlead metadata export - | jq '.topics[].name'
   fairlead metadata restore metadata.json --data /new/place
+  fairlead metadata confirm
+  fairlead metadata export metadata.json --store zookeeper://127.0.0.1:2181/fairlead
 """
 EXPORT_EPILOG = """\b
 Examples:
   fairlead metadata export metadata.json
   fairlead metadata export -            to stdout
 
-It may be done while the cluster runs. The document is what was committed last.
+It may be done while the cluster runs. The document is what was committed last. A user for
+ZooKeeper stands in the file that FAIRLEAD_ZOOKEEPER_DIGEST_FILE names.
 """
 RESTORE_EPILOG = """\b
 Examples:
@@ -41,27 +49,50 @@ Examples:
   fairlead metadata restore metadata.json
   fairlead up
 
-The brokers' folders must be those of the same cluster. What changed after the export is not
+With --store the metadata goes into ZooKeeper, where there must be none. The brokers' folders must
+be those of the same cluster. What changed after the export is not
 known any more: topics made since then keep their files, as -stray folders.
 """
 
 
+CONFIRM_EPILOG = """\b
+Examples:
+  fairlead down
+  fairlead metadata confirm
+  fairlead up
+
+For metadata that "went back in time", because somebody put an old copy back, when there is nothing
+newer. What changed after the copy is not known any more: topics made since then keep their files,
+as -stray folders. Each partition has a leader again when all its replicas are back, the one whose
+log goes furthest.
+"""
+
+
+store_option = click.option(
+    "--store",
+    metavar="ADDRESS",
+    help=f"Metadata in ZooKeeper, at {FORM}, instead of a local cluster's.",
+)
+
+
 @click.group(cls=VerbGroup, epilog=EPILOG)
 def metadata() -> None:
-    """Save and rebuild the metadata of a local cluster: brokers, topics, partitions, epochs."""
+    """Save and rebuild the metadata of a cluster: brokers, topics, partitions, epochs."""
 
 
 @metadata.command("export", epilog=EXPORT_EPILOG)
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @data_option
-def export(file: str, data: Path) -> None:
+@store_option
+def export(file: str, data: Path, store: str | None) -> None:
     """Write the metadata to FILE as JSON."""
-    from fairlead_controller.metadata_transfer import export_metadata
-    from fairlead_controller.stores.metadata_store import StoreError
+    from fairlead_controller.decisions.tables.stored_table import StoreError
 
     try:
-        document = export_metadata(Layout(data).controller_directory)
+        document = read_metadata(Layout(data), store or read_store(Layout(data)))
     except (StoreError, OSError) as error:
+        if store is not None:
+            raise CliError(f"cannot export the metadata: {error}") from error
         raise CliError(
             f"cannot export the metadata of {data}: {error}",
             hint="Name the data directory of a local cluster with --data DIR.",
@@ -74,50 +105,141 @@ def export(file: str, data: Path) -> None:
     click.echo(f"Exported {describe(document)} to {file}.")
 
 
+def read_metadata(layout: Layout, store: str | None) -> dict[str, Any]:
+    """Return the document of a local cluster, or of the one at an address in ZooKeeper."""
+    if store is None:
+        from fairlead_controller.stores.metadata_transfer import export_metadata
+
+        return export_metadata(layout.controller_directory)
+    import asyncio
+
+    from fairlead_controller.stores.zookeeper_transfer import export_from_zookeeper
+
+    return asyncio.run(export_from_zookeeper(open_access(store)))
+
+
 @metadata.command("restore", epilog=RESTORE_EPILOG)
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @data_option
-def restore(file: str, data: Path) -> None:
-    """Rebuild the metadata from FILE in a folder that has none.
+@store_option
+def restore(file: str, data: Path, store: str | None) -> None:
+    """Rebuild the metadata from FILE in a place that has none.
 
     The cluster must be stopped. Epochs and producer ids start far above those that brokers may
     have seen since the export, so that nothing of the time after it is taken for current.
     """
     document = read_document_file(file)
-    restored = restore_into(Layout(data), document)
+    if store is not None:
+        restored = restore_at(store, document)
+    else:
+        restored = restore_into(Layout(data), document)
     click.echo(
         f"Restored {describe(document)}: controller epoch {restored.controller_epoch}, "
         f"cluster {restored.cluster_id}."
     )
-    click.echo(f"Start it:  {up_command(data)}")
+    if store is None:
+        click.echo(f"Start it:  {up_command(data)}")
 
 
-def restore_into(layout: Layout, document: object) -> RestoredMetadata:
-    """Into the controller's folder, which nobody else may be using."""
+@metadata.command("confirm", epilog=CONFIRM_EPILOG)
+@click.option("--force", is_flag=True, help="Also where nobody has found anything wrong.")
+@data_option
+@store_option
+def confirm(*, force: bool, data: Path, store: str | None) -> None:
+    """Go on with metadata that went back in time.
+
+    The cluster must be stopped. Epochs and producer ids start far above those that brokers have
+    seen.
+    """
+    confirmed = confirm_in_place(Layout(data), store, force=force)
+    if confirmed.finding:
+        click.echo(f"It had been found that {confirmed.finding}.")
+    click.echo(
+        f"Confirmed: controller epoch {confirmed.controller_epoch}, cluster {confirmed.cluster_id}."
+    )
+    if store is None:
+        click.echo(f"Start it:  {up_command(data)}")
+
+
+def confirm_in_place(layout: Layout, store: str | None, *, force: bool) -> Confirmed:
+    """Confirm what a local cluster has, or what is at an address in ZooKeeper."""
     import asyncio
 
     from fairlead_cli.local.preflight import hold_data_directory, refuse_orphans
-    from fairlead_controller.metadata_document import DocumentError
-    from fairlead_controller.metadata_transfer import restore_metadata
-    from fairlead_controller.stores.metadata_store import StoreError
+    from fairlead_controller.decisions.tables.stored_table import StoreError
+    from fairlead_controller.stores.metadata_rewrite import NothingFoundError
+    from fairlead_controller.stores.metadata_transfer import confirm_in
+    from fairlead_controller.stores.zookeeper_transfer import confirm_in_zookeeper
+
+    where = store or str(layout.controller_directory)
+    try:
+        if store is not None:
+            return asyncio.run(confirm_in_zookeeper(open_access(store), force=force))
+        with hold_data_directory(layout):
+            refuse_orphans(layout)
+            kept = read_store(layout)
+            if kept is not None:
+                where = kept
+                return asyncio.run(confirm_in_zookeeper(open_access(kept), force=force))
+            return asyncio.run(confirm_in(layout.controller_directory, force=force))
+    except NothingFoundError as error:
+        raise CliError(
+            f"there is nothing to confirm: {error}",
+            hint="Start the cluster: a controller and its brokers find out. If you know better:\n"
+            "  fairlead metadata confirm --force",
+        ) from error
+    except (StoreError, OSError) as error:
+        raise CliError(
+            f"cannot confirm the metadata in {where}: {error}",
+            hint="Put an export in its place:  fairlead metadata restore --help",
+        ) from error
+
+
+def restore_into(layout: Layout, document: object) -> RestoredMetadata:
+    """Into the place where a local cluster keeps its metadata; nobody else may be using it."""
+    import asyncio
+
+    from fairlead_cli.local.preflight import hold_data_directory, refuse_orphans
+    from fairlead_controller.stores.metadata_transfer import restore_metadata
 
     directory = layout.controller_directory
     with hold_data_directory(layout):
         refuse_orphans(layout)
+        store = read_store(layout)
+        if store is not None:
+            return restore_at(store, document)
         directory.mkdir(exist_ok=True)
-        try:
+        move_away = shlex.join(["mv", str(directory), f"{directory}.old"])
+        with restore_errors(str(directory), f"Move what is there away first:\n  {move_away}"):
             return asyncio.run(restore_metadata(directory, document))
-        except DocumentError as error:
-            raise InputError(
-                f"this is no metadata document: {error}",
-                hint="Make one where the cluster is whole:  fairlead metadata export metadata.json",
-            ) from error
-        except (StoreError, OSError) as error:
-            raise CliError(
-                f"cannot restore into {directory}: {error}",
-                hint="Move what is there away first:\n  "
-                + shlex.join(["mv", str(directory), f"{directory}.old"]),
-            ) from error
+
+
+def restore_at(store: str, document: object) -> RestoredMetadata:
+    """Into ZooKeeper, at an address."""
+    import asyncio
+
+    from fairlead_controller.stores.zookeeper_transfer import restore_into_zookeeper
+
+    access = open_access(store)
+    with restore_errors(store, "Name servers that answer, and a chroot without a cluster."):
+        return asyncio.run(restore_into_zookeeper(access, document))
+
+
+@contextmanager
+def restore_errors(where: str, hint: str) -> Iterator[None]:
+    """Errors of a restore, told to a user."""
+    from fairlead_controller.decisions.tables.stored_table import StoreError
+    from fairlead_controller.stores.metadata_document import DocumentError
+
+    try:
+        yield
+    except DocumentError as error:
+        raise InputError(
+            f"this is no metadata document: {error}",
+            hint="Make one where the cluster is whole:  fairlead metadata export metadata.json",
+        ) from error
+    except (StoreError, OSError) as error:
+        raise CliError(f"cannot restore into {where}: {error}", hint=hint) from error
 
 
 def read_document_file(file: str) -> object:

@@ -21,7 +21,7 @@ PATIENCE_S = 2.0
 
 
 def complete_topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Topics that begin like this; internal ones only where their underscores are typed."""
+    """Return topics that begin like this; internal ones only where their underscores are typed."""
     topic, separator, _ = incomplete.partition(":")
     if separator:
         return []
@@ -34,7 +34,7 @@ def complete_topics(ctx: click.Context, _parameter: click.Parameter, incomplete:
 
 
 def complete_groups(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Ids of groups that begin like this."""
+    """Return ids of groups that begin like this."""
     return [name for name in ask_cluster(ctx, read_groups) if name.startswith(incomplete)]
 
 
@@ -63,14 +63,14 @@ def complete_topic_settings(
 def complete_broker_settings(
     _ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """The same for settings of brokers."""
+    """Complete names of broker settings."""
     from fairlead_model.configs import BROKER_CONFIGS
 
     return match_settings(BROKER_CONFIGS, parameter, incomplete)
 
 
 def match_settings(names: Iterable[str], parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Names that begin like this; behind the `=` there is nothing to know."""
+    """Return names that begin like this; behind the `=` there is nothing to know."""
     takes_value = "=" in (getattr(parameter, "metavar", None) or "")
     suffix = "=" if takes_value else ""
     return [f"{name}{suffix}" for name in sorted(names) if name.startswith(incomplete)]
@@ -93,11 +93,11 @@ def ask_cluster(ctx: click.Context, read: Callable[[AdminClient], list[str]]) ->
 
 
 def read_topics(admin: AdminClient) -> list[str]:
-    """All of them."""
+    """Return all of them."""
     return list(admin.list_topics(timeout=PATIENCE_S).topics)
 
 
 def read_groups(admin: AdminClient) -> list[str]:
-    """Those of the brokers that answer."""
+    """Return those of the brokers that answer."""
     result: Any = admin.list_consumer_groups(request_timeout=PATIENCE_S).result()
     return [listing.group_id for listing in result.valid]

@@ -14,7 +14,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def data_option(command: Command) -> Command:
-    """`--data DIR`: which local cluster."""
+    """Add `--data DIR`, which names a local cluster."""
     return click.option(
         "--data",
         type=click.Path(file_okay=False, path_type=Path),
@@ -26,13 +26,28 @@ def data_option(command: Command) -> Command:
 
 
 def bootstrap_option(command: Command) -> Command:
-    """`--bootstrap HOST:PORT`: any cluster that speaks the Kafka protocol."""
+    """`--bootstrap HOST:PORT`: any cluster that speaks the Kafka protocol; how to log in there."""
+    command = click.option(
+        "--client-config",
+        metavar="FILE",
+        envvar="FAIRLEAD_CLIENT_CONFIG",
+        expose_value=False,
+        callback=_read_client_config,
+        help="librdkafka's settings, to log in to a secure cluster; those of --data are known.",
+    )(command)
     return click.option(
         "--bootstrap",
         metavar="HOST:PORT",
         envvar="FAIRLEAD_BOOTSTRAP",
         help="Address of any Kafka-compatible cluster, instead of --data.",
     )(command)
+
+
+def _read_client_config(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Note how clients log in (an option's callback)."""
+    from fairlead_cli.client.access import read_client_config
+
+    read_client_config(context, parameter, value)
 
 
 def output_option(*formats: str) -> Callable[[Command], Command]:
@@ -64,7 +79,7 @@ def parse_assignments(texts: tuple[str, ...], option: str) -> dict[str, str]:
 
 
 def require_name(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:
-    """Callback for names that must not be empty: client libraries fail on them in odd ways."""
+    """Refuse an empty name, on which client libraries fail in odd ways (an option's callback)."""
     names = value if isinstance(value, tuple) else (value,)
     if "" in names:
         raise click.BadParameter("it is empty")

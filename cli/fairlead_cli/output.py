@@ -30,7 +30,7 @@ def print_json(value: object) -> None:
 
 
 def build_console(*, stderr: bool = False) -> Console:
-    """A console that never wraps what is piped into a file or another program."""
+    """Return a console that never wraps what is piped into a file or another program."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -45,7 +45,7 @@ def print_table(
     title: str | None = None,
     right: Sequence[str] = (),
 ) -> None:
-    """A plain table: `right` names the columns of numbers.
+    """Print a plain table: `right` names the columns of numbers.
 
     Where the terminal is too narrow, long cells of text are folded, down to `FOLDED_COLUMNS`.
     Where that is not enough the lines are longer than the terminal: nothing is left out.
@@ -70,7 +70,7 @@ def build_table(
     title: str | None,
     right: Sequence[str],
 ) -> Table:
-    """Numbers keep their width, and so do short words."""
+    """Return a table in which numbers and short words keep their width."""
     from rich import box
     from rich.cells import cell_len
     from rich.table import Table

@@ -10,7 +10,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from fairlead_cli.client.sending import SendingOptions, sending_options
+from fairlead_cli.client.sending import (
+    SendingOptions,
+    sending_options,
+    transaction_options,
+)
 from fairlead_cli.errors import InputError
 from fairlead_cli.name_completion import complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, output_option, parse_assignments
@@ -33,6 +37,8 @@ Examples:
   fairlead produce events --partitioner round-robin --rate 100 < lines.txt
   fairlead produce events --partitioner my_keys:by_country --key-separator : < lines.txt
   fairlead produce events --batch-size 65536 --linger-ms 50 < lines.txt
+  fairlead produce events --retries 0 < lines.txt
+  fairlead produce events --transactional-id import-1 --commit-every 10000 < lines.txt
 
 CSV rows become JSON objects by the names in the first line; an empty cell is null. JSON lines are
 sent as they are. A key goes to the same partition as with Java's clients, unless --partitioner
@@ -76,6 +82,7 @@ says otherwise: a function of yours is called with (key, value, partitions) and 
 @click.option("--null-marker", metavar="TEXT", help="A key, value or CSV cell that means null.")
 @click.option("--numbers", is_flag=True, help="CSV cells that are numbers become JSON numbers.")
 @sending_options
+@transaction_options
 @click.option("--quiet", is_flag=True, help="No progress bar and no summary.")
 @data_option
 @bootstrap_option
@@ -102,6 +109,7 @@ def produce(
     from fairlead_cli.client.connection import build_producer, require_topic
     from fairlead_cli.client.delivery import Deliveries, send_all
     from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_cli.client.transaction import in_transactions
     from fairlead_cli.records.source import SourceOptions
 
     if input_format == "lines" and (key_field or header_fields or timestamp_field):
@@ -129,13 +137,19 @@ def produce(
         records = choose_reader(input_format)(stream, options)
         deliveries = Deliveries()
         with show_progress(stream, topic, quiet=quiet) as advance:
-            send_all(producer, destination, records, deliveries, advance)
+            if sending.transactional_id is None:
+                send_all(producer, destination, records, deliveries, advance)
+            else:
+                with in_transactions(
+                    producer, records, topic=topic, commit_every=sending.commit_every
+                ) as records_in_transactions:
+                    send_all(producer, destination, records_in_transactions, deliveries, advance)
     report(topic, deliveries, output, quiet=quiet)
 
 
 @contextmanager
 def open_input(file: Path) -> Iterator[IO[bytes]]:
-    """The file, or stdin, which is left open."""
+    """Yield the file, or stdin, which is left open."""
     if file == STDIN:
         yield sys.stdin.buffer
         return
@@ -150,14 +164,17 @@ def open_input(file: Path) -> Iterator[IO[bytes]]:
 def choose_reader(
     input_format: str,
 ) -> Callable[[IO[bytes], SourceOptions], Iterator[SourceRecord]]:
-    """The function that reads one format."""
+    """Return the function that reads one format."""
     from fairlead_cli.records.source import read_csv_rows, read_json_lines, read_lines
 
     return {"lines": read_lines, "csv": read_csv_rows, "jsonl": read_json_lines}[input_format]
 
 
 def choose_destination(metadata: Any, topic: str, sending: SendingOptions) -> Destination:
-    """A partition that is not there would only fail after the delivery time-out."""
+    """Return where to write; raise CliError if the partition does not exist.
+
+    Otherwise the error would come only after the delivery time-out.
+    """
     from fairlead_cli.client.delivery import Destination
     from fairlead_cli.client.places import build_no_partition_error
     from fairlead_cli.records.partitioner import build_partitioner
@@ -167,15 +184,24 @@ def choose_destination(metadata: Any, topic: str, sending: SendingOptions) -> De
     if partition is not None and partition >= count:
         raise build_no_partition_error(topic, str(partition), range(count))
     name = sending.partitioner or "murmur2"
-    partitioner = build_partitioner(name, count, batch_bytes=sending.batch_bytes)
-    return Destination(topic, partition, partitioner, sending.rate)
+    leaderless = {index for index, each in metadata.partitions.items() if each.leader < 0}
+    partitioner = build_partitioner(
+        name, count, batch_bytes=sending.batch_bytes, leaderless=leaderless
+    )
+    return Destination(
+        topic,
+        partition,
+        partitioner,
+        sending.rate,
+        is_transactional=sending.transactional_id is not None,
+    )
 
 
 @contextmanager
 def show_progress(
     stream: IO[bytes], topic: str, *, quiet: bool
 ) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal's stderr when reading a file; otherwise nothing."""
+    """Show a bar on a terminal's stderr when reading a file; otherwise nothing."""
     if quiet or not sys.stderr.isatty() or stream.isatty():
         yield lambda _size, _sent: None
         return
@@ -188,7 +214,7 @@ def show_progress(
 
 
 def report(topic: str, deliveries: Deliveries, output: str, *, quiet: bool) -> None:
-    """A summary on stderr (stdout with -o json), or an error when anything failed."""
+    """Print a summary on stderr (stdout with -o json); raise an error if anything failed."""
     from fairlead_cli.client.connection import build_error
     from fairlead_cli.output import format_bytes, format_count, print_json
 

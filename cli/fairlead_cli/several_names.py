@@ -16,7 +16,7 @@ Found = TypeVar("Found")
 def find_each(
     names: Iterable[str], find: Callable[[str], Found]
 ) -> tuple[list[Found], list[CliError]]:
-    """What was found, in the order of the names, each once; and why the others were not."""
+    """Return what was found, in the order of the names, each once; and why the others were not."""
     found, errors = [], []
     for name in dict.fromkeys(names):
         try:
@@ -27,7 +27,7 @@ def find_each(
 
 
 def report_missing(errors: Sequence[CliError]) -> int:
-    """All errors to stderr, behind what was found; the exit code of the whole."""
+    """Print all errors to stderr, behind what was found; return the exit code of the whole."""
     for error in errors:
         print_error(error)
     return max((error.exit_code for error in errors), default=ExitCode.OK)

@@ -61,10 +61,11 @@ def advise_start(data: Path, *, is_stopped: bool) -> str:
 
 
 def describe_remote(bootstrap: str) -> dict[str, Any]:
-    """A cluster of which only the address is known: no pids.
+    """Describe a cluster of which only the address is known: no pids.
 
     Each broker is asked itself, because others name one that is gone for a while longer.
     """
+    from fairlead_cli.broker.listing import COUNTS, count_in
     from fairlead_cli.client.answering import Address, find_answering
     from fairlead_cli.client.connection import build_admin, fetch_metadata
     from fairlead_cli.client.target import resolve_bootstrap
@@ -72,6 +73,7 @@ def describe_remote(bootstrap: str) -> dict[str, Any]:
 
     metadata = fetch_metadata(build_admin(resolve_bootstrap(bootstrap, DATA_DEFAULT)))
     brokers = sorted(metadata.brokers.values(), key=lambda broker: int(broker.id))
+    counts = count_in(metadata)
     addresses = [Address(broker.host, broker.port) for broker in brokers]
     found = find_answering(addresses, patience_s=BROKER_PATIENCE_S, grace_s=BROKER_PATIENCE_S)
     return {
@@ -89,6 +91,7 @@ def describe_remote(bootstrap: str) -> dict[str, Any]:
                 "state": "no answer"
                 if Address(broker.host, broker.port) in found.reasons
                 else "running",
+                **{name: counts[name].get(broker.id, 0) for name in COUNTS},
             }
             for broker in brokers
         ],
@@ -97,7 +100,7 @@ def describe_remote(bootstrap: str) -> dict[str, Any]:
 
 
 def describe_local(data: Path) -> dict[str, Any]:
-    """What the cluster file says, corrected by which processes are alive."""
+    """Describe a cluster by its cluster file, corrected by which processes are alive."""
     cluster = read_cluster_file(Layout(data).cluster_file)
     if cluster is None:
         raise CliError(
@@ -128,9 +131,11 @@ def describe_local(data: Path) -> dict[str, Any]:
                 "host": broker.host,
                 "port": broker.port,
                 "httpPort": broker.http_port,
+                "rest": broker.rest,
                 "state": state_of_entry(broker),
                 "restarts": broker.restarts,
                 **{name: counts and counts[name].get(broker.id, 0) for name in COUNTS},
+                "drained": tell_drained(broker),
             }
             for broker in cluster.brokers
         ],
@@ -138,8 +143,17 @@ def describe_local(data: Path) -> dict[str, Any]:
     }
 
 
+def tell_drained(broker: ProcessEntry) -> bool | None:
+    """Tell whether a broker is being drained; None if it does not serve, or does not say."""
+    from fairlead_cli.broker.drain import read_drained
+
+    if broker.id is None or state_of_entry(broker) != "running":
+        return None
+    return read_drained(broker.host, broker.port, broker.id)
+
+
 def state_of(cluster: ClusterFile) -> str:
-    """`running` while anything serves, even after its supervisor was killed."""
+    """Return `running` while any process serves, even after the supervisor was killed."""
     alive = [entry.is_alive for entry in cluster.entries]
     if not any(alive):
         return "starting" if cluster.is_supervised else "stopped"
@@ -149,7 +163,7 @@ def state_of(cluster: ClusterFile) -> str:
 
 
 def live_pid(entry: ProcessEntry) -> int | None:
-    """The pid only while it is that process."""
+    """Return the pid only while it is that process."""
     return entry.pid if entry.is_alive else None
 
 

@@ -18,6 +18,8 @@ from fairlead_cli.local.plan import (
     OWN_SETTINGS,
     LaunchPlan,
 )
+from fairlead_cli.local.secure_files import choose_secure
+from fairlead_cli.local.store import choose_store
 from fairlead_cli.name_completion import complete_broker_settings
 from fairlead_cli.options import data_option, parse_assignments
 
@@ -32,10 +34,13 @@ Examples:
   fairlead up -f examples/topics.yaml
   fairlead up --brokers 1 --port 19092 --http-port 18080 --data /tmp/one
   fairlead up --set log.retention.hours=24 --set auto.create.topics.enable=true
+  fairlead up --store zookeeper://127.0.0.1:2181/fairlead
+  fairlead up --secure
   fairlead up --detach && fairlead status && fairlead down
 
 Broker i listens at port P+i (and P+100+i for other brokers), the controller at P+99; HTTP is at
-H+i and H+90. The next `up` on the same directory finds the data of the last one.
+H+i and H+90. With --secure clients come over TLS, at P+50+i. The next `up` on the same directory
+finds the data of the last one.
 """
 
 
@@ -77,6 +82,18 @@ H+i and H+90. The next `up` on the same directory finds the data of the last one
     help="A broker setting by Kafka's name (`fairlead config list`); may be repeated.",
 )
 @click.option(
+    "--store",
+    metavar="ADDRESS",
+    help="Keep the metadata in ZooKeeper, at zookeeper://HOST:PORT[,HOST:PORT…]/CHROOT, instead of "
+    "in files; the next start remembers it.",
+)
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="TLS and logins for clients, who may do nothing without an ACL; DIR/clients has the super "
+    "user's settings. A cluster that was secure stays so.",
+)
+@click.option(
     "--fault-proxy",
     is_flag=True,
     help="Put a proxy in front of every listener, for `fairlead drill --fault isolate`.",
@@ -95,6 +112,8 @@ def up(
     http_port: int,
     data: Path,
     assignments: tuple[str, ...],
+    store: str | None,
+    secure: bool,
     fault_proxy: bool,
     every_partition: bool,
     detach: bool,
@@ -111,10 +130,11 @@ def up(
     plan = LaunchPlan(
         data=data.resolve(),
         brokers=choose_broker_count(Layout(data), brokers),
-        ports=Ports(port, http_port),
+        ports=Ports(port, http_port, choose_secure(Layout(data), asked=secure)),
         settings=check_settings(parse_assignments(assignments, "--set")),
         manifests=tuple(path.resolve() for path in manifests),
         fault_proxy=fault_proxy,
+        store=choose_store(Layout(data), store),
         said=tuple(find_words(click.get_current_context())),
     )
     check_manifests(manifests)
@@ -130,7 +150,7 @@ def up(
 
 
 def find_words(context: click.Context) -> Iterator[str]:
-    """What the command line holds besides the ports."""
+    """Return the arguments of the command line besides the ports."""
     for parameter in context.command.params:
         name, value = str(parameter.name), context.params.get(str(parameter.name))
         is_said = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -149,10 +169,10 @@ def run_in_foreground(plan: LaunchPlan, reporter: TerminalReporter) -> None:
     """Supervise in this process until Ctrl-C."""
     import asyncio
 
-    from fairlead_cli.local.supervisor import Supervisor
+    from fairlead_cli.local.cluster_supervisor import ClusterSupervisor
 
     async def supervise() -> None:
-        await Supervisor(plan, reporter).run()
+        await ClusterSupervisor(plan, reporter).run()
 
     asyncio.run(supervise())
     click.echo(
@@ -182,7 +202,7 @@ def check_settings(settings: dict[str, str]) -> dict[str, str]:
         if name in OWN_SETTINGS:
             raise InputError(
                 f"--set {name}: `fairlead up` sets this one itself",
-                hint="Use --brokers, --port, --http-port and --data.",
+                hint="Use --brokers, --port, --http-port, --data and --store.",
             )
         try:
             validate_broker_config(name, value)

@@ -84,13 +84,16 @@ async def run(arguments: argparse.Namespace) -> None:
     async with asyncio.TaskGroup() as tasks:
         for member in members:
             tasks.create_task(member.run(stopping))
-        while arguments.idle_s and not stopping.is_set():
+        while not stopping.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), 0.1)
-            if time.monotonic() - max(each.last_record for each in members) > arguments.idle_s:
+            silence_s = time.monotonic() - max(each.last_record for each in members)
+            if arguments.idle_s and silence_s > arguments.idle_s:
                 stopping.set()
+        # As they are now: whoever leaves first gives its partitions to those that still stay.
+        shares = {member.name: member.partitions for member in members}
     for member in members:
-        print(f"{member.name} {member.flights} flights, partitions {member.partitions}")
+        print(f"{member.name} {member.flights} flights, partitions {shares[member.name]}")
     for group, size in arguments.groups:
         mine = [member for member in members if member.name.rpartition("/")[0] == group]
         print(f"group {group}: {sum(member.flights for member in mine)} flights by {size} members")

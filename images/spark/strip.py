@@ -48,7 +48,7 @@ FOREIGN = ("osx", "darwin", "win", "freebsd", "aix", "ppc64", "s390x", "riscv", 
 
 
 def main(root: str) -> None:
-    """`strip.py VENV`"""
+    """Run `strip.py VENV`."""
     (packages,) = Path(root).glob("lib/python*/site-packages")
     spark = packages / "pyspark"
     for jar in (spark / "jars").glob("*.jar"):

@@ -6,35 +6,42 @@ Prints one line when it is ready; everything else goes to stderr. Exit codes: 0 
 
 import argparse
 import asyncio
-import json
 import logging
 import signal
 import sys
 import time
 from pathlib import Path
 
+from fairlead_controller.cluster_secret import read_secret_file
 from fairlead_controller.controller import Controller, open_controller
-from fairlead_controller.declarations import Declarations
-from fairlead_controller.declared_topics import declaration_problems
-from fairlead_controller.events import DeclareTopics, ElectLeaders
+from fairlead_controller.decisions.cluster_limits import ClusterLimits
+from fairlead_controller.decisions.events import DeclareTopics, ElectLeaders, LimitCluster
+from fairlead_controller.decisions.tables.stored_table import StoreError
+from fairlead_controller.decisions.topics.declared_topics import declaration_problems
 from fairlead_controller.leader_balancer import LeaderBalancer
-from fairlead_controller.server import ControllerServer
+from fairlead_controller.local.server import ControllerServer
+from fairlead_controller.manifest_files import read_manifests
+from fairlead_controller.reassigner import Reassigner
+from fairlead_controller.startup_topics import Declarations, add_topic_options
 from fairlead_controller.stores.file import open_file_store
-from fairlead_controller.stores.metadata_store import StoreError
-from fairlead_model.refusals import RefusedError
-from fairlead_model.resources import (
-    ManifestError,
-    TopicSpec,
-    is_topic_manifest,
-    parse_topic_manifests,
+from fairlead_model.configs import BROKER_CONFIGS, BrokerValues, ConfigError
+from fairlead_model.controller_configs import (
+    CONTROLLER_CONFIGS,
+    ControllerConfigs,
+    read_controller_configs,
 )
-from fairlead_model.session_protocol import parse_secret
+from fairlead_model.refusals import RefusedError
+from fairlead_model.resources import ManifestError
+from fairlead_model.setting_sources import merge_settings, read_assignments
+from fairlead_tls.followed_certificate import FollowedPeer, follow_files, follow_peer
+from fairlead_tls.peer_settings import CONTROLLER_LISTENER, read_peer_tls
+from fairlead_tls.protocol_map import PROTOCOL_MAP
 
 logger = logging.getLogger("fairlead_controller")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Give the command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m fairlead_controller",
         description="Run the controller of a Fairlead cluster: it places partitions, elects "
@@ -50,34 +57,20 @@ def build_parser() -> argparse.ArgumentParser:
         required=True,
         help="file with the secret that brokers and controllers share",
     )
-    parser.add_argument(
-        "--topics",
-        type=Path,
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="FILE",
-        help="Topic manifests (YAML or JSON): the complete set of declared topics",
-    )
-    parser.add_argument(
-        "--expected-brokers",
-        type=int,
-        help="place new declared topics once so many brokers are there",
-    )
+    add_topic_options(parser)
     parser.add_argument("--default-partitions", type=int, default=1)
     parser.add_argument("--default-replication-factor", type=int, default=1)
+    for name in CONTROLLER_CONFIGS:
+        key = BROKER_CONFIGS[name]
+        option = f"--{name.replace('.', '-')}"
+        parser.add_argument(option, dest=name, default=key.default, help=key.doc)
     parser.add_argument(
-        "--auto-leader-rebalance-enable",
-        choices=("true", "false"),
-        default="true",
-        help="give leadership back to preferred leaders from time to time",
-    )
-    parser.add_argument("--leader-imbalance-check-interval-seconds", type=int, default=300)
-    parser.add_argument(
-        "--leader-imbalance-per-broker-percentage",
-        type=int,
-        default=10,
-        help="share of the partitions that prefer a broker which others may lead for now",
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a setting of TLS by its name in a controller's properties, such as "
+        f"{PROTOCOL_MAP}=CONTROLLER:SSL",
     )
     parser.add_argument(
         "--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR")
@@ -85,30 +78,14 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def read_manifests(paths: list[Path]) -> tuple[TopicSpec, ...]:
-    """Read the Topics of manifest files; ManifestError or OSError. Other kinds are passed over."""
-    manifests: list[object] = []
-    for path in paths:
-        content = path.read_text(encoding="utf-8")
-        if path.suffix == ".json":
-            loaded = json.loads(content)
-            documents = loaded if isinstance(loaded, list) else [loaded]
-        else:
-            import yaml
-
-            try:
-                documents = list(yaml.safe_load_all(content))
-            except yaml.YAMLError as error:
-                raise ManifestError([f"{path}: {error}"]) from error
-        manifests.extend(document for document in documents if is_topic_manifest(document))
-    return tuple(parse_topic_manifests(manifests))
-
-
 async def run(arguments: argparse.Namespace) -> int:
-    """Run until a signal; give the exit code."""
+    """Run until a signal; return the exit code."""
     try:
-        secret = parse_secret(arguments.cluster_secret_file.read_bytes())
+        secret = read_secret_file(arguments.cluster_secret_file)
         specs = read_manifests(arguments.topics)
+        given = {name: vars(arguments)[name] for name in CONTROLLER_CONFIGS}
+        configs = read_controller_configs(given)
+        certificate = _read_certificate(arguments.set)
     except ManifestError as error:
         return _fail(2, *error.problems)
     except (OSError, ValueError) as error:
@@ -121,7 +98,14 @@ async def run(arguments: argparse.Namespace) -> int:
             problems = declaration_problems(controller.committed, event)
             if problems:
                 return _fail(2, *problems)
-            return await _reign(controller, event, secret, arguments)
+            server = ControllerServer(
+                controller,
+                Declarations(controller, event, expected_brokers=arguments.expected_brokers),
+                secret=secret,
+                timing=configs.timing,
+                certificate=certificate,
+            )
+            return await _reign(controller, server, arguments, configs, certificate)
         finally:
             await store.close()
     except StoreError as error:
@@ -132,28 +116,32 @@ async def run(arguments: argparse.Namespace) -> int:
 
 async def _reign(
     controller: Controller,
-    event: DeclareTopics,
-    secret: bytes,
+    server: ControllerServer,
     arguments: argparse.Namespace,
+    configs: ControllerConfigs,
+    certificate: FollowedPeer | None,
 ) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    declarations = Declarations(controller, event, expected_brokers=arguments.expected_brokers)
-    server = ControllerServer(controller, declarations, secret=secret)
     try:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(controller.run())]
+            limits = ClusterLimits(configs.topics_max, configs.partitions_max)
+            await controller.submit(LimitCluster(limits))
             await controller.submit(ElectLeaders())
             await server.start(
                 host=arguments.host, session_port=arguments.port, http_port=arguments.http_port
             )
             running.append(tasks.create_task(server.sessions.watch()))
             running.append(tasks.create_task(server.lag.run()))
-            running.append(tasks.create_task(declarations.run()))
-            if arguments.auto_leader_rebalance_enable == "true":
-                running.append(tasks.create_task(_balancer(controller, arguments).run()))
+            running.append(tasks.create_task(server.declarations.run()))
+            if certificate is not None:
+                running.append(tasks.create_task(follow_files([certificate])))
+            running.append(tasks.create_task(Reassigner(controller).run()))
+            if configs.balances_leaders:
+                running.append(tasks.create_task(_balancer(controller, configs).run()))
             _say_ready(controller, server, arguments.host)
             await stopping.wait()
             logger.info("stopping")
@@ -170,11 +158,22 @@ async def _reign(
     return 0
 
 
-def _balancer(controller: Controller, arguments: argparse.Namespace) -> LeaderBalancer:
+def _read_certificate(assignments: list[str]) -> FollowedPeer | None:
+    """Return the certificate of the sessions' port, None without TLS; ValueError."""
+    settings = read_assignments(assignments)
+    for name in settings:
+        if name != PROTOCOL_MAP and not name.startswith(("ssl.", "listener.name.controller.ssl.")):
+            raise ConfigError(name, f"--set {name}: only settings of TLS are set like this")
+    values = BrokerValues(static=merge_settings(file={}, environment={}, assignments=settings))
+    tls = read_peer_tls(values, CONTROLLER_LISTENER, broker_id=None)
+    return None if tls is None else follow_peer(CONTROLLER_LISTENER, tls)
+
+
+def _balancer(controller: Controller, configs: ControllerConfigs) -> LeaderBalancer:
     return LeaderBalancer(
         controller,
-        interval_s=max(arguments.leader_imbalance_check_interval_seconds, 1),
-        imbalance_percentage_max=max(arguments.leader_imbalance_per_broker_percentage, 0),
+        interval_s=configs.balance_interval_s,
+        imbalance_percentage_max=configs.imbalance_percentage_max,
     )
 
 
@@ -193,7 +192,7 @@ def _fail(code: int, *problems: str) -> int:
 
 
 def main() -> int:
-    """Run the controller; give the exit code."""
+    """Run the controller; return the exit code."""
     arguments = build_parser().parse_args()
     logging.basicConfig(
         level=arguments.log_level,

@@ -10,53 +10,87 @@ import asyncio
 import logging
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from fairlead_controller.committer import Committer
-from fairlead_controller.decide import decide
-from fairlead_controller.decision_journal import DecisionJournal
-from fairlead_controller.events import Decision, Event, FenceBroker, PartitionMove
-from fairlead_controller.loading import load_state
-from fairlead_controller.metrics import ControllerMetrics
-from fairlead_controller.placement import RandomSource
-from fairlead_controller.state import (
+from fairlead_controller.counters import ControllerMetrics
+from fairlead_controller.decisions.decide import decide
+from fairlead_controller.decisions.events import Decision, Event, FenceBroker, PartitionMove
+from fairlead_controller.decisions.placement import RandomSource
+from fairlead_controller.decisions.record_rules import BrokenDecisionError, next_state
+from fairlead_controller.decisions.security.mutation_quota import MutationQuotas
+from fairlead_controller.decisions.state import (
     FIRST_BROKER_EPOCH,
     NOT_PUBLISHED,
     ControllerChange,
     ControllerState,
     CountersChanged,
 )
+from fairlead_controller.decisions.tables.history import MetadataHistory, load_history
+from fairlead_controller.decisions.tables.lines import (
+    FEATURES_KEY,
+    HISTORY_KEY,
+    SEALED_KEY,
+    build_features,
+    dump_line,
+    features_line,
+    parse_line,
+)
+from fairlead_controller.decisions.tables.loading import Loaded, load_state
+from fairlead_controller.decisions.tables.regressions import rolled_back_tables
+from fairlead_controller.decisions.tables.stored_table import (
+    HighestSeen,
+    StoredTable,
+    StoreError,
+    StoreRolledBackError,
+    StoreTooNewError,
+)
+from fairlead_controller.decisions.tables.table_plan import (
+    CLUSTER_TABLE,
+    Stage,
+    TableLayout,
+    WritePlan,
+    first_lines,
+)
+from fairlead_controller.decisions.tables.table_room import UNFINISHED_TOPICS_MAX, TableRoom
+from fairlead_controller.stores.committer import Committer
 from fairlead_controller.stores.measured import MeasuredStore
 from fairlead_controller.stores.metadata_store import (
     MetadataStore,
     SealedError,
-    StoreError,
     TableWrite,
     WriteOutcome,
 )
-from fairlead_controller.table_plan import CLUSTER_TABLE, TableLayout, WritePlan, first_lines
+from fairlead_controller.views.decision_journal import DecisionJournal
 from fairlead_model.cluster import Change
-from fairlead_model.ids import is_assignable_topic_id, topic_id_text
+from fairlead_model.features import features_of_new_cluster, unsupported_levels, who_reads
+from fairlead_model.ids import (
+    BrokerId,
+    ControllerEpoch,
+    is_assignable_topic_id,
+    topic_id_text,
+)
 from fairlead_model.partition import LeaderRecoveryState
 from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.release import RELEASE
 
 logger = logging.getLogger(__name__)
 
 EVENTS_WAITING_MAX: Final = 10_000
-"""Decisions that may wait for the store; beyond, events are refused. A death is not: nobody would
-tell it again, and there are never more of them than brokers."""
+"""Decisions that may wait for the store. Beyond this number events are refused, except the death of
+a broker: nobody would report it again, and there are never more deaths than brokers."""
 
 MOVES_LOGGED_MAX: Final = 20
-"""Partitions of one decision that the log names; /explain knows the others."""
+"""Partitions of one decision that the log names; `/explain` shows the others."""
 
 Subscriber = Callable[[tuple[Change, ...], ControllerState], None]
 Reply = Mapping[str, Any]
 
 
 class _Answer(NamedTuple):
-    """What a decision has for whoever asked for it."""
+    """The caller that waits for a decision, and what it will be told."""
 
     future: "asyncio.Future[Reply]"
     decision: Decision
@@ -66,14 +100,18 @@ class _Answer(NamedTuple):
 
 @dataclass(slots=True)
 class _Group:
-    """Decisions that will be committed together."""
+    """Decisions that will be committed together.
 
+    The plan is made as they are taken, so that the layout is always that of the pending state.
+    """
+
+    plan: WritePlan
     changes: list[ControllerChange] = field(default_factory=list)
     replies: list[_Answer] = field(default_factory=list)
 
 
 class Controller:
-    """One reign: from the sealing of the store to its end. Made by `open_controller`."""
+    """One reign: from the sealing of the store to its end. `open_controller` makes it."""
 
     def __init__(
         self,
@@ -81,35 +119,97 @@ class Controller:
         layout: TableLayout,
         committer: Committer,
         *,
+        history: MetadataHistory,
         now_ms: Callable[[], int],
         random_source: RandomSource,
         metrics: ControllerMetrics,
     ) -> None:
         self.committed = state
         """What the store holds; the only state that others may see."""
+        self.history = history
+        """What the reigns before this one can have told brokers."""
         self._pending = state
         self._layout = layout
         self._committer = committer
         self._now_ms = now_ms
         self._random = random_source
-        self._group = _Group()
+        self._mutations = MutationQuotas()
+        self._group = _Group(WritePlan(layout))
+        self._full: deque[tuple[_Group, list[Stage]]] = deque()
+        """Groups that are full, with what they write; they are written before `_group`."""
         self._wake = asyncio.Event()
         self._subscribers: list[Subscriber] = []
         self._waiting = 0
         self.journal = DecisionJournal()
         self.metrics = metrics
+        self._loaded: ControllerState | None = state
+        self._end: StoreError | None = None
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Have committed changes told, with the state after them, in order."""
+        """Call `subscriber` with each committed change and the state after it, in order."""
         self._subscribers.append(subscriber)
 
+    def has_heard(self, broker_id: BrokerId) -> bool:
+        """Tell whether a broker of this id has registered in this reign."""
+        state = self.committed
+        if broker_id in state.departed:
+            return True  # It may have followed this reign before it was unregistered.
+        return broker_id in state.image.brokers and broker_id not in state.unconfirmed
+
+    def state_before(self, broker_id: BrokerId) -> ControllerState:
+        """Return a state that holds all that a broker of this id can know.
+
+        A broker that has not registered in this reign is compared with the state as it was loaded.
+        Later decisions may have raised epochs, which would hide that the loaded ones were too low.
+        """
+        if not self.committed.unconfirmed:
+            self._loaded = None  # All have been heard.
+        if self._loaded is None or self.has_heard(broker_id):
+            return self.committed
+        return self._loaded
+
+    def end(self, error: StoreError) -> None:
+        """Stop deciding; `run` raises this error soon."""
+        if self._end is None:
+            self._end = error
+            self._wake.set()
+
+    @property
+    def writes(self) -> int:
+        """How many writes the tables have had; brokers remember it."""
+        return self._committer.writes
+
+    async def end_if_deposed(self, seen: HighestSeen) -> None:
+        """End the reign because a broker has followed a controller of a higher epoch.
+
+        The tables say why: another controller has sealed them, or an earlier one had sealed tables
+        that are gone. While the store does not answer, the reason cannot be found: the reign goes
+        on, and the broker asks again.
+        """
+        try:
+            reason = await self._committer.explain_epoch(seen)
+        except StoreError as error:
+            logger.warning(
+                "whether controller epoch %d is newer is not known: %s",
+                seen.controller_epoch,
+                error,
+            )
+            return
+        self.end(reason)
+
     async def submit(self, event: Event) -> Reply:
-        """Decide an event; give the reply once it holds. RefusedError if it is refused."""
+        """Decide an event; return the reply once it is durable, or raise RefusedError.
+
+        BrokenDecisionError, at once, if the decision is a wrong one.
+        """
+        if self._end is not None:
+            raise RefusedError(RefusalCode.NOT_CONTROLLER, "the controller is stopping")
         if self._waiting >= EVENTS_WAITING_MAX and not isinstance(event, FenceBroker):
             raise RefusedError(RefusalCode.REQUEST_TIMED_OUT, "the controller is overloaded")
         began_s = time.monotonic()
-        decision = decide(self._pending, event, now_ms=self._now_ms(), random=self._random)
-        self._pending = self._pending.apply(decision.changes)
+        decision, pending = self._decide(event)
+        self._plan(decision)
+        self._pending = pending
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._group.changes.extend(decision.changes)
         self._group.replies.append(_Answer(future, decision, type(event).__name__, began_s))
@@ -118,21 +218,75 @@ class Controller:
         return await future
 
     async def run(self) -> None:
-        """Commit groups for ever; StoreError when the reign is over."""
+        """Commit groups until the reign ends; then raise StoreError."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            group, self._group = self._group, _Group()
+            self._close_group()
             try:
-                await self._commit(group)
-            except BaseException:
-                self._refuse(group)
+                while self._full:
+                    if self._end is not None:
+                        raise self._end
+                    await self._commit(*self._full[0])
+                    self._full.popleft()
+            except BaseException as error:
+                self._end = self._end or StoreError("the controller is stopping")
+                self._refuse()
+                if isinstance(error, StoreRolledBackError):
+                    await self._committer.note_rollback(error)
                 raise
 
-    async def _commit(self, group: _Group) -> None:
-        plan = WritePlan(self._layout)
-        plan.add(group.changes)
-        await self._committer.commit(plan.stages())
+    def _decide(self, event: Event) -> tuple[Decision, ControllerState]:
+        """Give what an event changes, and the state after it.
+
+        BrokenDecisionError if it would break a rule of the records: it is never planned, and the
+        next one is decided on the state as it was.
+        """
+        kind = type(event).__name__
+        now_ms = self._now_ms()
+        try:
+            decision = decide(
+                self._pending,
+                event,
+                now_ms=now_ms,
+                random=self._random,
+                room=TableRoom(self._layout),
+                allowance=self._mutations.allowance(self._pending.image, event, now_ms),
+            )
+            pending = next_state(self._pending, decision.changes)
+        except BrokenDecisionError as broken:
+            self._note_broken(kind, broken.violation)
+            raise
+        for violation in decision.violations:
+            self._note_broken(kind, violation)
+        return decision, pending
+
+    def _note_broken(self, kind: str, violation: str) -> None:
+        self.metrics.broken_decisions[kind] += 1
+        logger.error("a wrong decision of %s is not carried out: %s", kind, violation)
+
+    def _plan(self, decision: Decision) -> None:
+        """Put a decision into the present group, or into the next one if that is full."""
+        try:
+            plan = self._group.plan
+            if (
+                plan.count_unfinished()
+                and plan.count_unfinished(decision.changes) > UNFINISHED_TOPICS_MAX
+            ):
+                self._close_group()
+            self._group.plan.add(decision.changes)
+        except Exception as error:
+            # Planned in part, it can neither be written nor built on.
+            self.end(StoreError(f"a decision could not be planned: {error!r}"))
+            raise
+
+    def _close_group(self) -> None:
+        """Begin the next group; fix what this one writes, so that the layout can change."""
+        self._full.append((self._group, self._group.plan.stages()))
+        self._group = _Group(WritePlan(self._layout))
+
+    async def _commit(self, group: _Group, stages: list[Stage]) -> None:
+        await self._committer.commit(stages)
         self.committed = self.committed.apply(group.changes)
         told = tuple(change for change in group.changes if not isinstance(change, NOT_PUBLISHED))
         if told:
@@ -170,9 +324,10 @@ class Controller:
             metrics.elections.observe(time.monotonic() - answer.began_s)
             metrics.unclean_elections += sum(map(_is_doubtful, moves))
 
-    def _refuse(self, group: _Group) -> None:
-        """Let nobody wait for a controller that ends; whether their changes hold is unknown."""
-        for answer in [*group.replies, *self._group.replies]:
+    def _refuse(self) -> None:
+        """Fail everybody who waits; whether their changes are durable is not known."""
+        groups = [group for group, _ in self._full]
+        for answer in [answer for group in [*groups, self._group] for answer in group.replies]:
             if not answer.future.done():
                 answer.future.set_exception(
                     RefusedError(RefusalCode.NOT_CONTROLLER, "the controller is stopping")
@@ -193,9 +348,11 @@ async def open_controller(
     now_ms: Callable[[], int],
     random_source: RandomSource | None = None,
 ) -> Controller:
-    """Take over a store: raise the epoch, seal every table, load, repair.
+    """Take over a store: raise the epoch, seal every table, load and repair.
 
-    The caller then runs the controller and submits `ElectLeaders` first.
+    The caller then runs the controller and submits `ElectLeaders` first. If tables are older than
+    what was seen of them, this raises StoreRolledBackError and changes nothing except for a note.
+    StoreTooNewError if this release does not support the cluster's feature levels.
     """
     source = random_source or random.SystemRandom()
     metrics = ControllerMetrics()
@@ -206,23 +363,66 @@ async def open_controller(
             raise StoreError(f"the store holds tables but not the table {CLUSTER_TABLE!r}")
         await _found_cluster(store, source)
         tables = await store.load()
-    epoch = 1 + max(table.controller_epoch for table in tables.values())
-    sealed = await store.seal(epoch, tables)
-    loaded = load_state(sealed, controller_epoch=epoch)
+    if problem := rolled_back_tables(tables):
+        raise StoreRolledBackError(problem)
+    # Before anything is written: a controller that can read the tables may be at work with them.
+    _require_readable(tables[CLUSTER_TABLE])
+    epoch = store.next_epoch(tables)
+    history = load_history(tables, epoch)
+    sealed = await store.seal(epoch, tables, first=CLUSTER_TABLE)
     committer = Committer(store, sealed, epoch)
-    for name in loaded.missing_tables:
-        loaded.repairs.setdefault(name, {})
-    if loaded.repairs:
-        logger.info("removing what an unfinished write left in %s", ", ".join(loaded.repairs))
-        await committer.commit([loaded.repairs])
+    try:
+        loaded = load_state(sealed, controller_epoch=epoch)
+    except StoreRolledBackError as error:
+        await committer.note_rollback(error)
+        raise
+    await committer.commit(_first_stages(loaded, epoch, history))
     return Controller(
         loaded.state,
         loaded.layout,
         committer,
+        history=history,
         now_ms=now_ms,
         random_source=source,
         metrics=metrics,
     )
+
+
+def _first_stages(loaded: Loaded, epoch: ControllerEpoch, history: MetadataHistory) -> list[Stage]:
+    """Return what a reign writes first, in stages.
+
+    What a crash has left is removed; then the table of the cluster says that it is gone, that every
+    table is sealed, and where the reign before ended.
+    """
+    repairs = dict(loaded.repairs)
+    last = repairs.pop(CLUSTER_TABLE, {})
+    for name in loaded.missing_tables:
+        repairs.setdefault(name, {})
+    if repairs:
+        logger.info("removing what an unfinished write left in %s", ", ".join(repairs))
+    if loaded.unknown_lines or loaded.layout.surplus:
+        logger.warning(
+            "a newer release has written to the tables: %d lines of unknown kinds, and %d lines "
+            "with unknown fields, are kept as they are",
+            loaded.unknown_lines,
+            len(loaded.layout.surplus),
+        )
+    sealed = loaded.layout.surplus.added_to(SEALED_KEY, dump_line({"epoch": epoch}))
+    last = last | {SEALED_KEY: sealed, HISTORY_KEY: history.line()}
+    return [*([repairs] if repairs else []), {CLUSTER_TABLE: last}]
+
+
+def _require_readable(cluster: StoredTable) -> None:
+    """Raise StoreTooNewError if the cluster has feature levels that this release does not know."""
+    line = cluster.lines.get(FEATURES_KEY)
+    if line is None:
+        return
+    features = parse_line(FEATURES_KEY, line, build_features)
+    if problem := unsupported_levels(features):
+        raise StoreTooNewError(
+            f"this release, {RELEASE}, does not support the feature levels of the cluster: "
+            f"{problem}; run {who_reads(features)}"
+        )
 
 
 async def _found_cluster(store: MetadataStore, source: RandomSource) -> None:
@@ -230,7 +430,11 @@ async def _found_cluster(store: MetadataStore, source: RandomSource) -> None:
     while not is_assignable_topic_id(cluster_id := source.randbytes(16)):
         pass
     counters = CountersChanged(FIRST_BROKER_EPOCH, 0)
-    write = TableWrite(CLUSTER_TABLE, None, 0, first_lines(topic_id_text(cluster_id), counters))
+    first = {
+        **first_lines(topic_id_text(cluster_id), counters),
+        FEATURES_KEY: features_line(features_of_new_cluster()),
+    }
+    write = TableWrite(CLUSTER_TABLE, None, 0, first)
     (result,) = await store.write([write])
     if result.outcome is not WriteOutcome.WRITTEN:
         raise SealedError("another controller is founding the cluster")

@@ -1,10 +1,10 @@
-"""Asks from time to time whether leaders should go back to the brokers that are to lead."""
+"""Asks from time to time whether preferred leaders should be elected again."""
 
 import asyncio
 import logging
 
 from fairlead_controller.controller import Controller
-from fairlead_controller.events import BalanceLeaders
+from fairlead_controller.decisions.events import BalanceLeaders
 from fairlead_model.refusals import RefusedError
 
 logger = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ class LeaderBalancer:
         self._event = BalanceLeaders(imbalance_percentage_max)
 
     async def run(self) -> None:
-        """For as long as the controller reigns."""
+        """Balance for as long as the controller reigns."""
         while True:
             await asyncio.sleep(self._interval_s)
             try:

@@ -1,7 +1,7 @@
 """Conditions of a status: a list with one entry a type, as `kubectl wait` understands it.
 
-Pure: lists in, lists out. A time only changes when the claim changes, so that a status that says
-the same as before is the same as before and is not written again.
+Pure: lists in, lists out. A time changes only when the status of a condition changes, so that an
+unchanged status is equal to the one before and is not written again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,8 @@ from typing import Any, Final
 from fairlead_operator.resources.condition import MESSAGE_LENGTH_MAX
 
 Condition = dict[str, Any]
+PAUSED: Final = "Paused"
+"""Type of the condition that is there while nobody acts on changes of a spec."""
 _WORDS: Final = {True: "True", False: "False", None: "Unknown"}
 
 
@@ -24,7 +26,7 @@ def set_condition(
     generation: int,
     now: datetime,
 ) -> list[Condition]:
-    """Give the conditions with this claim in its place, or at the end where it is new.
+    """Return the conditions with this one in its place, or at the end if it is new.
 
     `status` is None for what is not known; `generation` is that of the spec it is about.
     `lastTransitionTime` is `now` only if the status differs from before.
@@ -47,18 +49,29 @@ def set_condition(
     return [claim if entry.get("type") == type else dict(entry) for entry in conditions]
 
 
+def set_paused(
+    conditions: Sequence[Mapping[str, Any]], message: str, *, generation: int, now: datetime
+) -> list[Condition]:
+    """Return the conditions with `Paused`; without it if no message says what waits."""
+    if not message:
+        return without_condition(conditions, PAUSED)
+    return set_condition(
+        conditions, PAUSED, True, "AskedFor", message, generation=generation, now=now
+    )
+
+
 def find_condition(conditions: Sequence[Mapping[str, Any]], type: str) -> Mapping[str, Any] | None:
-    """Find the claim of a type."""
+    """Return the condition of a type."""
     return next((entry for entry in conditions if entry.get("type") == type), None)
 
 
 def without_condition(conditions: Sequence[Mapping[str, Any]], type: str) -> list[Condition]:
-    """Give the conditions without the claim of a type."""
+    """Return the conditions without that of a type."""
     return [dict(entry) for entry in conditions if entry.get("type") != type]
 
 
 def shortened(message: str, maximum: int = MESSAGE_LENGTH_MAX) -> str:
-    """Cut a text to what a condition may hold; a cut one ends with an ellipsis."""
+    """Cut a text to the length that a condition may hold; a cut text ends with an ellipsis."""
     return message if len(message) <= maximum else f"{message[: maximum - 1]}…"
 
 

@@ -1,12 +1,13 @@
-"""The controller of this pod, asked over its unix socket: HTTP and JSON.
+"""Asks the controller of this pod over its unix socket: HTTP and JSON.
 
-Questions are asked again while the controller restarts, for `retry_s` at most; orders (drain,
-fault, intent) too, because each can be given twice without harm. A controller that is not active
-is no trouble to be waited out: the caller ends what it does and waits for the next reign.
+Questions are repeated while the controller restarts, for at most `retry_s`; orders (drain, fault,
+intent) too, because each may arrive twice without harm. If the controller is not active, nothing is
+repeated: the caller ends what it does and waits for the next reign.
 """
 
 import asyncio
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -14,8 +15,11 @@ from urllib.parse import quote
 
 import aiohttp
 
+logger = logging.getLogger(__name__)
+
 REQUEST_TIMEOUT_S: Final = 10.0
 RETRY_DELAY_S: Final = 0.25
+FAULT_TIMEOUT_S: Final = 1.0
 MESSAGE_LENGTH_MAX: Final = 500
 
 JsonObject = dict[str, Any]
@@ -30,11 +34,11 @@ class ControllerUnavailableError(ControllerError):
 
 
 class ControllerStandbyError(ControllerError):
-    """This pod's controller does not hold the Lease: whoever acts must stop."""
+    """The controller of this pod does not hold the Lease: the caller must stop."""
 
 
 class ControllerRefusedError(ControllerError):
-    """The controller is active and says no; `status` is that of HTTP."""
+    """The controller is active and refuses; `status` is that of HTTP."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -48,11 +52,16 @@ class ControllerRefusedError(ControllerError):
 
 @dataclass(frozen=True, slots=True)
 class ReignState:
-    """How the controller stands to one cluster."""
+    """The controller's state for one cluster."""
 
     controller_epoch: int
     store_available: bool
     problem: str = ""
+    is_rolled_back: bool = False
+    """Whether its tables are older than what was seen of them."""
+    interruptions: int = 0
+    """How often somebody else has changed its tables while it acted."""
+    last_interruption: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +105,29 @@ class ControllerClient:
         await self._session.close()
 
     async def state(self) -> CandidateState:
-        """Ask whether the controller is active, and how its clusters are; never asked twice."""
+        """Ask whether the controller is active, and for its clusters; not repeated."""
         answer = await self._exchange("GET", "/v1/state", None, None, REQUEST_TIMEOUT_S)
         clusters = {
             name: ReignState(
                 controller_epoch=int(reign.get("controllerEpoch") or 0),
                 store_available=bool(reign.get("storeAvailable")),
                 problem=str(reign.get("problem") or ""),
+                is_rolled_back=bool(reign.get("isRolledBack")),
+                interruptions=int(reign.get("interruptions") or 0),
+                last_interruption=str(reign.get("lastInterruption") or ""),
             )
             for name, reign in (answer.get("clusters") or {}).items()
         }
         return CandidateState(str(answer.get("role")), str(answer.get("identity", "")), clusters)
 
     async def cluster_status(self, namespace: str, cluster: str) -> JsonObject:
-        """Give brokers, topics and counts of a cluster (`fairlead_controller.status`)."""
+        """Return brokers, topics and counts of a cluster (`fairlead_controller.views.status`)."""
         return await self._ask("GET", _cluster_path(namespace, cluster, "status"))
 
     async def topics(
         self, namespace: str, cluster: str, *, since: str = "", wait_ms: int = 0
     ) -> TopicChanges:
-        """Wait for changes of topics; everything without `since`, or where it is too old."""
+        """Wait for changes of topics; return everything without `since`, or if it is too old."""
         params = {"wait_ms": str(wait_ms)} | ({"since": since} if since else {})
         answer = await self._ask(
             "GET",
@@ -131,16 +143,48 @@ class ControllerClient:
         )
 
     async def apply_topics(self, namespace: str, cluster: str, request: JsonObject) -> JsonObject:
-        """Say which topics there shall be; give what became of each resource."""
+        """Apply Topic resources; return the result for each of them."""
         path = _cluster_path(namespace, cluster, "topics")
         answer = await self._ask("POST", path, body=request, timeout_s=60.0)
         results: JsonObject = answer["results"]
         return results
 
+    async def apply_users(self, namespace: str, cluster: str, request: JsonObject) -> JsonObject:
+        """Apply and forget User resources; return what became of each, by its name."""
+        path = _cluster_path(namespace, cluster, "users")
+        answer = await self._ask("POST", path, body=request)
+        return dict(answer["results"])
+
     async def drain(self, namespace: str, cluster: str, broker_id: int, *, on: bool) -> None:
         """Move the leaders off a broker and keep them off, or let them come back."""
         path = _cluster_path(namespace, cluster, f"brokers/{broker_id}/drain")
         await self._ask("POST", path, body={"on": on})
+
+    async def scale_down(
+        self,
+        namespace: str,
+        cluster: str,
+        pool: str,
+        *,
+        leaving: Sequence[int],
+        staying: Sequence[int],
+    ) -> str:
+        """Empty the brokers that a pool gives up; return what is in the way, empty if nothing is.
+
+        Those that stay are filled again if they were to leave before.
+        """
+        path = _cluster_path(namespace, cluster, f"pools/{quote(pool, safe='')}/scale-down")
+        body = {"leaving": list(leaving), "staying": list(staying)}
+        answer = await self._ask("POST", path, body=body)
+        return str(answer.get("problem") or "")
+
+    async def unregister(self, namespace: str, cluster: str, broker_id: int) -> None:
+        """Let the controller forget a broker that is gone for good; ignore one it does not know."""
+        try:
+            await self._ask("DELETE", _cluster_path(namespace, cluster, f"brokers/{broker_id}"))
+        except ControllerRefusedError as error:
+            if not error.is_unknown:
+                raise
 
     async def inject_fault(
         self,
@@ -155,14 +199,28 @@ class ControllerClient:
         path = _cluster_path(namespace, cluster, f"brokers/{broker_id}/fault")
         await self._ask("POST", path, body={"fault": fault, "durationMs": duration_ms})
 
+    async def break_controller(
+        self, fault: Literal["kill", "pause"], *, duration_ms: int = 0
+    ) -> None:
+        """Let the controller's own supervisor kill or stop it; not repeated.
+
+        It may be gone before it can answer, which is no failure: its successor's epoch proves what
+        happened.
+        """
+        body = {"fault": fault, "durationMs": duration_ms}
+        try:
+            await self._exchange("POST", "/v1/fault", body, None, FAULT_TIMEOUT_S)
+        except ControllerUnavailableError as error:
+            logger.info("%s of the controller: %s", fault, error)
+
     async def record_intent(self, namespace: str, cluster: str, action: str, target: str) -> str:
-        """Make durable that something is about to be done which no write fences; give its id."""
+        """Make durable that an act follows which no write fences; return the intent's id."""
         path = _cluster_path(namespace, cluster, "intents")
         answer = await self._ask("POST", path, body={"action": action, "object": target})
         return str(answer.get("id", ""))
 
     async def clear_intent(self, namespace: str, cluster: str, intent_id: str) -> None:
-        """Forget an intent that was carried out; one that is not there is fine."""
+        """Forget an intent that was carried out; ignore one that does not exist."""
         path = _cluster_path(namespace, cluster, f"intents/{quote(intent_id, safe='')}")
         try:
             await self._ask("DELETE", path)
@@ -176,7 +234,7 @@ class ControllerClient:
         return await self._ask("GET", path)
 
     async def moves(self, namespace: str, cluster: str, *, since_ms: int) -> JsonObject:
-        """Give the controller's decisions since a moment (Unix time)."""
+        """Return the controller's decisions since a moment (Unix time)."""
         path = _cluster_path(namespace, cluster, "moves")
         return await self._ask("GET", path, params={"since_ms": str(since_ms)})
 
@@ -189,7 +247,7 @@ class ControllerClient:
         params: Mapping[str, str] | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> JsonObject:
-        """Exchange, and again while nobody answers."""
+        """Send a request; repeat it while nobody answers."""
         deadline = asyncio.get_running_loop().time() + self._retry_s
         while True:
             try:

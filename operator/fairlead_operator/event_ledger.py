@@ -1,8 +1,8 @@
-"""Which Events are worth a write: pure, with the time given.
+"""Which Events are worth a write. Pure; the time is a parameter.
 
-An object gets so many writes a minute and no more. The same Event again is a series: its count is
-written at most once a minute. What did not fit is counted, and the next Event of that reason says
-how many were left out.
+Each object gets a bounded number of writes a minute. A repeated Event is a series: its count is
+written at most once a minute. Events beyond the bound are counted, and the next Event of that
+reason says how many were left out.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -12,7 +12,7 @@ from typing import Final
 WRITES_PER_MINUTE_MAX: Final = 10
 """Writes for one object in a minute, new Events and counts together."""
 OBJECTS_MAX: Final = 4_096
-"""Objects that are remembered; the one that was longest without an Event is forgotten first."""
+"""Objects that are remembered; the one without Events for the longest time is dropped first."""
 SERIES_IDLE_S: Final = 360.0
 """Silence after which the same Event is a new one."""
 SERIES_WRITE_INTERVAL_S: Final = 60.0
@@ -38,7 +38,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedEvent:
-    """Write into the Event of this name how often it was seen."""
+    """Write the new count into the Event of this name."""
 
     name: str
     count: int
@@ -71,7 +71,7 @@ class _History:
 
 
 class EventLedger:
-    """What was written of late, by object."""
+    """What was written recently, by object."""
 
     def __init__(self) -> None:
         self._histories: OrderedDict[str, _History] = OrderedDict()
@@ -79,7 +79,7 @@ class EventLedger:
         """Events that were not written because their object had too many."""
 
     def decide(self, key: EventKey, name: str, now_s: float) -> NewEvent | RepeatedEvent | None:
-        """Decide about an Event that would be called `name`; None for nothing to write."""
+        """Decide about an Event that would be called `name`; return None for nothing to write."""
         history = self._histories.setdefault(key.object_uid, _History())
         self._histories.move_to_end(key.object_uid)
         if len(self._histories) > OBJECTS_MAX:
@@ -103,7 +103,7 @@ class EventLedger:
         return NewEvent(left_out=history.left_out.pop(key.reason, 0))
 
     def forget(self, key: EventKey) -> None:
-        """Take back a series whose Event is not in the API: the next one is a new Event."""
+        """Drop a series whose Event is not in the API: the next one is a new Event."""
         history = self._histories.get(key.object_uid)
         if history is not None:
             history.series.pop(key, None)

@@ -1,7 +1,7 @@
 """Events about our resources, for people: named, bounded, and never a reason to fail.
 
 An Event lives for about an hour, so it is history and never state. A write that fails is counted
-and logged; the reconcile that wanted it goes on.
+and logged; the reconciliation that asked for it goes on.
 """
 
 import logging
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
-from fairlead_controller.kube.kinds import EVENT
+from fairlead_kube.client import KubeClient
+from fairlead_kube.errors import ApiError, ApiUnavailableError
+from fairlead_kube.kinds import EVENT
 from fairlead_operator.event_ledger import EventKey, EventLedger, NewEvent, RepeatedEvent
 
 EventType = Literal["Normal", "Warning"]
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class EventCounters:
-    """What became of Events, for metrics."""
+    """Counts of written and failed Events, for metrics."""
 
     written: int = 0
     failed: int = 0
@@ -57,7 +57,7 @@ class EventWriter:
         *,
         action: str = "Reconcile",
     ) -> None:
-        """Tell people what happened to an object; `object` is its manifest as the API gave it."""
+        """Emit an Event about an object; `object` is its manifest from the API."""
         now_s = self._clock()
         metadata = object["metadata"]
         note = shortened_note(message)
@@ -107,7 +107,7 @@ def build_event(
     instance: str,
     now_s: float,
 ) -> dict[str, Any]:
-    """Give an Event of events.k8s.io/v1; one about an object without a namespace is in default."""
+    """Return an Event of events.k8s.io/v1, for an object without a namespace in `default`."""
     metadata = object["metadata"]
     namespace = metadata.get("namespace")
     regarding = {

@@ -1,7 +1,8 @@
 """The kopf process' own port: /healthz with checks, /readyz, /metrics.
 
-Healthy while standing by. While active: the informers have proof that they miss nothing, and no
-pass has been going on for minutes.
+It is healthy while standing by. While it acts, the informers must have proof that they miss
+nothing, and no pass may have lasted for minutes. While the API server is away neither shows a
+problem of this process, which a restart would not help.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def find_problems(*, informer_ages_s: dict[str, float], oldest_pass_s: float) -> list[str]:
-    """Name what is wrong; the ages are by kind."""
+    """Return what is wrong; the ages are by kind."""
     problems = [
         f"{kind}: no proof of freshness for {age_s:.0f} s"
         for kind, age_s in sorted(informer_ages_s.items())
@@ -33,11 +34,17 @@ def find_problems(*, informer_ages_s: dict[str, float], oldest_pass_s: float) ->
 class HealthServer:
     """Serves from the start of the process."""
 
-    def __init__(self, metrics: OperatorMetrics, refresh: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        metrics: OperatorMetrics,
+        refresh: Callable[[], None],
+        is_api_away: Callable[[], bool],
+    ) -> None:
         self._live: LiveObjects | None = None
         self.port = 0
         self._metrics = metrics
         self._refresh = refresh
+        self._is_api_away = is_api_away
         self._runner: web.AppRunner | None = None
 
     async def start(self, port: int) -> None:
@@ -52,11 +59,11 @@ class HealthServer:
         self.port = int(self._runner.addresses[0][1])
 
     def begin(self, live: LiveObjects) -> None:
-        """From now on this process acts, and its informers count."""
+        """Check the informers from now on, because this process acts."""
         self._live = live
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -64,6 +71,8 @@ class HealthServer:
         problems = find_problems(
             informer_ages_s=self._ages(), oldest_pass_s=self._metrics.oldest_pass_s()
         )
+        if self._is_api_away():
+            problems = []
         answer: dict[str, Any] = {
             "status": "failing" if problems else "ok",
             "role": "standby" if self._live is None else "active",
@@ -72,7 +81,7 @@ class HealthServer:
         return web.json_response(answer, status=503 if problems else 200)
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        """Also as a standby: taking over is the controller's affair, and this process follows."""
+        """Answer as a standby, too: the controller takes over, and this process follows it."""
         return web.json_response({"role": "standby" if self._live is None else "active"})
 
     async def _serve_metrics(self, _: web.Request) -> web.Response:

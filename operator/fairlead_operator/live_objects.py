@@ -1,16 +1,16 @@
-"""What is in the API server for all clusters: informers, and our own writes that they lag behind.
+"""The objects in the API server of all clusters: informers, and our writes that they lag behind.
 
-An informer hears of a write of ours a moment later. Until then the answer to the write stands in
-its place, so that the next look does not do the same again.
+An informer learns of a write of ours a moment later. Until then the answer to the write replaces
+the object, so that the next pass does not do the same again.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.informer import Informer
-from fairlead_controller.kube.kinds import (
+from fairlead_kube.client import KubeClient
+from fairlead_kube.informer import Informer
+from fairlead_kube.kinds import (
     BROKER_POOL,
     CONFIG_MAP,
     LOG_CLUSTER,
@@ -18,29 +18,45 @@ from fairlead_controller.kube.kinds import (
     PERSISTENT_VOLUME_CLAIM,
     POD,
     POD_DISRUPTION_BUDGET,
+    SECRET,
     SERVICE,
     STATEFUL_SET,
     ResourceKind,
 )
-from fairlead_controller.kube.object_changes import ObjectChange
-from fairlead_operator.specs.names import CLUSTER_LABEL, MANAGED_ANNOTATION, MANAGED_SELECTOR
+from fairlead_kube.object_changes import ObjectChange
+from fairlead_operator.resources.listener import DEFAULT_LISTENER
+from fairlead_operator.specs.names import (
+    CERTIFICATES_LABEL,
+    CLUSTER_LABEL,
+    MANAGED_ANNOTATION,
+    MANAGED_SELECTOR,
+    driver_account_name,
+)
 
 Manifest = dict[str, Any]
 ClusterKey = tuple[str, str]
 """Namespace and name of a LogCluster."""
 
-CHILD_KINDS: Final = (SERVICE, CONFIG_MAP, STATEFUL_SET, POD_DISRUPTION_BUDGET, NETWORK_POLICY)
+CHILD_KINDS: Final = (
+    SERVICE,
+    CONFIG_MAP,
+    STATEFUL_SET,
+    POD_DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    SECRET,
+)
 _SELECTORS: Final[dict[ResourceKind, str]] = {
     LOG_CLUSTER: "",
     BROKER_POOL: "",
     POD: MANAGED_SELECTOR,
     PERSISTENT_VOLUME_CLAIM: CLUSTER_LABEL,
     **dict.fromkeys(CHILD_KINDS, MANAGED_SELECTOR),
+    SECRET: f"{MANAGED_SELECTOR},{CERTIFICATES_LABEL}",
 }
 
 
 class LiveObjects:
-    """One informer a kind; `on_cluster` hears which cluster something happened to."""
+    """One informer a kind; `on_cluster` is called with the cluster whose object has changed."""
 
     def __init__(
         self, client: KubeClient, namespace: str, on_cluster: Callable[[ClusterKey], None]
@@ -70,7 +86,7 @@ class LiveObjects:
             await informer.synced()
 
     def get(self, kind: ResourceKind, namespace: str, name: str) -> Manifest | None:
-        """Give an object as far as known; not to be changed."""
+        """Return an object as far as known; it must not be changed."""
         seen = self.informers[kind].objects.get((namespace, name))
         own = self._own.get((kind.kind, namespace, name))
         if own is None:
@@ -81,31 +97,75 @@ class LiveObjects:
         del self._own[kind.kind, namespace, name]
         return seen
 
-    def find_cluster(self, namespace: str, name: str | None) -> str:
-        """Give the LogCluster that a resource means; LookupError says why there is none.
+    def find_cluster(
+        self, namespace: str, name: str | None, cluster_namespace: str | None = None
+    ) -> ClusterKey:
+        """Return the LogCluster that a resource means; LookupError says why there is none.
 
-        One that names none means the only one of its namespace.
+        A resource that names none means the only one of its namespace. One of another namespace has
+        to let this one in.
         """
+        if cluster_namespace and name is not None and cluster_namespace != namespace:
+            key = (cluster_namespace, name)
+            if namespace not in (self._spark(key).get("namespaces") or ()):
+                raise LookupError(
+                    f"spec.clusterNamespace: LogCluster {cluster_namespace}/{name} serves no jobs "
+                    f"of namespace {namespace}: its spec.spark.namespaces has to name it"
+                )
+            return key
         there = [key[1] for key in self.informers[LOG_CLUSTER].objects if key[0] == namespace]
         if name is not None:
             if name not in there:
                 raise LookupError(f"there is no LogCluster {name} in the namespace {namespace}")
-            return name
+            return namespace, name
         if len(there) != 1:
             found = ", ".join(sorted(there)) or "none"
             raise LookupError(f"set spec.clusterName: the LogClusters of {namespace} are: {found}")
-        return there[0]
+        return namespace, there[0]
+
+    def asks_for_driver_account(self, cluster: ClusterKey) -> bool:
+        """Tell whether a LogCluster asks for an account for the drivers of StreamJobs."""
+        return bool(self._spark(cluster).get("driverAccount", True))
+
+    def may_use_driver_account(self, namespace: str, cluster: ClusterKey, account: str) -> bool:
+        """Tell whether drivers of a namespace may run as one of its ServiceAccounts.
+
+        In its own namespace the LogCluster lists them. Those of another one are not its to give.
+        """
+        allowed = self._spark(cluster).get("serviceAccounts") or ()
+        is_default = account == driver_account_name(cluster[1])
+        return is_default or account in allowed or namespace != cluster[0]
+
+    def _spark(self, key: ClusterKey) -> Mapping[str, Any]:
+        cluster = self.informers[LOG_CLUSTER].objects.get(key) or {}
+        return (cluster.get("spec") or {}).get("spark") or {}
+
+    def open_port(self, cluster: ClusterKey) -> int | None:
+        """Return the port where a LogCluster takes clients inside Kubernetes as they are.
+
+        None if each of its listeners there encrypts, or asks clients who they are.
+        """
+        manifest = self.informers[LOG_CLUSTER].objects.get(cluster) or {}
+        listeners = (manifest.get("spec") or {}).get("listeners") or ()
+        inside = [each for each in listeners if each.get("type") == "Internal"]
+        if not inside:
+            return DEFAULT_LISTENER.port
+        for each in inside:
+            is_tls = (each.get("tls") or {"enabled": False}).get("enabled", True)
+            if not is_tls and not each.get("authentication"):
+                return int(each["port"])
+        return None
 
     def note_written(
         self, kind: ResourceKind, namespace: str, name: str, answer: Manifest | None
     ) -> None:
-        """Remember what a write of ours made of an object; None: it was deleted."""
+        """Remember the answer to a write of ours; None if the object was deleted."""
         seen = self.informers[kind].objects.get((namespace, name))
         if _version(seen) != _version(answer):
             self._own[kind.kind, namespace, name] = (_version(seen), answer)
 
     def of_cluster(self, kind: ResourceKind, cluster: ClusterKey) -> list[Manifest]:
-        """Give all objects of a kind that belong to a cluster."""
+        """Return all objects of a kind that belong to a cluster."""
         namespace, name = cluster
         keys = {key for key in self.informers[kind].objects if key[0] == namespace}
         keys |= {own[1:] for own in self._own if own[0] == kind.kind and own[1] == namespace}
@@ -122,7 +182,7 @@ class LiveObjects:
 
 
 def cluster_of(manifest: Mapping[str, Any]) -> str:
-    """Give the name of the cluster that an object belongs to."""
+    """Return the name of the cluster that an object belongs to."""
     if manifest.get("kind") == LOG_CLUSTER.kind:
         return str(manifest["metadata"]["name"])
     if manifest.get("kind") == BROKER_POOL.kind:
@@ -131,7 +191,7 @@ def cluster_of(manifest: Mapping[str, Any]) -> str:
 
 
 def is_left_alone(manifest: Mapping[str, Any]) -> bool:
-    """Tell whether somebody has asked that the operator leaves an object alone."""
+    """Tell whether an annotation asks the operator to leave an object alone."""
     return (manifest["metadata"].get("annotations") or {}).get(MANAGED_ANNOTATION) == "false"
 
 

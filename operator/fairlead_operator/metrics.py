@@ -1,4 +1,4 @@
-"""What the kopf process counts, for Prometheus; each process has one set."""
+"""The metrics of the kopf process; each process has one set."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,14 +15,21 @@ _KINDS: Final = ("kind",)
 
 
 class ReignCounters(Collector):
-    """What the parts of a reign count themselves."""
+    """Counters that the parts of a reign keep themselves."""
 
-    def __init__(self, *, events: EventCounters, topic_statuses: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        *,
+        events: EventCounters,
+        topic_statuses: Callable[[], int],
+        user_statuses: Callable[[], int],
+    ) -> None:
         self._events = events
         self._topic_statuses = topic_statuses
+        self._user_statuses = user_statuses
 
     def collect(self) -> Iterable[Metric]:
-        """Walk the metrics."""
+        """Yield the metrics."""
         events = CounterMetricFamily(
             "fairlead_operator_events", "Events, by what became of them.", labels=["outcome"]
         )
@@ -33,6 +40,11 @@ class ReignCounters(Collector):
             "fairlead_operator_topic_statuses_written",
             "Statuses of Topics written.",
             self._topic_statuses(),
+        )
+        yield CounterMetricFamily(
+            "fairlead_operator_user_statuses_written",
+            "Statuses of Users written.",
+            self._user_statuses(),
         )
 
 
@@ -106,6 +118,6 @@ class OperatorMetrics:
             self.reconcile_seconds.labels(kind).observe(max(time.time() - started, 0.0))
 
     def oldest_pass_s(self) -> float:
-        """Give for how long the oldest unfinished pass has been going on."""
+        """Return for how long the oldest unfinished pass has lasted."""
         now = time.time()
         return max((now - min(running) for running in self._running.values() if running), default=0)

@@ -1,7 +1,7 @@
 """What the API server refuses until a person changes something, and what that person can do.
 
-A refusal ends neither a pass nor what is said about the cluster: what can be done is done, and the
-rest is named in the conditions. Everything else that goes wrong ends the pass and is tried again.
+A refusal ends neither a pass nor the report about the cluster: what can be done is done, and the
+rest is named in the conditions. Every other failure ends the pass, which is tried again.
 """
 
 from collections.abc import Iterator
@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from fairlead_controller.kube.errors import ApiError
+from fairlead_kube.errors import ApiError
 
 BAD_REQUEST: Final = 400
 FORBIDDEN: Final = 403
 UNPROCESSABLE: Final = 422
 _LASTING: Final = frozenset({BAD_REQUEST, FORBIDDEN, UNPROCESSABLE})
-"""Answers that come again: roles, quotas, admission, fields that clash or do not exist."""
+"""Answers that repeat until somebody acts: roles, quotas, admission, conflicting fields."""
 _UNDECLARED: Final = "not declared in schema"
 _WEBHOOK: Final = "webhook"
 _LASTING_WORDS: Final = (_UNDECLARED, "typed patch object", _WEBHOOK)
-"""Of answers that call themselves the server's own trouble (500), and come again all the same."""
+"""Words in answers with status 500 that will be the same next time."""
 
 PartKey = tuple[str, str]
 """Kind and name of a part of a cluster."""
@@ -34,7 +34,7 @@ class Refusals:
 
     @contextmanager
     def noting(self, kind: str, name: str) -> Iterator[None]:
-        """Take down a refusal of what is done inside about a part; other errors go on."""
+        """Record a refusal by the API server inside this context; raise all other errors."""
         try:
             yield
         except ApiError as error:
@@ -44,7 +44,7 @@ class Refusals:
 
     @property
     def text(self) -> str:
-        """The first refusal, and how many more there are; empty if there is none."""
+        """Return the first refusal, and how many more there are; empty if there is none."""
         texts = list(self.by_part.values())
         if not texts:
             return ""

@@ -7,11 +7,11 @@ from fairlead_operator.controller_client import ControllerClient, ControllerErro
 
 LOOK_S: Final = 0.25
 DOUBT_S_MAX: Final = 1.0
-"""A controller that says nothing for so long counts as gone: its Lease may be another's soon."""
+"""A controller that is silent for so long counts as gone: another may soon hold its Lease."""
 
 
 async def wait_until_active(controller: ControllerClient) -> str:
-    """Wait for the Lease; give the identity under which this pod holds it."""
+    """Wait for the Lease; return the identity under which this pod holds it."""
     while True:
         try:
             state = await controller.state()
@@ -22,8 +22,18 @@ async def wait_until_active(controller: ControllerClient) -> str:
         await asyncio.sleep(LOOK_S)
 
 
+async def still_reigns(controller: ControllerClient, identity: str) -> bool:
+    """Tell whether this pod holds the Lease under this identity at this moment."""
+    try:
+        async with asyncio.timeout(DOUBT_S_MAX):
+            state = await controller.state()
+    except (ControllerError, TimeoutError):
+        return False
+    return state.is_active and state.identity == identity
+
+
 async def wait_until_over(controller: ControllerClient, identity: str) -> str:
-    """Wait until the reign of this identity is over; give why."""
+    """Wait until the reign of this identity is over; return why."""
     clock = asyncio.get_running_loop().time
     heard_at = clock()
     while True:

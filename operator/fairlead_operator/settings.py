@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-DEFAULT_SOCKET: Final = "/run/fairlead/controller.sock"
+from fairlead_controller.kubernetes.settings import CONTROLLER_DRILLS, DEFAULT_SOCKET
+
 DEFAULT_NAME: Final = "fairlead-operator"
 DEFAULT_HTTP_PORT: Final = 8081
 SESSION_PORT: Final = 9090
@@ -28,16 +29,23 @@ class OperatorSettings:
     """Image of brokers whose LogCluster names none."""
     spark_image: str = ""
     """Image of StreamJobs that name none; empty: each has to."""
+    spark_driver_role: str = ""
+    """Role that the operator gives to drivers of StreamJobs, as ClusterRole/NAME or Role/NAME;
+    empty: it makes no accounts for them."""
     name: str = DEFAULT_NAME
     """Name of the operator's own StatefulSet and of its headless Service."""
     replicas: int = DEFAULT_REPLICAS
     """Operator pods, each of which may be the active one: brokers try them all."""
+    allows_controller_drills: bool = False
+    """Whether drills of the operator's own namespace may break the controller."""
+    refuses_plaintext: bool = False
+    """Whether LogClusters whose clients could speak in clear are refused."""
     controller_socket: str = DEFAULT_SOCKET
     http_port: int = DEFAULT_HTTP_PORT
     log_level: str = "INFO"
 
     def session_urls(self, namespace: str, cluster: str) -> tuple[str, ...]:
-        """Give where a cluster's brokers find the controller, whichever pod it is in."""
+        """Return where a cluster's brokers find the controller, whichever pod it is in."""
         return tuple(
             f"ws://{self.name}-{number}.{self.name}.{self.namespace}.svc:{SESSION_PORT}"
             f"/{namespace}/{cluster}"
@@ -52,6 +60,7 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
     ]
     replicas = _number(environment, "FAIRLEAD_OPERATOR_REPLICAS", DEFAULT_REPLICAS, problems)
     http_port = _number(environment, "FAIRLEAD_OPERATOR_HTTP_PORT", DEFAULT_HTTP_PORT, problems)
+    driver_role = _role(environment, "FAIRLEAD_SPARK_DRIVER_ROLE", problems)
     if problems:
         raise SettingsError("; ".join(problems))
     return OperatorSettings(
@@ -60,8 +69,11 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
         watch_namespace=environment.get("FAIRLEAD_WATCH_NAMESPACE", ""),
         broker_image=environment.get("FAIRLEAD_BROKER_IMAGE", ""),
         spark_image=environment.get("FAIRLEAD_SPARK_IMAGE", ""),
+        spark_driver_role=driver_role,
         name=environment.get("FAIRLEAD_OPERATOR_SERVICE") or DEFAULT_NAME,
         replicas=replicas,
+        allows_controller_drills=environment.get(CONTROLLER_DRILLS, "").lower() == "true",
+        refuses_plaintext=environment.get("FAIRLEAD_REFUSE_PLAINTEXT", "").lower() == "true",
         controller_socket=environment.get("FAIRLEAD_CONTROLLER_SOCKET") or DEFAULT_SOCKET,
         http_port=http_port,
         log_level=environment.get("FAIRLEAD_OPERATOR_LOG_LEVEL", "INFO").upper(),
@@ -74,3 +86,11 @@ def _number(environment: Mapping[str, str], name: str, default: int, problems: l
         problems.append(f"{name}: {text!r} is not a number from 1 to 65535")
         return default
     return int(text)
+
+
+def _role(environment: Mapping[str, str], name: str, problems: list[str]) -> str:
+    text = environment.get(name, "")
+    kind, _, role = text.partition("/")
+    if text and (kind not in ("ClusterRole", "Role") or not role):
+        problems.append(f"{name}: {text!r} is not ClusterRole/NAME or Role/NAME")
+    return text

@@ -34,6 +34,7 @@ WRITTEN: Final = (
     "compression.type",
     "delivery.timeout.ms",
     "max.request.size",
+    "transaction.timeout.ms",
 )
 # They tune Java's client and change nothing that a query sees.
 WITHOUT_EFFECT: Final = (
@@ -61,12 +62,12 @@ PROTECTED: Final = {
     "auto.offset.reset": "startingOffsets says where a query begins",
     "enable.auto.commit": "done batches are committed to the group kafka.group.id",
     "enable.idempotence": "it is always on",
-    "group.instance.id": "a query joins no group",
+    "group.instance.id": "a query has one of its own",
     "interceptor.classes": "there is no Java class to load",
     "key.deserializer": "keys are binary: cast them in the query",
     "key.serializer": "keys are binary or strings: cast them in the query",
     "partitioner.class": "keys choose as in Java; to choose otherwise write a column partition",
-    "transactional.id": "the sink writes without transactions",
+    "transactional.id": "exactlyOnce names each task's transaction",
     "value.deserializer": "values are binary: cast them in the query",
     "value.serializer": "values are binary or strings: cast them in the query",
 }
@@ -75,8 +76,10 @@ ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """How brokers are spoken to. `producer` is only for the sink: settings by Java's names
-    and their values."""
+    """Settings of the connections to brokers.
+
+    `producer` is only for the sink: settings by Java's names and their values.
+    """
 
     bootstrap_servers: str
     client_id: str = "fairlead-spark"
@@ -96,7 +99,7 @@ def is_client_option(name: str) -> bool:
 
 
 def read_client_settings(options: Mapping[str, str], *, is_sink: bool) -> ClientSettings:
-    """The settings among `options`; OptionError for one that is unknown or not for the user."""
+    """Return the settings among `options`; OptionError for an unknown or reserved one."""
     values = {
         name.lower().removeprefix(PREFIX): value
         for name, value in options.items()
@@ -162,7 +165,7 @@ def _producer_settings(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]
 
 
 def _fetch_bytes(values: Mapping[str, str]) -> int | None:
-    """One fetch asks for one partition, so the smaller of the two bounds counts."""
+    """Return the smaller of the two bounds, because one fetch asks for one partition."""
     bounds = [_number(values, name) for name in ("fetch.max.bytes", "max.partition.fetch.bytes")]
     return min((bound for bound in bounds if bound is not None), default=None)
 

@@ -68,7 +68,7 @@ class Cluster:
         self._topics: dict[str, Topic] = {}
 
     def find_topics(self, subscription: Subscription) -> dict[str, Topic]:
-        """Topics of a subscription that exist now, internal ones left out of a pattern."""
+        """Return topics of a subscription that exist now, internal ones left out of a pattern."""
         if subscription.pattern:
             # Java's Matcher.matches: the whole name.
             pattern = re.compile(subscription.pattern)
@@ -106,8 +106,13 @@ class Cluster:
         self._topics.update(topics)
         return topics
 
+    def read_node_ids(self) -> list[int]:
+        """Return the ids of all brokers, fresh from one of them."""
+        self.read_topics([])
+        return list(self._nodes)
+
     def forget_leaders(self) -> None:
-        """The next look-up asks a broker again."""
+        """Forget the leaders, so that the next look-up asks a broker again."""
         self._topics.clear()
 
     def leader_of(self, topic: str, partition: int) -> tuple[int, Topic]:
@@ -147,31 +152,33 @@ class Cluster:
         return self.retry(ask, "offsets")
 
     def call(self, node_id: int, message: Any, version: int) -> Any:
-        """One request to one broker."""
+        """Send one request to one broker."""
         return self._call_at(self._address(node_id), message, version)
 
     def connection(self, node_id: int) -> Connection:
-        """The open connection to a broker, or a new one; OSError if it can't be reached."""
+        """Return the open connection to a broker, or a new one; OSError if it can't be reached."""
         return self._connect(self._address(node_id), self._connections)
 
     def produce_connection(self, node_id: int) -> Connection:
-        """Another one, for what has no reply yet while the cluster is asked other things."""
+        """Return another connection, whose replies may wait while the cluster is asked."""
         return self._connect(self._address(node_id), self._produce_connections)
 
     def drop(self, connection: Connection) -> None:
-        """Closes a connection that went bad or whose replies nobody waits for any more."""
+        """Close a connection that went bad or whose replies nobody waits for any more."""
         connection.close()
         for connections in (self._connections, self._produce_connections):
             for address, each in list(connections.items()):
                 if each is connection:
                     del connections[address]
 
-    def call_address(self, host: str, port: int, message: Any, version: int) -> Any:
-        """One request to a broker whose address another request told."""
-        return self._call_at((host, port), message, version)
+    def call_address(
+        self, host: str, port: int, message: Any, version: int, *, timeout_s: float | None = None
+    ) -> Any:
+        """Send one request to a broker whose address another request told."""
+        return self._call_at((host, port), message, version, timeout_s=timeout_s)
 
     def call_any(self, message: Any, version: int) -> Any:
-        """One request to whichever broker answers; PassingError if none does."""
+        """Send one request to whichever broker answers; PassingError if none does."""
         return self._call_any(message, version)
 
     def close(self) -> None:
@@ -187,7 +194,7 @@ class Cluster:
         *,
         timeout_s: float = limits.METADATA_TIMEOUT_S,
     ) -> _Result:
-        """Calls `ask` until it succeeds; SourceError with the last reason at the deadline."""
+        """Call `ask` until it succeeds; SourceError with the last reason at the deadline."""
         deadline = time.monotonic() + timeout_s
         backoff_s = limits.RETRY_BACKOFF_S
         while True:
@@ -244,10 +251,17 @@ class Cluster:
                 reason = error
         raise PassingError(f"no broker answers: {reason}")
 
-    def _call_at(self, address: tuple[str, int], message: Any, version: int) -> Any:
+    def _call_at(
+        self,
+        address: tuple[str, int],
+        message: Any,
+        version: int,
+        *,
+        timeout_s: float | None = None,
+    ) -> Any:
         connection = self._connect(address, self._connections)
         try:
-            return connection.call(message, version)
+            return connection.call(message, version, timeout_s=timeout_s)
         except CONNECTION_ERRORS:
             self.drop(connection)
             raise
@@ -277,7 +291,7 @@ _kept: dict[tuple[int, ClientSettings, bool], Cluster] = {}
 
 
 def keep_cluster(settings: ClientSettings, *, is_sink: bool = False) -> Cluster:
-    """The cluster of this process: Spark uses Python workers again, and connections live on.
+    """Return the cluster of this process: Spark uses Python workers again, and connections live on.
 
     A sink has its own: where a task reads while it writes, each must find its own replies.
     """

@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def add_compiled(archive: Path) -> int:
-    """Adds the compiled form of the modules that have none; gives their number.
+    """Add the compiled form of the modules that have none; return their number.
 
     What was there stays where it was in the file, which is replaced at once: a Spark that runs
     goes on, one that is starting reads the old file or the new one. OSError if that cannot be done.
@@ -55,12 +55,12 @@ def add_compiled(archive: Path) -> int:
 
 
 def _is_loaded(name: str) -> bool:
-    """Whether it is a module that a job may load: PySpark brings its tests along."""
+    """Tell whether it is a module that a job may load: PySpark brings its tests along."""
     return name.endswith(".py") and "/tests/" not in name
 
 
 def _compile(source: bytes, name: Path, folder: Path) -> bytes:
-    """What Python makes of a module; tracebacks name the place in the zip."""
+    """Compile a module; tracebacks name the place in the zip."""
     written, compiled = folder / "module.py", folder / "module.pyc"
     written.write_bytes(source)
     py_compile.compile(

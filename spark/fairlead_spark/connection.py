@@ -24,7 +24,7 @@ class Connection:
     def __init__(
         self, host: str, port: int, *, client_id: str, receive_buffer_bytes: int, timeout_s: float
     ) -> None:
-        """Connects and asks for the versions that the broker serves; OSError if it can't."""
+        """Connect and asks for the versions that the broker serves; OSError if it can't."""
         self.address = f"{host}:{port}"
         self._client_id = client_id
         self._timeout_s = timeout_s
@@ -44,7 +44,7 @@ class Connection:
         }
 
     def version_of(self, api_key: int, wanted: int) -> int:
-        """The highest version served, up to `wanted`; RemoteProtocolError if there is none."""
+        """Return the highest version served, up to `wanted`; RemoteProtocolError if none."""
         lowest, highest = self._served.get(api_key, (0, -1))
         version = min(wanted, highest)
         if version < lowest:
@@ -53,12 +53,16 @@ class Connection:
             )
         return version
 
-    def call(self, message: Any, wanted_version: int) -> Any:
-        """Sends a request and waits for its reply. OSError covers time-outs and closed sockets."""
-        return self._call_in(message, self.version_of(message.API_KEY, wanted_version))
+    def call(self, message: Any, wanted_version: int, *, timeout_s: float | None = None) -> Any:
+        """Send a request and waits for its reply. OSError covers time-outs and closed sockets.
+
+        `timeout_s`: for a reply that the broker keeps back; else as for all of this connection.
+        """
+        version = self.version_of(message.API_KEY, wanted_version)
+        return self._call_in(message, version, timeout_s=timeout_s)
 
     def send(self, message: Any, version: int) -> int:
-        """Sends a request; returns its id, which `receive` asks for."""
+        """Send a request; return its id, which `receive` asks for."""
         self._correlation_id += 1
         frame = encode_request_frame(
             message.API_KEY, version, self._correlation_id, self._client_id, message
@@ -68,7 +72,7 @@ class Connection:
         return self._correlation_id
 
     def receive(self, api_key: int, version: int, sent: int, *, timeout_s: float) -> Any:
-        """The reply to request `sent`, which must be the oldest that has none yet."""
+        """Return the reply to request `sent`, which must be the oldest that has none yet."""
         deadline = time.monotonic() + timeout_s
         self._receive_into(memoryview(self._buffer)[: _LENGTH.size], deadline)
         (size,) = _LENGTH.unpack_from(self._buffer)
@@ -84,7 +88,7 @@ class Connection:
         return reply
 
     def close(self) -> None:
-        """Drops it, with whatever is on its way."""
+        """Drop it, with whatever is on its way."""
         self._socket.close()
 
     def fileno(self) -> int:
@@ -96,9 +100,10 @@ class Connection:
         """Where the last reply lies."""
         return self._buffer
 
-    def _call_in(self, message: Any, version: int) -> Any:
+    def _call_in(self, message: Any, version: int, *, timeout_s: float | None = None) -> Any:
         sent = self.send(message, version)
-        return self.receive(message.API_KEY, version, sent, timeout_s=self._timeout_s)
+        patience_s = self._timeout_s if timeout_s is None else timeout_s
+        return self.receive(message.API_KEY, version, sent, timeout_s=patience_s)
 
     def _receive_into(self, target: memoryview, deadline: float) -> None:
         at = 0
@@ -116,7 +121,7 @@ class Connection:
 def _open_socket(
     host: str, port: int, receive_buffer_bytes: int, timeout_s: float
 ) -> socket.socket:
-    """The first address of the name that accepts; OSError of the last that did not."""
+    """Connect to the first address of the name that accepts; OSError of the last otherwise."""
     reason = OSError(f"{host} has no address")
     for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         opened = socket.socket(family, kind)

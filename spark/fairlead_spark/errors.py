@@ -3,7 +3,18 @@
 Spark shows a Python exception's class and text to the user, so the text is the whole message.
 """
 
+from typing import Final
+
 from fairlead_wire.errors import ErrorCode
+
+FENCED: Final = (
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.INVALID_TXN_STATE,
+)
+"""Somebody else has the transactional id, or the transaction was ended: no further try helps."""
+FENCED_IN_PRODUCE: Final = (*FENCED, ErrorCode.TRANSACTION_ABORTABLE)
 
 
 class OptionError(ValueError):
@@ -18,12 +29,24 @@ class DataLossError(SourceError):
     """Records that the query counted on are gone; `failOnDataLoss` decides that this fails it."""
 
 
+class FencedError(SourceError):
+    """Another driver has taken this one's place: it must not go on."""
+
+
 class SinkError(RuntimeError):
     """Rows that cannot be written, or that no broker has acknowledged."""
 
 
+class LostTransactionError(SinkError):
+    """A batch was decided, and brokers had aborted a part of it."""
+
+
+class TakenOverError(Exception):
+    """Somebody else has taken a transactional id; what became of the last write is to be read."""
+
+
 def error_of(code: int) -> ErrorCode:
-    """What a broker's error code means; one of a later protocol counts as UNKNOWN_SERVER_ERROR."""
+    """Return the error of a broker's code; unknown codes count as UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(code)  # type: ignore[call-arg]
     except ValueError:

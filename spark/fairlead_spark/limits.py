@@ -18,6 +18,19 @@ MISSING_TOPIC_S: Final = 10.0
 """How long a task believes that a topic, unknown to the broker it asks, is only news to it."""
 GROUP_TIMEOUT_S: Final = 3.0
 """Of a commit: progress is a mirror and may not hold up a batch."""
+GROUP_SESSION_S: Final = 10.0
+"""Without a sign of life for so long, a query is no longer in its group."""
+GROUP_HEARTBEAT_S: Final = 2.0
+GROUP_JOIN_S: Final = 15.0
+"""Of a join, which a coordinator answers when every member has joined or its session has ended."""
+GROUP_FIRST_JOIN_S: Final = 10.0
+"""How long a first commit waits while the group forms: brokers make the topic of offsets, and give
+further members `group.initial.rebalance.delay.ms`, 3 s by default."""
+GROUP_TRANSACTION_TIMEOUT_S: Final = 10.0
+"""Of a commit that its driver did not end: for so long readers of stable offsets may wait."""
+GROUP_MARKER_S: Final = 0.01
+"""Between looks whether a commit is to be seen: its marker comes a moment behind the answer."""
+GROUP_LEAVE_S: Final = 2.0
 GROUP_BACKOFF_S_MAX: Final = 30.0
 RETRY_BACKOFF_S: Final = 0.1
 RETRY_BACKOFF_S_MAX: Final = 1.0
@@ -36,3 +49,10 @@ SINK_QUEUE_BYTES: Final = 32 * 1024 * 1024
 bounded, often by half a gigabyte."""
 SINK_WAIT_S: Final = 0.1
 DELIVERY_TIMEOUT_S: Final = 120.0
+TRANSACTION_TIMEOUT_S: Final = 900.0
+"""How long what tasks have prepared waits for a driver: the most that brokers allow by default."""
+DRIVER_TRANSACTION_TIMEOUT_S: Final = 60.0
+"""Of the driver's own transaction, which holds one record."""
+DECISION_WAIT_MS: Final = 500
+DECISION_LOGS_MAX: Final = 100
+"""Queries of which a Python worker remembers what it has read."""

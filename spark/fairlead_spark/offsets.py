@@ -50,7 +50,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, nested: Mapping[str, Any]) -> "StreamOffset":
-        """Reads what `to_json` wrote, or Spark's Kafka source; SourceError for anything else."""
+        """Read what `to_json` wrote, or Spark's Kafka source; SourceError for anything else."""
         try:
             ids = {topic: _id_bytes(text) for topic, text in nested.get(TOPIC_IDS, {}).items()}
             positions = {

@@ -46,7 +46,14 @@ SOURCE_OPTIONS: Final = (
     "includeHeaders",
     "pushFilters",
 )
-SINK_OPTIONS: Final = ("topic", "includeHeaders")
+SINK_OPTIONS: Final = (
+    "topic",
+    "includeHeaders",
+    "exactlyOnce",
+    "failOnDataLoss",
+    "txnAppId",
+    "txnVersion",
+)
 # Spark puts these among the options of a source or sink by itself.
 SPARKS_OWN: Final = ("path", "checkpointLocation", "queryName", "outputMode", "truncate", "numRows")
 
@@ -122,14 +129,21 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """A sink: `topic` wins over a topic column."""
+    """A sink: `topic` wins over a topic column.
+
+    `txn_app_id` and `txn_version` name a batch write that may be run again.
+    """
 
     client: ClientSettings
     topic: str | None = None
+    is_exactly_once: bool = False
+    fail_on_data_loss: bool = True
+    txn_app_id: str | None = None
+    txn_version: int | None = None
 
 
 def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
-    """Reads the options of a batch or streaming read; OptionError names what is wrong."""
+    """Read the options of a batch or streaming read; OptionError names what is wrong."""
     given = _Given(options, SOURCE_OPTIONS)
     if is_stream:
         given.refuse_in_stream(("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"))
@@ -142,7 +156,7 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
         raise OptionError(
             "startingOffsets cannot be 'latest' (-1) in a batch read: nothing lies behind it"
         )
-    given.text("groupIdPrefix")  # Names consumers of the Kafka source; this one joins no group.
+    given.text("groupIdPrefix")  # Names consumers of the Kafka source; here kafka.group.id does.
     return SourceOptions(
         client=read_client_settings(options, is_sink=False),
         subscription=_subscription(given),
@@ -168,11 +182,32 @@ def _trigger_delay_ms(given: "_Given") -> int:
     return 15 * 60_000 if delay_ms is None else delay_ms
 
 
-def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Reads the options of a write; OptionError names what is wrong."""
+def parse_sink_options(options: Mapping[str, str], *, is_stream: bool = False) -> SinkOptions:
+    """Read the options of a write; OptionError names what is wrong."""
     given = _Given(options, SINK_OPTIONS)
     given.flag("includeHeaders", False)  # Headers are written wherever there is such a column.
-    return SinkOptions(read_client_settings(options, is_sink=True), given.text("topic"))
+    is_exactly_once = given.flag("exactlyOnce", False)
+    name, version = given.text("txnAppId"), given.count("txnVersion", least=0)
+    if (name is None) != (version is None):
+        raise OptionError("txnAppId and txnVersion name a write together: give both or none")
+    if name is not None:
+        if is_stream:
+            raise OptionError("txnAppId names a batch write; Spark names a stream: leave it out")
+        if not is_exactly_once:
+            raise OptionError("txnAppId means nothing without exactlyOnce: set that to true")
+        if not name.strip():
+            raise OptionError("txnAppId is empty: give the application's name")
+    client = read_client_settings(options, is_sink=True)
+    if not is_exactly_once and "transaction.timeout.ms" in dict(client.producer):
+        raise OptionError("kafka.transaction.timeout.ms means nothing without exactlyOnce")
+    return SinkOptions(
+        client,
+        given.text("topic"),
+        is_exactly_once=is_exactly_once,
+        fail_on_data_loss=given.flag("failOnDataLoss", True),
+        txn_app_id=name,
+        txn_version=version,
+    )
 
 
 def _subscription(given: "_Given") -> Subscription:
@@ -199,7 +234,7 @@ def _subscription(given: "_Given") -> Subscription:
 
 
 def _boundary(given: "_Given", side: str, default: int) -> Boundary:
-    """A time for all partitions wins over times for each, those over offsets, as in Spark."""
+    """Return a boundary; as in Spark a time for all wins over times for each, and over offsets."""
     one_time = given.count(f"{side}Timestamp", least=0)
     if one_time is not None:
         return Boundary(timestamp_ms=one_time, option=f"{side}Timestamp")

@@ -187,14 +187,3 @@ def test_kafka_python_administers_too(
     assert [partition["partition_index"] for partition in topic["partitions"]] == [0, 1]
     python_admin.delete_topics([name])
     assert name not in admin.list_topics(timeout=DEADLINE_S).topics
-
-
-def test_a_transactional_producer_fails_for_good_and_at_once(live_cluster: Any) -> None:
-    producer = Producer(
-        {"bootstrap.servers": live_cluster.bootstrap, "transactional.id": "t", "log_level": 2}
-    )
-    started = time.monotonic()
-    with pytest.raises(KafkaException) as caught:
-        producer.init_transactions(DEADLINE_S)
-    assert time.monotonic() - started < DEADLINE_S / 2
-    assert not caught.value.args[0].retriable()

@@ -7,6 +7,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
+from waiting import wait_until
 
 DEADLINE_S = 20.0
 Samples = dict[tuple[str, ...], float]
@@ -23,13 +24,6 @@ def scrape(broker: Any) -> Samples:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def create_topic(cluster: Any, name: str, replicas: int) -> None:
@@ -86,7 +80,7 @@ def test_replication_shows_on_both_sides(make_cluster: Callable[..., Any]) -> No
     led = ("kafka_server_replicamanager_leadercount",)
     leader, follower = sorted(cluster.brokers, key=lambda broker: -scrape(broker)[led])
     # A fetch that waits counts when it is answered, at the latest after replica.fetch.wait.max.ms.
-    wait_for(lambda: scrape(leader)[(f"{TIMES}_remotetimems_sum", "FetchFollower")] > 0)
+    wait_until(lambda: scrape(leader)[(f"{TIMES}_remotetimems_sum", "FetchFollower")] > 0)
     told = scrape(leader)
     assert told[(f"{TRAFFIC}_replicationbytesout_total",)] > 100
     assert told[(f"{TIMES}_totaltimems_count", "FetchFollower")] > 0
@@ -105,7 +99,7 @@ def test_a_follower_that_dies_shows_as_a_shrink(make_cluster: Callable[..., Any]
     under = ("kafka_server_replicamanager_underreplicatedpartitions",)
     assert scrape(leader)[under] == 0
     follower.kill()
-    wait_for(lambda: scrape(leader)[under] == 1)
+    wait_until(lambda: scrape(leader)[under] == 1)
     follower.start()
-    wait_for(lambda: scrape(leader)[under] == 0)
+    wait_until(lambda: scrape(leader)[under] == 0)
     assert scrape(leader)[("kafka_server_replicamanager_isrexpands_total",)] == 1

@@ -10,120 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-from live_broker import FrameClient, batch
+from connection_flood import flood
+from live_broker import FrameClient
+from replicated_topic import DEADLINE_S, Story, code_of, latest_offset, produce_request
 
 from fairlead_model.session_protocol import SESSION_TIMEOUT_MS
 from fairlead_wire.errors import ErrorCode
-from fairlead_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-
-DEADLINE_S = 30.0
-TOPIC = "t"
-
-
-class Story:
-    """A cluster with one topic, and who leads and is in sync."""
-
-    def __init__(self, cluster: Any) -> None:
-        self.cluster = cluster
-        self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        self.sent: list[int] = []
-        self.acknowledged: list[int] = []
-        self.refused: list[str] = []
-        self.producer = Producer(
-            {
-                "bootstrap.servers": cluster.bootstrap,
-                "acks": "all",
-                "enable.idempotence": True,
-                "linger.ms": 1,
-                "retry.backoff.ms": 20,
-                "topic.metadata.refresh.interval.ms": 500,
-            }
-        )
-
-    def create(self, partitions: int = 1, **config: str) -> None:
-        self.create_with({"min.insync.replicas": "2"} | config, partitions)
-
-    def create_with(self, config: dict[str, str], partitions: int = 1) -> None:
-        topic = NewTopic(TOPIC, partitions, 3, config=config)
-        self.admin.create_topics([topic])[TOPIC].result(DEADLINE_S)
-        self.until(lambda: self.leader() >= 0)
-
-    def record(self, index: int = 0) -> Any:
-        deadline = time.monotonic() + DEADLINE_S
-        while True:
-            try:
-                topics = self.admin.list_topics(TOPIC, timeout=1).topics
-                return topics[TOPIC].partitions[index]
-            except (KafkaException, KeyError):
-                # It asked a broker that is dead or frozen, and would ask that one again.
-                assert time.monotonic() < deadline, "no broker knows the topic"
-                self.admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
-
-    def leader(self, index: int = 0) -> int:
-        return int(self.record(index).leader)
-
-    def isr(self, index: int = 0) -> set[int]:
-        return set(self.record(index).isrs)
-
-    def produce(self, count: int, *, partition: int = 0, size: int = 100) -> None:
-        """Send numbers in order; they are acknowledged by and by."""
-        for _ in range(count):
-            number = len(self.sent)
-            self.sent.append(number)
-            value = b"%d " % number + b"x" * size
-            while True:
-                try:
-                    self.producer.produce(
-                        TOPIC, value, partition=partition, on_delivery=self._on_delivery(number)
-                    )
-                    break
-                except BufferError:
-                    self.producer.poll(0.01)
-            self.producer.poll(0)
-
-    def _on_delivery(self, number: int) -> Callable[[Any, Any], None]:
-        def note(error: Any, _: Any) -> None:
-            if error is None:
-                self.acknowledged.append(number)
-            else:
-                self.refused.append(error.name())
-
-        return note
-
-    def flush(self) -> None:
-        assert self.producer.flush(DEADLINE_S) == 0
-
-    def consume(self, count: int, *, partition: int = 0) -> list[int]:
-        settings = {"group.id": "none", "enable.auto.commit": False}
-        consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap, **settings})
-        consumer.assign([TopicPartition(TOPIC, partition, 0)])
-        numbers: list[int] = []
-        deadline = time.monotonic() + DEADLINE_S
-        while len(numbers) < count and time.monotonic() < deadline:
-            for message in consumer.consume(count, timeout=0.5):
-                if message.error() is None:
-                    numbers.append(int(message.value().split()[0]))
-        consumer.close()
-        return numbers
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while not condition():
-            assert time.monotonic() < deadline, "the condition never came true"
-            time.sleep(0.02)
-
-    def log_bytes(self, broker: Any, index: int = 0) -> bytes:
-        logs = sorted((broker.data / f"{TOPIC}-{index}").glob("*.log"))
-        return b"".join(log.read_bytes() for log in logs)
-
-    def check_nothing_is_lost(self) -> None:
-        """Every number was acknowledged, and is there once and in order."""
-        self.flush()
-        assert self.refused == []
-        assert self.acknowledged == self.sent
-        assert self.consume(len(self.sent)) == self.sent
+from fairlead_wire.messages.produce import ProduceRequest
 
 
 @pytest.fixture
@@ -191,7 +84,10 @@ def test_too_few_in_sync_replicas_refuse_acks_all(
     with FrameClient(int(story.cluster.brokers[leader].address.split(":")[1])) as client:
         answer = client.call(produce_request(acks=-1), 9)
         assert code_of(answer) is ErrorCode.NOT_ENOUGH_REPLICAS
+        end = latest_offset(client)
         assert code_of(client.call(produce_request(acks=1), 9)) is ErrorCode.NONE
+        # Stored, and as in Kafka (KIP-966) not readable before enough replicas have it.
+        assert latest_offset(client) == end
     for broker in story.cluster.brokers:
         if broker.node_id != leader:
             broker.begin()
@@ -199,18 +95,11 @@ def test_too_few_in_sync_replicas_refuse_acks_all(
         if broker.node_id != leader:
             broker.wait_ready()
     story.until(lambda: story.isr() == {0, 1, 2})
+    with FrameClient(int(story.cluster.brokers[leader].address.split(":")[1])) as client:
+        story.until(lambda: latest_offset(client) == end + 1)
     story.produce(10)
     story.flush()
     assert story.refused == []
-
-
-def produce_request(*, acks: int) -> ProduceRequest:
-    data = PartitionProduceData(0, bytearray(batch(b"by hand")))
-    return ProduceRequest(None, acks, 5_000, [TopicProduceData(name=TOPIC, partition_data=[data])])
-
-
-def code_of(answer: Any) -> ErrorCode:
-    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
 def test_a_leader_that_was_stopped_and_wakes_acknowledges_nothing_alone(story: Story) -> None:
@@ -270,3 +159,29 @@ def test_nobody_follows_without_the_clusters_secret(story: Story) -> None:
         raw.settimeout(DEADLINE_S)
         raw.sendall((100_000).to_bytes(4, "big") + b"\0" * 1000)
         assert raw.recv(1) == b""
+
+
+def test_a_flood_of_clients_starves_neither_replication_nor_the_session(
+    make_cluster: Callable[..., Any],
+) -> None:
+    story = Story(make_cluster(brokers=3, settings={"max.connection.creation.rate": "1"}))
+    story.create()
+    story.produce(100)
+    story.flush()
+    leader = story.cluster.brokers[story.leader()]
+    follower = story.cluster.brokers[(leader.node_id + 1) % 3]
+    with flood(leader.address, 3_000):
+        story.produce(2_000)
+        story.flush()
+        assert story.acknowledged == story.sent
+        follower.kill()
+        story.until(lambda: follower.node_id not in story.isr())
+        # It has to reach the leader over new connections, as hundreds of clients still wait.
+        follower.start()
+        story.until(lambda: story.isr() == {0, 1, 2})
+        story.produce(100)
+        story.flush()
+        assert story.acknowledged == story.sent
+        assert story.leader() == leader.node_id, "its session has lasted"
+    # Read from the disk: a new client would still wait behind those of the flood.
+    story.until(lambda: story.log_bytes(leader) == story.log_bytes(follower))

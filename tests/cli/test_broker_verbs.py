@@ -1,10 +1,15 @@
 """`fairlead broker …` on a real cluster: ends, freezes and revives the one that is named."""
 
+import json
 import os
 import signal
+import time
+from urllib.request import urlopen
 
 import pytest
-from local_cluster import Cli, wait_until
+from confluent_kafka.admin import AdminClient, ConfigResource
+from local_cluster import Cli
+from waiting import wait_until
 
 
 def broker(cli: Cli, broker_id: int) -> dict[str, object]:
@@ -48,6 +53,51 @@ def test_brokers_are_ended_frozen_and_revived(three_brokers: Cli) -> None:
     assert "goes on" in cli.ok("broker", "resume", "0").out
     assert broker(cli, 0)["state"] == "running"
     assert broker(cli, 0)["pid"] == before[0]["pid"]
+
+
+def test_a_drained_broker_is_empty_and_stays_so(three_brokers: Cli) -> None:
+    cli = three_brokers
+    cli.ok("topic", "create", "t", "--partitions", "6", "--replication-factor", "2")
+    cli.ok("produce", "t", stdin="".join(f"{number}\n" for number in range(1000)))
+    drained = cli.ok("broker", "drain", "2", "--wait", "-o", "json").json
+    assert drained == {"id": 2, "drained": True, "replicas": 0}
+    assert [row["drained"] for row in cli.status()["brokers"]] == [False, False, True]
+    wait_until(lambda: not list(cli.data.glob("broker-2/t-[0-9]")))
+    assert not list(cli.data.glob("broker-*/*-stray")), "what was moved away is deleted"
+    assert len(cli.ok("consume", "t", "--until-end").out.splitlines()) == 1000
+
+    refused = cli("broker", "drain", "1")
+    assert refused.code == 1
+    assert "broker 1 cannot be drained: partition t-0 has 2 replicas" in refused.err
+    cli.ok("broker", "restart", "2")
+    cli.ok("topic", "create", "u", "--partitions", "6", "--replication-factor", "1")
+    assert broker(cli, 2)["replicas"] == 0
+    assert "may hold partitions again" in cli.ok("broker", "undrain", "2").out
+    cli.ok("topic", "create", "v", "--partitions", "6", "--replication-factor", "1")
+    assert broker(cli, 2)["replicas"] == 2
+
+
+def test_a_broker_that_is_gone_is_forgotten_and_joins_anew(three_brokers: Cli) -> None:
+    cli = three_brokers
+    cli.ok("topic", "create", "t", "--partitions", "6", "--replication-factor", "2")
+    serving = cli("broker", "unregister", "2")
+    assert serving.code == 1
+    assert "broker 2 cannot be unregistered: it is in service" in serving.err
+    cli.ok("broker", "pause", "2")
+    wait_until(lambda: "it is a replica of t-" in cli("broker", "unregister", "2").err)
+    cli.ok("broker", "drain", "2", "--wait")
+    done = cli.ok("broker", "unregister", "2", "-o", "json").json
+    assert done == {"id": 2, "wasRegistered": True}
+    told = cli.ok("features", "describe", "-o", "json").json
+    assert sorted(told["brokers"]) == ["0", "1"]
+    assert "is not registered" in cli.ok("broker", "unregister", "2").out
+    cli.ok("broker", "resume", "2")
+    # What it held is none of its business any more: a new broker, which may be given partitions.
+    wait_until(lambda: (broker(cli, 2)["state"], broker(cli, 2)["replicas"]) == ("running", 0))
+    wait_until(lambda: len(cli.ok("features", "describe", "-o", "json").json["brokers"]) == 3)
+    fields = ("--partitions", "6", "--replication-factor", "3")
+    wait_until(lambda: cli("topic", "create", "u", *fields).code == 0)
+    assert broker(cli, 2)["replicas"] == 6
 
 
 def test_a_paused_broker_does_not_hold_up_down(three_brokers: Cli) -> None:
@@ -100,3 +150,38 @@ def test_preferred_replicas_lead_again_when_asked(three_brokers: Cli) -> None:
     missing = cli("topic", "elect", "t", "--partition", "7")
     assert missing.code == 1
     assert "has no partition 7" in missing.err
+
+
+def test_the_controller_goes_by_its_settings(cli: Cli) -> None:
+    wanted = {
+        "leader.imbalance.check.interval.seconds": "1",
+        "leader.imbalance.per.broker.percentage": "0",
+        "broker.session.timeout.ms": "600000",
+    }
+    refused = cli.up("--set", "broker.session.timeout.ms=10")
+    assert refused.code == 2
+    assert "broker.session.timeout.ms: 10 is below the minimum 500" in refused.err
+    settings = [word for name, value in wanted.items() for word in ("--set", f"{name}={value}")]
+    assert cli.up(*settings).code == 0
+    cli.ok("topic", "create", "t", "--partitions", "3", "--replication-factor", "3")
+
+    def leaders() -> list[int]:
+        (topic,) = cli.ok("topic", "describe", "t", "-o", "json").json
+        return [row["leader"] for row in topic["partitions"]]
+
+    before = leaders()
+    cli.ok("broker", "restart", "1")
+    wait_until(lambda: leaders() == before)
+    admin = AdminClient({"bootstrap.servers": cli.status()["bootstrap"]})
+    asked = ConfigResource(ConfigResource.Type.BROKER, "1")
+    described = admin.describe_configs([asked])[asked].result(30)
+    assert {name: described[name].value for name in wanted} == wanted
+    assert described["auto.leader.rebalance.enable"].value == "true"
+    assert described["auto.leader.rebalance.enable"].is_read_only
+    # Frozen for longer than the usual timeout, and nobody minds.
+    paused_s = time.monotonic()
+    cli.ok("broker", "pause", "2")
+    wait_until(lambda: time.monotonic() - paused_s > 3)
+    with urlopen(f"http://127.0.0.1:{cli.status()['controller']['httpPort']}/status") as reply:
+        assert [each["state"] for each in json.load(reply)["brokers"]] == ["live"] * 3
+    cli.ok("broker", "resume", "2")

@@ -5,7 +5,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from local_cluster import TOPICS, Cli, wait_until
+from local_cluster import TOPICS, Cli
+from waiting import wait_until
 
 
 def broker_pid(cli: Cli, broker_id: int) -> int:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_cluster import Cli, find_free_ports, wait_until
+from local_cluster import Cli, take_cluster_ports
+from waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
 
@@ -37,7 +38,7 @@ def write_drill(path: Path, target: str, fault: str, limit: int = 60_000) -> Pat
 
 @pytest.fixture(scope="module")
 def quiet_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
-    cli = Cli(tmp_path_factory.mktemp("drills") / "data", *find_free_ports())
+    cli = Cli(tmp_path_factory.mktemp("drills") / "data", *take_cluster_ports())
     try:
         assert cli.up().code == 0
         yield cli
@@ -98,7 +99,7 @@ class Agent:
         }
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "fairlead_cli.drill.agent"),
+                *(sys.executable, "-m", "fairlead_pod.drill_agent"),
                 *(f"--{name}={value}" for name, value in options.items()),
             ],
             env=os.environ | {"FAIRLEAD_DRILL_TOKEN": TOKEN},

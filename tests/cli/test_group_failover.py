@@ -3,8 +3,9 @@
 import signal
 from collections import Counter
 
-from local_cluster import Cli, wait_until
+from local_cluster import Cli
 from running_command import RunningCommand
+from waiting import wait_until
 
 GROUP = "survivors"
 

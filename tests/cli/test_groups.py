@@ -10,50 +10,21 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from local_cluster import ROOT, Cli, find_free_ports, wait_until
+from remote_cluster import Remote, running_remote
 from running_command import RunningCommand
+from waiting import wait_until
 
 RECORDS = 90
 
 
-@dataclass
-class Remote(Cli):
-    """Finds its cluster by address, as for somebody else's."""
-
-    bootstrap: str = ""
-
-    def command(self, *arguments: str) -> list[str]:
-        return [
-            *(sys.executable, "-m", "fairlead_cli.main", *arguments),
-            *("--bootstrap", self.bootstrap),
-        ]
-
-
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
-    """A cluster that is reached by its address."""
-    data = tmp_path_factory.mktemp("groups") / "data"
-    if os.environ.get("FAIRLEAD_CLIENTS_AGAINST") == "kafka":
-        sys.path.insert(0, str(ROOT / "benchmarks"))
-        from fairlead_bench.kafka_distribution import ensure_kafka
-        from fairlead_bench.kafka_peer import KafkaPeer
-        from fairlead_bench.peer import wait_until_ready
-
-        with KafkaPeer(ensure_kafka(), data) as peer:
-            peer.start()
-            wait_until_ready(peer)
-            yield Remote(data, 0, 0, bootstrap=peer.bootstrap)
-        return
-    local = Cli(data, *find_free_ports())
-    started = local.up_for_groups()
-    assert started.code == 0, started
-    yield Remote(data, local.port, local.http_port, bootstrap=f"127.0.0.1:{local.port}")
-    local.close()
+    with running_remote(tmp_path_factory.mktemp("groups") / "data") as remote:
+        yield remote
 
 
 @pytest.fixture
@@ -117,7 +88,8 @@ def test_a_group_goes_on_where_it_was(remote: Remote, topic: str, group: str) ->
     ] * 3
     assert {each["leaderEpoch"] for each in seen["offsets"]} == {0}
     listed = remote.ok("group", "list", "--lag", "-o", "json").json
-    assert {"group": group, "state": "Empty", "type": "classic", "members": 0, "lag": 0} in listed
+    told = {"group": group, "state": "Empty", "type": "classic", "protocol": "classic"}
+    assert {**told, "members": 0, "lag": 0} in listed
     names = [
         each["group"] for each in remote.ok("group", "list", "--state", "stable", "-o", "json").json
     ]

@@ -4,7 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
-from local_cluster import Cli, wait_until
+from local_cluster import Cli
+from waiting import wait_until
 
 
 def test_a_lost_store_is_rebuilt_from_an_export(cli: Cli, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from local_cluster import Cli, wait_until
+from local_cluster import Cli
+from waiting import wait_until
 
 from fairlead_wire.murmur2 import partition_for_key
 

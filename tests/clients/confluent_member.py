@@ -5,7 +5,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
-from group_member import POLL_S, Found, GroupMember, Place
+from group_member import CHOSEN_BY_THE_BROKER, POLL_S, Found, GroupMember, Place
 
 
 class ConfluentMember(GroupMember):
@@ -32,6 +32,11 @@ class ConfluentMember(GroupMember):
             "on_commit": self._committed_later,
             "log_level": 0,
         }
+        if wish.protocol == "consumer":
+            settings["group.protocol"] = wish.protocol
+            settings["group.remote.assignor"] = wish.assignor
+            for name in CHOSEN_BY_THE_BROKER:
+                del settings[name]
         if wish.instance:
             settings["group.instance.id"] = wish.instance
         self._commits: SimpleQueue[Future[str]] = SimpleQueue()

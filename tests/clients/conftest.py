@@ -6,7 +6,6 @@ broker fails is a fault of the test.
 
 import itertools
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
+FOLDER = "tests/clients/"
 for folder in (PROJECT / "benchmarks", Path(__file__).parent):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
@@ -29,6 +29,8 @@ from client_adapters import (  # noqa: E402
     Kcat,
     Rec,
 )
+from clients_under_test import CLIENT_NAMES, GROUP_SETTINGS  # noqa: E402
+from needed_tools import missing, need  # noqa: E402
 from started_members import DEADLINE_S, Members  # noqa: E402
 
 from fairlead_bench.fairlead_peer import FairleadPeer  # noqa: E402
@@ -36,17 +38,6 @@ from fairlead_bench.java_tools import JavaTools  # noqa: E402
 from fairlead_bench.kafka_distribution import KafkaUnavailableError, ensure_kafka  # noqa: E402
 from fairlead_bench.kafka_peer import KafkaPeer  # noqa: E402
 from fairlead_bench.peer import wait_until_ready  # noqa: E402
-
-# Tests wait for no member that might still come, and need not wait long for one that died.
-GROUP_SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "1000",
-    # Compacted topics need not wait for the next look.
-    "log.cleaner.backoff.ms": "100",
-    # An empty group without offsets lives as long as a test.
-    "offsets.retention.check.interval.ms": "86400000",
-}
-CLIENT_NAMES = ("confluent-kafka", "kafka-python", "aiokafka", "kcat", "Java console")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,15 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith(FOLDER):
             item.add_marker(pytest.mark.clients)
-
-
-def missing(reason: str) -> Any:
-    """A tool that this machine lacks: skipped for a developer, an error where CI promises it."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
@@ -105,13 +89,12 @@ def tools(bootstrap: str) -> JavaTools:
     try:
         return JavaTools(ensure_kafka(), bootstrap)
     except KafkaUnavailableError as error:
-        return missing(str(error))
+        missing(str(error))
 
 
 @pytest.fixture(scope="session")
 def kcat(bootstrap: str) -> Kcat:
-    if shutil.which("kcat") is None:
-        return missing("no `kcat` on the path")
+    need("kcat")
     return Kcat(bootstrap)
 
 

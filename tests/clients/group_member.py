@@ -19,6 +19,12 @@ Place = tuple[str, int]
 POLL_S = 0.05
 COMMAND_TIMEOUT_S = 40
 END_TIMEOUT_S = 30
+CHOSEN_BY_THE_BROKER = (
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+)
+"""What a member of KIP-848's protocol may not set itself."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,8 @@ class Membership:
     max_poll_ms: int = 30_000
     metadata_age_ms: int = 1_000
     heartbeat_ms: int = 200
+    protocol: str = "classic"
+    """`consumer` is KIP-848's, where the broker chooses assignor, session and heartbeats."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +113,9 @@ class GroupMember(ABC):
         return answer.result(COMMAND_TIMEOUT_S)
 
     def stall(self) -> None:
-        """The application stops polling, until `wake`."""
+        """The application has stopped polling, until `wake`; a poll under way has ended."""
         self._awake.clear()
+        self.ask(lambda: None)
 
     def wake(self) -> None:
         self._awake.set()

@@ -9,8 +9,10 @@ from group_member import Found, GroupMember, Place
 class KafkaPythonMember(GroupMember):
     name = "kafka-python"
     assignors = ("range", "roundrobin", "sticky", "cooperative-sticky")
-    # A shorter poll ends before the answers that a rebalance is made of.
     POLL_MS = 300
+    # This client forgets the answer of a join that arrives between two polls, and joins again. On a
+    # busy machine, with short polls, three members may do that to one another for a minute.
+    JOINING_POLL_MS = 3_000
     _consumer: Any
 
     def _open(self) -> None:
@@ -63,7 +65,11 @@ class KafkaPythonMember(GroupMember):
             self._consumer.subscribe(wish.topics, listener=Listener())
 
     def _poll(self) -> None:
-        for messages in self._consumer.poll(timeout_ms=self.POLL_MS).values():
+        from kafka.coordinator.base import MemberState
+
+        is_stable = self._consumer.group_metadata().state is MemberState.STABLE
+        timeout_ms = self.POLL_MS if is_stable else self.JOINING_POLL_MS
+        for messages in self._consumer.poll(timeout_ms=timeout_ms).values():
             self.found += [Found(m.topic, m.partition, m.offset, m.value) for m in messages]
 
     def _close(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
-from group_member import Event, Found, Membership, Place
+from group_member import CHOSEN_BY_THE_BROKER, Event, Found, Membership, Place
 
 from fairlead_bench.java_tools import JavaTools
 
@@ -160,6 +160,10 @@ class KcatMember(MemberProcess):
             "topic.metadata.refresh.interval.ms": wish.metadata_age_ms,
             "fetch.wait.max.ms": 100,
         }
+        if wish.protocol == "consumer":
+            settings["group.protocol"] = wish.protocol
+            for name in CHOSEN_BY_THE_BROKER:
+                del settings[name]
         if wish.instance:
             settings["group.instance.id"] = wish.instance
         options = [part for name, value in settings.items() for part in ("-X", f"{name}={value}")]

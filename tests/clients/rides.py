@@ -17,7 +17,8 @@ from typing import Any
 from fairlead_bench.java_tools import JavaTools
 
 PARTITIONS = 3
-RATE = 300
+RATE = 100
+"""Records a second: some are on their way whenever a broker stops."""
 TICK_S = 0.01
 PADDING = b"." * 200
 DEADLINE_S = 60

@@ -1,8 +1,7 @@
 """Members of consumer groups that a test starts, watches and waits for."""
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from group_member import GroupMember, Membership
 from library_members import MEMBERS
 from member_processes import JavaMember, KcatMember, LibraryProcess, MemberProcess
+from waiting import wait_until
 
 DEADLINE_S = 40
 LIBRARIES = tuple(MEMBERS)
@@ -60,13 +60,6 @@ class Members:
                 member.begin_close()
 
 
-def wait_for(condition: Callable[[], bool], what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.02)
-
-
 def wait_until_shared(
     members: Sequence[AnyMember], topic: str, partitions: int, *, is_even: bool = True
 ) -> None:
@@ -81,7 +74,7 @@ def wait_until_shared(
             not is_even or counts <= {least, least + bool(spare)}
         )
 
-    wait_for(is_shared, lambda: f"never shared: {[(m.assigned, m.errors) for m in members]}")
+    wait_until(is_shared, lambda: f"never shared: {[(m.assigned, m.errors) for m in members]}")
 
 
 def wait_until_read(members: Iterable[AnyMember], values: Iterable[bytes]) -> None:
@@ -90,7 +83,7 @@ def wait_until_read(members: Iterable[AnyMember], values: Iterable[bytes]) -> No
     def missing_values() -> set[bytes]:
         return wanted.difference(*(member.values for member in readers))
 
-    wait_for(
+    wait_until(
         lambda: not missing_values(),
         lambda: f"never read: {sorted(missing_values())[:5]} {[m.errors for m in readers]}",
     )
@@ -101,7 +94,7 @@ def all_values(members: Iterable[AnyMember]) -> Counter[bytes]:
 
 
 def wait_until_member_fails(member: AnyMember, *errors: str) -> None:
-    wait_for(
+    wait_until(
         lambda: any(error in said for said in member.errors for error in errors),
         lambda: f"expected one of {errors}, found {member.errors}",
     )

@@ -2,11 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from client_adapters import Confluent, Kcat, Rec, without_time
+from waiting import until, wait_until
 
 DEADLINE_S = 60
 
@@ -15,18 +16,11 @@ def new_name(purpose: str) -> str:
     return f"{purpose}-{time.monotonic_ns()}"
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 def wait_until_gone(bootstrap: str, topic: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    wait_for(lambda: topic not in admin.list_topics(timeout=10).topics, f"{topic} is still there")
+    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics, f"{topic} is still there")
 
 
 def test_confluent_kafka_administers_topics(bootstrap: str) -> None:
@@ -52,19 +46,21 @@ def test_confluent_kafka_administers_topics(bootstrap: str) -> None:
     admin.create_topics([topic], validate_only=True)[name].result(DEADLINE_S)
     assert name not in admin.list_topics(timeout=10).topics
     admin.create_topics([topic])[name].result(DEADLINE_S)
-    wait_for(lambda: name in admin.list_topics(timeout=10).topics, "the topic does not show")
+    wait_until(lambda: name in admin.list_topics(timeout=10).topics, "the topic does not show")
     assert settings()["retention.ms"].value == "3600000"
     assert len(settings()) >= 25
     assert settings()["segment.bytes"].value == "1073741824"
 
     admin.create_partitions([NewPartitions(name, 5)])[name].result(DEADLINE_S)
-    wait_for(lambda: len(admin.list_topics(name, timeout=10).topics[name].partitions) == 5, "grow")
+    wait_until(
+        lambda: len(admin.list_topics(name, timeout=10).topics[name].partitions) == 5, "grow"
+    )
     change = ConfigEntry(
         "max.message.bytes", "2000000", incremental_operation=AlterConfigOpType.SET
     )
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[change])
     next(iter(admin.incremental_alter_configs([resource]).values())).result(DEADLINE_S)
-    wait_for(lambda: settings()["max.message.bytes"].value == "2000000", "the setting is not seen")
+    wait_until(lambda: settings()["max.message.bytes"].value == "2000000", "not changed")
     assert settings()["retention.ms"].value == "3600000"
 
     cluster = admin.describe_cluster().result(DEADLINE_S)
@@ -81,7 +77,7 @@ def test_mistakes_in_admin_requests_get_kafkas_errors(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     taken = new_name("admin-taken")
     admin.create_topics([NewTopic(taken, 2, 1)])[taken].result(DEADLINE_S)
-    wait_for(lambda: taken in admin.list_topics(timeout=10).topics, "the topic does not show")
+    wait_until(lambda: taken in admin.list_topics(timeout=10).topics, "the topic does not show")
 
     def refused_with(futures: dict[str, Any]) -> int:
         with pytest.raises(KafkaException) as refusal:
@@ -129,14 +125,14 @@ def test_kafka_python_administers_topics(bootstrap: str) -> None:
     name = new_name("admin-kafka-python")
     try:
         admin.create_topics([NewTopic(name, 2, 1, topic_configs={"retention.ms": "3600000"})])
-        wait_for(lambda: name in admin.list_topics(), "the topic does not show")
+        wait_until(lambda: name in admin.list_topics(), "the topic does not show")
         assert len(admin.describe_topics([name])[0]["partitions"]) == 2
         admin.create_partitions({name: NewPartitions(4)})
-        wait_for(lambda: len(admin.describe_topics([name])[0]["partitions"]) == 4, "grow")
+        wait_until(lambda: len(admin.describe_topics([name])[0]["partitions"]) == 4, "grow")
         change = ConfigResource(ConfigResourceType.TOPIC, name, {"max.message.bytes": "2000000"})
         admin.alter_configs([change])
         asked = ConfigResource(ConfigResourceType.TOPIC, name)
-        wait_for(lambda: "2000000" in str(admin.describe_configs([asked])), "not changed")
+        wait_until(lambda: "2000000" in str(admin.describe_configs([asked])), "not changed")
         Confluent(bootstrap).produce(name, [Rec(b"%d" % index) for index in range(5)])
         deleted = admin.delete_records({Partition(name, 0): 3})
         assert deleted[Partition(name, 0)]["low_watermark"] == 3
@@ -154,10 +150,6 @@ def test_aiokafka_administers_topics(bootstrap: str) -> None:
     from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
     name = new_name("admin-aiokafka")
-
-    async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-        while not await condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)  # a broker tells nobody when it has applied a change
 
     async def administer() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)

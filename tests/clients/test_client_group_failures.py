@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from started_members import LIBRARIES, Members, wait_for, wait_until_read, wait_until_shared
+from started_members import LIBRARIES, Members, wait_until_read, wait_until_shared
+from waiting import wait_until
 
 pytestmark = [
     # kafka-python and aiokafka leave sockets to the garbage collector when a group moves on.
@@ -34,7 +35,7 @@ def test_a_static_member_that_restarts_gets_its_partitions_back_and_disturbs_nob
     first.close()
     missed = write(topic, 8, 4)
     back = members.any_client(name, group, [topic], instance="first", **options)
-    wait_for(lambda: back.assigned == places, lambda: f"{back.assigned} {back.errors}")
+    wait_until(lambda: back.assigned == places, lambda: f"{back.assigned} {back.errors}")
     wait_until_read([back, second], missed)
     after = second.events[told:]
     if name == "kafka-python":
@@ -107,7 +108,7 @@ def test_a_member_that_stalls_loses_its_partitions_and_may_not_commit(
     wait_until_read([stalled], values)
     stalled.stall()
     heir = members.library(name, group, [topic], **options)
-    wait_for(lambda: bool(heir.assigned), lambda: f"not taken over: {heir.errors}")
+    wait_until(lambda: bool(heir.assigned), lambda: f"not taken over: {heir.errors}")
     wait_until_read([heir], values)
     with pytest.raises(Exception) as refusal:
         stalled.commit({(topic, 0): 3})

@@ -4,17 +4,16 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from clients_under_test import CLIENT_NAMES
 from started_members import (
     DEADLINE_S,
     LIBRARIES,
     Members,
     all_values,
-    wait_for,
     wait_until_member_fails,
     wait_until_read,
 )
-
-from conftest import CLIENT_NAMES
+from waiting import wait_until
 
 pytestmark = [
     # kafka-python and aiokafka leave sockets to the garbage collector when a group moves on.
@@ -81,7 +80,7 @@ def test_seeking_to_an_offset_the_beginning_and_a_time(
     wait_until_read([member], values)
 
     def reads_again(expected: list[bytes]) -> None:
-        wait_for(lambda: member.values == expected, lambda: f"{member.values} not {expected}")
+        wait_until(lambda: member.values == expected, lambda: f"{member.values} not {expected}")
 
     member.seek(place, 7)
     reads_again(values + values[7:])

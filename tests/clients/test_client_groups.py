@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from clients_under_test import CLIENT_NAMES
 from group_member import GroupMember
 from library_members import MEMBERS
 from started_members import (
@@ -13,19 +14,15 @@ from started_members import (
     AnyMember,
     Members,
     all_values,
-    wait_for,
     wait_until_read,
     wait_until_shared,
 )
-
-from conftest import CLIENT_NAMES
+from waiting import wait_until
 
 pytestmark = [
     # kafka-python and aiokafka leave sockets to the garbage collector when a group moves on.
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
-
-# Sharing and broadcast
 
 
 @pytest.mark.parametrize("name", CLIENT_NAMES)
@@ -40,7 +37,7 @@ def test_members_of_a_group_share_the_partitions_and_read_each_record_once(
     topic = make_topic("shared", partitions=4)
     both = [members.any_client(name, group, [topic]) for _ in range(2)]
     if name == "Java console":
-        wait_for(lambda: member_count(group) == 2, lambda: f"{both[0].said} {both[1].said}")
+        wait_until(lambda: member_count(group) == 2, lambda: f"{both[0].said} {both[1].said}")
     else:
         wait_until_shared(both, topic, 4)
     values = write(topic, 40, 4)
@@ -83,7 +80,7 @@ def test_a_member_beyond_the_partitions_is_idle_until_another_leaves(
     options = {"session_ms": 20_000, "auto_commit_ms": 1_000}
     both = [members.library(name, group, [topic], **options) for _ in range(2)]
     wait_until_shared(both, topic, 1)
-    wait_for(lambda: member_count(group) == 2, lambda: "the second never joined")
+    wait_until(lambda: member_count(group) == 2, lambda: "the second never joined")
     busy, idle = sorted(both, key=lambda member: len(member.assigned), reverse=True)
     first = write(topic, 5)
     wait_until_read([busy], first)
@@ -122,9 +119,6 @@ def test_members_of_three_libraries_share_one_group(
     more = write(topic, 70, 7)
     wait_until_read(mixed, more)
     assert all_values(mixed)[more[0]] == 1
-
-
-# Assignors
 
 
 ASSIGNORS = [(name, assignor) for name in LIBRARIES for assignor in MEMBERS[name].assignors]
@@ -171,7 +165,7 @@ def test_every_assignor_of_the_java_client(
 ) -> None:
     topic = make_topic("java-assignors", partitions=4)
     both = [members.any_client("Java console", group, [topic], assignor=assignor) for _ in range(2)]
-    wait_for(lambda: member_count(group) == 2, lambda: f"{both[0].errors} {both[1].errors}")
+    wait_until(lambda: member_count(group) == 2, lambda: f"{both[0].errors} {both[1].errors}")
     values = write(topic, 40, 4)
     wait_until_read(both, values)
     assert all_values(both) == Counter(values)
@@ -203,9 +197,6 @@ def test_a_cooperative_rebalance_does_not_stop_partitions_that_stay(
         for place in member.assigned:
             offsets = [record.offset for record in member.found if record.place == place]
             assert offsets == list(range(len(values) // 4))
-
-
-# Topics that change
 
 
 @pytest.mark.parametrize("name", CLIENT_NAMES)

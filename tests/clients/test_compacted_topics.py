@@ -1,4 +1,7 @@
-"""Compacted topics, as each client reads them from the beginning and as Kafka's dump tool does."""
+"""Compacted topics, as each client reads them from the beginning and as Kafka's dump tool does.
+
+Once more with transactions, of which the markers go when their records are gone.
+"""
 
 import re
 import time
@@ -7,13 +10,23 @@ from pathlib import Path
 
 import pytest
 from client_adapters import CODECS, Client, Confluent, Rec, without_time
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from waiting import wait_until
 
 from fairlead_bench.java_tools import JavaTools
+from fairlead_wire.records import iter_batches
 
 DEADLINE_S = 60.0
 KEYS = 12
 ROUNDS = 40
+TRANSACTIONS = 300
 
 
 @pytest.fixture(scope="module")
@@ -116,3 +129,76 @@ def test_kafka_dump_log_reads_compacted_segments(
             assert complaint not in output
     assert len(offsets) == len(left)
     assert offsets == sorted(set(offsets))
+
+
+def dumped(tools: JavaTools, folder: Path) -> str:
+    """What Kafka's tool says of all files of a log, with the complaints that it may have."""
+    output = ""
+    for segment in sorted(folder.glob("*.log")):
+        suffixes = (".log", ".index", ".timeindex", ".txnindex")
+        files = [segment.with_suffix(each) for each in suffixes]
+        names = ",".join(str(each) for each in files if each.exists())
+        output += tools.run("kafka-dump-log", "--files", names, "--print-data-log")
+    for complaint in ("isvalid: false", "Mismatches in", "timestamp mismatch", "out of order"):
+        assert complaint not in output
+    return output
+
+
+def markers_left(folder: Path) -> int:
+    """How many control batches a log has; more than any while a cleaning replaces what is read."""
+    try:
+        contents = [segment.read_bytes() for segment in folder.glob("*.log")]
+    except FileNotFoundError:
+        return 2 * TRANSACTIONS
+    return sum(header.is_control for each in contents for _, header in iter_batches(each))
+
+
+@pytest.mark.java
+def test_markers_go_with_their_records(
+    tools: JavaTools, bootstrap: str, log_directory: Path, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(
+        "compacted transactions",
+        cleanup_policy="compact",
+        segment_bytes="16384",
+        index_interval_bytes="512",
+        min_cleanable_dirty_ratio="0.01",
+        delete_retention_ms="300",
+        file_delete_delay_ms="0",
+    )
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "log_level": 2})
+    producer.init_transactions(DEADLINE_S)
+    expected: dict[bytes | None, bytes | None] = {}
+    for number in range(TRANSACTIONS):
+        producer.begin_transaction()
+        for key in {b"key %d" % (number % KEYS), b"key 0"}:
+            producer.produce(topic, b"%d " % number * 40, key)
+            if number % 3:
+                expected[key] = b"%d " % number * 40
+        if number % 3:
+            producer.commit_transaction(DEADLINE_S)
+        else:
+            producer.flush(DEADLINE_S)
+            producer.abort_transaction(DEADLINE_S)
+    folder = log_directory / f"{topic}-0"
+
+    def is_replacing() -> bool:
+        return any(list(folder.glob(pattern)) for pattern in ("*.cleaned", "*.swap"))
+
+    def are_few_left() -> bool:
+        """A segment that is being replaced is not counted: neither it nor the new one is there."""
+        return (
+            not is_replacing() and markers_left(folder) < TRANSACTIONS // 3 and not is_replacing()
+        )
+
+    # Those of the active segment stay, and of what is not superseded yet.
+    wait_until(are_few_left, deadline_s=DEADLINE_S)
+    # No more of it, for the tool does not like files that go while it reads them.
+    policy = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[policy])
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
+    wait_until(lambda: not is_replacing())
+    assert dumped(tools, folder).count("endTxnMarker") == markers_left(folder) < TRANSACTIONS // 3
+    left = read_to_the_end(bootstrap, topic)
+    assert {record.key: record.value for record in left} == expected

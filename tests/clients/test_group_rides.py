@@ -6,19 +6,20 @@ seen no error, and its committed offsets must never have gone back.
 """
 
 import gc
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from clients_under_test import CLIENT_NAMES, GROUP_SETTINGS
 from confluent_kafka.admin import AdminClient, NewTopic
 from group_member import GroupMember, Membership
 from group_rides import PARTITIONS, CommitWatch, GroupLoad, GroupRide, wait_until_all_read
 from library_members import MEMBERS
 from member_processes import JavaMember, KcatMember, MemberProcess
+from needed_tools import is_on_the_path, missing
+from proofs import CLIENT_RIDES
 
-from conftest import CLIENT_NAMES, GROUP_SETTINGS, missing
 from fairlead_bench.cluster_state import wait_until_in_sync, wait_until_serving
 from fairlead_bench.fairlead_cluster import FairleadCluster
 from fairlead_bench.java_tools import JavaTools
@@ -26,6 +27,7 @@ from fairlead_bench.kafka_cluster import KafkaCluster
 from fairlead_bench.kafka_distribution import KafkaUnavailableError, ensure_kafka
 
 pytestmark = [
+    *CLIENT_RIDES.marks,
     pytest.mark.slow,
     # kafka-python and aiokafka leave sockets to the garbage collector when a broker is away.
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
@@ -71,7 +73,7 @@ def make_rides(cluster: FairleadCluster | KafkaCluster) -> Callable[[str], list[
         if name == MIXED:
             return [each(cluster.bootstrap, wish) for each in MEMBERS.values()]
         if name == "kcat":
-            is_there = shutil.which("kcat") is not None
+            is_there = is_on_the_path("kcat")
             return [KcatMember(cluster.bootstrap, wish)] * is_there
         try:
             return [JavaMember(JavaTools(ensure_kafka(), cluster.bootstrap), wish)]

@@ -13,26 +13,18 @@ from client_adapters import Confluent, Rec
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from fairlead_bench.java_tools import JVM_OPTIONS, TOOL_TIMEOUT_S, JavaTools
+from fairlead_bench.java_tools import TOOL_TIMEOUT_S, JavaTools
 
 pytestmark = pytest.mark.java
 
-CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 RECORDS = 12
 LIST = ("group", "list", "-o", "json")
 
 
 def consumer_groups(tools: JavaTools, *arguments: str) -> str:
     """What `kafka-consumer-groups` prints, on both streams."""
-    command = tools.distribution.java_command(CONSUMER_GROUPS, heap_mb=256, options=JVM_OPTIONS)
-    process = subprocess.run(
-        [*command, "--bootstrap-server", tools.bootstrap, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=TOOL_TIMEOUT_S,
-        check=False,
-    )
-    return process.stdout + process.stderr
+    process = tools.run_unchecked("kafka-consumer-groups", *arguments)
+    return (process.stdout + process.stderr).decode()
 
 
 def fairlead(bootstrap: str, *arguments: str) -> Any:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 from client_adapters import CODECS, Confluent, Rec
+from log_batches import LogBench, record_batch
 
 from fairlead_bench.java_tools import JavaTools, ToolFailedError
+from fairlead_broker.log.producers.end_marker import EndMarker
+from fairlead_wire.records import Record
 
 pytestmark = pytest.mark.java
 
@@ -72,6 +75,36 @@ def test_kafka_configs_alters_and_describes_topics(
         tools.run("kafka-configs", "--alter", *entity, "--add-config", "no.such.setting=1")
 
 
+def test_kafka_configs_alters_describes_and_lists_groups(tools: JavaTools) -> None:
+    """A group is configured before it exists; describing all finds it by ListConfigResources."""
+    group = new_name("tool group")
+    entity = ("--entity-type", "groups", "--entity-name", group)
+    session = "consumer.session.timeout.ms"
+    added = f"{session}=50000,consumer.heartbeat.interval.ms=6000"
+    tools.run("kafka-configs", "--alter", *entity, "--add-config", added)
+    for described in (
+        tools.run("kafka-configs", "--describe", *entity),
+        tools.run("kafka-configs", "--describe", "--entity-type", "groups"),
+    ):
+        assert f"Dynamic configs for group {group} are:" in described
+        assert f"{session}=50000 sensitive=false synonyms={{DYNAMIC_GROUP_CONFIG:" in described
+        assert f"DEFAULT_CONFIG:group.{session}=45000}}" in described
+    everything = tools.run("kafka-configs", "--describe", "--all", *entity)
+    assert "consumer.assignment.interval.ms=1000" in everything
+    for wrong, reason in (
+        (f"{session}=999", r"group\.consumer\.min\.session\.timeout\.ms"),
+        (f"{session}=70000", r"group\.consumer\.max\.session\.timeout\.ms"),
+        ("consumer.nonsense=1", r"[Uu]nknown group config"),
+    ):
+        with pytest.raises(ToolFailedError, match=rf"InvalidConfigurationException: .*{reason}"):
+            tools.run("kafka-configs", "--alter", *entity, "--add-config", wrong)
+    deleted = f"{session},consumer.heartbeat.interval.ms"
+    tools.run("kafka-configs", "--alter", *entity, "--delete-config", deleted)
+    assert group not in tools.run("kafka-configs", "--describe", "--entity-type", "groups")
+    described = tools.run("kafka-configs", "--describe", *entity)
+    assert f"The group '{group}' doesn't exist and doesn't have dynamic config." in described
+
+
 def test_kafka_configs_describes_brokers(tools: JavaTools, is_kafka: bool) -> None:
     described = tools.run(
         "kafka-configs",
@@ -80,6 +113,35 @@ def test_kafka_configs_describes_brokers(tools: JavaTools, is_kafka: bool) -> No
     )
     assert "log.dirs=" in described
     assert "num.partitions=" in described
+
+
+def test_kafka_configs_alters_brokers_while_they_run(tools: JavaTools, is_kafka: bool) -> None:
+    everybody = ("--entity-type", "brokers", "--entity-default")
+    one = ("--entity-type", "brokers", "--entity-name", "1" if is_kafka else "0")
+    tools.run("kafka-configs", "--alter", *everybody, "--add-config", "message.max.bytes=2000000")
+    tools.run("kafka-configs", "--alter", *one, "--add-config", "message.max.bytes=3000000")
+    assert "message.max.bytes=2000000" in tools.run("kafka-configs", "--describe", *everybody)
+    described = tools.run("kafka-configs", "--describe", *one)
+    places = "DYNAMIC_BROKER_CONFIG:message.max.bytes=3000000, "
+    places += "DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=2000000, "
+    places += "DEFAULT_CONFIG:message.max.bytes=1048588"
+    assert f"message.max.bytes=3000000 sensitive=false synonyms={{{places}}}" in described
+    with pytest.raises(ToolFailedError, match="Cannot update these configs dynamically: Set"):
+        tools.run("kafka-configs", "--alter", *one, "--add-config", "num.partitions=3")
+    for entity in (one, everybody):
+        tools.run("kafka-configs", "--alter", *entity, "--delete-config", "message.max.bytes")
+    assert "message.max.bytes" not in tools.run("kafka-configs", "--describe", *one)
+
+
+def test_kafka_configs_alters_levels_of_loggers(tools: JavaTools, is_kafka: bool) -> None:
+    loggers = ("--entity-type", "broker-loggers", "--entity-name", "1" if is_kafka else "0")
+    name = "kafka.server.ReplicaManager" if is_kafka else "fairlead_broker.local_replicas"
+    tools.run("kafka-configs", "--alter", *loggers, "--add-config", f"{name}=ERROR")
+    assert f"{name}=ERROR" in tools.run("kafka-configs", "--describe", *loggers)
+    with pytest.raises(ToolFailedError, match="Invalid broker logger"):
+        tools.run("kafka-configs", "--alter", *loggers, "--add-config", "no.such.logger=INFO")
+    tools.run("kafka-configs", "--alter", *loggers, "--delete-config", name)
+    assert f"{name}=ERROR" not in tools.run("kafka-configs", "--describe", *loggers)
 
 
 def test_kafka_delete_records_moves_the_log_start(
@@ -141,6 +203,39 @@ def test_kafka_dump_log_reads_our_segments(
     assert "payload: value 49" in output
 
 
+def test_kafka_dump_log_reads_our_transactions(tools: JavaTools, tmp_path: Path) -> None:
+    """Markers, aborted transactions and what is known of producers, in Kafka's own formats."""
+    log = LogBench(str(tmp_path / "t-0")).create()
+    for producer_id in (7, 8):
+        guard = log.producers.begin_verification(producer_id, 3, 0, supports_epoch_bump=False)
+        batch = record_batch(
+            Record(0, 1_000, None, b"v"),
+            producer_id=producer_id,
+            producer_epoch=3,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        log.append_as_leader(batch, leader_epoch=0, now_ms=1_000, guard=guard)
+    log.append_end_marker(EndMarker(7, 3, 5, False, 1), leader_epoch=0, now_ms=2_000)
+    log.roll(2_000)
+    log.close()
+    stem = tmp_path / "t-0" / f"{0:020}"
+    shown = tools.run("kafka-dump-log", "--files", f"{stem}.log", "--print-data-log")
+    assert "endTxnMarker: ABORT coordinatorEpoch: 5" in shown
+    assert "isTransactional: true isControl: true" in shown
+    assert "isvalid: false" not in shown
+    shown = tools.run("kafka-dump-log", "--files", f"{stem}.txnindex")
+    assert "producerId: 7 firstOffset: 0 lastOffset: 2 lastStableOffset: 1" in shown
+    shown = tools.run("kafka-dump-log", "--files", str(tmp_path / "t-0" / f"{3:020}.snapshot"))
+    known = re.findall(
+        r"producerId: (\d) producerEpoch: 3 coordinatorEpoch: (\S+) currentTxnFirstOffset: (\S+)",
+        shown,
+    )
+    assert sorted(known) == [("7", "5", "OptionalLong.empty"), ("8", "-1", "OptionalLong[1]")], (
+        shown
+    )
+
+
 def test_kafka_dump_log_finds_our_indexes_consistent(
     tools: JavaTools, dumped_segment: tuple[Path, int]
 ) -> None:
@@ -151,3 +246,47 @@ def test_kafka_dump_log_finds_our_indexes_consistent(
     assert len(re.findall(r"^timestamp: \d+ offset: \d+", output, re.MULTILINE)) >= 1
     for complaint in ("Mismatches in", "Found timestamp mismatch", "out of order", "not found"):
         assert complaint not in output
+
+
+def test_kafka_features_shows_and_changes_levels(tools: JavaTools) -> None:
+    def described() -> dict[str, list[str]]:
+        pattern = (
+            r"Feature: (\S+)\s+SupportedMinVersion: (\d+)\s+SupportedMaxVersion: (\d+)\s+"
+            r"FinalizedVersionLevel: (\d+)\s"
+        )
+        text = tools.run("kafka-features", "describe")
+        return {name: levels for name, *levels in re.findall(pattern, text)}
+
+    whole = {
+        "fairlead.version": ["1", "2", "2"],
+        "group.version": ["0", "1", "1"],
+        "transaction.version": ["0", "2", "2"],
+    }
+    assert described() == whole
+    lowered = ("--feature", "transaction.version=1")
+    dry = tools.run("kafka-features", "downgrade", *lowered, "--dry-run")
+    assert "transaction.version can be downgraded to 1" in dry
+    assert described() == whole
+    try:
+        done = tools.run("kafka-features", "downgrade", *lowered)
+        assert "transaction.version was downgraded to 1" in done
+        assert described() == whole | {"transaction.version": ["0", "2", "1"]}
+    finally:
+        tools.run("kafka-features", "upgrade", "--feature", "transaction.version=2")
+    assert described() == whole
+    with pytest.raises(ToolFailedError, match=r"never falls"):
+        tools.run("kafka-features", "downgrade", "--feature", "fairlead.version=1")
+    with pytest.raises(ToolFailedError, match=r"this cluster has no feature '\w+\.version'"):
+        tools.run("kafka-features", "upgrade", "--release-version", "4.3")
+    # These two ask no cluster.
+    assert "metadata.version=" in tools.run("kafka-features", "version-mapping")
+    of_groups = tools.run("kafka-features", "feature-dependencies", "--feature", "group.version=1")
+    assert "group.version=1" in of_groups
+
+
+def test_kafka_cluster_forgets_no_broker_that_serves(tools: JavaTools) -> None:
+    assert "Cluster ID: " in tools.run("kafka-cluster", "cluster-id")
+    with pytest.raises(ToolFailedError, match="it is in service"):
+        tools.run("kafka-cluster", "unregister", "--id", "0")
+    with pytest.raises(ToolFailedError, match="broker 77 is not registered"):
+        tools.run("kafka-cluster", "unregister", "--id", "77")

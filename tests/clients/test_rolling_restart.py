@@ -6,16 +6,17 @@ every record once, in order.
 """
 
 import gc
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from clients_under_test import CLIENT_NAMES
 from confluent_kafka.admin import AdminClient, NewTopic
+from needed_tools import is_on_the_path, missing
+from proofs import CLIENT_RIDES
 from rides import AioKafkaRide, ConfluentRide, JavaConsoleRide, KafkaPythonRide, KcatRide, Ride
 
-from conftest import CLIENT_NAMES, missing
 from fairlead_bench.cluster_state import wait_until_in_sync, wait_until_serving
 from fairlead_bench.fairlead_cluster import FairleadCluster
 from fairlead_bench.java_tools import JavaTools
@@ -23,13 +24,14 @@ from fairlead_bench.kafka_cluster import KafkaCluster
 from fairlead_bench.kafka_distribution import KafkaUnavailableError, ensure_kafka
 
 pytestmark = [
+    *CLIENT_RIDES.marks,
     pytest.mark.slow,
     # kafka-python and aiokafka leave sockets to the garbage collector when a broker is away.
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
 
 REPLICAS = 3
-FLOWING_COUNT = 100
+FLOWING_COUNT = 60
 DEADLINE_S = 60
 PYTHON_RIDES = (ConfluentRide, KafkaPythonRide, AioKafkaRide)
 
@@ -61,7 +63,7 @@ def make_rides(cluster: FairleadCluster | KafkaCluster) -> Callable[[], list[Rid
 
     def make() -> list[Ride]:
         rides: list[Ride] = [ride(cluster.bootstrap, make_topic(ride)) for ride in PYTHON_RIDES]
-        if shutil.which("kcat") is not None:
+        if is_on_the_path("kcat"):
             rides.append(KcatRide(cluster.bootstrap, make_topic(KcatRide)))
         try:
             tools = JavaTools(ensure_kafka(), cluster.bootstrap)

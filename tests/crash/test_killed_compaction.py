@@ -1,7 +1,9 @@
 """`kill -9` of a broker while it compacts: the last acknowledged value of every key is there.
 
 Small segments and no pause between cleanings, so that a random moment falls into a cleaning, a
-replacement of segments, or a recovery from one. `FAIRLEAD_RUNS` sets the rounds.
+replacement of segments, or a recovery from one. Half of the records are in transactions, of which
+some are aborted, so that markers and what knows of them come and go too. A quarter of the rounds of
+other kills.
 """
 
 import os
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from proofs import KILLS
 
 from fairlead_broker.tools.verify import verify_partition
 
@@ -25,13 +28,14 @@ if str(PROJECT / "benchmarks") not in sys.path:
 from fairlead_bench.fairlead_peer import FairleadPeer  # noqa: E402
 from fairlead_bench.peer import wait_until_ready  # noqa: E402
 
-pytestmark = [pytest.mark.crash, pytest.mark.slow]
+pytestmark = [pytest.mark.crash, pytest.mark.proof, pytest.mark.slow]
 
-ROUNDS = max(int(os.environ.get("FAIRLEAD_RUNS", "20")) // 4, 1)
+ROUNDS = max(KILLS.chosen() // 4, 1)
 SEED = int(os.environ.get("FAIRLEAD_SEED", "9"))
 TOPIC = "prices"
 KEYS = 500
 DEADLINE_S = 30.0
+RECORDS_PER_TRANSACTION = 40
 TOPIC_SETTINGS = {
     "cleanup.policy": "compact",
     "segment.bytes": str(64 << 10),
@@ -95,6 +99,34 @@ def write_values(
     assert not refused
 
 
+def write_transactions(
+    peer: FairleadPeer, chance: random.Random, last: dict[bytes, bytes | None]
+) -> None:
+    """Overwrites random keys in transactions; `last` gets what was committed."""
+    producer = Producer(
+        {
+            "bootstrap.servers": peer.bootstrap,
+            "transactional.id": "prices",
+            "linger.ms": 2,
+            "log_level": 2,
+        }
+    )
+    producer.init_transactions(DEADLINE_S)
+    for number in range(6_000 // RECORDS_PER_TRANSACTION):
+        written: dict[bytes, bytes | None] = {}
+        producer.begin_transaction()
+        for _ in range(RECORDS_PER_TRANSACTION):
+            key = b"key-%d" % chance.randrange(KEYS)
+            written[key] = b"transaction %d-" % number + b"x" * chance.randrange(200)
+            producer.produce(TOPIC, written[key], key)
+        if chance.random() < 0.3:
+            producer.flush(DEADLINE_S)
+            producer.abort_transaction(DEADLINE_S)
+        else:
+            producer.commit_transaction(DEADLINE_S)
+            last |= written
+
+
 def read_values(peer: FairleadPeer) -> tuple[dict[bytes, bytes | None], int]:
     """The last value of each key as a new consumer sees it, and how many records that took."""
     consumer = Consumer(
@@ -142,7 +174,7 @@ def test_killed_while_compacting(peer: FairleadPeer) -> None:
             assert time.monotonic() < deadline, "nothing is ever compacted"
             time.sleep(0.02)
         # Overwrite once more, so that a cleaning is under way at a random moment of it.
-        write_values(peer, chance, last)
+        write_transactions(peer, chance, last)
         written += 6_000
         time.sleep(chance.random() * 0.5)
         peer.kill_broker()

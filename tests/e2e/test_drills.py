@@ -3,13 +3,15 @@
 The distributions go into docs/failover.md, between its marks.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from drill_settings import HOLD_S, IS_MEASURED, RUNS, allowed_ms
+from kubernetes_commands import Kubectl
 from kubernetes_drill_table import write_kubernetes_drills
-from kubernetes_installation import CLUSTER, Installation, Summary
+from kubernetes_installation import CLUSTER, OPERATOR_NAMESPACE, Installation, Summary
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(3600)]
 
@@ -44,17 +46,47 @@ def build_drill(name: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", DRILLS)
-def test_a_drill_passes(installation: Installation, summary: Summary, name: str) -> None:
-    installation.ensure_installed()
-    kubectl = installation.kubectl
+def apply_drill(kubectl: Kubectl, name: str) -> dict[str, Any]:
+    """Make a drill and wait for its end; its status."""
     kubectl("delete", "failoverdrill", name, "--ignore-not-found")
     manifest = build_drill(name)
     kubectl.apply(manifest)
     limit_s = 60 + 40 * manifest["spec"]["runs"]
     wait = ("wait", "--for=condition=Complete", f"failoverdrill/{name}", f"--timeout={limit_s}s")
     kubectl(*wait, timeout_s=limit_s + 10)
-    status = kubectl.get("failoverdrill", name)["status"]
+    status: dict[str, Any] = kubectl.get("failoverdrill", name)["status"]
+    return status
+
+
+@pytest.fixture(scope="module")
+def beside_operator(installation: Installation) -> Iterator[Kubectl]:
+    """A cluster in the operator's own namespace: the only one whose drills reach the controller."""
+    installation.ensure_installed()
+    installation.install_cluster_beside_operator()
+    try:
+        yield installation.operator
+    finally:
+        installation.uninstall_cluster_beside_operator()
+
+
+def test_a_namespace_may_not_break_the_controller_of_all(installation: Installation) -> None:
+    installation.ensure_installed()
+    status = apply_drill(installation.kubectl, "kill-controller")
+    assert status["phase"] == "Refused"
+    complete = installation.kubectl.condition("failoverdrill", "kill-controller", "Complete")
+    assert complete["reason"] == "NotInOperatorNamespace"
+    assert OPERATOR_NAMESPACE in complete["message"]
+
+
+@pytest.mark.parametrize("name", DRILLS)
+def test_a_drill_passes(
+    installation: Installation, summary: Summary, request: pytest.FixtureRequest, name: str
+) -> None:
+    installation.ensure_installed()
+    kubectl = installation.kubectl
+    if DRILLS[name][0]["type"] == "Controller":
+        kubectl = request.getfixturevalue("beside_operator")
+    status = apply_drill(kubectl, name)
     passed = kubectl.condition("failoverdrill", name, "Passed")
     promised_ms = DRILLS[name][2]
     names = ("detectionMs", "electionMs", "recoveryP50Ms", "recoveryMaxMs", "lost", "duplicates")

@@ -181,6 +181,63 @@ def test_a_node_is_drained_under_load(installation: Installation, summary: Summa
     summary.add("a node drained", f"longest silence {verdict['longestSilenceMs']} ms", "no error")
 
 
+def test_a_pool_and_a_topic_change_their_size_under_load(
+    installation: Installation, summary: Summary
+) -> None:
+    installation.wait_cluster_ready()
+    scale = ("scale", "brokerpool", POOL)
+    installation.kubectl(*scale, "--replicas=4")
+    wait_until(lambda: ready_brokers(installation) == 4, "broker 3 does not come", 90)
+    with under_load(installation, "shaped") as verdict:
+        took_s = change_copies(installation, "shaped", 2) + change_copies(installation, "shaped", 3)
+        assert held_by_broker_3(installation), "the test needs something to move"
+        installation.kubectl(*scale, "--replicas=3")
+        shrunk_s = wait_until(lambda: has_left(installation), "broker 3 does not leave", 120)
+        installation.wait_cluster_ready()
+    assert_clean(verdict)
+    assert verdict["errors"] == {}, verdict
+    pods = {pod["metadata"]["name"] for pod in installation.pods()}
+    assert pods == {f"{CLUSTER}-{POOL}-{ordinal}" for ordinal in range(3)}
+    silence = verdict["longestSilenceMs"]
+    summary.add("a topic of 3 → 2 → 3 copies", f"{took_s:.0f} s")
+    summary.add("a pool of 4 → 3 brokers", f"{shrunk_s:.0f} s, longest silence {silence} ms")
+
+
+def change_copies(installation: Installation, topic: str, factor: int) -> float:
+    """Have so many copies of a topic; the seconds until there are."""
+    patch = json.dumps({"spec": {"replicationFactor": factor}})
+    installation.kubectl("patch", "topic.fairlead.io", topic, "--type=merge", "-p", patch)
+
+    def is_done() -> bool:
+        status = installation.kubectl.get("topic.fairlead.io", topic)["status"]
+        return (status["replicationFactor"], status["reassigning"]) == (factor, 0)
+
+    return wait_until(is_done, f"{topic} does not get {factor} copies", 60)
+
+
+def ready_brokers(installation: Installation) -> int:
+    return int(installation.kubectl.get("logcluster", CLUSTER)["status"].get("brokersReady", 0))
+
+
+def brokers_of_controller(installation: Installation) -> dict[int, dict[str, Any]]:
+    """What the controller that acts knows of each broker."""
+    command = ("python", "-m", "fairlead_controller.kubernetes.ask")
+    holder, _ = installation.lease()
+    answer = installation.operator(
+        "exec", holder.pod, "-c", "controller", "--", *command, "status", f"{NAMESPACE}/{CLUSTER}"
+    )
+    return {int(each["id"]): each for each in json.loads(answer)["brokers"]}
+
+
+def held_by_broker_3(installation: Installation) -> int:
+    return int(brokers_of_controller(installation)[3]["replicas"])
+
+
+def has_left(installation: Installation) -> bool:
+    """Whether the last broker's pod is gone, and nobody waits for it any more."""
+    return len(installation.pods()) == 3 and 3 not in brokers_of_controller(installation)
+
+
 def test_without_any_operator_records_go_on(installation: Installation, summary: Summary) -> None:
     """A broker that dies meanwhile takes its leaders along until an operator is back."""
     installation.wait_cluster_ready()

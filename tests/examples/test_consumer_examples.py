@@ -23,8 +23,10 @@ import kafka
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from example_process import ROOT, ExampleProcess
+from example_process import EXAMPLES, ROOT, ExampleProcess
 from kafka import KafkaConsumer
+from marked_transactions import wait_until_marked
+from needed_tools import need
 
 for folder in (ROOT / "benchmarks", ROOT / "examples" / "flights"):
     if str(folder) not in sys.path:
@@ -84,9 +86,13 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 def read_topic(bootstrap: str, topic: str, partitions: int) -> dict[Place, Any]:
-    """Everything up to the present end, by place."""
+    """Everything that is committed now, by place."""
+    wait_until_marked(bootstrap)
     consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
     )
     try:
         places = [kafka.TopicPartition(topic, number) for number in range(partitions)]
@@ -124,6 +130,22 @@ def run(broker: FairleadPeer | KafkaPeer, tmp_path: Path) -> Iterator[Run]:
     def start(name: str, *arguments: str, kill_at: tuple[int, int] | None = None) -> ExampleProcess:
         every = ("--bootstrap", broker.bootstrap)
         started.append(ExampleProcess(tmp_path, name, *every, *arguments, kill_at=kill_at))
+        return started[-1]
+
+    yield start
+    for example in started:
+        example.clean_up()
+
+
+@pytest.fixture
+def run_java(tmp_path: Path) -> Iterator[Run]:
+    """Starts an example in Java; it takes its arguments in order."""
+    need("java")
+    need("maven")
+    started: list[ExampleProcess] = []
+
+    def start(name: str, *arguments: str) -> ExampleProcess:
+        started.append(ExampleProcess(tmp_path, name, *arguments))
         return started[-1]
 
     yield start
@@ -322,6 +344,84 @@ def test_global_order_refuses_a_topic_with_more_partitions(flights: Log, run: Ru
     refused = run("global_order", "read", "--topic", flights.topic)
     assert refused.wait() == 1
     assert "has 6 partitions; global order needs exactly one" in refused.text
+
+
+def test_exactly_once_when_killed_before_any_line_of_its_transaction(
+    flights: Log, broker: FairleadPeer | KafkaPeer, run: Run
+) -> None:
+    source = (EXAMPLES / "exactly_once.py").read_text().splitlines()
+    begin = next(at for at, line in enumerate(source, 1) if line.startswith("def carry_over"))
+    end = next(at for at, line in enumerate(source, 1) if line.startswith("def go_back"))
+    options = ("--member", "one", "--batch", "200", "--idle-s", "1")
+    dry = (*options, "--group", "delays-dry", "--out", "delays-dry")
+    told = run("exactly_once", *dry, kill_at=(0, 0)).succeed()
+    reached = {int(line): hits for line, hits in json.loads(told.splitlines()[-1]).items()}
+    repeated = [line for line, hits in reached.items() if begin < line < end and hits >= 2]
+    assert len(repeated) >= 8
+    for line in repeated:
+        killed = run("exactly_once", *options, kill_at=(line, 2))
+        assert killed.wait() == -signal.SIGKILL, killed.text
+    run("exactly_once", *options).succeed()
+    for topic in ("delays-dry", "flight-delays"):
+        assert_each_once(flights, broker.bootstrap, topic)
+
+
+def assert_each_once(flights: Log, bootstrap: str, topic: str) -> None:
+    """In partitions of the output by key: one result of each flight, in their order."""
+    results = read_topic(bootstrap, topic, 3)
+    places = [tuple(results[place]["from"]) for place in sorted(results)]
+    assert Counter(places) == dict.fromkeys(flights.records, 1)
+    for result in results.values():
+        flight = flights.records[tuple(result["from"])]
+        assert result["flight"] == f"{flight['carrier']} {flight['flight']}"
+        assert result["minutes"] == flight["dep_delay"]
+    last: dict[str, int] = {}
+    for place in sorted(results):
+        carrier = results[place]["flight"].split()[0]
+        offset = results[place]["from"][1]
+        assert last.get(carrier, -1) < offset
+        last[carrier] = offset
+
+
+def test_exactly_once_while_members_are_killed_and_replaced(
+    flights: Log, broker: FairleadPeer | KafkaPeer, run: Run
+) -> None:
+    """Two share the work; with a batch this small there is always a transaction open."""
+    options = ("--group", "delays-shared", "--out", "delays-shared", "--batch", "50")
+
+    def count() -> int:
+        return len(read_topic(broker.bootstrap, "delays-shared", 3))
+
+    members = {name: run("exactly_once", *options, "--member", name) for name in ("one", "two")}
+    for kills, name in enumerate(("one", "two", "one", "two"), 1):
+        members[name].until(lambda goal=1500 * kills: count() >= goal)
+        members[name].kill()
+        members[name] = run("exactly_once", *options, "--member", name)
+    for member in members.values():
+        member.until(lambda: count() >= FLIGHTS)
+        member.stop()
+    run("exactly_once", *options, "--member", "one", "--idle-s", "1").succeed()
+    assert_each_once(flights, broker.bootstrap, "delays-shared")
+
+
+def test_exactly_once_in_java_while_it_is_killed(
+    flights: Log, broker: FairleadPeer | KafkaPeer, run_java: Run
+) -> None:
+    create_topic(broker.bootstrap, "java-delays", 3)
+    arguments = (broker.bootstrap, "flights", "java-delays", "java-delays", "one")
+
+    def count() -> int:
+        return len(read_topic(broker.bootstrap, "java-delays", 3))
+
+    for kills in range(1, 4):
+        example = run_java("ExactlyOnce.java", *arguments)
+        example.until(lambda goal=2500 * kills: count() >= goal)
+        example.kill()
+    example = run_java("ExactlyOnce.java", *arguments)
+    example.until(lambda: count() >= FLIGHTS)
+    example.process.send_signal(signal.SIGTERM)
+    assert example.wait() == 128 + signal.SIGTERM, example.text
+    assert_each_once(flights, broker.bootstrap, "java-delays")
 
 
 def test_several_groups_each_get_everything_and_share_inside(flights: Log, run: Run) -> None:

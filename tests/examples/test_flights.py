@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from local_cluster import ROOT, TOPICS, Cli, find_free_ports
+from local_cluster import ROOT, TOPICS, Cli, take_cluster_ports
 
 FLIGHTS = ROOT / "examples" / "flights"
 TIMEOUT_S = 200.0
@@ -17,7 +17,7 @@ CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka")
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
-    command = Cli(tmp_path_factory.mktemp("flights") / "data", *find_free_ports())
+    command = Cli(tmp_path_factory.mktemp("flights") / "data", *take_cluster_ports())
     started = command.up("-f", str(TOPICS))
     assert started.code == 0, started
     yield command

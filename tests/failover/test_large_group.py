@@ -1,28 +1,41 @@
-"""A group of 100 members over 1,000 partitions, and the death of the broker that coordinates it.
+"""A group of 100 members over 1,000 partitions, and the death of a broker.
 
-The members are librdkafka's consumers with their default settings. The group has settled when each
-partition has delivered a record that was written after the kill: leaders have moved, the offsets
-partition was loaded elsewhere, and every member knows whom to ask.
+The group has settled when each partition has delivered a record that was written after the kill:
+leaders have moved, the offsets partition was loaded elsewhere, and every member knows whom to ask.
+
+The classic protocol: the members are librdkafka's consumers with their default settings. KIP-848:
+members that cost little (`light_members`), because two cores show nothing of the brokers beside a
+hundred of librdkafka's; also a broker dies that does not coordinate the group.
 """
 
+import asyncio
 import json
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from os import getloadavg
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from drill_settings import allowed_ms
+from light_members import LightGroup
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 from fairlead_bench.cluster_state import wait_until_in_sync, wait_until_serving
+from fairlead_bench.coordinator_lookup import KeyType, find_coordinator
 from fairlead_bench.fairlead_cluster import FairleadCluster
+from fairlead_bench.process_usage import read_cpu
 
 MEMBERS, PARTITIONS = 100, 1_000
 SETTLED_MS = 5_000
+SETTLED_848_MS = 1_000
+CLUSTER_CPU_S = 1.6
+"""What a death may cost brokers and controller until the group has settled. Two cores have 2 s in
+the second that is promised, and members and producer need some 0.4 s of them."""
 DEADLINE_S = 120.0
 GROUP, TOPIC = "large", "wide"
 SETTINGS = {"offsets.topic.replication.factor": "3", "group.initial.rebalance.delay.ms": "1000"}
@@ -127,3 +140,80 @@ def test_a_large_group_settles_after_its_coordinator_died(cluster: FairleadClust
     print(json.dumps({"members": MEMBERS, "partitions": PARTITIONS, "settled_ms": settled_ms}))
     assert settled_ms <= allowed_ms(SETTLED_MS)
     group.close()
+
+
+def test_a_large_group_of_the_new_protocol_settles_after_a_broker_died(
+    cluster: FairleadCluster,
+) -> None:
+    asyncio.run(kill_coordinator_and_another(cluster))
+
+
+async def kill_coordinator_and_another(cluster: FairleadCluster) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+    share = PARTITIONS // MEMBERS
+    async with LightGroup(cluster.ports, GROUP, TOPIC, MEMBERS) as group:
+        await group.until(
+            lambda: (
+                all(len(each.positions) == share for each in group.members)
+                and group.held == list(range(PARTITIONS))
+            ),
+            "partitions without a member, or with two",
+        )
+        # Everybody has a connection to every leader, as in a group that has run for a while.
+        group.seek(b"before")
+        await asyncio.to_thread(write_to_all, producer, b"before")
+        await group.until(lambda: len(group.found_at) == PARTITIONS, "nothing is delivered")
+        held = [set(each.positions) for each in group.members]
+        for is_coordinator in (True, False):
+            await asyncio.to_thread(
+                wait_until_in_sync, cluster, partitions=50, topics=["__consumer_offsets"]
+            )
+            coordinator = find_coordinator(cluster.ports[0], GROUP, KeyType.GROUP)
+            assert coordinator is not None
+            index = coordinator if is_coordinator else (coordinator + 1) % 3
+            figures = await kill_and_settle(
+                cluster, group, producer, index, is_coordinator=is_coordinator
+            )
+            print(json.dumps({"is_coordinator": is_coordinator, "load": getloadavg(), **figures}))
+            assert figures["settled_ms"] <= allowed_ms(SETTLED_848_MS), figures
+            # On a busy machine, too: what is not a wait for a processor shows in the first one.
+            assert figures["first_ms"] <= SETTLED_848_MS, figures
+            assert figures["cpu_s"] <= CLUSTER_CPU_S, figures
+            assert group.fenced == []
+            assert [set(each.positions) for each in group.members] == held, "nobody had to move"
+            cluster.start_broker(index)
+            await asyncio.to_thread(
+                wait_until_in_sync, cluster, partitions=PARTITIONS, topics=[TOPIC]
+            )
+
+
+async def kill_and_settle(
+    cluster: FairleadCluster,
+    group: LightGroup,
+    producer: Producer,
+    index: int,
+    *,
+    is_coordinator: bool,
+) -> dict[str, float]:
+    """Kill a broker; tell what happened until every partition has delivered a new record.
+
+    Where the coordinator died, every member has besides been told by the next one that all is well.
+    """
+    survivors = [pid for pid in cluster.pids if pid != cluster.brokers[index].pid]
+    value = b"after %d" % time.monotonic_ns()
+    group.seek(value)
+    before_s = read_cpu(survivors)
+    cluster.kill_broker(index)
+    killed = time.monotonic()
+    writing = threading.Thread(target=write_to_all, args=(producer, value))
+    writing.start()
+    await group.until(lambda: len(group.found_at) == PARTITIONS, "partitions deliver nothing")
+    if is_coordinator:
+        await group.until(
+            lambda: min(group.heartbeats.values()) > killed, "members without a coordinator"
+        )
+    settled_ms = round((time.monotonic() - killed) * 1000)
+    cpu_s = round(read_cpu(survivors) - before_s, 2)
+    await asyncio.to_thread(writing.join)
+    first_ms = round((min(group.found_at.values()) - killed) * 1000)
+    return {"settled_ms": settled_ms, "first_ms": first_ms, "cpu_s": cpu_s}

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from drill_settings import FROZEN_TOGETHER_HOLD_S, allowed_ms
-from local_cluster import Cli, wait_until
+from local_cluster import Cli
+from waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
 

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from hostile_bytes import mutate, provoke
-from local_cluster import Cli, find_free_ports
+from local_cluster import Cli, take_cluster_ports
 
 from fairlead_wire.errors import LocalProtocolError
 from fairlead_wire.header import decode_response, encode_request_frame
@@ -32,7 +32,7 @@ Ranges = dict[int, tuple[int, int]]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
-    port, http_port = find_free_ports()
+    port, http_port = take_cluster_ports()
     cli = Cli(Path(tmp_path_factory.mktemp("cluster")) / "data", port, http_port)
     assert cli.up("--brokers", "1").code == 0
     yield cli

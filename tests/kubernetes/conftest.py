@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -20,10 +19,11 @@ import yaml
 from fake_admin import FakeAdmin, FakeAdminServer
 from operator_bench import Bench, Operator, let_go
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.credentials import Credentials, load_credentials
-from fairlead_controller.kube.errors import ApiError, ApiUnavailableError, CredentialsError
-from fairlead_controller.kube.kinds import NAMESPACE, POD, ResourceKind
+from fairlead_bench.own_ports import take_ports
+from fairlead_kube.client import KubeClient
+from fairlead_kube.credentials import Credentials, load_credentials
+from fairlead_kube.errors import ApiError, ApiUnavailableError, CredentialsError
+from fairlead_kube.kinds import NAMESPACE, POD, ResourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -118,14 +118,13 @@ def operator(
 ) -> Iterator[Operator]:
     admin = FakeAdmin(clusters=[f"{namespace}/demo"])
     path, log = tmp_path / "controller.sock", tmp_path / "operator.log"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = take_ports(1)
     environment = os.environ | {
         "POD_NAME": "fairlead-operator-0",
         "POD_NAMESPACE": "fairlead-system",
         "FAIRLEAD_WATCH_NAMESPACE": namespace,
         "FAIRLEAD_BROKER_IMAGE": "localhost/fairlead-not-there:test",
+        "FAIRLEAD_SPARK_DRIVER_ROLE": "ClusterRole/drivers-of-spark",
         "FAIRLEAD_CONTROLLER_SOCKET": str(path),
         "FAIRLEAD_OPERATOR_HTTP_PORT": str(port),
     }

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from live_candidates import CLUSTER, CandidateCluster, create_topic, wait_for
 
-from fairlead_controller.kube.errors import ApiError
-from fairlead_controller.kube.kinds import CLUSTER_STATE, LOG_CLUSTER
 from fairlead_controller.stores.kubernetes_tables import DELETE_WITH_LABEL
+from fairlead_kube.errors import ApiError
+from fairlead_kube.kinds import CLUSTER_STATE, LOG_CLUSTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,7 +166,7 @@ def test_tables_go_with_the_log_cluster_only_if_it_said_so(
         "metadata": {"name": "d-session", "labels": {"fairlead.io/cluster": "d"}},
         "stringData": {"secret": "another secret of tests only"},
     }
-    from fairlead_controller.kube.kinds import SECRET
+    from fairlead_kube.kinds import SECRET
 
     run(kube.create(SECRET, namespace, secret))
     run(kube.create(LOG_CLUSTER, namespace, log_cluster("d", reclaimPolicy=policy)))

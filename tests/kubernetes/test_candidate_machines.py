@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from live_candidates import CLUSTER, CandidateCluster, create_topic, wait_for
 
-from fairlead_controller.kube.errors import ApiError
-from fairlead_controller.kube.kinds import NODE, POD
+from fairlead_kube.errors import ApiError
+from fairlead_kube.kinds import NODE, POD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,8 +79,9 @@ def test_a_pod_that_is_being_deleted_leads_nothing(
             wait_for(lambda: leaders(cluster) == {0, 2})
             isrs = [part["isr"] for part in cluster.partitions(cluster.active(), "t")]
             assert all(sorted(isr) == [0, 1, 2] for isr in isrs), "it is as well as before"
-            page = cluster.active().get(f"/explain/{namespace}/{CLUSTER}")[1]
-            assert "pod c-pool-1 is being deleted" in page
+            _, journal = cluster.active().ask("GET", f"{cluster.path}/moves?since_ms=0")
+            said = [each["what"] for each in journal["decisions"]]
+            assert any("pod c-pool-1 is being deleted" in each for each in said)
             # The next start of the broker is in another pod.
             cluster.brokers[1].end()
             cluster.start_broker(1, pod_uid="another").wait_ready()

@@ -5,15 +5,16 @@ Each test prints the times that it has measured (`-s` shows them).
 
 from __future__ import annotations
 
-import json
+import asyncio
 import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from live_candidates import CLUSTER, CandidateCluster, create_topic, produce, wait_for
+from live_candidates import CandidateCluster, create_topic, produce, wait_for
 
-from fairlead_controller.kube.kinds import CLUSTER_STATE, LEASE, PARTITION_TABLE
+from fairlead_controller.kubernetes.acting_lock import acting, lock_path
+from fairlead_kube.kinds import CLUSTER_STATE, LEASE, PARTITION_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,5 +153,31 @@ def test_idle_candidates_write_nothing_but_the_lease(
 
 
 async def under_replicated(candidate: Any, cluster: CandidateCluster) -> int:
-    status = json.loads(candidate.get(f"/status/{cluster.namespace}/{CLUSTER}")[1])
+    _, status = candidate.ask("GET", f"{cluster.path}/status")
     return int(status["partitions"]["underReplicated"])
+
+
+def test_the_lease_stays_until_the_kopf_process_of_the_pod_has_ended(
+    cluster: CandidateCluster, kube: Any, run: Any
+) -> None:
+    active = cluster.active()
+
+    async def holder() -> str:
+        lease = await kube.get(LEASE, cluster.namespace, "fairlead-operator")
+        return str(lease["spec"].get("holderIdentity") or "")
+
+    async def stop_while_somebody_acts() -> None:
+        async with acting(lock_path(active.socket)):
+            active.send(signal.SIGTERM)
+            for _ in range(10):
+                await asyncio.sleep(0.1)
+                assert (await holder()).startswith(active.name)
+            code, state = await asyncio.to_thread(active.ask, "GET", "/v1/state")
+            assert (code, state["role"]) == (200, "stopping"), "so that it ends, too"
+            code, _ = await asyncio.to_thread(active.ask, "GET", f"{cluster.path}/status")
+            assert code == 200, "what is under way may be finished"
+        assert await asyncio.to_thread(active.process.wait, 5) == 0
+
+    run(stop_while_somebody_acts())
+    standby = next(each for each in cluster.candidates if each is not active)
+    wait_for(lambda: standby.epoch > 0)

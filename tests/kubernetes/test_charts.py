@@ -90,7 +90,7 @@ NEEDED = [
     "watch consumergroups.fairlead.io",
     "patch consumergroups.fairlead.io",
     "patch consumergroups.fairlead.io/status",
-    "update failoverdrills.fairlead.io/status",
+    "patch failoverdrills.fairlead.io/status",
     "update logclusters.fairlead.io/finalizers",
     "update partitiontables.fairlead.io",
     "create clusterstates.fairlead.io",
@@ -100,6 +100,9 @@ NEEDED = [
     "patch configmaps",
     "create secrets",
     "watch secrets",
+    # Access rules and credentials are tables in Secrets.
+    "update secrets",
+    "delete secrets",
     "delete pods",
     "watch pods",
     "patch persistentvolumeclaims",
@@ -108,9 +111,19 @@ NEEDED = [
     "create events.events.k8s.io",
     "create events",
 ]
+# Of accounts for Spark drivers; the chart's value spark.driverAccounts takes them away.
+NEEDED_FOR_ACCOUNTS = [
+    "create serviceaccounts",
+    "delete serviceaccounts",
+    "create rolebindings.rbac.authorization.k8s.io",
+    "delete rolebindings.rbac.authorization.k8s.io",
+]
 TOO_MUCH = [
+    "update logclusters.fairlead.io/status",
+    "patch failoverdrills.fairlead.io",
+    "watch partitiontables.fairlead.io",
+    "patch pods",
     "delete consumergroups.fairlead.io",
-    "delete secrets",
     "create pods/exec",
     "create pods/attach",
     "patch deployments.apps",
@@ -120,6 +133,9 @@ TOO_MUCH = [
     "delete persistentvolumes",
     "create roles.rbac.authorization.k8s.io",
     "create clusterrolebindings.rbac.authorization.k8s.io",
+    "bind clusterroles.rbac.authorization.k8s.io",
+    "escalate clusterroles.rbac.authorization.k8s.io",
+    "patch rolebindings.rbac.authorization.k8s.io",
     "create serviceaccounts/token",
     "delete customresourcedefinitions.apiextensions.k8s.io",
     "delete logclusters.fairlead.io",
@@ -172,6 +188,34 @@ def test_an_operator_of_one_namespace_may_do_nothing_elsewhere(roles, place: str
     assert [action for action in NEEDED if not may(account, action, place)] == []
     assert [action for action in NEEDED if may(account, action, "default")] == []
     assert not may(account, "list nodes", place)
+
+
+@pytest.mark.parametrize("scope", ["everywhere", "one namespace"])
+def test_the_operator_binds_drivers_to_one_role_and_to_nothing_that_is_more(
+    roles, place: str, scope: str
+) -> None:
+    watched = "" if scope == "everywhere" else place
+    account = roles("--set", f"watchNamespace={watched}")
+    kind = "role" if watched else "clusterrole"
+    name = "fairlead-operator" if watched else f"fairlead-operator-{place}"[:50].rstrip("-")
+    assert [action for action in NEEDED_FOR_ACCOUNTS if not may(account, action, place)] == []
+    bind = ("kubectl", "create", "rolebinding", "-n", place, "--as", account)
+    subject = f"--serviceaccount={place}:demo-spark"
+    run(*bind, "demo-spark", f"--{kind}={name}-spark-driver", subject)
+    driver = f"system:serviceaccount:{place}:demo-spark"
+    for resource in ("pods", "services", "configmaps", "persistentvolumeclaims"):
+        for verb in ("create", "deletecollection", "watch"):
+            assert may(driver, f"{verb} {resource}", place)
+    assert not may(driver, "get secrets", place)
+    assert not may(driver, "create pods", "default")
+    refused = run(*bind, "more", "--clusterrole=edit", subject, check=False)
+    assert "attempting to grant RBAC permissions not currently held" in refused
+
+
+def test_an_operator_that_makes_no_accounts_has_no_right_to(roles, place: str) -> None:
+    account = roles("--set", "spark.driverAccounts=false")
+    assert [action for action in NEEDED if not may(account, action, place)] == []
+    assert [action for action in NEEDED_FOR_ACCOUNTS if may(account, action, place)] == []
 
 
 def names(kind: str, namespace: str) -> list[str]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from api_fault_proxy import Fault, FaultProxy, is_watch
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.credentials import Credentials
-from fairlead_controller.kube.informer import Informer
-from fairlead_controller.kube.kinds import CONFIG_MAP
+from fairlead_kube.client import KubeClient
+from fairlead_kube.credentials import Credentials
+from fairlead_kube.informer import Informer
+from fairlead_kube.kinds import CONFIG_MAP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlead_controller.kube.client import JSON_PATCH, KubeClient
-from fairlead_controller.kube.credentials import load_credentials
-from fairlead_controller.kube.errors import ApiError
-from fairlead_controller.kube.kinds import CONFIG_MAP, NODE, TOPIC
+from fairlead_kube.client import JSON_PATCH, KubeClient
+from fairlead_kube.credentials import load_credentials
+from fairlead_kube.errors import ApiError
+from fairlead_kube.kinds import CONFIG_MAP, NODE, TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

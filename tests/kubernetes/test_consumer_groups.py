@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, Producer
 from fake_groups import FakeGroups
-from local_cluster import Cli, find_free_ports
+from local_cluster import Cli, take_cluster_ports
 
-from fairlead_controller.kube.kinds import CONSUMER_GROUP, EVENT, LOG_CLUSTER
+from fairlead_kube.kinds import CONSUMER_GROUP, EVENT, LOG_CLUSTER
 from fairlead_operator.consumer_groups.group_sight import Member
 from fairlead_operator.consumer_groups.kafka_client import KafkaGroupClient
 from fairlead_operator.consumer_groups.metrics import GroupMetrics
@@ -25,7 +25,7 @@ from fairlead_operator.events import EventWriter
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from fairlead_controller.kube.client import KubeClient
+    from fairlead_kube.client import KubeClient
     from fairlead_operator.consumer_groups.group_client import GroupClient
 
 pytestmark = pytest.mark.kubernetes
@@ -85,6 +85,7 @@ class Bench:
             seen = status | {
                 "ready": reasons.get("Ready"),
                 "reset": reasons.get("OffsetReset"),
+                "paused": reasons.get("Paused"),
                 "phase": status.get("lastReset", {}).get("phase"),
             }
             if all(seen.get(field) == value for field, value in wanted.items()):
@@ -175,6 +176,23 @@ def test_a_group_is_shown_reset_once_and_left_alone(
     run(story())
 
 
+def test_a_reset_of_a_paused_group_waits(run: Any, kube: KubeClient, namespace: str) -> None:
+    async def story() -> None:
+        cluster = fake_cluster()
+        async with bench(kube, namespace, lambda _: cluster) as world:
+            await world.make_cluster()
+            await world.create("billing", paused=True)
+            await world.until("billing", ready="Ready", paused="AskedFor", lag=5)
+            await world.patch("billing", offsetReset={"id": "one", "to": "Earliest"})
+            generation = (await world.get("billing"))["metadata"]["generation"]
+            await world.until("billing", observedGeneration=generation, phase=None)
+            assert not cluster.commits
+            await world.patch("billing", paused=False)
+            await world.until("billing", phase="Done", paused=None, lag=18)
+
+    run(story())
+
+
 def test_what_cannot_be_followed_says_why(run: Any, kube: KubeClient, namespace: str) -> None:
     async def story() -> None:
         cluster = fake_cluster()
@@ -241,11 +259,13 @@ def test_hundreds_of_groups_are_few_calls_and_no_writes_at_rest(
 def test_a_real_group_of_a_real_broker(
     run: Any, kube: KubeClient, namespace: str, tmp_path: Any
 ) -> None:
-    cli = Cli(tmp_path / "cluster", *find_free_ports())
+    cli = Cli(tmp_path / "cluster", *take_cluster_ports())
     bootstrap = f"127.0.0.1:{cli.port}"
 
     async def story() -> None:
-        async with bench(kube, namespace, lambda _: KafkaGroupClient(bootstrap)) as world:
+        async with bench(
+            kube, namespace, lambda _: KafkaGroupClient({"bootstrap.servers": bootstrap})
+        ) as world:
             await world.make_cluster()
             await world.create("billing")
             await world.until("billing", ready="GroupNotFound")

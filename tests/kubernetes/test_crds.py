@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from resource_cases import CASES, Case
-from resource_manifests import cluster, drill, group, pool, topic
-from resource_updates import RENAMES, TOPIC_UPDATES, UPDATES, Update
+from resource_manifests import cluster, drill, group, pool, topic, user
+from resource_updates import RENAMES, TOPIC_UPDATES, UPDATES, USER_UPDATES, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fairlead_controller.kube.credentials import Credentials
+    from fairlead_kube.credentials import Credentials
 
 pytestmark = pytest.mark.kubernetes
 
@@ -88,7 +88,7 @@ def test_the_api_server_says_what_is_wrong(space: Space, case: Case) -> None:
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("update", [*UPDATES, *RENAMES, *TOPIC_UPDATES], ids=str)
+@pytest.mark.parametrize("update", [*UPDATES, *RENAMES, *TOPIC_UPDATES, *USER_UPDATES], ids=str)
 def test_the_api_server_says_what_cannot_change(space: Space, update: Update) -> None:
     space.create(update.before)
     try:
@@ -111,18 +111,26 @@ def test_defaults_are_filled_in(space: Space) -> None:
 
     assert filled(cluster()) == {
         "defaults": {"partitions": 1, "replicationFactor": 3},
+        "deletionProtection": False,
         "drills": {"enabled": True},
         "networkPolicy": {"enabled": True},
         "pauseReconciliation": False,
+        "paused": False,
         "reclaimPolicy": "Retain",
+        "rest": {"enabled": False},
+        "spark": {"driverAccount": True},
+        "userPolicy": {
+            "clusterOperations": ["Create", "Describe", "DescribeConfigs", "IdempotentWrite"]
+        },
     }
-    assert filled(pool()) == {**pool()["spec"], "idBase": 0}
+    assert filled(pool()) == {**pool()["spec"], "idBase": 0, "paused": False}
     assert filled(topic()) == {
         "clusterName": "demo",
         "deletionProtection": False,
+        "paused": False,
         "reclaimPolicy": "Retain",
     }
-    assert filled(group()) == {"clusterName": "demo", "refreshSeconds": 30}
+    assert filled(group()) == {"clusterName": "demo", "paused": False, "refreshSeconds": 30}
     assert filled(drill()) == {
         "clusterName": "demo",
         "target": {"type": "Leader"},
@@ -222,6 +230,7 @@ def test_status_is_shown_in_columns_and_can_be_waited_for(space: Space) -> None:
         ("bp", "NAME CLUSTER BROKERS READY-BROKERS UPDATED READY AGE"),
         ("fd", "NAME TARGET FAULT PHASE DETECT ELECT RECOVER LOST DUP PASSED AGE"),
         ("cgroup", "NAME GROUP STATE MEMBERS LAG RESET AGE"),
+        ("fu", "NAME AUTHENTICATION RULES READY AGE"),
         ("partitiontable", "NAME CLUSTER TABLE EPOCH WRITE AGE"),
     ],
 )
@@ -229,7 +238,13 @@ def test_columns(space: Space, kind: str, columns: str) -> None:
     name = "columns"
     table = {"clusterName": "demo", "table": "t", "controllerEpoch": 1, "writeNumber": 1}
     internal = cluster(name) | {"kind": "PartitionTable", "spec": table | {"lines": ""}}
-    manifests = {"lc": cluster(name), "bp": pool(name), "cgroup": group(name), "fd": drill(name)}
+    manifests = {
+        "lc": cluster(name),
+        "bp": pool(name),
+        "cgroup": group(name),
+        "fd": drill(name),
+        "fu": user(name),
+    }
     manifest = manifests.get(kind, internal)
     space.create(manifest)
     header = must("get", "-n", space.name, kind, name).splitlines()[0]
@@ -255,7 +270,7 @@ def test_all_kinds_for_people_are_in_the_category(space: Space) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["logcluster", "brokerpool", "topic", "consumergroup", "failoverdrill"]
+    "kind", ["logcluster", "brokerpool", "topic", "user", "consumergroup", "failoverdrill"]
 )
 def test_explain_describes_every_field(space: Space, kind: str) -> None:
     assert space
@@ -285,7 +300,7 @@ def test_a_table_of_500_partitions_fits_and_an_older_controller_cannot_write_it(
     assert "an older controller must not write what a newer one has sealed" in refused.stderr
 
 
-@pytest.mark.parametrize("name", ["cluster.yaml", "topics.yaml", "drill.yaml"])
+@pytest.mark.parametrize("name", ["cluster.yaml", "topics.yaml", "user.yaml", "drill.yaml"])
 def test_examples_are_taken_as_they_are(space: Space, name: str) -> None:
     path = ROOT / "examples" / "kubernetes" / name
     must("apply", "-n", space.name, "--dry-run=server", "-f", str(path))

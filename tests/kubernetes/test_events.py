@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from resource_manifests import topic
 
-from fairlead_controller.kube.kinds import EVENT, TOPIC
+from fairlead_kube.kinds import EVENT, TOPIC
 from fairlead_operator.event_ledger import SERIES_WRITE_INTERVAL_S, WRITES_PER_MINUTE_MAX
 from fairlead_operator.events import EventWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairlead_controller.kube.client import KubeClient
+    from fairlead_kube.client import KubeClient
 
     Run = Callable[[Any], Any]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlead_controller.kube.kinds import (
+from fairlead_kube.kinds import (
     CONFIG_MAP,
     FAILOVER_DRILL,
     LOG_CLUSTER,

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from live_candidates import CLUSTER, CandidateCluster, create_topic, produce, wait_for
 
-from fairlead_controller.kube.kinds import CLUSTER_STATE, ResourceKind
+from fairlead_kube.kinds import CLUSTER_STATE, ResourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from fake_admin import broker
 from operator_bench import QUIET_S, cluster_manifest, pool_manifest
 
-from fairlead_controller.kube.errors import ApiError
-from fairlead_controller.kube.kinds import (
+from fairlead_kube.errors import ApiError
+from fairlead_kube.kinds import (
     BROKER_POOL,
     CONFIG_MAP,
     LOG_CLUSTER,
+    NAMESPACE,
     PERSISTENT_VOLUME_CLAIM,
     POD,
+    ROLE_BINDING,
     SECRET,
     SERVICE,
+    SERVICE_ACCOUNT,
     STATEFUL_SET,
+    ResourceKind,
 )
 
 if TYPE_CHECKING:
     from operator_bench import Bench, Operator
+
 
 pytestmark = pytest.mark.kubernetes
 
@@ -34,6 +40,7 @@ def test_objects_appear_and_then_nothing_is_written(
         listener = {"name": "outside", "type": "NodePort", "port": 9095}
         await bench.create(cluster_manifest(listeners=[listener]), pool_manifest(2))
         await bench.start(2)
+        await bench.until_may_go(1, "calm")
         secret = await bench.get(SECRET, "demo-session")
         before = operator.writes()
         await asyncio.sleep(QUIET_S)
@@ -46,6 +53,34 @@ def test_objects_appear_and_then_nothing_is_written(
         await bench.until(lambda: bench.get(SERVICE, "demo-bootstrap"), "the Service comes back")
         again = await bench.get(SECRET, "demo-session")
         assert again["metadata"]["resourceVersion"] == secret["metadata"]["resourceVersion"]
+
+    run(scenario())
+
+
+def test_spark_drivers_have_an_account_as_long_as_the_cluster_wants_it(
+    bench: Bench, run: Any
+) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(), pool_manifest(0))
+        for kind in (SERVICE_ACCOUNT, ROLE_BINDING):
+            await bench.until(partial(bench.get, kind, "demo-spark"), f"there is a {kind.kind}")
+        cluster = await bench.get(LOG_CLUSTER, "demo")
+        binding = await bench.get(ROLE_BINDING, "demo-spark")
+        (owner,) = binding["metadata"]["ownerReferences"]
+        assert owner["uid"] == cluster["metadata"]["uid"]
+        assert binding["roleRef"]["name"] == "drivers-of-spark"
+        patch = {"spec": {"spark": {"driverAccount": False}}}
+        await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", patch)
+
+        async def is_gone(kind: ResourceKind) -> bool:
+            try:
+                await bench.get(kind, "demo-spark")
+            except ApiError as error:
+                return error.is_not_found
+            return False
+
+        for kind in (SERVICE_ACCOUNT, ROLE_BINDING):
+            await bench.until(partial(is_gone, kind), f"the {kind.kind} goes")
 
     run(scenario())
 
@@ -107,15 +142,139 @@ def test_brokers_with_replicas_are_not_scaled_away(
         await bench.until(lambda: has(3), "scaled up")
         operator.admin.brokers.append(broker(2, replicas=5))
         await bench.make_ready_when_there("demo-main-2")
+        operator.admin.problem = "partition t-0 has 3 replicas"
         await bench.scale(2)
         blocked = await bench.until(
             lambda: bench.condition(BROKER_POOL, "main", "Blocked", "True"), "refused"
         )
         assert blocked["reason"] == "ReplicasRemain"
         assert "2 (5)" in blocked["message"]
+        assert "t-0 has 3 replicas" in blocked["message"]
         assert await bench.replicas() == 3
-        operator.admin.brokers[2]["replicas"] = 0
+        operator.admin.problem = ""
+        progress = await bench.until(
+            lambda: bench.condition(BROKER_POOL, "main", "Progressing", "True"), "it is emptied"
+        )
+        assert (progress["reason"], "2 (5)" in progress["message"]) == ("Draining", True)
+        assert (await bench.get(BROKER_POOL, "main"))["status"]["draining"] == [2]
+        operator.admin.brokers[2] |= {"replicas": 0, "unconfirmedRemovals": 3}
+        await bench.until(lambda: says_it_deletes(bench), "it deletes what it held")
+        assert await bench.replicas() == 3
+        operator.admin.brokers[2]["unconfirmedRemovals"] = 0
         await bench.until(lambda: has(2), "scaled down once empty")
+        assert len(operator.admin.brokers) == 3, "it has not stopped yet"
+        operator.admin.brokers[2]["state"] = "fenced"
+
+        async def is_forgotten() -> bool:
+            return len(operator.admin.brokers) == 2
+
+        await bench.until(is_forgotten, "it is unregistered")
+
+    run(scenario())
+
+
+async def says_it_deletes(bench: Bench) -> bool:
+    progress = await bench.condition(BROKER_POOL, "main", "Progressing", "True")
+    return progress is not None and "3 removed replicas" in progress["message"]
+
+
+def test_a_pool_that_keeps_its_brokers_after_all_has_them_filled_again(
+    bench: Bench, run: Any, operator: Operator
+) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(), pool_manifest(2))
+        await bench.start(2)
+        uids = {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()}
+        await bench.scale(1)
+
+        async def is_drained(is_it: bool) -> bool:
+            return bool(operator.admin.brokers[1].get("isDrained")) is is_it
+
+        await bench.until(lambda: is_drained(True), "it is emptied")
+        await bench.scale(2)
+        await bench.until(lambda: is_drained(False), "it stays")
+        await bench.until(
+            lambda: bench.condition(BROKER_POOL, "main", "Progressing", "False"), "settled"
+        )
+        after = {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()}
+        assert after == uids
+        assert "draining" not in (await bench.get(BROKER_POOL, "main"))["status"]
+
+    run(scenario())
+
+
+def test_no_broker_may_be_evicted_while_anything_is_under_replicated(
+    bench: Bench, run: Any, operator: Operator
+) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(), pool_manifest(2))
+        await bench.start(2)
+        await bench.until_may_go(1, "all is in sync")
+        operator.admin.under_replicated = 3
+        await bench.until_may_go(0, "replicas are missing")
+        refused = await evict(bench, "demo-main-1")
+        assert "disruption budget" in refused
+        operator.admin.under_replicated = 0
+        await bench.until_may_go(1, "all is in sync again")
+        operator.admin.clusters.clear()
+        await bench.until_may_go(0, "the controller cannot say how the partitions are")
+        operator.admin.clusters.append(f"{bench.namespace}/demo")
+        await bench.until_may_go(1, "it says so again")
+        await bench.until(lambda: is_evicted(bench, "demo-main-1"), "a broker may go")
+        await bench.until_may_go(0, "its pod is away")
+        await bench.make_ready_when_there("demo-main-1")
+        await bench.until_may_go(1, "it is back")
+
+    run(scenario())
+
+
+async def evict(bench: Bench, pod: str) -> str:
+    """Ask as a drain does; why it is refused, empty if it is not."""
+    eviction = ResourceKind("", "v1", "Eviction", f"pods/{pod}/eviction")
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+    try:
+        await bench.kube.create(eviction, bench.namespace, body)
+    except ApiError as error:
+        return error.message
+    return ""
+
+
+async def is_evicted(bench: Bench, pod: str) -> bool:
+    return not await evict(bench, pod)
+
+
+def test_a_pool_that_waits_to_shrink_keeps_its_brokers_without_a_stateful_set(
+    bench: Bench, run: Any, operator: Operator
+) -> None:
+    """As while its volumes grow, and after `kubectl delete statefulset --cascade=orphan`."""
+
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(), pool_manifest(3))
+        await bench.start(3)
+        await bench.scale(1)
+        await bench.until(
+            lambda: bench.condition(BROKER_POOL, "main", "Progressing", "True"), "it waits"
+        )
+        before = {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()}
+        old = await bench.get(STATEFUL_SET, "demo-main")
+        await bench.kube.delete(STATEFUL_SET, bench.namespace, "demo-main", keeps_dependents=True)
+
+        async def is_anew() -> bool:
+            live = await bench.get(STATEFUL_SET, "demo-main")
+            return bool(live["metadata"]["uid"] != old["metadata"]["uid"])
+
+        await bench.until(is_anew, "the StatefulSet is made anew")
+        assert await bench.replicas() == 3
+        await asyncio.sleep(QUIET_S / 2)
+        assert await bench.replicas() == 3
+        after = {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()}
+        assert after == before, "its pods go on"
+        operator.admin.brokers[1]["replicas"] = operator.admin.brokers[2]["replicas"] = 0
+
+        async def has_shrunk() -> bool:
+            return await bench.replicas() == 1
+
+        await bench.until(has_shrunk, "it shrinks once they are empty")
 
     run(scenario())
 
@@ -195,3 +354,84 @@ def test_a_cluster_that_is_left_alone_stays_untouched(bench: Bench, run: Any) ->
 
 def operator_writes(bench: Bench) -> dict[str, float]:
     return {name: count for name, count in bench.operator.writes().items() if count}
+
+
+def test_a_paused_pool_keeps_its_brokers_until_it_goes_on(bench: Bench, run: Any) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(), pool_manifest(2))
+        await bench.start(2)
+        uids = {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()}
+        pause = {"spec": {"paused": True, "config": {"log.retention.hours": 5}}}
+        await bench.kube.patch(BROKER_POOL, bench.namespace, "main", pause)
+        await bench.until(
+            lambda: bench.condition(BROKER_POOL, "main", "Paused", "True"), "it says so"
+        )
+        patch = {"spec": {"config": {"log.segment.bytes": 1_048_576}}}
+        await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", patch)
+        cluster = await bench.get(LOG_CLUSTER, "demo")
+
+        async def is_seen() -> bool:
+            status = (await bench.get(LOG_CLUSTER, "demo"))["status"]
+            return bool(status["observedGeneration"] == cluster["metadata"]["generation"])
+
+        await bench.until(is_seen, "a pass has seen both changes")
+        text = str((await bench.get(CONFIG_MAP, "demo-main"))["data"])
+        assert "log.retention.hours=5" not in text
+        assert "log.segment.bytes" not in text
+        patch = {"spec": {"paused": False}}
+        await bench.kube.patch(BROKER_POOL, bench.namespace, "main", patch)
+
+        async def has_both() -> bool:
+            text = str((await bench.get(CONFIG_MAP, "demo-main"))["data"])
+            return "log.retention.hours=5" in text and "log.segment.bytes" in text
+
+        await bench.until(has_both, "it follows what was said meanwhile")
+        assert {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()} == uids
+
+    run(scenario())
+
+
+def test_a_protected_cluster_outlives_its_deletion(bench: Bench, run: Any) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(deletionProtection=True), pool_manifest(1))
+        await bench.start(1)
+        (pod,) = (await bench.pods()).values()
+        await bench.kube.delete(LOG_CLUSTER, bench.namespace, "demo")
+        said = await bench.until(
+            lambda: bench.condition(LOG_CLUSTER, "demo", "Deleting", "False"), "it says so"
+        )
+        assert said["reason"] == "DeletionProtected"
+        await bench.kube.delete(SERVICE, bench.namespace, "demo-bootstrap")
+        await bench.until(lambda: bench.get(SERVICE, "demo-bootstrap"), "it is looked after")
+        assert (await bench.pods())["demo-main-0"]["metadata"]["uid"] == pod["metadata"]["uid"]
+        patch = {"spec": {"deletionProtection": False}}
+        await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", patch)
+
+        async def is_gone() -> bool:
+            try:
+                await bench.get(LOG_CLUSTER, "demo")
+            except ApiError as error:
+                return error.is_not_found
+            return False
+
+        await bench.until(is_gone, "it goes once it is let go")
+
+    run(scenario())
+
+
+def test_a_namespace_takes_a_protected_cluster_along(bench: Bench, run: Any) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(deletionProtection=True), pool_manifest(0))
+        await bench.until(partial(bench.get, SERVICE, "demo-bootstrap"), "it is followed")
+        await bench.kube.delete(NAMESPACE, None, bench.namespace)
+
+        async def is_gone() -> bool:
+            try:
+                await bench.get(LOG_CLUSTER, "demo")
+            except ApiError as error:
+                return error.is_not_found
+            return False
+
+        await bench.until(is_gone, "the finalizer falls")
+
+    run(scenario())

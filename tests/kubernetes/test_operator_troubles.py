@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from operator_bench import QUIET_S, cluster_manifest, pool_manifest
 
-from fairlead_controller.kube.kinds import BROKER_POOL, LOG_CLUSTER, SERVICE, STATEFUL_SET
+from fairlead_kube.kinds import BROKER_POOL, LOG_CLUSTER, SERVICE, STATEFUL_SET
+from fairlead_model.release import RELEASE
 
 if TYPE_CHECKING:
     from operator_bench import Bench, Operator
@@ -55,7 +56,7 @@ def test_an_operator_that_is_ahead_of_its_brokers_rolls_them_only_when_it_may(
         assert settled["reason"] == "Settled", "a LogCluster that names its image keeps it"
         uids = {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()}
         operator.admin.under_replicated = 1
-        patch = {"spec": {"image": None}}
+        patch = {"spec": {"image": None, "version": RELEASE}}
         await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", patch)
         rolling = await bench.until(
             lambda: bench.condition(BROKER_POOL, "main", "Progressing", "True"), "shown"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from operator_bench import cluster_manifest, pool_manifest
 
-from fairlead_controller.kube.kinds import BROKER_POOL, LOG_CLUSTER, SECRET, STATEFUL_SET
+from fairlead_kube.kinds import BROKER_POOL, LOG_CLUSTER, SECRET, STATEFUL_SET
 
 if TYPE_CHECKING:
     from operator_bench import Bench

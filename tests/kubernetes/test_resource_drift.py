@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from resource_cases import CASES
 
-from fairlead_controller.kube import kinds
-from fairlead_controller.kube.errors import ApiError
-from fairlead_controller.kube.kinds import ResourceKind
+from fairlead_kube import kinds
+from fairlead_kube.errors import ApiError
+from fairlead_kube.kinds import ResourceKind
 from fairlead_operator.resources import (
     BrokerPoolSpec,
     FailoverDrillSpec,
@@ -24,7 +24,7 @@ from fairlead_operator.resources import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fairlead_controller.kube.client import KubeClient
+    from fairlead_kube.client import KubeClient
 
     Run = Callable[[Any], Any]
 

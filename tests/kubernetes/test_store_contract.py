@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from metadata_store_contract import StoreContract
 
-from fairlead_controller.kube.client import KubeClient
 from fairlead_controller.stores.kubernetes import KubernetesStore
+from fairlead_kube.client import KubeClient
 
 if TYPE_CHECKING:
-    from fairlead_controller.kube.credentials import Credentials
+    from pathlib import Path
+
+    from fairlead_kube.credentials import Credentials
 
 pytestmark = pytest.mark.kubernetes
-
-_SPEC = importlib.util.spec_from_file_location(
-    "metadata_store_contract",
-    Path(__file__).resolve().parents[1] / "unit/controller/metadata_store_contract.py",
-)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-_CONTRACT = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(_CONTRACT)
 
 
 class OwningStore(KubernetesStore):
@@ -35,7 +27,7 @@ class OwningStore(KubernetesStore):
         await self._client.close()
 
 
-class TestKubernetesStore(_CONTRACT.StoreContract):
+class TestKubernetesStore(StoreContract):
     @pytest.fixture(autouse=True)
     def _cluster(self, kube_credentials: Credentials, namespace: str) -> None:
         self.credentials = kube_credentials

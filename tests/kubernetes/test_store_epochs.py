@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fairlead_controller.controller import Controller, open_controller
-from fairlead_controller.events import CreateTopics, ElectLeaders, RegisterBroker, UnfenceBroker
-from fairlead_controller.kube.errors import ApiError
-from fairlead_controller.kube.kinds import CLUSTER_STATE, NAMESPACE, PARTITION_TABLE
+from fairlead_controller.decisions.events import (
+    CreateTopics,
+    ElectLeaders,
+    RegisterBroker,
+    UnfenceBroker,
+)
+from fairlead_controller.decisions.tables.stored_table import StoreCorruptError, StoreError
 from fairlead_controller.stores.kubernetes import (
     KubernetesStore,
     delete_tables,
     open_kubernetes_store,
 )
-from fairlead_controller.stores.metadata_store import (
-    SealedError,
-    StoreCorruptError,
-    StoreError,
-    TableWrite,
-    WriteOutcome,
-)
+from fairlead_controller.stores.metadata_store import SealedError, TableWrite, WriteOutcome
+from fairlead_kube.errors import ApiError
+from fairlead_kube.kinds import CLUSTER_STATE, NAMESPACE, PARTITION_TABLE
 from fairlead_model.broker import BrokerRegistration, Endpoint
 from fairlead_model.calls import CreatableTopic, CreateTopicsCall
 from fairlead_model.refusals import RefusalCode, RefusedError
@@ -30,7 +30,7 @@ from fairlead_model.refusals import RefusalCode, RefusedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from fairlead_controller.kube.client import KubeClient
+    from fairlead_kube.client import KubeClient
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -11,7 +11,7 @@ from store_fault_contract import StoreFaultContract
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from fairlead_controller.kube.credentials import Credentials
+    from fairlead_kube.credentials import Credentials
 
 pytestmark = pytest.mark.kubernetes
 

@@ -24,9 +24,9 @@ from topic_bench import (
     versions,
 )
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.credentials import Credentials
-from fairlead_controller.kube.kinds import TOPIC
+from fairlead_kube.client import KubeClient
+from fairlead_kube.credentials import Credentials
+from fairlead_kube.kinds import TOPIC
 
 pytestmark = pytest.mark.kubernetes
 

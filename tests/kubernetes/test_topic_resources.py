@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import subprocess
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,13 +20,22 @@ from topic_bench import (
     start_broker,
     topic,
 )
+from waiting import until
 
-from fairlead_controller.events import AlterConfigs, CreatePartitions, DeleteTopics
-from fairlead_controller.kube.kinds import LOG_CLUSTER, TOPIC
+from fairlead_controller.decisions.events import (
+    AlterConfigs,
+    AlterReassignments,
+    CreatePartitions,
+    DeleteTopics,
+)
+from fairlead_kube.errors import ApiError
+from fairlead_kube.kinds import LOG_CLUSTER, NAMESPACE, TOPIC
+from fairlead_model.calls import AlterReassignmentsCall, ReassignablePartition
 from fairlead_model.refusals import RefusalCode
 from fairlead_operator.topics.topic_resource import FINALIZER, mirror_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.kubernetes
@@ -87,17 +98,18 @@ def test_what_cannot_be_says_so(run, kube, namespace, tmp_path) -> None:
     async def story(world: Bench) -> None:
         await world.create("six", partitions=6)
         await world.until("six", "Ready")
-        await world.patch("six", replicationFactor=2)
-        item = await world.until("six", "InvalidSpec", partitions=6)
-        assert "cannot be changed yet" in item["status"]["conditions"][0]["message"]
+        await world.patch("six", replicationFactor=4)
+        item = await world.until("six", "TooFewBrokers", partitions=6)
+        assert "4 replicas need as many brokers" in item["status"]["conditions"][0]["message"]
         await world.create("far", clusterName="nowhere")
         await world.until("far", "ClusterNotFound")
         await world.create("wide", replicationFactor=4)
         await world.until("wide", "TooFewBrokers")
         await start_broker(world.remote.controller, 3)
         await world.until("wide", "Ready", replicationFactor=4)
+        await world.until("six", "Ready", replicationFactor=3, reassigning=6)
         await world.patch("six", replicationFactor=3)
-        await world.until("six", "Ready")
+        await world.until("six", "Ready", replicationFactor=3, reassigning=0)
         # Made over Kafka with more partitions than its resource wants.
         await world.stop_operator()
         await create_over_kafka(world, "eight", partitions=8)
@@ -105,6 +117,38 @@ def test_what_cannot_be_says_so(run, kube, namespace, tmp_path) -> None:
         await world.start_operator()
         shrunk = await world.until("eight", "InvalidSpec")
         assert "spec.partitions: 2 is less than the 8" in str(shrunk["status"]["conditions"])
+
+    play(run, kube, namespace, tmp_path, story)
+
+
+def test_another_replication_factor_holds_whatever_people_do(
+    run, kube, namespace, tmp_path
+) -> None:
+    async def story(world: Bench) -> None:
+        await world.create("six", partitions=6, replicationFactor=2)
+        await world.until("six", "Ready")
+        await world.patch("six", replicationFactor=3)
+        item = await world.until("six", "Ready", reassigning=6, replicationFactor=2)
+        (said,) = [
+            each["message"]
+            for each in item["status"]["conditions"]
+            if each["type"] == "Reassigning"
+        ]
+        assert said == "6 of 6 partitions have replicas to come or go: 3 instead of 2 each"
+        called_back = ReassignablePartition(topic="six", index=4, replicas=None)
+        call = AlterReassignmentsCall(
+            partitions=[called_back], allow_replication_factor_change=True
+        )
+        reply = await world.remote.controller.submit(AlterReassignments(call))
+        assert reply["partitions"][0]["error_code"] == 0
+        before = world.remote.calls
+        await until(lambda: world.remote.calls > before, "the resource asks again")
+        await world.until("six", "Ready", reassigning=6)
+        await world.patch("six", replicationFactor=2)
+        item = await world.until("six", "Ready", reassigning=0, replicationFactor=2)
+        assert "Reassigning" not in str(item["status"]["conditions"])
+        await world.patch("six", replicationFactor=1)
+        await world.until("six", "Ready", reassigning=0, replicationFactor=1)
 
     play(run, kube, namespace, tmp_path, story)
 
@@ -145,6 +189,35 @@ def test_retained_topics_are_adopted_again_and_deleted_ones_are_not(
         assert world.topic("goes") is None
 
     play(run, kube, namespace, tmp_path, story)
+
+
+def test_a_paused_topic_and_a_paused_cluster_wait_with_changes(
+    run, kube, namespace, tmp_path
+) -> None:
+    async def story(world: Bench) -> None:
+        await world.create("orders", partitions=3)
+        await world.until("orders", "Ready", partitions=3)
+        await world.patch("orders", paused=True, partitions=6)
+        await eventually(lambda: says_paused(world, "orders"), lambda: "a condition")
+        assert len(world.topic("orders").partitions) == 3
+        await kube.patch(LOG_CLUSTER, namespace, CLUSTER, {"spec": {"paused": True}})
+        await world.patch("orders", paused=False)
+        await world.create("new")
+        await world.until("new", "Paused")
+        assert await says_paused(world, "orders")
+        assert len(world.topic("orders").partitions) == 3
+        await kube.patch(LOG_CLUSTER, namespace, CLUSTER, {"spec": {"paused": False}})
+        await world.until("orders", "Ready", partitions=6)
+        await world.until("new", "Ready")
+        assert not await says_paused(world, "orders")
+
+    play(run, kube, namespace, tmp_path, story)
+
+
+async def says_paused(world: Bench, name: str) -> bool:
+    item = await world.get(name)
+    assert item is not None
+    return any(each["type"] == "Paused" for each in (item.get("status") or {})["conditions"])
 
 
 async def says_protected(world: Bench, name: str) -> bool:
@@ -212,3 +285,94 @@ def test_topics_made_over_kafka_have_resources_that_follow(run, kube, namespace,
 async def has_finalizer(world: Bench, name: str) -> bool:
     item = await world.get(name)
     return item is not None and FINALIZER in item["metadata"].get("finalizers", [])
+
+
+@pytest.fixture
+def team(kube, run) -> Iterator[str]:
+    """The namespace of another team."""
+    name = f"fairlead-team-{secrets.token_hex(4)}"
+    run(kube.create(NAMESPACE, None, {"metadata": {"name": name}}))
+    yield name
+    with suppress(ApiError):
+        run(kube.delete(NAMESPACE, None, name))
+
+
+def test_topics_of_another_namespace_come_as_the_cluster_lets_them(
+    run, kube, namespace, team, tmp_path
+) -> None:
+    async def let_in(*rules: dict[str, Any]) -> None:
+        patch = {"spec": {"topicNamespaces": list(rules)}}
+        await kube.patch(LOG_CLUSTER, namespace, CLUSTER, patch)
+
+    async def declare(name: str, **spec: Any) -> None:
+        spec = {"clusterName": CLUSTER, "clusterNamespace": namespace, **spec}
+        await kube.create(TOPIC, team, topic(name, **spec))
+
+    async def story(world: Bench) -> None:
+        await world.stop_operator()
+        world.watched = ""
+        await world.start_operator()
+        away = Bench(kube, team, world.remote)
+        await create_over_kafka(world, "theirs")
+        await declare("orders", partitions=2, reclaimPolicy="Delete")
+        await away.until("orders", "NamespaceNotAllowed")
+        await world.create("first", topicName="orders")
+        await world.until("first", "Ready")
+        assert world.topic("orders").header.resource == "first"
+        await world.delete("first")
+        await let_in({"name": team, "topicsMax": 2, "partitionsMax": 5})
+        # What exists and is declared by nobody is not for it to take.
+        item = await away.until("orders", "Conflict")
+        assert "no Topic declares it" in str(item["status"]["conditions"])
+        await kube.delete(TOPIC, team, "orders")
+        await away.until_gone("orders")
+        assert world.topic("orders") is not None
+
+        await declare("carts", partitions=3, reclaimPolicy="Delete")
+        await away.until("carts", "Ready", partitions=3)
+        assert world.topic("carts").header.resource == f"{team}/carts"
+        await declare("visits", partitions=3)
+        refused = await away.until("visits", "QuotaExceeded")
+        assert "6 partitions, and partitionsMax is 5" in str(refused["status"]["conditions"])
+        await away.patch("carts", partitions=6)
+        await away.until("carts", "QuotaExceeded", partitions=3)
+        await kube.delete(TOPIC, team, "carts")
+        await away.until_gone("carts")
+        assert world.topic("carts") is None
+        await away.until("visits", "Ready")
+
+        await let_in({"name": team, "topicPrefix": "team."})
+        await away.until("visits", "PrefixRequired")
+        await declare("named", topicName="team.named")
+        await away.until("named", "Ready")
+        await let_in()
+        await away.until("named", "NamespaceNotAllowed")
+        assert world.topic("team.named").header.resource == ""
+        assert world.topic("visits").header.resource == ""
+
+    play(run, kube, namespace, tmp_path, story)
+
+
+def test_a_namespace_that_is_deleted_takes_its_topics_with_it(
+    run, kube, namespace, team, tmp_path
+) -> None:
+    async def story(world: Bench) -> None:
+        await world.stop_operator()
+        world.watched = ""
+        await world.start_operator()
+        rules = {"spec": {"topicNamespaces": [{"name": team}]}}
+        await kube.patch(LOG_CLUSTER, namespace, CLUSTER, rules)
+        away = Bench(kube, team, world.remote)
+        spec = {"clusterName": CLUSTER, "clusterNamespace": namespace, "partitions": 1}
+        for name, policy in (("goes", "Delete"), ("stays", "Retain")):
+            await kube.create(TOPIC, team, topic(name, **spec, reclaimPolicy=policy))
+            await away.until(name, "Ready")
+        await kube.delete(NAMESPACE, None, team)
+
+        async def is_over() -> bool:
+            stays = world.topic("stays")
+            return world.topic("goes") is None and not stays.header.resource
+
+        await eventually(is_over, lambda: "the topics to be let go")
+
+    play(run, kube, namespace, tmp_path, story)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from operator_bench import QUIET_S, cluster_manifest, pool_manifest
 
-from fairlead_controller.kube.kinds import FAILOVER_DRILL, ResourceKind
+from fairlead_kube.kinds import FAILOVER_DRILL, ResourceKind
 
 if TYPE_CHECKING:
     from operator_bench import Bench, Operator
@@ -70,5 +70,21 @@ def test_one_waits_quietly_and_one_whose_pod_a_quota_refuses_ends(
         assert ended["reason"] == "PodRefused"
         assert "drill-check" in ended["message"]
         assert "quota" in ended["message"]
+
+    run(scenario())
+
+
+def test_a_namespace_may_not_break_the_controller_of_all(bench: Bench, run: Any) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(), pool_manifest(1))
+        await bench.start(1)
+        drill = drill_manifest(target={"type": "Controller"})
+        await bench.kube.create(FAILOVER_DRILL, bench.namespace, drill)
+        ended = await bench.until(
+            lambda: bench.condition(FAILOVER_DRILL, "check", "Complete", "True"), "it is refused"
+        )
+        assert ended["reason"] == "ControllerDrillsDisabled"
+        assert "drills.controller" in ended["message"]
+        assert "fairlead-system" in ended["message"]
 
     run(scenario())

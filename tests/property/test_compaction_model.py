@@ -8,8 +8,8 @@ from compaction import compact, read_records
 from log_batches import TOPIC_ID, flush, record_batch
 from simulated_disk import PowerCut, SimulatedDisk
 
+from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.log import Log
-from fairlead_broker.log.log_directory import LogDirectory
 from fairlead_model.log_config import LogConfig
 from fairlead_wire.compression import Codec
 from fairlead_wire.records import Record
@@ -213,7 +213,7 @@ COMMON = {"segment_bytes": 1_500, "index_interval_bytes": 300, "segment_index_by
 
 def check(log: Log, model: Model, now_ms: int, *, is_clean_to: int) -> None:
     """The log holds what the model's records leave, and nothing that was not written."""
-    log.check_marks()
+    log.check_offsets()
     found = read_records(log)
     offsets = [record.offset for record in found]
     assert offsets == sorted(set(offsets)), "an offset is there twice, or out of order"

@@ -4,7 +4,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_controller.placement import place_partitions
+from fairlead_controller.decisions.placement import place_partitions
 from fairlead_model.broker import BrokerRegistration
 
 

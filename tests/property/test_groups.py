@@ -177,7 +177,7 @@ class Walk:
 
     def check_record(self) -> None:
         """Of a settled group another coordinator can go on from the record."""
-        if self.driver.group.is_logged:
+        if self.driver.group.rebalance.is_logged:
             assert self.driver.reload().group.describe() == self.driver.group.describe()
 
     def end(self) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from log_batches import record_batch
 
-from fairlead_broker.log.keyed_records import (
+from fairlead_broker.log.batches.keyed_records import (
     UnreadableRecordsError,
     keyed_records,
     timestamp_delta,

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from log_batches import LogBench, all_headers, append, as_leader_sent, batch, flush, read_headers
 
-from fairlead_broker.log.clean_stop import stop_log
-from fairlead_broker.log.recovery import recover_log
-from fairlead_broker.log.recovery_start import RecoveryOrder
+from fairlead_broker.log.directory.clean_stop import stop_log
+from fairlead_broker.log.recovery.log_recovery import recover_log
+from fairlead_broker.log.recovery.start import RecoveryOrder
 from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
 from fairlead_broker.tools.verify import verify_partition
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -197,7 +197,7 @@ class LogMachine(RuleBasedStateMachine):
     def everything_is_readable(self) -> None:
         if not hasattr(self, "log"):
             return
-        self.log.check_marks()
+        self.log.check_offsets()
         got = [
             (h.base_offset, h.last_offset, h.partition_leader_epoch, h.max_timestamp)
             for h in all_headers(self.log)

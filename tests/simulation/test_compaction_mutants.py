@@ -6,20 +6,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from proofs import SIMULATED_MUTANTS
 from simulator.mutation import Mutants
 
-from fairlead_broker.log import batch_cleaning, log_cleaning, truncation
-from fairlead_broker.log.batch_cleaning import BatchCleaning
-from fairlead_broker.log.cleaning_state import LogCleaner, log_facts
-from fairlead_broker.log.offset_map import OffsetMap
+from fairlead_broker.log import truncation
+from fairlead_broker.log.compaction import batch_cleaning, log_cleaning
+from fairlead_broker.log.compaction.batch_cleaning import BatchCleaning
+from fairlead_broker.log.compaction.cleaning_state import LogCleaner, log_facts
+from fairlead_broker.log.compaction.offset_map import OffsetMap
 from fairlead_broker.log.producer_loading import load_producers
-from fairlead_broker.log.recovery import LogRecovery
+from fairlead_broker.log.recovery.log_recovery import LogRecovery
 from fairlead_broker.tasks import cleaner
 from fairlead_wire.record_batch import BATCH_HEADER_SIZE
 
 if TYPE_CHECKING:
     Patch = pytest.MonkeyPatch
 
+pytestmark = SIMULATED_MUTANTS.marks
 MUTANTS = Mutants()
 
 
@@ -36,9 +39,6 @@ def change_orders(patch: Patch, **fields: Any) -> None:
     patch.setattr(LogCleaner, "order", changed)
 
 
-# What is removed.
-
-
 @mutant("cut_off", "cut_link", "pause", fault_pause_s=0.5)
 def compacts_above_the_high_watermark(patch: Patch) -> None:
     patch.setattr(cleaner, "log_facts", lambda log, _: log_facts(log, log.log_end_offset))
@@ -46,7 +46,7 @@ def compacts_above_the_high_watermark(patch: Patch) -> None:
 
 @mutant()
 def compacts_what_is_too_young(patch: Patch) -> None:
-    from fairlead_broker.log import cleaning_plan
+    from fairlead_broker.log.compaction import cleaning_plan
 
     patch.setattr(cleaning_plan, "_is_too_young", lambda *_: False)
 
@@ -113,9 +113,6 @@ def gives_offsets_anew(patch: Patch) -> None:
     patch.setattr(BatchCleaning, "clean", clean_densely)
 
 
-# Producers.
-
-
 @mutant("lose_disk", "kill", fault_pause_s=0.6)
 def forgets_the_last_batch_of_a_producer(patch: Patch) -> None:
     change_orders(patch, last_offsets=[])
@@ -127,9 +124,6 @@ def forgets_producers_behind_a_truncation(patch: Patch) -> None:
         load_producers(*arguments, now_ms=0)
 
     patch.setattr(truncation, "load_producers", load_without_a_clock)
-
-
-# Power.
 
 
 @mutant("lose_power", fault_pause_s=0.4)

@@ -10,17 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from group_simulator.world import Options, SimulationFailed, run_seed
+from proofs import SIMULATED_MUTANTS
+from simulator.first_seeds import seeds_to_try
 
-from fairlead_broker.group import coordinator
-from fairlead_broker.group.classic_group import ClassicGroup
+from fairlead_broker.coordinator.loading import ShardLoader
+from fairlead_broker.coordinator.replay import Replay
+from fairlead_broker.coordinator.replayed_transactions import ReplayedTransactions
+from fairlead_broker.coordinator.runtime import CoordinatorRuntime
+from fairlead_broker.coordinator.shard import Shard
+from fairlead_broker.group.classic.classic_group import ClassicGroup
+from fairlead_broker.group.classic.member import Member, Members
+from fairlead_broker.group.classic.membership import Membership
+from fairlead_broker.group.classic.rebalance import Rebalance
+from fairlead_broker.group.coordinator import GroupCoordinator
 from fairlead_broker.group.group_offsets import GroupOffsets
+from fairlead_broker.group.group_replay import GroupReplay
 from fairlead_broker.group.group_types import Effects, GroupState
-from fairlead_broker.group.loading import ShardLoader
-from fairlead_broker.group.member import Member, Members
-from fairlead_broker.group.membership import Membership
-from fairlead_broker.group.rebalance import Rebalance
-from fairlead_broker.group.replay import Replay
-from fairlead_broker.group.shard import Shard
+from fairlead_broker.group.open_transactions import OpenTransactions
+from fairlead_broker.group.shard_groups import ShardGroups
+from fairlead_broker.group.transactional_writes import EndMarkerWrite
 from fairlead_broker.group.writes import OffsetsWrite
 from fairlead_wire.errors import ErrorCode
 
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
     Patch = pytest.MonkeyPatch
 
 SEEDS_MAX = 150
+pytestmark = SIMULATED_MUTANTS.marks
 MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...]]] = {}
 
 
@@ -49,9 +58,6 @@ def forgets_to_count_what_a_member_is_given(patch: Patch) -> None:
         member.assignment = assignment
 
     patch.setattr(Members, "assign", assign)
-
-
-# Nothing is said before it is written.
 
 
 @mutant()
@@ -104,9 +110,6 @@ def shows_offsets_before_they_are_committed(patch: Patch) -> None:
     patch.setattr(Shard, "add", add_and_show)
 
 
-# Leader epochs (R20).
-
-
 @mutant()
 def completes_commits_under_another_epoch(patch: Patch) -> None:
     """The shard never asks whether it still is what it was."""
@@ -116,7 +119,7 @@ def completes_commits_under_another_epoch(patch: Patch) -> None:
 @mutant("move_leader", "kill_leader")
 def keeps_its_groups_when_it_leads_again(patch: Patch) -> None:
     """Another epoch is taken for the same leadership: what others wrote meanwhile is missed."""
-    on_role = coordinator.GroupCoordinator.on_role
+    on_role = CoordinatorRuntime.on_role
 
     def on_new_role(self: Any, partition: Any) -> None:
         known = self.shards.get(partition.index)
@@ -125,7 +128,7 @@ def keeps_its_groups_when_it_leads_again(patch: Patch) -> None:
         else:
             known.leader_epoch = partition.leader_epoch
 
-    patch.setattr(coordinator.GroupCoordinator, "on_role", on_new_role)
+    patch.setattr(CoordinatorRuntime, "on_role", on_new_role)
 
 
 @mutant()
@@ -143,17 +146,14 @@ def fails_nobody_when_it_is_deposed(patch: Patch) -> None:
     patch.setattr(Shard, "fail_waiting", succeed)
 
 
-# Loading (R22).
-
-
 @mutant("leave_and_delete", "delete_offsets", "kill_leader", "start_member")
 def replays_without_tombstones(patch: Patch) -> None:
     take = Replay._take_records
 
-    def take_and_keep(self: Replay, *arguments: Any) -> int:
-        before = dict(self._latest)
-        position = take(self, *arguments)
-        self._latest = {**before, **self._latest}
+    def take_and_keep(self: Replay, *arguments: Any, **options: Any) -> int:
+        before = dict(self.newest)
+        position = take(self, *arguments, **options)
+        self.newest = {**before, **self.newest}
         return position
 
     patch.setattr(Replay, "_take_records", take_and_keep)
@@ -161,10 +161,10 @@ def replays_without_tombstones(patch: Patch) -> None:
 
 @mutant()
 def replays_without_empty_groups(patch: Patch) -> None:
-    finish = Replay.finish
+    decode = GroupReplay.decode
 
-    def finish_with_members(self: Replay) -> Any:
-        yield from finish(self)
+    def decode_with_members(self: GroupReplay, newest: dict[bytes, bytes]) -> Any:
+        yield from decode(self, newest)
         self.group_values = {
             group_id: value
             for group_id, value in self.group_values.items()
@@ -173,7 +173,7 @@ def replays_without_empty_groups(patch: Patch) -> None:
             ).members
         }
 
-    patch.setattr(Replay, "finish", finish_with_members)
+    patch.setattr(GroupReplay, "decode", decode_with_members)
 
 
 @mutant()
@@ -198,16 +198,13 @@ def serves_what_is_loaded_before_it_is_committed(patch: Patch) -> None:
 def replays_the_oldest_value_of_an_offset(patch: Patch) -> None:
     take = Replay._take_records
 
-    def take_first(self: Replay, *arguments: Any) -> int:
-        before = dict(self._latest)
-        position = take(self, *arguments)
-        self._latest.update({key: value for key, value in before.items() if key[:2] == b"\0\1"})
+    def take_first(self: Replay, *arguments: Any, **options: Any) -> int:
+        before = dict(self.newest)
+        position = take(self, *arguments, **options)
+        self.newest.update({key: value for key, value in before.items() if key[:2] == b"\0\1"})
         return position
 
     patch.setattr(Replay, "_take_records", take_first)
-
-
-# Deletion.
 
 
 @mutant("leave_and_delete", "start_member")
@@ -216,13 +213,10 @@ def deletes_groups_that_have_members(patch: Patch) -> None:
 
     def delete_any(self: ClassicGroup) -> Any:
         if self.state is GroupState.STABLE:
-            self.state = GroupState.EMPTY
+            self.rebalance.state = GroupState.EMPTY
         return delete(self)
 
     patch.setattr(ClassicGroup, "delete", delete_any)
-
-
-# Members and generations.
 
 
 @mutant()
@@ -300,7 +294,7 @@ def gives_everybody_the_leaders_part(patch: Patch) -> None:
     synced = Rebalance.synced
 
     def synced_as_leader(self: Rebalance, member: Any) -> Any:
-        return synced(self, self.members.get(self.leader) or member)
+        return synced(self, self.membership.members.get(self.membership.leader) or member)
 
     patch.setattr(Rebalance, "synced", synced_as_leader)
 
@@ -377,11 +371,144 @@ def loses_the_first_partition(patch: Patch) -> None:
     patch.setattr(GroupOffsets, "committed", commit_others)
 
 
+@mutant()
+def shows_what_is_aborted(patch: Patch) -> None:
+    end = GroupOffsets.transaction_ended
+
+    def commit(self: GroupOffsets, producer_id: int, *, is_commit: bool) -> None:
+        end(self, producer_id, is_commit=True)
+
+    patch.setattr(GroupOffsets, "transaction_ended", commit)
+
+
+@mutant("kill_leader", "move_leader")
+def loads_what_is_aborted(patch: Patch) -> None:
+    end = ReplayedTransactions.end
+
+    def commit(
+        self: ReplayedTransactions, producer_id: int, *, is_commit: bool, **log: Any
+    ) -> None:
+        end(self, producer_id, is_commit=True, **log)
+
+    patch.setattr(ReplayedTransactions, "end", commit)
+
+
+@mutant()
+def lets_the_last_marker_win(patch: Patch) -> None:
+    """What was committed after a staged offset is overwritten by the transaction's end."""
+    patch.setattr(OpenTransactions, "overtake", lambda *_: None)
+
+
+@mutant("kill_leader", "move_leader", "commit_outside")
+def lets_the_last_marker_win_when_it_loads(patch: Patch) -> None:
+    end = ReplayedTransactions.end
+
+    def end_in_order_of_markers(self: ReplayedTransactions, *producer: int, **log: Any) -> None:
+        self._changed_at.clear()
+        end(self, *producer, **log)
+
+    patch.setattr(ReplayedTransactions, "end", end_in_order_of_markers)
+
+
+@mutant("kill_leader", "move_leader")
+def forgets_open_transactions_when_it_loads(patch: Patch) -> None:
+    patch.setattr(ShardGroups, "replay_undecided", lambda *_: iter(()))
+
+
+@mutant("kill_leader", "move_leader")
+def reads_no_markers_when_it_loads(patch: Patch) -> None:
+    patch.setattr(ReplayedTransactions, "end", lambda *_, **__: None)
+
+
+@mutant()
+def shows_offsets_of_open_transactions(patch: Patch) -> None:
+    def show(self: GroupOffsets, _: int, topic: str, index: int, __: int, value: bytes) -> None:
+        self.committed(topic, index, value)
+
+    patch.setattr(GroupOffsets, "staged", show)
+
+
+@mutant()
+def ends_transactions_before_their_markers_are_committed(patch: Patch) -> None:
+    append_to = EndMarkerWrite.append_to
+
+    def append_and_end(self: EndMarkerWrite, *arguments: Any) -> Any:
+        result = append_to(self, *arguments)
+        self._groups.transaction_ended(self._marker.producer_id, is_commit=self._marker.is_commit)
+        return result
+
+    patch.setattr(EndMarkerWrite, "append_to", append_and_end)
+
+
+@mutant()
+def acknowledges_markers_before_they_are_committed(patch: Patch) -> None:
+    append_to = EndMarkerWrite.append_to
+
+    def append_and_answer(self: EndMarkerWrite, *arguments: Any) -> Any:
+        result = append_to(self, *arguments)
+        self._finish(ErrorCode.NONE)
+        return result
+
+    patch.setattr(EndMarkerWrite, "append_to", append_and_answer)
+
+
+@mutant("kill_leader", "move_leader", "kill_producer")
+def takes_markers_while_it_loads(patch: Patch) -> None:
+    """The log that is being read may end before them, and nobody looks at them again."""
+
+    def end_anyhow(self: GroupCoordinator, index: int, marker: Any, answer: Any) -> None:
+        shard = self.runtime.shards.get(index)
+        if shard is None:
+            answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            self.runtime.append(shard, EndMarkerWrite(shard.machine, marker, answer))
+
+    patch.setattr(GroupCoordinator, "end_transaction", end_anyhow)
+
+
+@mutant("delete_offsets", "leave_and_delete", "start_member")
+def keeps_what_is_staged_before_a_tombstone(patch: Patch) -> None:
+    patch.setattr(OpenTransactions, "forget", lambda *_: None)
+
+
+@mutant("delete_offsets", "delete_offsets", "move_leader", "kill_producer")
+def loads_what_is_staged_before_a_tombstone(patch: Patch) -> None:
+    undecided = ReplayedTransactions.undecided
+
+    def with_removed(self: ReplayedTransactions) -> Any:
+        self._removed_at.clear()
+        return undecided(self)
+
+    patch.setattr(ReplayedTransactions, "undecided", with_removed)
+
+
+@mutant()
+def ends_all_transactions_with_one_marker(patch: Patch) -> None:
+    def end_all(self: ShardGroups, _: int, *, is_commit: bool) -> None:
+        for producer_id, groups in self._transactions.items():
+            for group in groups:
+                group.offsets.transaction_ended(producer_id, is_commit=is_commit)
+        self._transactions.clear()
+
+    patch.setattr(ShardGroups, "transaction_ended", end_all)
+
+
+@mutant("kill_leader", "move_leader")
+def does_not_note_the_groups_of_what_it_loads(patch: Patch) -> None:
+    """A marker finds no group that the transaction has offsets of."""
+    patch.setattr(OpenTransactions, "producer_ids", [])
+
+
+@mutant()
+def checks_no_generation_of_transactional_commits(patch: Patch) -> None:
+    patch.setattr(ClassicGroup, "check_transactional_commit", lambda *_: ErrorCode.NONE)
+
+
 def first_seed_that_catches(name: str) -> int | None:
     change, only = MUTANTS[name]
     with pytest.MonkeyPatch.context() as patch:
         change(patch)
-        for seed in range(SEEDS_MAX):
+        for seed in seeds_to_try(name, SEEDS_MAX):
             try:
                 run_seed(seed, Options(only=only))
             except SimulationFailed as failure:

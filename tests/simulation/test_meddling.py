@@ -8,7 +8,8 @@ import pytest
 from simulator.mutation import Mutants
 from simulator.world import Options, run_seed
 
-from fairlead_controller import committer, session_server
+from fairlead_controller.sessions import server as session_server
+from fairlead_controller.stores import committer
 
 if TYPE_CHECKING:
     Patch = pytest.MonkeyPatch

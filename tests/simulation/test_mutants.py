@@ -10,80 +10,101 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from simulator import leader_service, stories
-from simulator.broker_process import BrokerProcess
-from simulator.memory_log import MemoryLog
+from proofs import SIMULATED_MUTANTS
+from simulator import stories
 from simulator.mutation import Mutants
 
+from fairlead_broker.fetch_sessions.follower_sessions import FollowerSessions
+from fairlead_broker.handlers import follower_fetch, produce
+from fairlead_broker.local_replicas import LocalReplicas
 from fairlead_broker.replication.follower_state import FollowerState
 from fairlead_broker.replication.isr import CommittedIsr
 from fairlead_broker.replication.leader_state import LeaderState
 from fairlead_broker.replication.partition import Partition
-from fairlead_broker.replication.replica import Replica
 from fairlead_broker.session.controller_session import ControllerSession
 from fairlead_broker.session.image_follower import ImageFollower
-from fairlead_controller import (
+from fairlead_broker.tasks.isr_proposer import IsrProposer
+from fairlead_broker.tasks.replica_fetcher import ReplicaFetcher
+from fairlead_controller.controller import Controller
+from fairlead_controller.decisions import (
     isr_changes,
     leadership,
     membership,
     minimum_in_sync,
     registration,
 )
-from fairlead_controller.committer import Committer
-from fairlead_controller.controller import Controller
-from fairlead_controller.state import ControllerState
+from fairlead_controller.decisions import leader_election as election
+from fairlead_controller.decisions.state import ControllerState
+from fairlead_controller.decisions.tables.table_plan import WritePlan
+from fairlead_controller.stores.committer import Committer
 from fairlead_controller.stores.metadata_store import (
     MetadataStore,
     TableWrite,
     WriteOutcome,
     WriteResult,
 )
-from fairlead_controller.table_plan import WritePlan
 from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     Patch = pytest.MonkeyPatch
 
+ANY_EPOCH = 1 << 30
+pytestmark = SIMULATED_MUTANTS.marks
 MUTANTS = Mutants()
 mutant = MUTANTS.register
 
 
-# Followers.
+def takes_any_answer(patch: Patch) -> None:
+    take = ReplicaFetcher._take
+
+    def take_any(self: ReplicaFetcher, fetched: Any, now_ms: int) -> None:
+        partition = self._partitions.get(fetched.key)
+        position = None if partition is None else partition.next_fetch()
+        if position is not None:
+            self._asked[fetched.key] = position, 0
+        take(self, fetched, now_ms)
+
+    patch.setattr(ReplicaFetcher, "_take", take_any)
 
 
 @mutant()
 def truncates_to_the_high_watermark(patch: Patch) -> None:
-    follow = Replica.follow
+    follow = Partition.follow
 
-    def follow_truncated(self: Replica, record: Any) -> bool:
+    def follow_truncated(self: Partition, record: Any) -> bool:
         was_leading = follow(self, record)
         self.log.truncate_to(self.high_watermark)
         return was_leading
 
-    patch.setattr(Replica, "follow", follow_truncated)
+    patch.setattr(Partition, "follow", follow_truncated)
 
 
 @mutant()
 def does_not_look_where_logs_part(patch: Patch) -> None:
-    patch.setattr(leader_service, "parting_point", lambda *_: None)
+    patch.setattr(follower_fetch, "diverging_end", lambda *_, **__: None)
 
 
 @mutant("elect_preferred", "cut_link", "pause", "cut_off", fault_pause_s=0.4)
 def checks_no_leader_epochs(patch: Patch) -> None:
-    """Neither the leader those of questions nor the follower those of answers. Either check alone
-    is enough for all that hundreds of seeds bring about: where logs part is looked at besides."""
+    """Neither the leader those of questions nor the follower those of answers, and the fetcher
+    takes an answer for one to whatever it would ask now. Each check alone is enough for all that
+    hundreds of seeds bring about: where logs part is looked at besides."""
     patch.setattr(Partition, "check_leader_epoch", lambda *_: ErrorCode.NONE)
-    on_fetched, append = FollowerState.on_fetched, MemoryLog.append_as_follower
+    patch.setattr(follower_fetch, "_is_lost", lambda followed: followed.partition.leader is None)
+    on_fetched, append = FollowerState.on_fetched, Partition._append_as_follower
 
     def believing(self: FollowerState, log: Any, reply: Any) -> Any:
         position = reply.position._replace(current_leader_epoch=self.leader_epoch)
         return on_fetched(self, log, reply._replace(position=position))
 
-    def append_any(self: MemoryLog, batches: Any, *, now_ms: int, leader_epoch: Any) -> None:
-        append(self, batches, now_ms=now_ms)
+    def append_any(self: Partition, action: Any, now_ms: int) -> None:
+        known, self.leader_epoch = self.leader_epoch, ANY_EPOCH
+        append(self, action, now_ms)
+        self.leader_epoch = known
 
     patch.setattr(FollowerState, "on_fetched", believing)
-    patch.setattr(MemoryLog, "append_as_follower", append_any)
+    patch.setattr(Partition, "_append_as_follower", append_any)
+    takes_any_answer(patch)
 
 
 @mutant(story=stories.only_a_deposed_controller_is_heard)
@@ -95,34 +116,47 @@ def obeys_a_deposed_controller(patch: Patch) -> None:
             check(self, position, is_image=is_image)
 
     patch.setattr(ControllerSession, "on_active", lambda *_: None)
+    patch.setattr(ControllerSession, "_testimony_for", lambda *_: None)
     patch.setattr(ImageFollower, "check_controller", lambda *_: None)
     patch.setattr(ImageFollower, "_check", check_deltas)
 
 
 @mutant("kill", "kill_controller", "pause_controller", "cut_link")
 def takes_absence_for_deletion(patch: Patch) -> None:
-    receive, publish = ImageFollower.receive, BrokerProcess.publish
+    receive, publish = ImageFollower.receive, LocalReplicas.publish
 
     def receive_parts(self: ImageFollower, message: dict[str, Any]) -> Any:
         return receive(self, {**message, "is_last": True})
 
-    def publish_deleting(self: BrokerProcess, delta: Any, image: Any) -> None:
-        held = {(topic.topic_id, index) for topic, index in image.replicas_of(self.broker_id)}
-        for key in sorted(self.disk.logs.keys() - held):
-            del self.disk.logs[key]
-            self.partitions.pop(key, None)
+    def publish_deleting(self: LocalReplicas, delta: Any, image: Any) -> None:
         publish(self, delta, image)
+        held = {(topic.name, index) for topic, index in image.replicas_of(self._node_id)}
+        for key in sorted(self.partitions.keys() - held):
+            self._remove(self.partitions[key])
+
+    def remove_unknown(self: LocalReplicas, image: Any) -> None:
+        held = {(topic.name, index) for topic, index in image.replicas_of(self._node_id)}
+        for key in sorted(self._unclaimed.keys() - held):
+            self._log_directory.delete_log(self._unclaimed.pop(key), now_ms=0)
 
     patch.setattr(ImageFollower, "receive", receive_parts)
-    patch.setattr(BrokerProcess, "publish", publish_deleting)
+    patch.setattr(LocalReplicas, "publish", publish_deleting)
+    patch.setattr(LocalReplicas, "_remove_unknown", remove_unknown)
 
 
-# Leaders.
+@mutant()
+def tells_no_waiting_follower_of_news(patch: Patch) -> None:
+    patch.setattr(FollowerSessions, "advanced", lambda *_: None)
 
 
 @mutant()
 def acknowledges_before_the_high_watermark(patch: Patch) -> None:
-    patch.setattr(leader_service, "may_acknowledge", lambda *_: True)
+    patch.setattr(produce, "acknowledgement", lambda *_: ErrorCode.NONE)
+
+
+@mutant()
+def acknowledges_what_was_not_committed_in_time(patch: Patch) -> None:
+    patch.setattr(produce, "time_out_code", lambda *_: ErrorCode.NONE)
 
 
 @mutant()
@@ -138,6 +172,24 @@ def shrinks_the_isr_alone(patch: Patch) -> None:
         return propose(self, isr)
 
     patch.setattr(LeaderState, "_propose", shrink_alone)
+
+
+@mutant()
+def takes_a_proposal_for_accepted_as_soon_as_it_is_sent(patch: Patch) -> None:
+    ask = IsrProposer._ask
+
+    async def ask_and_believe(self: IsrProposer, batch: Any) -> Any:
+        for partition, proposal in batch:
+            partition.proposal_accepted(
+                proposal,
+                [broker_id for broker_id, _ in proposal.isr],
+                leader_epoch=proposal.leader_epoch,
+                partition_epoch=proposal.partition_epoch,
+                now_ms=self._broker.clock.monotonic_ms(),
+            )
+        return await ask(self, batch)
+
+    patch.setattr(IsrProposer, "_ask", ask_and_believe)
 
 
 @mutant()
@@ -193,12 +245,20 @@ def believes_an_earlier_start_of_a_follower(patch: Patch) -> None:
     patch.setattr(isr_changes, "_check_members", lambda *_: None)
 
 
-# The controller.
-
-
 @mutant()
 def counts_an_unclean_replica_as_in_sync(patch: Patch) -> None:
     patch.setattr(registration, "clean_return", lambda *_: (True, "whatever it says"))
+
+
+@mutant()
+def trusts_the_marker_of_a_clean_stop_only(patch: Patch) -> None:
+    judge = registration.clean_return
+
+    def judge_marker(known: Any, asking: Any) -> tuple[bool, str]:
+        is_clean, why = judge(known, asking)
+        return is_clean and asking.is_clean, why
+
+    patch.setattr(registration, "clean_return", judge_marker)
 
 
 @mutant()
@@ -241,6 +301,23 @@ def forgets_who_is_eligible(patch: Patch) -> None:
     patch.setattr(membership, "members_with_isr", forget)
 
 
+@mutant()
+def keeps_who_is_eligible_under_any_leader(patch: Patch) -> None:
+    patch.setattr(election, "members_under_leader", lambda _, members: members)
+
+
+@mutant(story=stories.the_minimum_falls_while_a_disk_is_lost)
+def forgets_who_leaves_while_nobody_leads(patch: Patch) -> None:
+    """As Kafka does where the minimum is one: the last one recorded may be the one that is lost."""
+    members_with = membership.members_with_isr
+
+    def forget(partition: Any, *arguments: Any) -> Any:
+        members = members_with(partition, *arguments)
+        return membership.members_under_leader(partition, members) if members.isr else members
+
+    patch.setattr(membership, "members_with_isr", forget)
+
+
 @mutant("change_min_insync", "kill", "pause")
 def lowers_the_minimum_and_keeps_who_is_eligible(patch: Patch) -> None:
     patch.setattr(
@@ -253,9 +330,6 @@ def lowers_the_minimum_and_keeps_who_is_eligible(patch: Patch) -> None:
 @mutant()
 def accepts_proposals_for_an_older_record(patch: Patch) -> None:
     patch.setattr(isr_changes, "_check_epochs", lambda *_: None)
-
-
-# The store.
 
 
 @mutant()
@@ -298,12 +372,12 @@ def reads_a_timed_out_write_as_failed(patch: Patch) -> None:
                 if result.outcome is WriteOutcome.WRITTEN:
                     break
 
-    async def commit_or_forget(self: Controller, group: Any) -> None:
+    async def commit_or_forget(self: Controller, group: Any, stages: Any) -> None:
         try:
-            await commit(self, group)
+            await commit(self, group, stages)
         except TimedOutError:
             self._pending = self.committed
-            self._refuse(group)
+            self._refuse()
 
     patch.setattr(Committer, "_settle", settle)
     patch.setattr(Committer, "_write_stage", write_stage)

@@ -48,6 +48,30 @@ def test_a_clean_stop_moves_leaders_first() -> None:
     tell(story)
 
 
+def test_a_broker_that_is_told_to_stop_before_it_is_registered_returns_clean() -> None:
+    """It is registered after all while it stops; its marker has to name the epoch it got then."""
+
+    async def story(world: World) -> None:
+        await world.progress()
+        broker = world.followers()[0]
+        broker.kill()
+        await world.until(lambda: broker.broker_id not in world.record().isr)
+        known_epoch = broker.disk.registered_epoch
+        world.isolate(broker, from_=CONTROLLERS)
+        broker.start()
+        assert broker.running is not None
+        broker.running.process.spawn(broker.running.stop())
+        await asyncio.sleep(0.1)
+        world.network.heal_all()
+        await world.until(lambda: not broker.is_running)
+        assert broker.disk.registered_epoch > known_epoch
+        assert broker.disk.clean_marker == broker.disk.registered_epoch
+        broker.start()
+        await world.until(lambda: broker.broker_id in world.record().isr)
+
+    tell(story)
+
+
 def test_a_leader_cut_off_from_the_others_cannot_shrink_its_isr_alone() -> None:
     """Jepsen 2013: it kept acknowledging by itself, died, and a stale replica was elected."""
 
@@ -143,6 +167,83 @@ def test_the_last_replica_standing_loses_power() -> None:
     tell(story)
 
 
+def test_an_eligible_replica_is_enough_where_two_are_all() -> None:
+    """The minimum is raised to two: what one acknowledges both hold, and either may be lost."""
+
+    async def story(world: World) -> None:
+        world.change_min_insync("2")
+        await world.until(lambda: world.record(topic=PLAIN).min_insync_replicas == 2)
+        await world.progress(topic=PLAIN)
+        leader, follower = world.leader(topic=PLAIN), world.followers(topic=PLAIN)[0]
+        follower.kill()
+        await world.until(lambda: world.record(topic=PLAIN).isr == (leader.broker_id,))
+        assert world.record(topic=PLAIN).elr == (follower.broker_id,)
+        assert world.may_lose(leader)
+        leader.lose_disk()
+        assert not world.checker.truths[world.key(topic=PLAIN)].is_forgiven
+        leader.start()
+        follower.start()
+        await world.progress(topic=PLAIN)
+        assert world.leader(topic=PLAIN) is follower
+
+    tell(story)
+
+
+def test_a_replica_that_was_in_sync_alone_from_the_beginning_is_not_made_up_for() -> None:
+    """The others were away when the partition was made; nobody holds what it holds until they have
+    caught up, and the one whose log goes furthest leads when it comes back with nothing."""
+
+    async def story(world: World) -> None:
+        await world.progress()
+        alone, *others = world.brokers.values()
+        for other in others:
+            other.kill()
+        await world.until(lambda: world.record().isr == (alone.broker_id,))
+        world.churn.create_named("churn-a", replicas=3, partitions=1)
+        await world.until(lambda: world.checker.topics.live("churn-a"))
+        topic_id = world.checker.topics.live("churn-a")
+        assert topic_id is not None
+        truth = world.checker.truths[(topic_id, 0)]
+        assert truth.record is not None
+        assert (truth.record.isr, truth.record.elr) == ((alone.broker_id,), ())
+        assert world.may_lose(alone)
+        assert truth.is_forgiven
+        assert not world.checker.truths[world.key()].is_forgiven
+        alone.lose_disk()
+        for broker in world.brokers.values():
+            broker.start()
+        await world.until(lambda: truth.record is not None and truth.record.is_recovering)
+        await world.until(lambda: truth.committed)
+
+    tell(story)
+
+
+def test_a_minimum_of_one_promises_nothing_while_a_replica_is_hurt() -> None:
+    """The follower is dark, and nobody knows yet; it is elected, may acknowledge alone for all that
+    anybody knows, and comes back with less. What is left is found, and said to be in doubt."""
+
+    async def story(world: World) -> None:
+        world.change_min_insync("2")
+        await world.until(lambda: world.record(topic=PLAIN).min_insync_replicas == 2)
+        await world.progress(topic=PLAIN)
+        leader, follower = world.leader(topic=PLAIN), world.followers(topic=PLAIN)[0]
+        world.may_lose(follower)
+        follower.lose_power()
+        world.change_min_insync("1")
+        await world.until(lambda: world.record(topic=PLAIN).min_insync_replicas == 1)
+        leader.kill()
+        await world.until(lambda: world.record(topic=PLAIN).leader == follower.broker_id)
+        await world.until(lambda: world.record(topic=PLAIN).leader == -1)
+        leader.start()
+        await world.until(lambda: world.is_in_service(leader))
+        follower.start()
+        await world.until(lambda: world.record(topic=PLAIN).is_recovering)
+        await world.progress(topic=PLAIN)
+        assert world.checker.truths[world.key(topic=PLAIN)].is_forgiven
+
+    tell(story)
+
+
 def test_a_second_restart_launders_nothing() -> None:
     """After a power loss the next, clean-looking start is as incomplete as the one before."""
 
@@ -176,6 +277,7 @@ def test_a_second_restart_launders_nothing() -> None:
         stories.an_old_question_comes_late,
         stories.a_second_controller_begins,
         stories.only_a_deposed_controller_is_heard,
+        stories.the_minimum_falls_while_a_disk_is_lost,
     ],
     ids=lambda story: story.__name__,
 )

@@ -6,17 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from simulator.log_shelf import LogShelf
+from proofs import SIMULATED_MUTANTS
 from simulator.mutation import Mutants
 
 from fairlead_broker.local_replicas import LocalReplicas
-from fairlead_broker.log.producer_state import ProducerState
+from fairlead_broker.log.producers.producer_state import ProducerState
 from fairlead_broker.replication.follower_state import FollowerState
 from fairlead_broker.replication.partition import Partition
-from fairlead_broker.replication.replica import Replica
 from fairlead_broker.replication.wake_guard import WakeGuard
-from fairlead_controller import decide, loading, topic_changes
-from fairlead_controller.table_plan import WritePlan
+from fairlead_controller.decisions import decide
+from fairlead_controller.decisions.tables import loading
+from fairlead_controller.decisions.tables.table_plan import WritePlan
+from fairlead_controller.decisions.topics import deletion_and_growth as topic_changes
 from fairlead_model.cluster import TopicChanged, TopicState
 
 if TYPE_CHECKING:
@@ -24,12 +25,10 @@ if TYPE_CHECKING:
 
     Patch = pytest.MonkeyPatch
 
+pytestmark = SIMULATED_MUTANTS.marks
 MUTANTS = Mutants()
 mutant = MUTANTS.register
 TOPICS = ("create_topic", "grow_topic", "delete_topic", "replace_topic")
-
-
-# Topics.
 
 
 @mutant(*TOPICS, "kill")
@@ -42,22 +41,25 @@ def confirms_what_it_still_holds(patch: Patch) -> None:
 
 @mutant("create_topic", "replace_topic")
 def shows_old_records_under_a_new_id(patch: Patch) -> None:
-    delete, create = LogShelf.delete_log, LogShelf.create_log
+    """A log that is deleted goes to the next topic of its name, and its file says so."""
+    remove, find = LocalReplicas._remove, LocalReplicas._partition
+    kept: dict[Any, Any] = {}
 
-    def delete_and_keep(self: LogShelf, log: Any, *, now_ms: int) -> None:
-        delete(self, log, now_ms=now_ms)
-        self._host.disk.deleted.append(log)
+    def remove_and_keep(self: LocalReplicas, partition: Partition) -> None:
+        remove(self, partition)
+        kept[self, partition.topic, partition.index] = partition.log
 
-    def create_from_old(self: LogShelf, topic: str, index: int, *rest: Any, now_ms: int) -> Any:
-        log = create(self, topic, index, *rest, now_ms=now_ms)
-        for old in self._disk.deleted:
-            if (old.topic, old.partition) == (topic, index):
-                log.entries, log.epochs = list(old.entries), old.epochs
-                log.base_offset = old.base_offset
-        return log
+    def find_by_name(self: LocalReplicas, topic: Any, index: int) -> Partition:
+        log = kept.pop((self, topic.name, index), None)
+        if log is not None:
+            self._unclaimed[topic.name, index] = log
+            directory: Any = self._log_directory
+            log.topic_id = topic.topic_id
+            directory._disk.logs[topic.topic_id, index] = log
+        return find(self, topic, index)
 
-    patch.setattr(LogShelf, "delete_log", delete_and_keep)
-    patch.setattr(LogShelf, "create_log", create_from_old)
+    patch.setattr(LocalReplicas, "_remove", remove_and_keep)
+    patch.setattr(LocalReplicas, "_partition", find_by_name)
 
 
 @mutant(*TOPICS, "kill")
@@ -120,9 +122,6 @@ def _without_marks(table: dict[str, str | None]) -> dict[str, str | None]:
     return {key: line for key, line in table.items() if line is None or mark not in line}
 
 
-# Log starts.
-
-
 @mutant(settle_s=8.0)
 def never_starts_over(patch: Patch) -> None:
     patch.setattr(FollowerState, "_on_error", lambda self, *_: self.retry())
@@ -131,13 +130,13 @@ def never_starts_over(patch: Patch) -> None:
 @mutant()
 def starts_over_at_the_leaders_end(patch: Patch) -> None:
     """It would forget what its leader has not."""
-    append = Replica._append_as_follower
+    append = Partition._append_as_follower
 
-    def append_and_forget(self: Replica, action: Any, now_ms: int) -> None:
+    def append_and_forget(self: Partition, action: Any, now_ms: int) -> None:
         append(self, action, now_ms)
         self.log.advance_log_start_offset(self.high_watermark)
 
-    patch.setattr(Replica, "_append_as_follower", append_and_forget)
+    patch.setattr(Partition, "_append_as_follower", append_and_forget)
 
 
 @mutant()
@@ -150,9 +149,6 @@ def deletes_what_is_not_committed(patch: Patch) -> None:
     patch.setattr(Partition, "delete_records", delete)
 
 
-# Batches.
-
-
 @mutant()
 def knows_no_duplicates_of_several_records(patch: Patch) -> None:
     find = ProducerState.find_duplicate
@@ -162,9 +158,6 @@ def knows_no_duplicates_of_several_records(patch: Patch) -> None:
         return found if first == last else None
 
     patch.setattr(ProducerState, "find_duplicate", find_single)
-
-
-# Leaders that wake.
 
 
 @mutant("pause", fault_pause_s=0.6)

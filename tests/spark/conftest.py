@@ -7,15 +7,16 @@ The session holds the official connector's jars too, where Maven can fetch them:
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from spark_source import Source, Topics, finish, missing, numbers
+from needed_tools import need
+from spark_source import Source, Topics, finish, numbers
 
 PROJECT = Path(__file__).resolve().parents[2]
+FOLDER = "tests/spark/"
 if str(PROJECT / "benchmarks") not in sys.path:
     sys.path.insert(0, str(PROJECT / "benchmarks"))
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith(FOLDER):
             item.add_marker(pytest.mark.spark)
             # Py4J leaves its sockets to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
@@ -53,8 +54,7 @@ def spark(
     tmp_path_factory: pytest.TempPathFactory, connector_jars: list[Path] | str
 ) -> Iterator[SparkSession]:
     """Two cores, no user interface. Our source is not registered: Spark finds it."""
-    if shutil.which("java") is None:
-        missing("no `java` on the path (Spark needs Java 17)")
+    need("java")
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

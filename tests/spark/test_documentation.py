@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marked_transactions import wait_until_marked
 from spark_source import Source, Topics, numbers
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -15,19 +16,24 @@ BLOCK = re.compile(r"<!-- tested: spark -->\n```python\n(.*?)```", re.DOTALL)
 
 def test_every_block_runs(source: Source, topics: Topics, tmp_path: Path, capsys: Any) -> None:
     topics.fill(topics.create("orders"), 0, 100)
-    topics.create("rows")
+    wait_until_marked(topics.bootstrap)
+    for name in ("rows", "rows-done", "rows-nightly"):
+        topics.create(name)
     blocks = BLOCK.findall((PROJECT / "docs" / "spark.md").read_text())
-    assert len(blocks) == 6
+    assert len(blocks) == 8
     names: dict[str, Any] = {}
     for block in blocks:
         # Paths are the JVM's, which stands where the tests were started.
         here = block.replace('"orders-rows"', repr(str(tmp_path / "rows")))
         here = here.replace('"orders-checkpoint"', repr(str(tmp_path / "checkpoint")))
+        here = here.replace('"rows-checkpoint"', repr(str(tmp_path / "exactly-once")))
         exec(here.replace("localhost:9092", topics.bootstrap), names)
     printed = capsys.readouterr().out
     assert "55\n" in printed, "offsets 5 to 49 of one partition and 0 to 9 of the other"
     assert "100\n" in printed
-    assert source.read(subscribe="rows").count() == 10
+    for name in ("rows", "rows-done", "rows-nightly"):
+        committed = {"subscribe": name, "kafka.isolation.level": "read_committed"}
+        assert source.read(**committed).count() == 10
 
 
 def test_the_examples_run(

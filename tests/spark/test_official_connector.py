@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_source import Source, Topics, finish, missing, numbers
+from needed_tools import missing
+from spark_source import Source, Topics, finish, numbers
 
 Collect = Callable[..., tuple[list[int], list[dict[str, Any]]]]
 

@@ -1,6 +1,7 @@
 """The stream reader driven as Spark drives it, hook by hook, without a session: faults and lag.
 
-What Spark calls and when is in `stream_reader.py`. Here a batch is its offsets and its rows.
+What Spark calls and when is in `fairlead_spark/reading/stream_reader.py`. Here a batch is its
+offsets and its rows.
 """
 
 import json
@@ -17,11 +18,12 @@ from spark_source import Topics
 
 from fairlead_spark import limits
 from fairlead_spark.cluster import Cluster, Topic
-from fairlead_spark.errors import DataLossError, OptionError, SourceError
+from fairlead_spark.errors import DataLossError, FencedError, OptionError, SourceError
 from fairlead_spark.options import parse_sink_options, parse_source_options
-from fairlead_spark.sink import RowWriter
-from fairlead_spark.sink_columns import SinkColumns
-from fairlead_spark.stream_reader import FairleadStreamReader
+from fairlead_spark.reading import stream_reader
+from fairlead_spark.reading.stream_reader import FairleadStreamReader
+from fairlead_spark.writing.sink import RowWriter
+from fairlead_spark.writing.sink_columns import SinkColumns
 from fairlead_wire.messages.metadata import MetadataRequest
 
 Offset = dict[str, Any]
@@ -161,21 +163,26 @@ def test_the_group_shows_each_batch_that_is_done_and_no_other(topics: Topics) ->
     assert committed(topics.bootstrap, "lagging-job", "lagging", 2) == [50, 50]
 
 
-def test_a_driver_that_was_replaced_commits_nothing_any_more(topics: Topics) -> None:
+def test_a_driver_that_was_replaced_commits_nothing_any_more_and_ends(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topics.fill(topics.create("fenced"), 0, 100)
     options = {"kafka.group.id": "fenced-job", "maxOffsetsPerTrigger": "10"}
     older = Query(topics.bootstrap, "fenced", **options)
     older.run_batch(*older.plan())
     older.plan()
+    monkeypatch.setattr(stream_reader, "read_driver", lambda: "newer")
     newer = Query(topics.bootstrap, "fenced", **options)
     newer.done = older.done
     for _ in range(3):
         newer.run_batch(*newer.plan())
     newer.plan()
     assert committed(topics.bootstrap, "fenced-job", "fenced", 2) == [20, 20]
-    older.run_batch(*older.plan())
-    older.plan()
+    with pytest.raises(FencedError, match="group fenced-job: another driver has started"):
+        older.plan()
     assert committed(topics.bootstrap, "fenced-job", "fenced", 2) == [20, 20]
+    newer.run()
+    assert committed(topics.bootstrap, "fenced-job", "fenced", 2) == [50, 50]
 
 
 def test_a_group_with_members_does_not_hold_up_the_query(
@@ -360,7 +367,8 @@ def test_a_leader_dies_between_plan_and_read_and_one_in_the_middle_of_both(
     make_cluster: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "SINK_GATHER_BYTES", 2000)
-    cluster = make_cluster(brokers=3, settings={"offsets.topic.replication.factor": "3"})
+    replicated = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+    cluster = make_cluster(brokers=3, settings=dict.fromkeys(replicated, "3"))
     topics = Topics(cluster.bootstrap)
     topics.fill(topics.create("survivors", 3, copies=3), 0, 3000, partitions=3)
     query = Query(

@@ -1,12 +1,12 @@
 """Streaming reads: batches, restarts, limits, topics that change, and the group's offsets."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
-from spark_source import DEADLINE_S, Source, Topics, finish, numbers
+from spark_source import Source, Topics, finish, numbers
+from waiting import wait_until
 
 Collect = Callable[..., tuple[list[int], list[dict[str, Any]]]]
 
@@ -19,13 +19,6 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[i
         return {each.partition: each.offset for each in consumer.committed(wanted, timeout=10)}
     finally:
         consumer.close()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.05)
 
 
 def test_limited_batches_end_exactly_at_their_target_and_a_restart_goes_on(
@@ -71,9 +64,8 @@ def test_records_that_come_while_it_runs_and_the_lag_they_leave(
         topics.fill(name, 20, 9, partitions=3)
         wait_until(lambda: rows.count() == 29)
         assert numbers(rows) == list(range(29))
-        progress = query.lastProgress
-        assert progress is not None
-        assert '"2"' in progress["sources"][0]["endOffset"]
+        # A batch writes its rows first, and is reported after that.
+        wait_until(lambda: '"2"' in query.lastProgress["sources"][0]["endOffset"])
     finally:
         query.stop()
 

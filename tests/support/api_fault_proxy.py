@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 import aiohttp
 from aiohttp import web
 
+from fairlead_bench.own_ports import take_ports
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairlead_controller.kube.credentials import Credentials
+    from fairlead_kube.credentials import Credentials
 
 Matcher = "Callable[[web.Request], bool]"
 
@@ -62,7 +64,7 @@ class Fault:
 
 
 class FaultProxy:
-    """Listens on a free port of 127.0.0.1, http only; the API server may speak https."""
+    """Listens on a port of its own, http only; the API server may speak https."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -70,7 +72,7 @@ class FaultProxy:
         self._session: aiohttp.ClientSession | None = None
         self._released = asyncio.Event()
         self._late: set[asyncio.Task[None]] = set()
-        self.port = 0
+        (self.port,) = take_ports(1)
         self.faults: list[Fault] = []
         self.requests: list[tuple[str, str]] = []
         """Method and path of every request that arrived."""
@@ -94,8 +96,6 @@ class FaultProxy:
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
         await site.start()
-        assert site._server is not None
-        self.port = site._server.sockets[0].getsockname()[1]
 
     async def go_away(self) -> None:
         """Refuse connections, and close those that are open."""

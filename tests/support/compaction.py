@@ -1,9 +1,9 @@
 """Compacting a log in the test's own process, and reading what is left of it."""
 
-from fairlead_broker.log.cleaning_plan import plan_cleaning
-from fairlead_broker.log.cleaning_state import LogCleaner, log_facts
+from fairlead_broker.log.compaction.cleaning_plan import plan_cleaning
+from fairlead_broker.log.compaction.cleaning_state import LogCleaner, log_facts
+from fairlead_broker.log.compaction.log_cleaning import CleanedGroup, CleaningReport, LogCleaning
 from fairlead_broker.log.log import Log
-from fairlead_broker.log.log_cleaning import CleanedGroup, CleaningReport, LogCleaning
 from fairlead_broker.log.segment_swap import SegmentSwap
 from fairlead_wire.records import Record, decode_batch
 
@@ -32,6 +32,9 @@ def compact(
         groups.append(group)
         assert cleaner.may_replace(group)
         replacement = SegmentSwap(log, group)
+        forgotten = replacement.forget_snapshots()
+        if forgotten is not None:
+            forgotten.run()
         replacement.begin().run()
         job = replacement.replace(now_ms)
         assert job is not None

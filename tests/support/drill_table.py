@@ -1,9 +1,12 @@
 """Writes what the failover drills have measured into docs/failover.md, between two marks."""
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 BEGIN, END = "<!-- drills: written by `make drills` -->", "<!-- /drills -->"
+ZOOKEEPER_BEGIN = "<!-- drills with ZooKeeper: written by `make drills` -->"
+SECURE_BEGIN = "<!-- drills of a secure cluster: written by `make drills` -->"
 FAULTS = {
     "kill": "kill -9",
     "stop": "clean stop",
@@ -11,32 +14,32 @@ FAULTS = {
     "isolate": "network cut {hold}",
 }
 TARGETS = ("leader", "follower", "controller", "leader + controller")
-COLUMNS = ("detection_ms", "election_ms", "recovery_ms", "longest_gap_ms")
-HEAD = (
-    "| fault | of | runs | detection | election | first new ack | longest gap | judged, limit "
-    "| lost | doubled | reordered | client errors |"
-)
+TIMES: Final = {
+    "detection": "detection_ms",
+    "election": "election_ms",
+    "first new ack": "recovery_ms",
+    "longest gap": "longest_gap_ms",
+}
+COUNTS: Final = {"lost": "lost", "duplicated": "doubled", "reordered": "reordered"}
+ITEM: Final = re.compile(r"^\* \*\*(.+?)\*\* of (.+?),(?:.*)\n(?:  .*\n)*", re.MULTILINE)
 
 
-def write_drill_table(path: Path, rows: list[dict[str, Any]], *, hold: str = "10 s") -> None:
-    """Put new lines in the place of the old ones; drills that were not run keep theirs."""
+def write_drill_table(
+    path: Path, rows: list[dict[str, Any]], *, hold: str = "10 s", begin: str = BEGIN
+) -> None:
+    """Put new items in the place of the old ones; drills that were not run keep theirs."""
     text = path.read_text()
-    before, _, rest = text.partition(BEGIN)
+    before, _, rest = text.partition(begin)
     table, end, after = rest.partition(END)
     assert end, f"{path} has no marks for the table"
-    head, ruler, *measured = build_table(rows, hold)
-    lines = {key_of(line): line for line in table.splitlines() if line.startswith("|")}
-    lines.pop(key_of(head), None)
-    lines.pop(key_of(ruler), None)
-    lines.update({key_of(line): line for line in measured})
-    whole = [head, ruler, *(lines[key] for key in sorted(lines, key=order_of))]
-    path.write_text("\n".join([f"{before}{BEGIN}", "", *whole, "", END + after]))
-
-
-def key_of(line: str) -> tuple[str, str]:
-    """Fault and target of a line."""
-    _, fault, target, *_ = line.split("|")
-    return fault.strip(), target.strip()
+    items = {(match[1], match[2]): match[0] for match in ITEM.finditer(table)}
+    for row in rows:
+        item = build_item(row, hold)
+        match = ITEM.fullmatch(item)
+        assert match is not None, item
+        items[match[1], match[2]] = item
+    ordered = "".join(items[key] for key in sorted(items, key=order_of))
+    path.write_text(f"{before}{begin}\n\n{ordered}\n{END}{after}")
 
 
 def order_of(key: tuple[str, str]) -> tuple[int, int]:
@@ -47,26 +50,23 @@ def order_of(key: tuple[str, str]) -> tuple[int, int]:
     return place, TARGETS.index(target) if target in TARGETS else -1
 
 
-def build_table(rows: list[dict[str, Any]], hold: str) -> list[str]:
-    """Markdown lines; times as p50 / p99 / max in milliseconds."""
-    lines = [HEAD, "|---" * (HEAD.count("|") - 1) + "|"]
-    for row in rows:
-        summary, check = row["summary"], row["check"]
-        times = [format_times(summary.get(column)) for column in COLUMNS]
-        judged = "first ack" if row["limit"]["timing"] == "recovery_ms" else "gap"
-        cells = [
-            FAULTS[row["fault"]].format(hold=hold),
-            row["target"].replace("+", " + "),
-            str(len(row["runs"])),
-            *times,
-            f"{judged} ≤ {row['limit']['p99Ms']:,}",
-            *(str(check[name]) for name in ("lost", "duplicated", "reordered")),
-            str(sum(row["workload"]["clientErrors"].values())),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def format_times(of: dict[str, int] | None) -> str:
-    """`p50 / p99 / max`, or a dash for what does not happen."""
-    return "-" if of is None else f"{of['p50']:,} / {of['p99']:,} / {of['max']:,}"
+def build_item(row: dict[str, Any], hold: str) -> str:
+    """Write one drill as an item of a list; times as p50 / p99 / max in milliseconds."""
+    summary, check = row["summary"], row["check"]
+    times = [
+        f"{name} {of['p50']:,} / {of['p99']:,} / {of['max']:,}"
+        for name, column in TIMES.items()
+        if (of := summary.get(column)) is not None
+    ]
+    fault = FAULTS[row["fault"]].format(hold=hold)
+    target = row["target"].replace("+", " + ")
+    judged = "first new ack" if row["limit"]["timing"] == "recovery_ms" else "longest gap"
+    counts = [f"{check[name]} {word}" for name, word in COUNTS.items()]
+    counts.append(f"{sum(row['workload']['clientErrors'].values())} client errors")
+    lines = [", ".join(times[:2]), *([", ".join(times[2:])] if times[2:] else [])]
+    return (
+        f"* **{fault}** of {target}, {len(row['runs'])} runs, limit: {judged} "
+        f"≤ {row['limit']['p99Ms']:,}:\n"
+        + "".join(f"  {line},\n" for line in lines)
+        + f"  {', '.join(counts)}\n"
+    )

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fairlead_bench.kafka_distribution import ensure_kafka
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "consumers"
 KILL_AT_LINE = Path(__file__).with_name("kill_at_line.py")
@@ -14,13 +16,20 @@ DEADLINE_S = 40.0
 
 
 class ExampleProcess:
-    """One run of `name`.py; `kill_at` is a line and how often it is reached before the end."""
+    """One run of `name`.py, or of a file with another ending; `kill_at` is a line of a Python
+    program, and how often it is reached before the end."""
 
     def __init__(
         self, directory: Path, name: str, *arguments: str, kill_at: tuple[int, int] | None = None
     ) -> None:
-        killer = [] if kill_at is None else [str(KILL_AT_LINE), *map(str, kill_at)]
-        self.command = [sys.executable, *killer, str(EXAMPLES / f"{name}.py"), *arguments]
+        if name.endswith(".java"):
+            # Java compiles a program that is given as its source.
+            program = str(EXAMPLES / name)
+            started = ensure_kafka().java_command(program, heap_mb=256, options=())
+        else:
+            killer = [] if kill_at is None else [str(KILL_AT_LINE), *map(str, kill_at)]
+            started = [sys.executable, *killer, str(EXAMPLES / f"{name}.py")]
+        self.command = [*started, *arguments]
         self.output = directory / f"{name}-{time.monotonic_ns()}.log"
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(

@@ -24,8 +24,22 @@ class FakeAdmin:
     offline: int = 0
     refusal: tuple[int, str] | None = None
     """Status and words with which every order is refused."""
+    problem: str = ""
+    """Why brokers that leave a pool cannot be emptied."""
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     """Method, path and body of everything but questions for state and status."""
+
+    def scale_down(self, pool: str, leaving: list[int], staying: list[int]) -> None:
+        """Note who is drained, as the controller does where nothing is in the way."""
+        for each in self.brokers:
+            if each["id"] in leaving and not self.problem:
+                each |= {"isDrained": True, "leavesPool": pool}
+            if each["id"] in staying:
+                each |= {"isDrained": False, "leavesPool": None}
+
+    def unregister(self, broker_id: int) -> None:
+        """Forget a broker."""
+        self.brokers = [each for each in self.brokers if each["id"] != broker_id]
 
     def status(self) -> dict[str, Any]:
         return {
@@ -99,6 +113,8 @@ class FakeAdminServer:
             return web.json_response(
                 {"position": "7.1", "isFull": is_full, "topics": topics, "removed": topics}
             )
+        if path.endswith("/users"):
+            return web.json_response({"results": {}})
         body = await request.json() if request.can_read_body else None
         if admin.refusal is not None:
             status, message = admin.refusal
@@ -106,4 +122,9 @@ class FakeAdminServer:
         admin.requests.append((request.method, path, body))
         if path.endswith("/topics"):
             return web.json_response({"results": {}})
+        if path.endswith("/scale-down"):
+            admin.scale_down(path.split("/")[-2], **body)
+            return web.json_response({"problem": admin.problem})
+        if request.method == "DELETE" and "/brokers/" in path:
+            admin.unregister(int(path.split("/")[-1]))
         return web.json_response({"id": "intent-1"})

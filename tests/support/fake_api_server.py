@@ -1,7 +1,8 @@
 """An API server in memory, as far as a client, an informer and a metadata store can tell.
 
 Collections of objects with resourceVersions that count up, compare-and-swap, pages, watches with
-bookmarks that remember everything since `compact`, and label selectors of one label.
+bookmarks that remember everything since `compact`, and label selectors of one label. An object that
+etcd would refuse for its size is refused.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Manifest = dict[str, Any]
+
+ETCD_REQUEST_BYTES_MAX = 3 << 19
+"""etcd's default; the server answers 500 "etcdserver: request is too large"."""
 
 
 class FakeApiServer:
@@ -102,6 +106,8 @@ class FakeApiServer:
         if request.method == "GET":
             return self._get(request, path, name)
         body = await request.json()
+        if len(json.dumps(body)) > ETCD_REQUEST_BYTES_MAX:
+            return _status(500, "InternalError")
         if request.method == "POST":
             name = body["metadata"]["name"]
             if name in self.objects.get(path, {}):

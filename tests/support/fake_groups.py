@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fairlead_controller.kube.errors import ApiError
+from fairlead_kube.errors import ApiError
 from fairlead_operator.consumer_groups.group_client import (
     BrokersUnreachableError,
     CommitOutcome,

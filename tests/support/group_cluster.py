@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from fairlead_broker.handlers.registry import HANDLERS, PENDING, RequestContext
+from fairlead_broker.api_registry import HANDLERS, PENDING, RequestContext
+from fairlead_broker.authorization import ANONYMOUS
 from fairlead_model.delta import TopicChanged
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_model.topic import TopicHeader, TopicState
@@ -39,11 +40,17 @@ NO_DELAY = {"group_initial_rebalance_delay_ms": "0"}
 class Call:
     """One request to a broker's handler; `reply` is None as long as it is parked."""
 
-    def __init__(self, broker: Broker, request: Any, version: int) -> None:
+    def __init__(
+        self, broker: Broker, request: Any, version: int, *, is_internal: bool = False
+    ) -> None:
         self.broker = broker
-        self.listener = broker.settings.listeners[0]
+        self.listener = broker.settings.listeners[is_internal]
         self.client_host = "10.0.0.7"
+        self.principal = ANONYMOUS
+        self.authorizer = None
+        self.quotas = None
         self.peer_check = None
+        self.replica_ids = range(2**31)
         self.reply: Any = None
         self.replies = 0
         self.context = RequestContext(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairlead_broker.group.classic_group import ClassicGroup
+from fairlead_broker.group.classic.classic_group import ClassicGroup
 from fairlead_broker.group.group_types import (
     Effects,
     GroupState,
@@ -142,7 +142,7 @@ class GroupDriver:
         writes, self.writes = self.writes, []
         for write in writes:
             if error is ErrorCode.NONE:
-                self.logged = write.value
+                ((_, self.logged),) = write.records
             self.take(self.group.written(write, error, **self.times))
 
     def pass_time(self, milliseconds: int) -> None:

@@ -1,4 +1,4 @@
-"""What a real Apache Kafka keeps of groups: writes unit/broker/golden/kafka_group_records.json.
+"""What a real Apache Kafka keeps of groups: writes kafka_group_records.json beside its tests.
 
 Run it where Java is, to make the file anew:
 
@@ -25,7 +25,9 @@ from kafka.structs import TopicPartition as Partition
 from fairlead_bench.kafka_cluster import KafkaCluster
 from fairlead_bench.kafka_distribution import ensure_kafka
 
-GOLDEN: Final = Path(__file__).parents[1] / "unit/broker/golden/kafka_group_records.json"
+GOLDEN: Final = (
+    Path(__file__).parents[1] / "unit/broker/group/records/golden/kafka_group_records.json"
+)
 DEADLINE_S: Final = 60
 
 

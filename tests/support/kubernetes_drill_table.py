@@ -7,8 +7,8 @@ from typing import Any
 BEGIN = "<!-- kubernetes drills: written by `make drills-kubernetes` -->"
 END = "<!-- /kubernetes drills -->"
 HEAD = (
-    "| drill | runs | detection | election | first new ack, every partition | longest gap "
-    "| limit | lost | doubled | reordered | client errors |"
+    "| drill | runs | detection | election | first new ack | longest gap "
+    "| limit | lost | doubled | reordered | errors |"
 )
 TIMES = ("detectionMs", "electionMs", "recoveryMaxMs", "longestGapMs")
 

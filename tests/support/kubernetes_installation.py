@@ -21,6 +21,9 @@ SPARK_IMAGE = os.environ.get("FAIRLEAD_E2E_SPARK_IMAGE", "")
 # Shared machines are slow at times: promises are judged as they stand only where this is 1.
 PATIENCE = float(os.environ.get("FAIRLEAD_E2E_PATIENCE", "2.5"))
 
+# No pod comes up there that the restricted Pod Security Standard forbids.
+RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+
 
 def client_pod() -> dict[str, Any]:
     """A pod that does nothing, to run clients in."""
@@ -31,9 +34,17 @@ def client_pod() -> dict[str, Any]:
         "spec": {
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": 0,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
             "containers": [
                 {
                     "name": "client",
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
                     "image": IMAGE,
                     "imagePullPolicy": "IfNotPresent",
                     "command": ["sleep", "infinity"],
@@ -45,6 +56,10 @@ def client_pod() -> dict[str, Any]:
     }
 
 
+KINDS = (
+    *("failoverdrills", "consumergroups", "topics", "brokerpools", "logclusters"),
+    *("clusterstates", "partitiontables"),
+)
 RELEASES = ((CLUSTER, NAMESPACE), ("fairlead", OPERATOR_NAMESPACE))
 
 
@@ -57,6 +72,17 @@ class Holder:
     @property
     def pod(self) -> str:
         return re.sub(r"^(.*-[0-9]+).*$", r"\1", self.identity)
+
+
+def _delete_all(kubectl: Kubectl, kind: str) -> None:
+    """Objects and their finalizers: there is no operator any more that would take those off."""
+    resource = f"{kind}.fairlead.io"
+    with suppress(CommandError):
+        for name in kubectl("get", resource, "-o", "name").split():
+            with suppress(CommandError):
+                patch = '{"metadata":{"finalizers":null}}'
+                kubectl("patch", name, "--type=merge", "-p", patch)
+        kubectl("delete", resource, "--all", "--timeout=60s")
 
 
 @dataclass
@@ -74,13 +100,32 @@ class Installation:
 
     def install_operator(self, *extra: str) -> None:
         extra = (*os.environ.get("FAIRLEAD_E2E_OPERATOR_VALUES", "").split(), *extra)
-        with suppress(CommandError):  # There already.
-            run("kubectl", "create", "namespace", NAMESPACE)
-        self._helm("fairlead", OPERATOR_NAMESPACE, "charts/fairlead", *self.image_values, *extra)
+        for namespace in (NAMESPACE, OPERATOR_NAMESPACE):
+            with suppress(CommandError):  # There already.
+                run("kubectl", "create", "namespace", namespace)
+            run("kubectl", "label", "--overwrite", "namespace", namespace, RESTRICTED)
+        drills = ("--set", "drills.controller=true")
+        values = (*self.image_values, *drills, *extra)
+        self._helm("fairlead", OPERATOR_NAMESPACE, "charts/fairlead", *values)
 
     def install_cluster(self, *extra: str) -> None:
         values = ("-f", str(ROOT / "tests" / "e2e" / "cluster_values.yaml"))
         self._helm(CLUSTER, NAMESPACE, "charts/fairlead-cluster", *values, *extra)
+
+    def install_cluster_beside_operator(self) -> None:
+        """A small cluster in the operator's own namespace, for drills of the controller."""
+        pool = {"replicas": 3, "storage.size": "1Gi", "resources.requests.cpu": "100m"}
+        values = (f"pools.brokers.{name}={value}" for name, value in pool.items())
+        arguments = (part for value in values for part in ("--set", value))
+        self._helm(CLUSTER, OPERATOR_NAMESPACE, "charts/fairlead-cluster", *arguments)
+        ready = ("wait", "--for=condition=Ready", f"logcluster/{CLUSTER}", "--timeout=180s")
+        self.operator(*ready, timeout_s=190)
+
+    def uninstall_cluster_beside_operator(self) -> None:
+        """While there is still an operator that lets it go; the chart keeps what holds data."""
+        run("helm", "uninstall", CLUSTER, "-n", OPERATOR_NAMESPACE, "--wait")
+        for kind in ("failoverdrills", "topics", "logclusters", "brokerpools"):
+            self.operator("delete", f"{kind}.fairlead.io", "--all", "--timeout=60s")
 
     def _helm(self, release: str, namespace: str, chart: str, *extra: str) -> None:
         command = ("helm", "upgrade", "--install", release, str(ROOT / chart), "-n", namespace)
@@ -89,27 +134,17 @@ class Installation:
 
     def uninstall(self) -> None:
         """Everything, data too; for a clean start."""
+        with suppress(CommandError):
+            self.uninstall_cluster_beside_operator()
         for release, namespace in RELEASES:
             with suppress(CommandError):
                 run("helm", "uninstall", release, "-n", namespace, "--wait")
-        for kind in ("failoverdrills", "consumergroups", "topics", "brokerpools", "logclusters"):
-            self._delete_all(kind)
-        for kind in ("clusterstates", "partitiontables"):
-            self._delete_all(kind)
+        for kubectl in (self.kubectl, self.operator):
+            for kind in KINDS:
+                _delete_all(kubectl, kind)
         for namespace in (NAMESPACE, OPERATOR_NAMESPACE):
             with suppress(CommandError):
                 run("kubectl", "delete", "namespace", namespace, "--timeout=120s")
-
-    def _delete_all(self, kind: str) -> None:
-        """Objects and their finalizers: there is no operator any more that would take those off."""
-        resource = f"{kind}.fairlead.io"
-        with suppress(CommandError):
-            names = self.kubectl("get", resource, "-o", "name").split()
-            for name in names:
-                with suppress(CommandError):
-                    patch = '{"metadata":{"finalizers":null}}'
-                    self.kubectl("patch", name, "--type=merge", "-p", patch)
-            self.kubectl("delete", resource, "--all", "--timeout=60s")
 
     def ensure_installed(self) -> None:
         """Both releases and a cluster that is well, from whatever is there."""
@@ -153,8 +188,6 @@ class Installation:
         self.kubectl.apply(manifest)
         ready = ("wait", "--for=condition=Ready", f"topic.fairlead.io/{name}", "--timeout=60s")
         self.kubectl(*ready)
-
-    # What is there.
 
     def lease(self) -> tuple[Holder, str]:
         """Who holds the Lease, and when that was last said."""

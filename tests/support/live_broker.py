@@ -9,14 +9,19 @@ import random
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self, TypeVar
 
+from fairlead_broker.api_registry import HANDLERS
+from fairlead_broker.authorization import Authorizer
+from fairlead_broker.broker import Broker
 from fairlead_broker.clock import SystemClock
 from fairlead_broker.disk import RealDisk
+from fairlead_broker.fetch_sessions.client_sessions import FetchSessions
+from fairlead_broker.fetch_sessions.follower_sessions import FollowerSessions
 from fairlead_broker.handlers import (
     api_versions,
     fetch,
@@ -24,20 +29,32 @@ from fairlead_broker.handlers import (
     sasl_authenticate,
     sasl_handshake,
 )
-from fairlead_broker.handlers.fetch_sessions import FetchSessions
-from fairlead_broker.handlers.follower_sessions import FollowerSessions
-from fairlead_broker.handlers.registry import HANDLERS
+from fairlead_broker.limits import WAITING_PRODUCE_BYTES_MAX
 from fairlead_broker.listener import Listener
-from fairlead_broker.log.deferred_files import DeferredFiles
-from fairlead_broker.log.log_loader import LogLoader
-from fairlead_broker.log.read_cache import ReadCache
-from fairlead_broker.metrics import BrokerMetrics
+from fairlead_broker.log.directory.log_loader import LogLoader
+from fairlead_broker.log.files.deferred_files import DeferredFiles
+from fairlead_broker.log.files.read_cache import ReadCache
+from fairlead_broker.measures.broker_metrics import BrokerMetrics
+from fairlead_broker.net.logins import Logins
 from fairlead_broker.net.server import Server, ServerLimits
+from fairlead_broker.net.tls_listeners import TlsListeners
+from fairlead_broker.net.transport import OpenTransport
 from fairlead_broker.peer_check import MECHANISM, PeerProof
+from fairlead_broker.quota.client_quotas import ClientQuotas
+from fairlead_broker.quota.meter import Windows
 from fairlead_broker.replication.partition import Partition
 from fairlead_broker.replication.purgatory import Purgatory
+from fairlead_broker.security.credentials import Credentials
+from fairlead_broker.security.image_credentials import ImageCredentials
+from fairlead_broker.security.listener_security import ListenerSecurity
+from fairlead_broker.transaction.ending import TopicPartition
+from fairlead_broker.transaction.verification import OnVerdicts
+from fairlead_broker.transaction.waiting_produces import WaitingProduces
+from fairlead_model.client_quota import QuotaEntity, Quotas
+from fairlead_model.cluster import empty_image
 from fairlead_model.log_config import LogConfig
 from fairlead_model.partition import PartitionRegistration
+from fairlead_tls.peer_settings import PeerTlsSettings
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.header import decode_response, encode_request_frame
 from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -50,17 +67,54 @@ _Result = TypeVar("_Result")
 DEADLINE_S = 10.0
 
 
+class ScriptedVerification:
+    """A transaction coordinator that answers when a test says so, or `verdict` at once."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int, int, set[TopicPartition], bool]] = []
+        self.waiting: list[tuple[set[TopicPartition], OnVerdicts]] = []
+        self.verdict: ErrorCode | None = None
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        *,
+        supports_epoch_bump: bool,
+        answer: OnVerdicts,
+    ) -> None:
+        named = set(partitions)
+        self.asked.append(
+            (transactional_id, producer_id, producer_epoch, named, supports_epoch_bump)
+        )
+        self.waiting.append((named, answer))
+        if self.verdict is not None:
+            self.answer(self.verdict)
+
+    def answer(self, verdict: ErrorCode = ErrorCode.NONE) -> None:
+        """Answer the oldest question."""
+        partitions, answer = self.waiting.pop(0)
+        answer(dict.fromkeys(partitions, verdict))
+
+
 class BrokerOfLogs:
     """What handlers need of a broker, without a cluster."""
+
+    leading = Broker.leading
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.node_id = 0
         self.cluster_id = "test"
+        self.image = empty_image(self.cluster_id)
         self.clock = SystemClock()
         self.metrics = BrokerMetrics()
         self.settings = SimpleNamespace(fetch_max_bytes=55 * 1024 * 1024)
         self.wake_check = SimpleNamespace(must_hold=lambda: False)
+        self.waiting_produces = WaitingProduces(bytes_max=WAITING_PRODUCE_BYTES_MAX)
+        self.verification = ScriptedVerification()
         self.follower_sessions = FollowerSessions(random.Random(2))
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.topic_ids: dict[bytes, str] = {}
@@ -133,9 +187,27 @@ class BrokerOfLogs:
 class LiveBroker:
     """The server's thread. `run` executes a function on its loop and returns the result."""
 
-    def __init__(self, directory: Path, limits: ServerLimits | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        limits: ServerLimits | None = None,
+        transports: Mapping[str, OpenTransport] | None = None,
+        authorizer: Authorizer | None = None,
+        *,
+        security: Mapping[str, ListenerSecurity] | None = None,
+        credentials: Credentials | None = None,
+        certificates_poll_s: float = 0.05,
+        peer_tls: PeerTlsSettings | None = None,
+    ) -> None:
+        self._peer_tls = peer_tls
+        self._security = security or {}
+        self._credentials = credentials or ImageCredentials()
+        self._certificates_poll_s = certificates_poll_s
         self._directory = directory
         self._limits = limits
+        self._transports = transports or {}
+        self._authorizer = authorizer
+        self.quotas = ClientQuotas(Windows(11, 1000))
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._main, name="broker")
         self.errors: list[dict[str, Any]] = []
@@ -149,6 +221,7 @@ class LiveBroker:
         # Other tests of this process may have loaded handlers that need a whole broker.
         for api_key in self._other_handlers:
             del HANDLERS[api_key]
+        api_versions._bodies.clear()
         self._thread.start()
         assert self._ready.wait(DEADLINE_S)
         return self
@@ -162,6 +235,7 @@ class LiveBroker:
         self.loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join(DEADLINE_S)
         HANDLERS.update(self._other_handlers)
+        api_versions._bodies.clear()
         assert not self._thread.is_alive()
         assert self.errors == []
 
@@ -177,25 +251,49 @@ class LiveBroker:
             Listener("CLIENT", "127.0.0.1", 0, "127.0.0.1", 0),
             Listener("INTERNAL", "127.0.0.1", 0, "127.0.0.1", 0, is_internal=True),
         ]
+        tls = TlsListeners(
+            self._security,
+            self.broker.metrics,
+            peer_tls=self._peer_tls,
+            poll_s=self._certificates_poll_s,
+        )
         self.server = Server(
             self.broker,  # type: ignore[arg-type]
             listeners,
             self._limits,
             cluster_secret=SECRET,
+            transports={**tls.transports, **self._transports},
+            logins=self._open_logins(),
+            authorizer=self._authorizer,
+            client_quotas=self.quotas,
         )
         self.port, self.internal_port = (listener.port for listener in self.server.bind())
         self.server.start()
+        tls.start()
         self._ready.set()
         await self._stopped.wait()
         await self.server.stop(grace_s=0.2)
+        await tls.stop()
         for partition in self.broker.partitions.values():
             partition.log.close()
+
+    def _open_logins(self) -> Logins | None:
+        sasl = {name: each.sasl for name, each in self._security.items() if each.sasl is not None}
+        if not sasl:
+            return None
+        return Logins(
+            self.loop, sasl, self._credentials, cluster_secret=SECRET, failure_delay_ms=100
+        )
 
     def run(self, function: Callable[[], _Result]) -> _Result:
         async def call() -> _Result:
             return function()
 
         return asyncio.run_coroutine_threadsafe(call(), self.loop).result(DEADLINE_S)
+
+    def set_quotas(self, quotas: dict[QuotaEntity, Quotas]) -> None:
+        """Have these quotas and no others from now on."""
+        self.run(lambda: self.quotas.publish(quotas))
 
     def add_partition(self, topic: str, index: int = 0, **options: Any) -> Partition:
         return self.run(lambda: self.broker.add_partition(topic, index, **options))
@@ -218,6 +316,8 @@ class LiveBroker:
                 self.server.tick += 1
                 for connection in list(self.server.connections):
                     connection.check_deadlines(self.server.tick, self.server.limits.idle_s)
+                for connection in self.server.strangers.take_overdue(self.server.tick):
+                    connection.close("it was not let in")
 
         self.run(sweep)
 
@@ -230,7 +330,11 @@ class FrameClient:
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(DEADLINE_S)
-        self.socket.connect(("127.0.0.1", port))
+        try:
+            self.socket.connect(("127.0.0.1", port))
+        except OSError:
+            self.socket.close()
+            raise
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation_id = 0
 

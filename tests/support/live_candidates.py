@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import wait_until
 
-from fairlead_controller.kube.kinds import LOG_CLUSTER, POD, SECRET
+from fairlead_bench.own_ports import take_ports
+from fairlead_kube.kinds import LOG_CLUSTER, POD, SECRET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from fairlead_controller.kube.client import KubeClient
+    from fairlead_kube.client import KubeClient
 
 CLUSTER = "c"
 SECRET_TEXT = b"a secret of tests only, long enough"
@@ -91,7 +93,7 @@ class Candidate(Child):
         self.socket = directory / f"{self.name}.sock"
         super().__init__(
             [
-                *("-m", "fairlead_controller.candidate", "--host", "127.0.0.1"),
+                *("-m", "fairlead_controller.kubernetes", "--host", "127.0.0.1"),
                 *("--session-port", str(ports[0]), "--http-port", str(ports[1])),
                 *("--socket", str(self.socket)),
             ],
@@ -127,7 +129,7 @@ class Candidate(Child):
     @property
     def role(self) -> str:
         try:
-            return str(json.loads(self.get("/status")[1])["role"])
+            return str(json.loads(self.get("/readyz")[1])["role"])
         except OSError:
             return "gone"
 
@@ -135,7 +137,7 @@ class Candidate(Child):
     def epoch(self) -> int:
         """The controller epoch of the cluster, 0 if this process does not reign."""
         try:
-            clusters = json.loads(self.get("/status")[1])["clusters"]
+            clusters = self.ask("GET", "/v1/state")[1]["clusters"]
         except OSError:
             return 0
         return max((int(each["controllerEpoch"]) for each in clusters.values()), default=0)
@@ -168,7 +170,8 @@ class CandidateCluster:
         self.namespace = namespace
         self.secret = directory / "secret"
         self.secret.write_bytes(SECRET_TEXT)
-        self.ports = [(free_port(), free_port()) for _ in range(2)]
+        self.secret.chmod(0o600)
+        self.ports = [tuple(take_ports(2)) for _ in range(2)]
         self.candidates: list[Candidate] = []
         self.environment: dict[str, str] = {}
         """Of candidates that are started from now on."""
@@ -187,9 +190,9 @@ class CandidateCluster:
 
     def partitions(self, candidate: Candidate, topic: str) -> list[dict[str, Any]]:
         """The partitions of a topic as a candidate sees them."""
-        status, page = candidate.get(f"/status/{self.namespace}/{CLUSTER}/topics/{topic}")
+        status, page = candidate.ask("GET", f"{self.path}/topics/{topic}")
         assert status == 200, page
-        found: list[dict[str, Any]] = json.loads(page)["partitionList"]
+        found: list[dict[str, Any]] = page["partitionList"]
         return found
 
     @property
@@ -294,14 +297,4 @@ def produce(bootstrap: str, topic: str, partitions: int = 6) -> None:
 
 def wait_for(condition: Callable[[], Any], timeout_s: float = 20.0) -> Any:
     """Wait until something is true; give it."""
-    deadline = time.monotonic() + timeout_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.005)
-    return value
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return wait_until(condition, deadline_s=timeout_s)

@@ -2,26 +2,23 @@
 
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fairlead_bench.own_ports import take_base
+from fairlead_cli.client import access
+from fairlead_cli.local.layout import Ports
+
 ROOT = Path(__file__).resolve().parents[2]
 TOPICS = ROOT / "examples" / "topics.yaml"
 COMMAND_TIMEOUT_S = 60.0
-DEADLINE_S = 60.0
-# Below the ports that the system hands out by itself (net.ipv4.ip_local_port_range).
-LOWEST_PORT, HIGHEST_PORT = 20_000, 32_000
-# Tests that run side by side look for ports in ranges of their own.
-WORKERS_MAX = 3
-WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS_MAX
+# Where the HTTP ports begin, behind all that follow the first Kafka port.
+HTTP_SHIFT = 220
+BROKERS_MAX = 4
 
 
 @dataclass
@@ -107,30 +104,18 @@ class Cli:
         self("down", "--timeout-s", "10")
 
 
-def find_free_ports() -> tuple[int, int]:
-    """Kafka and HTTP ports whose whole ranges are free now."""
-    while True:
-        share = (HIGHEST_PORT - LOWEST_PORT) // WORKERS_MAX
-        lowest = LOWEST_PORT + WORKER * share
-        kafka = random.randrange(lowest, lowest + share - 400)
-        http = kafka + 220
-        wanted = [kafka + shift for shift in (0, 1, 2, 99, 100, 101, 102)]
-        wanted += [http + shift for shift in (0, 1, 2, 90)]
-        if all(is_free(port) for port in wanted):
-            return kafka, http
+def take_cluster_ports() -> tuple[int, int]:
+    """The first Kafka port and the first HTTP port of a cluster, secure or not, proxy or not."""
+    shifts = {
+        shift
+        for is_secure in (False, True)
+        for shift, _ in Ports(0, HTTP_SHIFT, is_secure).purposes(BROKERS_MAX, fault_proxy=True)
+    }
+    kafka = take_base(sorted(shifts))
+    return kafka, kafka + HTTP_SHIFT
 
 
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        time.sleep(0.05)
+def log_in_to(cli: Cli) -> None:
+    """Have the clients of this process be those of one cluster, and of no other before."""
+    access._settings.clear()
+    access.note_local_cluster(cli.data)

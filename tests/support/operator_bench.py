@@ -14,14 +14,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fake_admin import FakeAdmin, broker
 
-from fairlead_controller.kube.errors import ApiError
-from fairlead_controller.kube.kinds import BROKER_POOL, LOG_CLUSTER, POD, STATEFUL_SET
+from fairlead_kube.errors import ApiError
+from fairlead_kube.kinds import (
+    BROKER_POOL,
+    LOG_CLUSTER,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    STATEFUL_SET,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from fairlead_controller.kube.client import KubeClient
+    from fairlead_kube.client import KubeClient
 
 DEADLINE_S = 40.0
 QUIET_S = 6.0
@@ -158,6 +164,17 @@ class Bench:
     async def scale(self, replicas: int) -> None:
         patch = {"spec": {"replicas": replicas}}
         await self.kube.patch(BROKER_POOL, self.namespace, "main", patch, subresource="scale")
+
+    async def may_go(self) -> int:
+        """How many brokers the PodDisruptionBudget lets go."""
+        budget = await self.get(POD_DISRUPTION_BUDGET, "demo")
+        return int(budget["spec"]["maxUnavailable"])
+
+    async def until_may_go(self, count: int, what: str) -> None:
+        async def is_so() -> bool:
+            return await self.may_go() == count
+
+        await self.until(is_so, what)
 
     async def replicas(self) -> int:
         return int((await self.get(STATEFUL_SET, "demo-main"))["spec"]["replicas"])

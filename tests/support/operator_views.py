@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairlead_operator.clusters.scale_down import BrokerHoldings
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.specs.views import ClusterView, PoolView
 
@@ -40,3 +41,13 @@ def pool_view(name: str = "main", *, restart: str = "", **spec: Any) -> PoolView
             "spec": body,
         }
     )
+
+
+def holdings(*, drained: tuple[int, ...] = (), **replicas: int) -> dict[int, BrokerHoldings]:
+    """Live brokers that hold so many replicas: `holdings(b0=9, b1=0, drained=(1,))`."""
+    return {
+        int(name.removeprefix("b")): BrokerHoldings(
+            replicas=count, is_drained=int(name.removeprefix("b")) in drained
+        )
+        for name, count in replicas.items()
+    }

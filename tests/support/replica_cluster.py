@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
+from fairlead_broker.api_registry import load_handlers
 from fairlead_broker.broker import Broker
 from fairlead_broker.clock import SystemClock
-from fairlead_broker.handlers.registry import load_handlers
-from fairlead_broker.log.log_directory import LogDirectory
+from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.net.server import Server
+from fairlead_broker.net.tls_listeners import TlsListeners
 from fairlead_broker.settings import build_settings
 from fairlead_broker.tasks.background import Background
 from fairlead_model.calls import Method
@@ -30,13 +32,17 @@ from fairlead_model.cluster import (
     empty_image,
 )
 from fairlead_model.ids import TopicId
+from fairlead_model.metadata_seen import NOTHING_SEEN
 from fairlead_model.partition import PartitionRegistration
+from fairlead_tls.protocol_map import PROTOCOL_MAP
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.records import Record, encode_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from peer_certificates import PeerCertificates
 
     from fairlead_broker.replication.partition import Partition
 
@@ -54,6 +60,7 @@ class Member:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.executor = ThreadPoolExecutor(2)
+        rack = cluster.racks.get(broker_id)
         settings = build_settings(
             file={
                 "node.id": str(broker_id),
@@ -61,6 +68,8 @@ class Member:
                 "listeners": "CLIENT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
                 "fairlead.cluster.secret.file": "secret",
                 **cluster.settings,
+                **cluster.tls_settings(broker_id),
+                **({"broker.rack": rack} if rack is not None else {}),
             },
             environment={},
             assignments={},
@@ -72,7 +81,14 @@ class Member:
         self.broker = Broker(settings=settings, clock=clock, log_directory=self.log_directory)
         self.broker.controller = cluster
         secret = cluster.secrets.get(broker_id, SECRET)
-        self.server = Server(self.broker, settings.listeners, cluster_secret=secret)
+        self.tls = TlsListeners({}, self.broker.metrics, peer_tls=settings.peer_tls, poll_s=0.05)
+        self.broker.peer_certificate = self.tls.peer
+        self.server = Server(
+            self.broker,
+            settings.listeners,
+            cluster_secret=secret,
+            transports=self.tls.transports,
+        )
         self.server.bind()
         self.background = Background(self.broker, self.executor, secret)
 
@@ -84,17 +100,20 @@ class Member:
                 Endpoint(each.name, each.host, each.port, is_internal=each.is_internal)
                 for each in self.server.listeners
             ),
+            rack=self.cluster.racks.get(self.broker_id),
             fenced=fenced,
         )
 
     def start(self) -> None:
-        self.background.start_replicating()
+        self.background.start_replicating(lambda: NOTHING_SEEN)
         self.background.start()
         self.server.start()
+        self.tls.start()
 
     async def stop(self, *, clean: bool) -> None:
         """Stop at once; not clean: as if killed, what was written stays in the page cache."""
         await self.server.stop(grace_s=0)
+        await self.tls.stop()
         await self.background.stop()
         self.log_directory.close(clean=clean, broker_epoch=self.broker_epoch)
         self.executor.shutdown()
@@ -103,9 +122,20 @@ class Member:
 class ReplicaCluster:
     """Brokers 1 to `size`, and the controller's part of them."""
 
-    def __init__(self, directory: Path, *, size: int = 3, **settings: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        size: int = 3,
+        peers: PeerCertificates | None = None,
+        racks: Mapping[int, str] = MappingProxyType({}),
+        **settings: str,
+    ) -> None:
+        """With `peers` brokers speak TLS with each other; `racks` have one each."""
+        self.peers = peers
         self.directory = directory
         self.size = size
+        self.racks = racks
         self.settings = {name.replace("_", "."): value for name, value in settings.items()}
         self.members: dict[int, Member] = {}
         self.image = empty_image("test-cluster")
@@ -113,6 +143,18 @@ class ReplicaCluster:
         self.is_controller_away = False
         self.proposals: list[dict[str, Any]] = []
         self._next_epoch = 1
+
+    def tls_settings(self, broker_id: int) -> dict[str, str]:
+        """Return what a broker is told of TLS; its certificate is made unless it is there."""
+        if self.peers is None:
+            return {}
+        path = self.peers.directory / f"broker-{broker_id}.pem"
+        if not path.exists():
+            self.peers.of(broker_id)
+        return {
+            PROTOCOL_MAP: "CLIENT:PLAINTEXT,INTERNAL:SSL",
+            **self.peers.settings("INTERNAL", path),
+        }
 
     async def __aenter__(self) -> Self:
         for broker_id in range(1, self.size + 1):
@@ -137,8 +179,6 @@ class ReplicaCluster:
     async def stop(self, broker_id: int, *, clean: bool = False) -> None:
         member = self.members.pop(broker_id)
         await member.stop(clean=clean)
-
-    # The controller.
 
     def publish(self, *changes: Any, without: Member | None = None) -> None:
         delta = ClusterDelta(tuple(changes))
@@ -236,12 +276,11 @@ class ReplicaCluster:
                     broker_id=broker_id,
                     broker_epoch=registration.broker_epoch,
                     endpoints=registration.endpoints,
+                    rack=registration.rack,
                     fenced=fenced,
                 )
             )
         )
-
-    # What tests look at.
 
     def partition(self, broker_id: int, name: str, index: int = 0) -> Partition:
         return self.members[broker_id].broker.partitions[name, index]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from resource_manifests import (
     Manifest,
+    acl,
     cluster,
     drill,
     group,
@@ -15,6 +16,7 @@ from resource_manifests import (
     pool,
     reset,
     topic,
+    user,
     without,
 )
 
@@ -104,9 +106,115 @@ CLUSTERS = (
             f"a listener on port {port}",
             cluster(listeners=[listener(port=port)]),
             "spec.listeners[0].port",
-            "spec.listeners[0].port: expected a whole number of 9095 to 9199",
+            "spec.listeners[0].port: expected a whole number of 9092 to 9199",
         )
-        for port in (8080, 9092, 9094, 9200)
+        for port in (8080, 9091, 9200)
+    ),
+    *(
+        both(
+            f"a listener outside on port {port}",
+            cluster(listeners=[listener(port=port)]),
+            "only listeners of type Internal may have ports below 9095",
+        )
+        for port in (9092, 9093, 9094)
+    ),
+    Case(
+        "a secured cluster",
+        cluster(
+            authorization={"superUsers": ["admin"]},
+            certificateAuthority={"overlapDays": 1},
+            listeners=[
+                {"name": "plain", "type": "Internal", "port": 9092},
+                listener(
+                    tls={"alternativeNames": ["log.example.com"]},
+                    authentication={"type": "scram-sha-512"},
+                ),
+                {
+                    "name": "certs",
+                    "type": "Internal",
+                    "port": 9093,
+                    "tls": {"issuerRef": {"name": "company", "kind": "ClusterIssuer"}},
+                    "authentication": {"type": "tls"},
+                },
+                {
+                    "name": "tokens",
+                    "type": "Internal",
+                    "port": 9096,
+                    "tls": {"certificate": {"secretName": "given"}},
+                    "authentication": {
+                        "type": "oauth",
+                        "jwksEndpointUri": "https://id.example.com/jwks",
+                        "validIssuerUri": "https://id.example.com",
+                        "audience": "kafka",
+                    },
+                },
+            ],
+        ),
+    ),
+    both(
+        "the brokers' own port",
+        cluster(listeners=[{"name": "own", "type": "Internal", "port": 9094}]),
+        "9094 is the brokers' own",
+    ),
+    *(
+        both(
+            f"a listener of the operator's name {name}",
+            cluster(listeners=[{"name": name, "type": "Internal", "port": 9092}]),
+            "the operator has a listener of this name itself: choose another one",
+        )
+        for name in ("client", "internal", "operator")
+    ),
+    both(
+        "a template for a listener inside",
+        cluster(
+            listeners=[
+                {
+                    "name": "inside",
+                    "type": "Internal",
+                    "port": 9092,
+                    "advertisedHostTemplate": "a.example.com",
+                }
+            ]
+        ),
+        "pods have their own names inside: leave out advertisedHostTemplate",
+    ),
+    both(
+        "certificates of clients without TLS",
+        cluster(listeners=[listener(authentication={"type": "tls"})]),
+        "certificates and tokens are shown over TLS only: add tls",
+    ),
+    both(
+        "certificates of clients with TLS switched off",
+        cluster(listeners=[listener(tls={"enabled": False}, authentication={"type": "tls"})]),
+        "certificates and tokens are shown over TLS only: add tls",
+    ),
+    both(
+        "tokens that nobody can check",
+        cluster(listeners=[listener(tls={}, authentication={"type": "oauth"})]),
+        "tokens are checked: set jwksEndpointUri, validIssuerUri and audience",
+    ),
+    both(
+        "an audience for passwords",
+        cluster(
+            listeners=[listener(authentication={"type": "scram-sha-512", "audience": "kafka"})]
+        ),
+        "are for oauth: leave them out",
+    ),
+    both(
+        "a certificate from two places",
+        cluster(
+            listeners=[
+                listener(
+                    tls={"certificate": {"secretName": "given"}, "issuerRef": {"name": "company"}}
+                )
+            ]
+        ),
+        "a certificate comes from a Secret or from an issuer: leave one out",
+    ),
+    both(
+        "two super users in one",
+        cluster(authorization={"superUsers": ["a;User:b"]}),
+        "a user's name has no semicolon",
     ),
     both(
         "a listener's name in upper case",
@@ -156,6 +264,11 @@ CLUSTERS = (
         "a wrong setting", cluster(config={"max.connections": "x"}), reader_says="spec.config[max"
     ),
     Case(
+        "too short a session",
+        cluster(config={"broker.session.timeout.ms": 10}),
+        reader_says="10 is below the minimum 500",
+    ),
+    Case(
         "a setting of the operator",
         cluster(config={"node.id": 3}),
         reader_says="node.id cannot be set here: spec.idBase of the BrokerPool says it",
@@ -163,6 +276,11 @@ CLUSTERS = (
 )
 
 POOLS = (
+    Case(
+        "a setting that the controller reads",
+        pool(config={"broker.session.timeout.ms": 9000}),
+        reader_says="cannot be set here: the controller reads it in spec.config",
+    ),
     Case("a bare pool", pool()),
     Case("a pool of none", pool(replicas=0)),
     Case(
@@ -407,4 +525,69 @@ GROUPS = (
     ),
 )
 
-CASES = (*CLUSTERS, *POOLS, *TOPICS, *GROUPS, *DRILLS)
+_SOURCE = {"valueFrom": {"secretKeyRef": {"name": "chosen", "key": "word"}}}
+
+USERS = (
+    both("a token without a subject", user(login="oauth"), "set subject for oauth"),
+    both(
+        "a subject without a token",
+        user(authentication={"type": "tls", "subject": "x"}),
+        "set subject for oauth, and for nothing else",
+    ),
+    both(
+        "everybody",
+        user(authentication={"type": "oauth", "subject": "*"}),
+        "this name stands for everybody",
+    ),
+    both(
+        "nobody",
+        user(authentication={"type": "oauth", "subject": "ANONYMOUS"}),
+        "this name stands for everybody",
+    ),
+    both(
+        "a subject of two lines",
+        user(authentication={"type": "oauth", "subject": "a\nb"}),
+        "a name is one line",
+    ),
+    both(
+        "a password beside a certificate",
+        user(authentication={"type": "tls", "password": _SOURCE}),
+        "only scram-sha-512 has a password",
+    ),
+    Case(
+        "an unknown login",
+        user(login="kerberos"),
+        'supported values: "scram-sha-512", "tls", "oauth"',
+        "spec.authentication.type: expected scram-sha-512 or tls or oauth",
+    ),
+    Case(
+        "no login",
+        without(user(), "authentication"),
+        "spec.authentication: Required value",
+        "spec.authentication: this field is needed",
+    ),
+    both("a rule for no name", user(acls=[acl()]), "name the topic, group or transactional id"),
+    both(
+        "a cluster with a name",
+        user(acls=[acl("cluster", "Describe", name="demo")]),
+        "the cluster has no name",
+    ),
+    both(
+        "a prefix of the cluster",
+        user(acls=[acl("cluster", "Describe", patternType="prefixed")]),
+        "the cluster has no prefix",
+    ),
+    Case(
+        "an unknown operation",
+        user(acls=[acl("topic", "Fly", name="x")]),
+        'supported values: "All"',
+        "spec.acls[0].operations[0]: expected All or Read",
+    ),
+    both(
+        "a long name in a certificate",
+        user("a" * 65, "tls"),
+        "the common name of a certificate has at most 64 characters",
+    ),
+)
+
+CASES = (*CLUSTERS, *POOLS, *TOPICS, *USERS, *GROUPS, *DRILLS)

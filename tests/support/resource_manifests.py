@@ -44,5 +44,14 @@ def reset(to: str = "Earliest", **fields: Any) -> Manifest:
     return {"id": "one", "to": to} | fields
 
 
+def user(name: str = "orders-app", login: str = "scram-sha-512", **spec: Any) -> Manifest:
+    given = {"clusterName": "demo", "authentication": {"type": login}}
+    return resource("User", name, given | spec)
+
+
+def acl(type: str = "topic", *operations: str, **resource: Any) -> Manifest:
+    return {"resource": {"type": type} | resource, "operations": list(operations or ("Read",))}
+
+
 def without(manifest: Manifest, field: str) -> Manifest:
     return manifest | {"spec": {k: v for k, v in manifest["spec"].items() if k != field}}

@@ -11,6 +11,7 @@ from resource_manifests import (
     pool,
     reset,
     topic,
+    user,
     without,
 )
 
@@ -104,3 +105,8 @@ TOPIC_UPDATES = (
     ),
 )
 """The API server alone looks at these; the controller compares with the topic that it has."""
+
+USER_UPDATES = (
+    Update("another login", user(), user(login="tls")),
+    Update("another cluster", user(), user(clusterName="other"), "cannot move to another cluster"),
+)

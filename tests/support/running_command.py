@@ -4,7 +4,7 @@ import subprocess
 import threading
 from dataclasses import dataclass, field
 
-from local_cluster import wait_until
+from waiting import wait_until
 
 
 @dataclass

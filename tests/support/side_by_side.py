@@ -1,9 +1,11 @@
 """Which worker runs what, where `make test` runs tests side by side.
 
 Tests with processes and clients wait most of the time: two workers of them leave more than half of
-two cores idle. The last worker takes what computes, at a low priority: whoever wakes up beside it
-has a core at once. Long files come first, and simulated clusters are given out one by one, so that
-everybody is busy to the end. Other files stay whole, for what their tests share.
+two cores idle. Another one has all of Spark, whose tests share a JVM, and whoever takes the first
+test of ZooKeeper takes all of them, which share an ensemble. The last worker takes what computes,
+at a low priority: whoever wakes up beside it has a core at once. Long files come first, and
+simulated clusters are given out one by one, so that everybody is busy to the end. Other files stay
+whole, for what their tests share.
 """
 
 import os
@@ -12,6 +14,8 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 COMPUTING_NICENESS = 10
+# Who gives way to everybody may wait long; a busy machine leaves a tenth of a core, or less.
+COMPUTING_TIMEOUT_S = 3600
 # Nothing else here starts a server or looks at a clock.
 COMPUTING = (
     "tests/simulation/test_seeds.py",
@@ -22,7 +26,9 @@ COMPUTING = (
     "tests/unit/wire/",
     "tests/unit/model/",
 )
-WAITING_LONG = ("tests/examples/", "tests/clients/", "tests/cli/")
+SPARK = "tests/spark/"
+ZOOKEEPER = "tests/zookeeper/"
+WAITING_LONG = (SPARK, ZOOKEEPER, "tests/examples/", "tests/clients/", "tests/cli/")
 ONE_BY_ONE = "tests/simulation/"
 
 
@@ -40,6 +46,9 @@ def lower_priority_where_computing() -> None:
 
 def scope_of(nodeid: str) -> str:
     """What is given to a worker as a whole."""
+    for shared in (SPARK, ZOOKEEPER):
+        if nodeid.startswith(shared):
+            return shared
     return nodeid if nodeid.startswith(ONE_BY_ONE) else nodeid.split("::", 1)[0]
 
 

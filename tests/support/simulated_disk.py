@@ -65,8 +65,6 @@ class SimulatedDisk:
         self._descriptors: dict[int, Inode] = {}
         self._next_descriptor = 100
 
-    # The disk.
-
     def open_read(self, path: str) -> int:
         return self._descriptor(self._inode(path))
 
@@ -190,8 +188,6 @@ class SimulatedDisk:
                 _apply(self._durable_names, change)
         self._name_changes.clear()
 
-    # Faults.
-
     def fail(self, operation: str, number: int = errno.EIO) -> None:
         """Let this operation fail from now on."""
         self.failures[operation] = OSError(number, os.strerror(number))
@@ -211,8 +207,6 @@ class SimulatedDisk:
         error = self.failures.get(operation)
         if error is not None:
             raise OSError(error.errno, error.strerror)
-
-    # After the cut.
 
     def after_kill(self) -> "SimulatedDisk":
         """The process is gone, the page cache is not."""
@@ -241,8 +235,6 @@ class SimulatedDisk:
             disk.names[path] = survivors[inode]
         disk._durable_names = dict(disk.names)
         return disk
-
-    # Details.
 
     def _inode(self, path: str) -> Inode:
         if path not in self.names:

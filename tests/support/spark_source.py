@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import time
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,13 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 DEADLINE_S = 120
-
-
-def missing(reason: str) -> Any:
-    """A tool that this machine lacks: skipped for a developer, an error where CI promises it."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 class Topics:
@@ -48,10 +39,9 @@ class Topics:
 
     def create_when_gone(self, name: str, partitions: int = 2) -> None:
         """Makes a topic again; its name is free a moment after the deletion was answered."""
-        deadline = time.monotonic() + DEADLINE_S
-        while name in self.admin.list_topics(timeout=10).topics:
-            assert time.monotonic() < deadline, f"{name} is still there"
-            time.sleep(0.05)
+        wait_until(
+            lambda: name not in self.admin.list_topics(timeout=10).topics, f"{name} is still there"
+        )
         self.create(name, partitions)
 
     def grow(self, name: str, partitions: int) -> None:

@@ -12,12 +12,17 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from fairlead_controller.candidate.topic_feed import TopicFeed
 from fairlead_controller.controller import Controller, open_controller
-from fairlead_controller.events import CreateTopics, ElectLeaders, RegisterBroker, UnfenceBroker
-from fairlead_controller.kube.kinds import LOG_CLUSTER, TOPIC
+from fairlead_controller.decisions.events import (
+    CreateTopics,
+    ElectLeaders,
+    RegisterBroker,
+    UnfenceBroker,
+)
+from fairlead_controller.kubernetes.topic_feed import TopicFeed
+from fairlead_controller.kubernetes.topic_resource_calls import TopicDefaults, apply_topics
 from fairlead_controller.stores.file import open_file_store
-from fairlead_controller.topic_resources import TopicDefaults, apply_topics
+from fairlead_kube.kinds import LOG_CLUSTER, TOPIC
 from fairlead_model.broker import BrokerRegistration, Endpoint
 from fairlead_operator.controller_client import ControllerUnavailableError, TopicChanges
 from fairlead_operator.events import EventWriter
@@ -27,17 +32,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from fairlead_controller.kube.client import KubeClient
+    from fairlead_kube.client import KubeClient
 
 CLUSTER = "demo"
 DEADLINE_S = 20.0
 
 
 class InProcessController:
-    """The controller's calls as the admin socket would give them."""
+    """The controller's calls as the admin socket would give them, for the one cluster it serves."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, namespace: str) -> None:
         self.controller = controller
+        self.namespace = namespace
         self.feed = TopicFeed(controller)
         self.calls = 0
         self.is_silent = False
@@ -45,7 +51,7 @@ class InProcessController:
     async def topics(
         self, namespace: str, cluster: str, *, since: str = "", wait_ms: int = 0
     ) -> TopicChanges:
-        if self.is_silent:
+        if self.is_silent or namespace != self.namespace:
             raise ControllerUnavailableError("silent")
         answer = json.loads(json.dumps(await self.feed.changes(since, wait_ms / 1000)))
         return TopicChanges(
@@ -84,6 +90,8 @@ class Bench:
         self.kube = kube
         self.operators_kube = kube
         self.namespace = namespace
+        self.watched = namespace
+        """What the operator sees; empty for all namespaces."""
         self.remote = remote
         self.sync: TopicSync
         self._task: asyncio.Task[None] | None = None
@@ -93,7 +101,7 @@ class Bench:
             self.operators_kube,
             self.remote,
             EventWriter(self.operators_kube),
-            namespace=self.namespace,
+            namespace=self.watched,
         )
         self._task = asyncio.create_task(self.sync.run())
 
@@ -185,7 +193,7 @@ async def bench(
         "spec": {},
     }
     await kube.create(LOG_CLUSTER, namespace, manifest)
-    world = Bench(kube, namespace, InProcessController(controller))
+    world = Bench(kube, namespace, InProcessController(controller, namespace))
     await world.start_operator()
     try:
         yield world

@@ -1,45 +1,61 @@
-"""A group with all that the shell around its state machine keeps for it."""
+"""A group: its members, by whichever protocol, its offsets, and what the shell keeps of it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fairlead_broker.group.group_offsets import GroupOffsets
 
 if TYPE_CHECKING:
-    from fairlead_broker.group.classic_group import ClassicGroup
-    from fairlead_broker.group.shard import Shard
+    from fairlead_broker.coordinator.shard import Shard
+    from fairlead_broker.group.group_protocol import FormerProtocol, GroupProtocol
 
 
 class CoordinatedGroup:
-    """`classic` is the state machine; another one only where half a deletion failed.
+    """`protocol` has the members; it is another one after a deletion of which half failed.
 
     `scheduled_ms` is the deadline that the coordinator's timer knows of, None for none.
-
     `commits_in_flight` counts commits that are appended, or about to be, and not settled.
+    `formers` are protocols that it spoke before changes that are on their way to the log.
     `counted_bytes` is what its members took when that was counted last.
     `is_gone` once the group is deleted or coordinated elsewhere: nothing is written for it then.
     """
 
     __slots__ = (
-        "classic",
         "commits_in_flight",
         "counted_bytes",
+        "formers",
         "group_id",
         "is_gone",
         "offsets",
+        "protocol",
         "scheduled_ms",
         "shard",
     )
 
     def __init__(
-        self, group_id: str, shard: Shard, classic: ClassicGroup, offsets: GroupOffsets | None
+        self,
+        group_id: str,
+        shard: Shard[Any],
+        protocol: GroupProtocol,
+        offsets: GroupOffsets | None,
     ) -> None:
         self.group_id = group_id
         self.shard = shard
-        self.classic = classic
+        self.protocol = protocol
         self.offsets = GroupOffsets(group_id) if offsets is None else offsets
         self.commits_in_flight = 0
         self.counted_bytes = 0
+        self.formers: list[FormerProtocol] = []
         self.scheduled_ms: int | None = None
         self.is_gone = False
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether anything is committed, on its way, or staged in an open transaction."""
+        offsets = self.offsets
+        return bool(offsets or offsets.open_transactions or self.commits_in_flight)
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when it has something to do at the earliest."""
+        return self.protocol.next_deadline_ms()

@@ -1,4 +1,4 @@
-"""The groups that this broker coordinates: the shell around shards, state machines and timers.
+"""The groups that this broker coordinates: the shell around their state machines.
 
 Handlers ask for a group and tell it something; what that has as effects is appended to the group's
 partition and answered from here.
@@ -8,210 +8,137 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from fairlead_broker.group.classic_group import ClassicGroup
+from fairlead_broker.coordinator.runtime import CoordinatorRuntime
+from fairlead_broker.coordinator.shard import Shard, ShardState
+from fairlead_broker.group.classic.classic_group import ClassicGroup
+from fairlead_broker.group.classic.member import member_bytes
+from fairlead_broker.group.consumer.consumer_group import ConsumerGroup, heartbeat_bytes
+from fairlead_broker.group.consumer_group_host import BrokerGroupHost
 from fairlead_broker.group.coordinated_group import CoordinatedGroup
-from fairlead_broker.group.coordinator_partition import coordinator_partition
 from fairlead_broker.group.group_memory import GroupMemory, check_parked
 from fairlead_broker.group.group_metrics import GroupMetrics
-from fairlead_broker.group.group_offsets import Subscriptions
-from fairlead_broker.group.group_timer import GroupTimer
-from fairlead_broker.group.group_types import NO_GENERATION, GroupState
-from fairlead_broker.group.loading import ShardLoader
-from fairlead_broker.group.removal import has_record_on_its_way, remove_stale, stale_offsets
-from fairlead_broker.group.shard import Shard, ShardState
-from fairlead_broker.group.writes import GroupRecordWrite, OffsetsWrite
-from fairlead_broker.limits import (
-    GROUP_MEMBERS_MAX,
-    GROUPS_PER_SHARD_MAX,
-    HOUSEKEEPING_SLICE_MS,
+from fairlead_broker.group.group_types import NO_GENERATION, LeaveResult
+from fairlead_broker.group.pattern_resolution import PatternResolution
+from fairlead_broker.group.protocol_changes import (
+    consumer_heartbeat,
+    downgrade,
+    prepare_join,
+    settle_change,
 )
+from fairlead_broker.group.shard_groups import ShardGroups
+from fairlead_broker.group.stale_offsets import StaleOffsets
+from fairlead_broker.group.transactional_writes import EndMarkerWrite, StagedOffsetsWrite
+from fairlead_broker.group.writes import GroupRecordWrite, OffsetsWrite, has_record_on_its_way
+from fairlead_broker.limits import GROUP_MEMBERS_MAX, GROUPS_PER_SHARD_MAX
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from fairlead_broker.group.coordinating_broker import CoordinatingBroker
+    from fairlead_broker.coordinator.coordinating_broker import CoordinatingBroker
+    from fairlead_broker.group.group_protocol import GroupProtocol
     from fairlead_broker.group.group_types import (
+        ConsumerHeartbeat,
         Effects,
         GroupWrite,
         JoinRequest,
-        JoinResult,
+        LeavingMember,
+        Offsets,
+        ResolutionRequest,
+        Result,
         SyncRequest,
-        SyncResult,
     )
-    from fairlead_broker.group.removal import StaleOffsets
-    from fairlead_broker.group.shard import Write
+    from fairlead_broker.group.records.consumer_records import ConsumerRecords
+    from fairlead_broker.group.transactional_writes import StagingProducer
     from fairlead_broker.group.writes import CommitWaiter
-    from fairlead_broker.replication.partition import Partition
+    from fairlead_broker.log.producers.end_marker import EndMarker
 
 logger = logging.getLogger(__name__)
 
+_Shard: TypeAlias = Shard[ShardGroups]
+
 
 class MemberWaiter(Protocol):
-    """A parked join or sync; `answer` is called at most once."""
+    """A parked request of a member; `answer` is called at most once."""
 
-    def answer(self, result: JoinResult | SyncResult) -> None: ...
+    def answer(self, result: Result) -> None: ...
 
 
 class GroupCoordinator:
-    """`groups` are those of all shards that are loaded, by group id."""
+    """`groups` are those of all shards that are loaded, by group id; `runtime` has the shards."""
 
     def __init__(self, broker: CoordinatingBroker) -> None:
         self._broker = broker
         self.clock = broker.clock
         settings = broker.settings
         self.groups: dict[str, CoordinatedGroup] = {}
-        self.shards: dict[int, Shard] = {}
         self.metrics = GroupMetrics()
         self.memory = GroupMemory()
         self.parked_count = 0
         """Joins and syncs that wait for other members."""
-        self._loader = ShardLoader(broker, self)
-        self._timer = GroupTimer(self.clock, tick=self._tick, expire=self._expire)
-        self._unflushed: list[Shard] = []
-        self._stale: deque[StaleOffsets] = deque()
+        self.runtime: CoordinatorRuntime[ShardGroups, CoordinatedGroup] = CoordinatorRuntime(
+            broker,
+            CONSUMER_OFFSETS,
+            build=self._build_shard,
+            on_deadline=self._tick,
+            write_timeout_ms=settings.offsets_commit_timeout_ms,
+            load_buffer_size=settings.offsets_load_buffer_size,
+        )
+        self.consumer_host = BrokerGroupHost(broker)
+        self._resolution = PatternResolution()
+        self._resolving: set[asyncio.Task[None]] = set()
+        self._stale = StaleOffsets(self.runtime, self.clock, self.metrics)
         self._delay_ms = settings.group_initial_rebalance_delay_ms
         self._size_max = min(settings.group_max_size, GROUP_MEMBERS_MAX)
-        self._commit_timeout_ms = settings.offsets_commit_timeout_ms
 
-    # Which partitions are ours.
+    def _build_shard(self, shard: _Shard) -> ShardGroups:
+        return ShardGroups(shard, self)
 
-    def on_role(self, partition: Partition) -> None:
-        """A partition of the offsets topic leads, follows or is gone now."""
-        shard = self.shards.get(partition.index)
-        if shard is not None:
-            if shard.partition is partition and shard.is_current:
-                return
-            if shard.partition is not partition and not partition.is_leader:
-                return  # A replica of a deleted topic; the one that is here now stays.
-            self._drop(shard)
-        if partition.is_leader:
-            shard = Shard(partition)
-            self.shards[partition.index] = shard
-            self._loader.begin(shard)
-
-    def advanced(self, partitions: Iterable[Partition]) -> None:
-        """Partitions have moved; those that are shards may have something committed."""
-        if not self.shards:
-            return
-        for partition in partitions:
-            if partition.topic == CONSUMER_OFFSETS:
-                shard = self.shards.get(partition.index)
-                if shard is not None and shard.partition is partition:
-                    shard.advanced()
-                    if shard.state is ShardState.LOADING:
-                        self._loader.advanced(shard)
-
-    def stop(self) -> None:
-        """Answer whoever waits; nothing is served from here on."""
-        for shard in list(self.shards.values()):
-            self._drop(shard)
-        self._timer.stop()
-
-    def _drop(self, shard: Shard) -> None:
-        """Another broker, or another epoch, coordinates these groups: nobody here knows them."""
-        del self.shards[shard.index]
-        self._loader.end(shard)
-        was_active = shard.state is ShardState.ACTIVE
-        shard.state = ShardState.DROPPED
-        groups = list(shard.groups.values())
-        for group in groups:
-            group.is_gone = True
-            self.memory.count(group)
-            self.groups.pop(group.group_id, None)
-        shard.fail_waiting(ErrorCode.NOT_COORDINATOR)
-        for group in groups:
-            self._answer(group.classic.fail_all(ErrorCode.NOT_COORDINATOR))
-        shard.groups.clear()
-        if was_active:
-            logger.info("no longer coordinating %d groups of %s", len(groups), shard.partition)
-
-    def activate(self, shard: Shard) -> None:
-        """A shard is loaded whole: serve its groups."""
-        shard.state = ShardState.ACTIVE
-        self.groups.update(shard.groups)
-        topics: set[str] = set()
-        for group in shard.groups.values():
-            topics.update(group.offsets.topics)
+    def on_shard_loaded(self, groups: ShardGroups) -> None:
+        """Remove what was committed for topics that were deleted before the groups were loaded."""
         names = self._broker.image.names
-        deleted = {name for name in topics if name not in names} | shard.deleted_topics
-        self._forget_topics(shard, deleted)
-        shard.deleted_topics.clear()
+        deleted = {name for name in groups.topics() if name not in names} | groups.deleted_topics
+        self._stale.forget_topics(groups.by_id.values(), deleted)
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         """Topics are gone, and with them what was committed for them."""
-        for shard in self.shards.values():
+        for shard in self.runtime.shards.values():
             if shard.state is ShardState.ACTIVE:
-                self._forget_topics(shard, topics)
+                self._stale.forget_topics(shard.machine.by_id.values(), topics)
             elif shard.state is ShardState.LOADING:
-                shard.deleted_topics.update(topics)
-
-    def _forget_topics(self, shard: Shard, topics: Collection[str]) -> None:
-        is_idle = not self._stale
-        self._stale.extend(stale_offsets(self, shard, topics))
-        if is_idle and self._stale:
-            self._remove_stale()
-
-    def _remove_stale(self) -> None:
-        """Remove offsets of deleted topics until this turn's share of time is used up."""
-        slice_end_ms = self.clock.monotonic_ms() + HOUSEKEEPING_SLICE_MS
-        while self._stale and self.clock.monotonic_ms() < slice_end_ms:
-            remove_stale(self, self._stale.popleft())
-        if self._stale:
-            asyncio.get_running_loop().call_soon(self._remove_stale)
-
-    # Finding groups.
-
-    def shard_of(self, group_id: str) -> Shard:
-        """The loaded shard that a group belongs to; KafkaError if there is none here."""
-        topic = self._broker.image.topic(CONSUMER_OFFSETS)
-        if topic is None or not topic.partitions:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"there is no {CONSUMER_OFFSETS} yet")
-        index = coordinator_partition(group_id, len(topic.partitions))
-        shard = self.shards.get(index)
-        if shard is None:
-            raise KafkaError(
-                ErrorCode.NOT_COORDINATOR, f"another broker leads {CONSUMER_OFFSETS}-{index}"
-            )
-        if shard.state is ShardState.ACTIVE:
-            return shard
-        if shard.state is ShardState.LOADING:
-            raise KafkaError(
-                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{shard.partition} is being read"
-            )
-        raise KafkaError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{shard.partition} cannot be read, see the log"
-        )
+                shard.machine.deleted_topics.update(topics)
 
     def find(self, group_id: str) -> CoordinatedGroup | None:
-        """A group; None if it does not exist. KafkaError where this broker cannot tell."""
+        """Return a group; None if it does not exist. KafkaError where this broker cannot tell."""
         group = self.groups.get(group_id)
         if group is None:
-            self.shard_of(group_id)
+            self.runtime.shard_of(group_id)
         return group
 
     def ensure(self, group_id: str) -> CoordinatedGroup:
-        """A group, made if need be. KafkaError where this broker may not."""
+        """Return a group, made if need be. KafkaError where this broker may not."""
         group = self.groups.get(group_id)
-        if group is None:
-            shard = self.shard_of(group_id)
-            if len(shard.groups) >= GROUPS_PER_SHARD_MAX:
-                raise KafkaError(
-                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                    f"{shard.partition} has {len(shard.groups)} groups; delete some",
-                )
-            classic = self.build_classic(group_id)
-            group = CoordinatedGroup(group_id, shard, classic, None)
-            shard.groups[group_id] = group
-            self.groups[group_id] = group
+        return self.add(group_id, self.build_protocol(group_id)) if group is None else group
+
+    def add(self, group_id: str, protocol: GroupProtocol) -> CoordinatedGroup:
+        """Begin to coordinate a group that there is not. KafkaError where this broker may not."""
+        shard = self.runtime.shard_of(group_id)
+        groups = shard.machine.by_id
+        if len(groups) >= GROUPS_PER_SHARD_MAX:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{shard.partition} has {len(groups)} groups; delete some",
+            )
+        group = CoordinatedGroup(group_id, shard, protocol, None)
+        groups[group_id] = group
+        self.groups[group_id] = group
         return group
 
-    def build_classic(self, group_id: str, record: bytes | None = None) -> ClassicGroup:
-        """The state machine of a group: a new one, or as a record says it was."""
+    def build_protocol(self, group_id: str, record: bytes | None = None) -> GroupProtocol:
+        """Return the members of a group: none yet, or as a record says they were."""
         if record is None:
             return ClassicGroup(
                 group_id, initial_rebalance_delay_ms=self._delay_ms, size_max=self._size_max
@@ -224,50 +151,89 @@ class GroupCoordinator:
             now_ms=self.clock.monotonic_ms(),
         )
 
-    # What groups are told.
+    def build_consumer_group(self, group_id: str, records: ConsumerRecords) -> GroupProtocol:
+        """Return a group of KIP-848 as its records say it was."""
+        return ConsumerGroup.from_records(group_id, records, self.consumer_host)
+
+    def consumer_heartbeat(
+        self, group_id: str, asked: ConsumerHeartbeat, waiter: MemberWaiter
+    ) -> None:
+        """Take a ConsumerGroupHeartbeat; the waiter is answered now or later. KafkaError if not."""
+        group = self.find(group_id)
+        if asked.member_epoch == 0:
+            self.memory.check_more(heartbeat_bytes(asked))
+        check_parked(self.parked_count)
+        consumer_heartbeat(self, group_id, group, asked, waiter)
+
+    def leave(
+        self, group: CoordinatedGroup, leaving: Sequence[LeavingMember], waiter: MemberWaiter
+    ) -> None:
+        """Remove members of a group; the waiter is answered now or later."""
+        clock = self.clock
+        codes, effects = group.protocol.leave(
+            leaving, now_ms=clock.monotonic_ms(), now_wall_ms=clock.now_ms()
+        )
+        result = LeaveResult(codes=codes)
+        if not group.protocol.when_written(waiter, result):
+            effects.replies.append((waiter, result))
+        self.carry_out(group, effects)
 
     def join(self, group_id: str, request: JoinRequest, waiter: MemberWaiter) -> None:
-        """A member joins; the waiter is answered now or later. KafkaError if it can't."""
+        """Let a member join; the waiter is answered now or later. KafkaError if it can't."""
         group = self.find(group_id)
         if group is None and request.member_id:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         check_parked(self.parked_count)
-        self.memory.check_join(group, request)
-        group = group or self.ensure(group_id)
+        self.memory.check_more(
+            member_bytes(request.protocols) if group is None else group.protocol.join_bytes(request)
+        )
+        if group is None:
+            group = self.ensure(group_id)
+        else:
+            prepare_join(self, group, request.member_id)
         clock = self.clock
-        effects = group.classic.join(
+        effects = group.protocol.join(
             request, waiter, now_ms=clock.monotonic_ms(), now_wall_ms=clock.now_ms()
         )
         self.carry_out(group, effects)
         self._maybe_forget(group)
 
     def sync(self, group_id: str, request: SyncRequest, waiter: MemberWaiter) -> None:
-        """A member asks for its assignment. KafkaError if it can't have one."""
+        """Give a member its assignment. KafkaError if it can't have one."""
         group = self.find(group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         check_parked(self.parked_count)
         clock = self.clock
-        effects = group.classic.sync(
+        effects = group.protocol.sync(
             request, waiter, now_ms=clock.monotonic_ms(), now_wall_ms=clock.now_ms()
         )
         self.carry_out(group, effects)
 
     def check_commit(
-        self, group_id: str, member_id: str, generation_id: int, group_instance_id: str | None
+        self,
+        group_id: str,
+        member_id: str,
+        generation_id: int,
+        group_instance_id: str | None,
+        *,
+        version: int = 0,
+        offsets: Offsets = (),
     ) -> CoordinatedGroup:
-        """The group to commit to under these credentials. KafkaError if they are refused."""
+        """Return the group to commit to under these credentials; KafkaError if they are refused."""
         group = self.groups.get(group_id)
         if group is None:
             if generation_id > NO_GENERATION:
-                self.shard_of(group_id)
+                self.runtime.shard_of(group_id)
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
             group = self.ensure(group_id)
-        code = group.classic.check_commit(
+        code = group.protocol.check_commit(
             member_id,
             generation_id,
             group_instance_id,
             now_ms=self.clock.monotonic_ms(),
+            version=version,
+            offsets=offsets,
         )
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
@@ -280,119 +246,205 @@ class GroupCoordinator:
         offsets: list[tuple[str, int, bytes]],
     ) -> None:
         """Append offsets (topic, partition, value); the waiter hears when they are committed."""
+        if group.is_gone:
+            self.note_violation(group, "offsets of a group that is not here")
+            waiter.finish(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         self.metrics.offset_commits += len(offsets)
-        self.append(group.shard, OffsetsWrite(group, waiter, offsets))
+        self.runtime.append(group.shard, OffsetsWrite(group, waiter, offsets))
 
-    # Effects.
+    def check_commit_in_transaction(
+        self,
+        group_id: str,
+        member_id: str,
+        generation_id: int,
+        group_instance_id: str | None,
+        offsets: Offsets = (),
+    ) -> CoordinatedGroup:
+        """Return the group to commit to in a transaction; KafkaError if it is refused."""
+        group = self.find(group_id)
+        if group is None:
+            if generation_id > NO_GENERATION:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+            group = self.ensure(group_id)
+        code = group.protocol.check_transactional_commit(
+            member_id, generation_id, group_instance_id, offsets
+        )
+        if code is ErrorCode.STALE_MEMBER_EPOCH:
+            # Producers know generations only.
+            code = ErrorCode.ILLEGAL_GENERATION
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+        return group
+
+    def commit_in_transaction(
+        self,
+        group: CoordinatedGroup,
+        producer: StagingProducer,
+        waiter: CommitWaiter,
+        offsets: list[tuple[str, int, bytes]],
+    ) -> None:
+        """Append offsets that count once the producer's transaction is committed.
+
+        The waiter hears when they are in the committed log. `producer.guard` comes from
+        `Partition.begin_verification` of the group's partition, and the coordinator of the
+        transaction has said yes since.
+        """
+        if group.is_gone:
+            self.note_violation(group, "offsets of a group that is not here")
+            waiter.finish(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self.metrics.offset_commits += len(offsets)
+        shard: _Shard = group.shard
+        write = StagedOffsetsWrite(shard.machine, group, producer, waiter, offsets)
+        self.runtime.append(shard, write)
+
+    def end_transaction(
+        self, partition_index: int, marker: EndMarker, answer: Callable[[ErrorCode], None]
+    ) -> None:
+        """Append a marker to a partition of the offsets topic; it ends what groups have there.
+
+        `answer` is called once, in this call or later: NONE when the marker is committed and
+        applied to every group, else what a partition's leader says (WriteTxnMarkers):
+        NOT_LEADER_OR_FOLLOWER also while the partition is loading, REQUEST_TIMED_OUT,
+        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. It may be sent again after any.
+        """
+        shard = self.runtime.shards.get(partition_index)
+        if shard is None or shard.state is not ShardState.ACTIVE:
+            answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            self.runtime.append(shard, EndMarkerWrite(shard.machine, marker, answer))
 
     def carry_out(self, group: CoordinatedGroup, effects: Effects) -> None:
-        """Append and answer as the state machine wants it, and mind its next deadline."""
+        """Append and answer as the group wants it, and mind its next deadline."""
         if group.is_gone:
             self._answer(effects)
             return
         self.memory.count(group)
+        protocol = group.protocol
+        if effects.downgrade is not None:
+            downgrade(self, group, effects.writes[-1], effects.downgrade)
         for write in effects.writes:
-            self.append(group.shard, GroupRecordWrite(group, write, self._on_outcome))
+            if not write.violation:
+                self._append(group, protocol, write)
         self._answer(effects)
-        self.schedule(group)
+        self.runtime.schedule(group)
+        if effects.resolution is not None:
+            self._resolve(group, protocol, effects.resolution)
+        for write in effects.writes:
+            if write.violation:
+                self.note_violation(group, write.violation)
+                self._settle(group, protocol, write, ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def append(self, shard: Shard, write: Write) -> None:
-        """Have a write appended at the end of this turn, with all others of its partition."""
-        if shard.add(write):
-            if not self._unflushed:
-                asyncio.get_running_loop().call_soon(self._flush)
-            self._unflushed.append(shard)
+    def _append(self, group: CoordinatedGroup, protocol: GroupProtocol, write: GroupWrite) -> None:
+        def on_outcome(group: CoordinatedGroup, write: GroupWrite, code: ErrorCode) -> None:
+            self._on_outcome(group, protocol, write, code)
+
+        records = GroupRecordWrite(group, write, on_outcome)
+        if write.counts_late and not group.shard.has_room_for(records):
+            # What comes next is decided as if this were in the log: so it must not fail alone.
+            records.failed(ErrorCode.MESSAGE_TOO_LARGE)
+        else:
+            self.runtime.append(group.shard, records)
+
+    def _resolve(
+        self, group: CoordinatedGroup, protocol: GroupProtocol, asked: ResolutionRequest
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(self._resolved(group, protocol, asked))
+        self._resolving.add(task)
+        task.add_done_callback(self._resolving.discard)
+
+    async def _resolved(
+        self, group: CoordinatedGroup, protocol: GroupProtocol, asked: ResolutionRequest
+    ) -> None:
+        """Look the patterns of a group up, and tell it."""
+        names = list(self._broker.image.names)
+        topics: Mapping[str, frozenset[str]] | None = None
+        try:
+            topics = await self._resolution.resolve(asked.patterns, names, asked.may_describe)
+        except KafkaError as error:
+            # A pattern that was let in by another version of the library.
+            logger.warning("patterns of group %a: %s", group.group_id, error.message)
+        if protocol is group.protocol and isinstance(protocol, ConsumerGroup):
+            clock = self.clock
+            effects = protocol.regular_expressions_resolved(
+                topics, now_ms=clock.monotonic_ms(), now_wall_ms=clock.now_ms()
+            )
+            self.carry_out(group, effects)
+
+    def note_violation(self, group: CoordinatedGroup, violation: str) -> None:
+        """Count and say what is not written, because it would break a rule."""
+        self.metrics.broken_decisions += 1
+        logger.error("a wrong record of group %a is not written: %s", group.group_id, violation)
 
     def on_deleted(self, group: CoordinatedGroup) -> None:
-        """The tombstone of a group is committed: it is gone, unless it was revived meanwhile."""
-        state = group.classic.state
-        if state is not GroupState.DEAD and (
-            state is not GroupState.EMPTY or has_record_on_its_way(group)
-        ):
+        """Forget a group whose tombstone is committed, unless it was revived meanwhile."""
+        protocol = group.protocol
+        if not protocol.is_dead and (not protocol.is_empty or has_record_on_its_way(group)):
             return
-        if not group.offsets and not group.commits_in_flight:
+        if not group.has_offsets:
             self._remove(group)
         else:
             # Some of its offsets could not be deleted, or were committed since the client was told
             # that it takes too long: what is left is what a replay would give.
-            group.classic = self.build_classic(group.group_id)
+            group.protocol = self.build_protocol(group.group_id)
             self.memory.count(group)
 
-    def subscriptions(self, group: CoordinatedGroup) -> Subscriptions:
-        """What expiry has to know of a group."""
-        classic = group.classic
-        return Subscriptions(
-            classic.state,
-            classic.protocol_type,
-            classic.state_timestamp_ms,
-            classic.subscribed_topics(),
-        )
-
     def _remove(self, group: CoordinatedGroup) -> None:
-        """A group is deleted: whoever asks for it from now on finds none."""
+        """Delete a group: whoever asks for it from now on finds none."""
         group.is_gone = True
         group.scheduled_ms = None
         self.memory.count(group)
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
-            del group.shard.groups[group.group_id]
+            del group.shard.machine.by_id[group.group_id]
 
     def _answer(self, effects: Effects) -> None:
         for waiter, result in effects.replies:
             waiter.answer(result)
 
-    def _on_outcome(self, group: CoordinatedGroup, write: GroupWrite, code: ErrorCode) -> None:
+    def _on_outcome(
+        self,
+        group: CoordinatedGroup,
+        protocol: GroupProtocol,
+        write: GroupWrite,
+        code: ErrorCode,
+    ) -> None:
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             logger.warning(
                 "the record of group %a does not fit into %s: raise max.message.bytes of the topic",
                 group.group_id,
                 group.shard.partition,
             )
+        self._settle(group, protocol, write, code)
+
+    def _settle(
+        self,
+        group: CoordinatedGroup,
+        protocol: GroupProtocol,
+        write: GroupWrite,
+        code: ErrorCode,
+    ) -> None:
+        """Tell who made a write how it has ended: what the group speaks, or spoke then."""
         clock = self.clock
-        effects = group.classic.written(
+        effects = protocol.written(
             write, code, now_ms=clock.monotonic_ms(), now_wall_ms=clock.now_ms()
         )
-        self.carry_out(group, effects)
-
-    def _flush(self) -> None:
-        shards, self._unflushed = self._unflushed, []
-        clock = self.clock
-        now_ms, now_wall_ms = clock.monotonic_ms(), clock.now_ms()
-        for shard in shards:
-            shard.flush(now_ms=now_ms, now_wall_ms=now_wall_ms, timeout_ms=self._commit_timeout_ms)
-            if shard.waiting_count:
-                self._timer.set(now_ms + self._commit_timeout_ms)
-
-    # Time.
-
-    def schedule(self, group: CoordinatedGroup) -> None:
-        """See to it that the group is told when its next deadline has come."""
-        self._timer.schedule(group)
+        if group.formers:
+            settle_change(self, group, write, code)
+        if protocol is group.protocol:
+            self.carry_out(group, effects)
+        else:
+            self._answer(effects)
 
     def _tick(self, group: CoordinatedGroup) -> None:
-        effects = group.classic.tick(
+        effects = group.protocol.tick(
             now_ms=self.clock.monotonic_ms(), now_wall_ms=self.clock.now_ms()
         )
         self.carry_out(group, effects)
         self._maybe_forget(group)
 
-    def _expire(self, now_ms: int) -> int | None:
-        """Answer those whose appends take too long; when to look again."""
-        deadlines = []
-        for shard in list(self.shards.values()):
-            shard.expire(now_ms)
-            deadline_ms = shard.next_deadline_ms()
-            if deadline_ms is not None:
-                deadlines.append(deadline_ms)
-        return min(deadlines, default=None)
-
     def _maybe_forget(self, group: CoordinatedGroup) -> None:
         """Drop a group that nobody ever joined: it has no record, and would stay for nothing."""
-        classic = group.classic
-        if (
-            classic.state is GroupState.EMPTY
-            and classic.generation_id <= 0
-            and group.scheduled_ms is None
-            and not group.offsets.topics
-        ):
+        if group.protocol.is_unused and group.scheduled_ms is None and not group.has_offsets:
             self._remove(group)

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_broker.group.member import member_bytes
 from fairlead_broker.limits import GROUP_MEMBERS_BYTES_MAX, PARKED_MEMBERS_MAX
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from fairlead_broker.group.coordinated_group import CoordinatedGroup
-    from fairlead_broker.group.group_types import JoinRequest
 
 
 class GroupMemory:
@@ -26,24 +24,16 @@ class GroupMemory:
 
     def count(self, group: CoordinatedGroup) -> None:
         """Something has happened to the group."""
-        held = 0 if group.is_gone else group.classic.memory_bytes
+        held = 0 if group.is_gone else group.protocol.memory_bytes
         self.total_bytes += held - group.counted_bytes
         group.counted_bytes = held
 
-    def check_join(self, group: CoordinatedGroup | None, request: JoinRequest) -> None:
+    def check_more(self, added_bytes: int) -> None:
         """KafkaError where a join would bring more than there is room for.
 
         A member that is here already may always come back with no more than it has.
         """
-        member = None
-        if group is not None:
-            members = group.classic.members
-            member = members.get(request.member_id)
-            member = member or members.of_instance(request.group_instance_id)
-        added = member_bytes(request.protocols)
-        if member is not None:
-            added -= member_bytes(member.protocols)
-        if added > 0 and self.total_bytes + added > GROUP_MEMBERS_BYTES_MAX:
+        if added_bytes > 0 and self.total_bytes + added_bytes > GROUP_MEMBERS_BYTES_MAX:
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"members of groups hold {self.total_bytes} bytes of {GROUP_MEMBERS_BYTES_MAX}",

@@ -9,10 +9,10 @@ the log, so that this always equals a replay of the log (R22).
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.group.group_types import GroupState
-from fairlead_broker.group.records import (
+from fairlead_broker.group.open_transactions import OpenTransactions, StagedOffset
+from fairlead_broker.group.records.classic_records import (
     NO_TIMESTAMP,
     OFFSET_VALUE_VERSION,
     OffsetKey,
@@ -22,7 +22,9 @@ from fairlead_broker.group.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from fairlead_broker.group.group_types import Subscriptions
 
 _PARTITION: Final = Struct(">i")
 _BARE_VALUE: Final = Struct(">hqihq")
@@ -45,30 +47,22 @@ class TopicOffsets:
         self.values: dict[int, bytes] = {}
 
     def key(self, partition: int) -> bytes:
-        """The key of a record of this group, topic and partition."""
+        """Return the key of a record of this group, topic and partition."""
         return self.key_prefix + _PARTITION.pack(partition)
 
 
-class Subscriptions(NamedTuple):
-    """What expiry has to know of a group: R21."""
-
-    state: GroupState
-    protocol_type: str
-    """Empty for a group that never had members: standalone commits only."""
-    state_since_ms: int
-    """Wall clock, -1 where unknown: then only the commits' own age counts."""
-    topics: frozenset[str] | None
-    """What members consume; None where nobody can tell."""
-
-
 class GroupOffsets:
-    """`topics` has an entry for each topic with a committed offset, and may have empty ones."""
+    """`topics` has an entry for each topic with a committed offset, and may have empty ones.
 
-    __slots__ = ("group_id", "topics")
+    `open_transactions` is None for a group that nobody has ever committed to in a transaction.
+    """
+
+    __slots__ = ("group_id", "open_transactions", "topics")
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.topics: dict[str, TopicOffsets] = {}
+        self.open_transactions: OpenTransactions | None = None
 
     def __len__(self) -> int:
         return sum(len(topic.values) for topic in self.topics.values())
@@ -84,25 +78,64 @@ class GroupOffsets:
         return offsets
 
     def find(self, topic: str, partition: int) -> OffsetValue | None:
-        """What was committed last; None for nothing."""
+        """Return what was committed last; None for nothing."""
         offsets = self.topics.get(topic)
         value = None if offsets is None else offsets.values.get(partition)
         return None if value is None else decode_offset_value(value)
 
     def committed(self, topic: str, partition: int, value: bytes) -> None:
-        """A commit is below the high watermark now."""
+        """Show a commit that is below the high watermark now."""
         offsets = self.topics.get(topic)
         if offsets is None:
             offsets = self.topic(topic)
         offsets.values[partition] = value
+        if self.open_transactions is not None:
+            self.open_transactions.overtake((topic, partition))
 
     def removed(self, topic: str, partition: int) -> None:
-        """A tombstone is below the high watermark now."""
+        """Take away an offset whose tombstone is below the high watermark now."""
         offsets = self.topics.get(topic)
         if offsets is not None:
             offsets.values.pop(partition, None)
             if not offsets.values:
                 del self.topics[topic]
+        if self.open_transactions is not None:
+            self.open_transactions.forget((topic, partition))
+
+    def staged(
+        self, producer_id: int, topic: str, partition: int, batch_offset: int, value: bytes | None
+    ) -> None:
+        """Keep an offset of a transaction, which is below the high watermark, until that ends."""
+        if self.open_transactions is None:
+            self.open_transactions = OpenTransactions()
+        staged = StagedOffset(batch_offset, value)
+        self.open_transactions.stage(producer_id, (topic, partition), staged)
+
+    def transaction_ended(self, producer_id: int, *, is_commit: bool) -> None:
+        """Show what a producer had staged, or forget it: the marker is below the high watermark."""
+        transactions = self.open_transactions
+        if transactions is None:
+            return
+        ended = transactions.end(producer_id)
+        if is_commit:
+            for place, (batch_offset, value) in ended.items():
+                if value is not None:
+                    topic, partition = place
+                    self.topic(topic).values[partition] = value
+                    transactions.overtake(place, batch_offset)
+
+    def is_unstable(self, topic: str, partition: int) -> bool:
+        """Whether an open transaction may yet change what is committed (KIP-447)."""
+        transactions = self.open_transactions
+        return transactions is not None and (topic, partition) in transactions
+
+    def topic_names(self) -> set[str]:
+        """Return the topics that something is committed for, or staged in a transaction."""
+        return {*self.topics, *(topic for topic, _ in self.unstable())}
+
+    def unstable(self) -> Iterable[tuple[str, int]]:
+        """Topic and partition of every offset that is staged in an open transaction."""
+        return () if self.open_transactions is None else self.open_transactions
 
     def partitions(self) -> Iterator[tuple[str, int]]:
         """Topic and partition of every committed offset."""
@@ -114,21 +147,18 @@ class GroupOffsets:
         self, group: Subscriptions, *, now_ms: int, retention_ms: int
     ) -> list[tuple[str, int]]:
         """Offsets whose retention is over (R21). Times are wall clock."""
-        is_standalone = not group.protocol_type
-        is_empty = group.state is GroupState.EMPTY
-        is_stable = group.state is GroupState.STABLE and group.topics is not None
-        if not is_standalone and not is_empty and not is_stable:
-            # Nobody can tell what members read, or whoever reads it may be about to join.
+        has_members = bool(group.protocol_type) and not group.is_empty
+        if has_members and group.topics is None:
             return []
         found = []
         for name, topic in self.topics.items():
-            if not is_standalone and not is_empty and group.topics and name in group.topics:
+            if has_members and group.topics and name in group.topics:
                 continue
             for partition, data in topic.values.items():
                 value = decode_offset_value(data)
                 since_ms = value.commit_timestamp_ms
-                if is_empty and not is_standalone:
-                    since_ms = max(since_ms, group.state_since_ms)
+                if group.is_empty and group.protocol_type:
+                    since_ms = max(since_ms, group.empty_since_ms)
                 if value.expire_timestamp_ms != NO_TIMESTAMP:
                     is_expired = now_ms >= value.expire_timestamp_ms
                 else:

@@ -1,27 +1,37 @@
-"""What is asked of a group of the classic protocol, and what it answers.
+"""What is asked of a group, and what it answers.
 
-Pure values, shared by the state machine (`classic_group`), the shell that owns the log of the
+Pure values, shared by the protocols of groups (`classic_group`), the shell that owns the log of the
 groups (`coordinator`) and the handlers. A `waiter` is whatever the shell wants back with an answer;
 the state machine never looks into it. Times are monotonic milliseconds unless a name says wall.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
+
+    from fairlead_broker.group.assignors.assignment import TopicIdPartition
+    from fairlead_broker.group.records.classic_records import MemberRecord
+    from fairlead_broker.group.records.consumer_records import (
+        ClassicMember,
+        CurrentAssignment,
+        Target,
+    )
+    from fairlead_broker.group.records.consumer_records import MemberMetadata as ConsumerMetadata
 
 NO_GENERATION = -1
 NO_MEMBER = ""
 
 
 class GroupState(Enum):
-    """Kafka's names, as DescribeGroups and ListGroups give them."""
+    """States of the classic protocol, by Kafka's names in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -105,28 +115,110 @@ class LeavingMember:
     group_instance_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeat:
+    """A ConsumerGroupHeartbeat (KIP-848); or a JoinGroup to a group of that protocol."""
+
+    member_id: str
+    member_epoch: int
+    """0 to join, -1 to leave, -2 to leave for a moment."""
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    """-1 where it is as before."""
+    topic_names: tuple[str, ...] | None
+    """Sorted, each once; None where they are as before."""
+    topic_regex: str | None
+    """Empty for none any more; None where it is as before."""
+    server_assignor: str | None
+    owned: frozenset[TopicIdPartition] | None
+    """What the member has now; None where it does not say."""
+    may_describe: Callable[[str], bool]
+    """Whether the member may know of a topic that its pattern names."""
+    classic: ClassicMember | None = None
+    """What a member of the classic protocol brings along."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything, as after a reply that may have been lost."""
+        return (
+            self.rebalance_timeout_ms >= 0
+            and (self.topic_names is not None or self.topic_regex is not None)
+            and self.owned is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeatResult:
+    """Answer to a ConsumerHeartbeat; of an error only `error` means anything."""
+
+    error: ErrorCode = ErrorCode.NONE
+    member_id: str = NO_MEMBER
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assigned: frozenset[TopicIdPartition] | None = None
+    """All that it may read; None where that is as before."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveResult:
+    """Answer to LeaveGroup: an error for each of the members, or one for all."""
+
+    error: ErrorCode = ErrorCode.NONE
+    codes: Sequence[ErrorCode] = ()
+
+
+Offsets: TypeAlias = Sequence[tuple[str, int, bytes]]
+"""Topic, partition and value of offsets that are to be committed."""
+Result: TypeAlias = JoinResult | SyncResult | ConsumerHeartbeatResult | LeaveResult
+
+
+class MigratingMember(NamedTuple):
+    """A member of a classic group as it is now: all it said, and what it was given last."""
+
+    record: MemberRecord
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResolutionRequest:
+    """Find the topics that patterns name, and of these the ones that somebody may know of."""
+
+    patterns: frozenset[str]
+    may_describe: Callable[[str], bool]
+
+
 @dataclass(slots=True)
 class GroupWrite:
-    """A group record that must be committed before what depends on it is answered.
+    """Records of a group that must be committed before what depends on them is answered.
 
-    `value` is the encoded value of `records.encode_group_value`, None for a tombstone. The shell
-    appends it, and calls `ClassicGroup.written` with this very object once the outcome is known.
-    `token` belongs to the state machine.
+    `records` are keys with values, None for a tombstone. The shell appends them together, and calls
+    `written` of the group with this very object once the outcome is known. `token` is the group's.
+    With a `violation`, the rule that they would break, they are not appended but have failed.
     """
 
-    value: bytes | None
+    records: Sequence[tuple[bytes, bytes | None]]
     token: Any = None
+    violation: str = ""
+    counts_late: bool = False
+    """Whether its outcome still means something when nobody waits for it any longer."""
 
 
 @dataclass(slots=True)
 class Effects:
     """What the shell has to do, in this order: append `writes`, then send `replies`.
 
-    A write's own replies are not in here: they come with `ClassicGroup.written`.
+    A write's own replies are not in here: they come with `written` of the group.
     """
 
-    replies: list[tuple[Any, JoinResult | SyncResult]] = field(default_factory=list)
+    replies: list[tuple[Any, Result]] = field(default_factory=list)
     writes: list[GroupWrite] = field(default_factory=list)
+    resolution: ResolutionRequest | None = None
+    """Patterns to look at, whose topics come back with `regular_expressions_resolved`."""
+    downgrade: bytes | None = None
+    """The record of the classic group that it becomes with the write that comes with this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +240,40 @@ class DescribedMember:
 class GroupDescription:
     """A group as DescribeGroups gives it."""
 
-    state: GroupState
+    state_name: str
     protocol_type: str
     protocol_name: str
     members: Sequence[DescribedMember] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMemberDescription:
+    """A member as ConsumerGroupDescribe gives it, as far as its log says so for certain."""
+
+    member_id: str
+    metadata: ConsumerMetadata
+    current: CurrentAssignment
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescription:
+    """A group as ConsumerGroupDescribe gives it."""
+
+    state_name: str
+    epoch: int
+    assignment_epoch: int
+    assignor_name: str
+    members: Sequence[ConsumerMemberDescription] = ()
+
+
+class Subscriptions(NamedTuple):
+    """What the expiry of offsets has to know of a group: R21."""
+
+    protocol_type: str
+    """Empty for a group that never had members: standalone commits only."""
+    is_empty: bool
+    empty_since_ms: int
+    """Wall clock, -1 where unknown: then only the commits' own age counts."""
+    topics: frozenset[str] | None
+    """What members consume; None where nobody can tell, or somebody may be about to join."""

@@ -17,7 +17,7 @@ TOPIC_BYTES_MIN: Final = 2
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics; None if the bytes are not a subscription."""
+    """Return the topics; None if the bytes are not a subscription."""
     size = len(metadata)
     if size < _HEAD.size:
         return None

@@ -1,12 +1,11 @@
-"""The three kinds of writes of a coordinator: commits, group records, and tombstones of offsets."""
+"""What groups write: commits, group records, and tombstones of offsets."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from fairlead_broker.group.record_batching import encode_body
-from fairlead_broker.group.records import GroupKey, encode_key
-from fairlead_broker.group.shard import size_in_batch
+from fairlead_broker.coordinator.record_batching import encode_body
+from fairlead_broker.coordinator.shard import size_in_batch
 from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -22,10 +21,10 @@ class CommitWaiter(Protocol):
     def finish(self, code: ErrorCode) -> None: ...
 
 
-class OffsetsWrite:
-    """Offsets that are being committed. `offsets` are topic, partition and value of each."""
+class CommittingWrite:
+    """Offsets on their way into the log. `offsets` are topic, partition and value of each."""
 
-    __slots__ = ("_group", "_waiter", "bodies", "offsets", "size")
+    __slots__ = ("_waiter", "bodies", "group", "offsets", "size")
 
     def __init__(
         self,
@@ -33,7 +32,7 @@ class OffsetsWrite:
         waiter: CommitWaiter,
         offsets: list[tuple[str, int, bytes]],
     ) -> None:
-        self._group = group
+        self.group = group
         self._waiter: CommitWaiter | None = waiter
         self.offsets = offsets
         group.commits_in_flight += 1
@@ -43,20 +42,9 @@ class OffsetsWrite:
         ]
         self.size = size_in_batch(self.bodies)
 
-    @property
-    def group(self) -> CoordinatedGroup:
-        return self._group
-
-    def committed(self) -> None:
-        self._group.commits_in_flight -= 1
-        committed = self._group.offsets.committed
-        for name, partition, value in self.offsets:
-            committed(name, partition, value)
-        self._finish(ErrorCode.NONE)
-
     def failed(self, code: ErrorCode) -> None:
-        self._group.commits_in_flight -= 1
-        self._finish(code)
+        self.group.commits_in_flight -= 1
+        self._finish(_as_of_commit(code))
 
     def timed_out(self) -> None:
         self._finish(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -67,8 +55,21 @@ class OffsetsWrite:
             waiter.finish(code)
 
 
+class OffsetsWrite(CommittingWrite):
+    """Offsets that count as soon as they are committed."""
+
+    __slots__ = ()
+
+    def committed(self) -> None:
+        self.group.commits_in_flight -= 1
+        committed = self.group.offsets.committed
+        for name, partition, value in self.offsets:
+            committed(name, partition, value)
+        self._finish(ErrorCode.NONE)
+
+
 class GroupRecordWrite:
-    """A record of a group; its state machine is told the outcome."""
+    """Records of a group itself, which is told the outcome."""
 
     __slots__ = ("_group", "_on_outcome", "_write", "bodies", "size")
 
@@ -78,14 +79,13 @@ class GroupRecordWrite:
         write: GroupWrite,
         on_outcome: Callable[[CoordinatedGroup, GroupWrite, ErrorCode], None],
     ) -> None:
+        """`on_outcome` hears once; twice, of a time-out first, where the write `counts_late`."""
         self._group = group
         self._write = write
         self._on_outcome: Callable[[CoordinatedGroup, GroupWrite, ErrorCode], None] | None = (
             on_outcome
         )
-        self.bodies: Sequence[bytes] = [
-            encode_body(encode_key(GroupKey(group.group_id)), write.value)
-        ]
+        self.bodies: Sequence[bytes] = [encode_body(key, value) for key, value in write.records]
         self.size = size_in_batch(self.bodies)
 
     @property
@@ -96,13 +96,16 @@ class GroupRecordWrite:
         self._tell(ErrorCode.NONE)
 
     def failed(self, code: ErrorCode) -> None:
-        if code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE:
+        if code is ErrorCode.MESSAGE_TOO_LARGE:
             # Too many members for one record: members must not take it for a commit's fault.
             code = ErrorCode.UNKNOWN_SERVER_ERROR
         self._tell(code)
 
     def timed_out(self) -> None:
-        self._tell(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not self._write.counts_late:
+            self._tell(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif self._on_outcome is not None:
+            self._on_outcome(self._group, self._write, ErrorCode.REQUEST_TIMED_OUT)
 
     def _tell(self, code: ErrorCode) -> None:
         on_outcome, self._on_outcome = self._on_outcome, None
@@ -111,7 +114,7 @@ class GroupRecordWrite:
 
 
 class TombstonesWrite:
-    """Offsets of a group that are being removed, and with `with_group` the group's own record."""
+    """Offsets of a group that are being removed, and the tombstones of a group that ends."""
 
     __slots__ = ("_group", "_on_committed", "_on_outcome", "_partitions", "bodies", "size")
 
@@ -120,7 +123,7 @@ class TombstonesWrite:
         group: CoordinatedGroup,
         partitions: Sequence[tuple[str, int]],
         *,
-        with_group: bool,
+        group_records: Sequence[tuple[bytes, bytes | None]],
         on_committed: Callable[[CoordinatedGroup], None] | None,
         on_outcome: Callable[[ErrorCode], None] | None,
     ) -> None:
@@ -131,8 +134,7 @@ class TombstonesWrite:
         self._on_outcome = on_outcome
         topic = group.offsets.topic
         bodies = [encode_body(topic(name).key(index), None) for name, index in partitions]
-        if with_group:
-            bodies.append(encode_body(encode_key(GroupKey(group.group_id)), None))
+        bodies += [encode_body(key, value) for key, value in group_records]
         self.bodies: Sequence[bytes] = bodies
         self.size = size_in_batch(bodies)
 
@@ -144,7 +146,7 @@ class TombstonesWrite:
             self._on_committed(self._group)
 
     def failed(self, code: ErrorCode) -> None:
-        self._finish(code)
+        self._finish(_as_of_commit(code))
 
     def timed_out(self) -> None:
         self._finish(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -153,3 +155,41 @@ class TombstonesWrite:
         on_outcome, self._on_outcome = self._on_outcome, None
         if on_outcome is not None:
             on_outcome(code)
+
+
+def pending_offsets(group: CoordinatedGroup) -> list[tuple[str, int]]:
+    """Return topic and partition of commits that are on their way."""
+    if not group.commits_in_flight:
+        return []
+    return [
+        (name, partition)
+        for write in group.shard.uncommitted()
+        if isinstance(write, CommittingWrite) and write.group is group
+        for name, partition, _ in write.offsets
+    ]
+
+
+def all_offsets(group: CoordinatedGroup) -> list[tuple[str, int]]:
+    """Return topic and partition of all offsets of a group, those yet to come included.
+
+    These are on their way, or staged in open transactions.
+    """
+    offsets = group.offsets
+    return list(
+        dict.fromkeys([*offsets.partitions(), *offsets.unstable(), *pending_offsets(group)])
+    )
+
+
+def has_record_on_its_way(group: CoordinatedGroup) -> bool:
+    """Whether the group has written of itself what is not committed yet."""
+    return any(
+        isinstance(write, GroupRecordWrite) and write.group is group
+        for write in group.shard.uncommitted()
+    )
+
+
+def _as_of_commit(code: ErrorCode) -> ErrorCode:
+    """Return what Kafka calls a batch that is too large where it is one of offsets."""
+    if code is ErrorCode.MESSAGE_TOO_LARGE:
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    return code

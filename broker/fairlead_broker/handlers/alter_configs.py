@@ -1,19 +1,24 @@
 """AlterConfigs (key 33), versions 0-2.
 
-Behaviour: replaces the whole set of a topic's overrides: what is not named goes back to its
-default. Each resource succeeds or fails on its own; `validate_only` changes nothing. Broker
-resources are refused with INVALID_REQUEST and a sentence that says what to do instead.
+Behaviour: replaces the whole set of overrides of a topic or a group: what is not named goes back to
+its default. Each resource succeeds or fails on its own; `validate_only` changes nothing. Of
+brokers only dynamic configs may be altered; others are refused with INVALID_REQUEST and a sentence
+that says what to do instead.
 Versions:  2 flexible.
-Missing:   brokers as resources.
+Missing:   configs of brokers that Kafka alters while they run and docs/settings.md does not: those
+           of listeners, and the numbers of threads.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from fairlead_broker.config_alteration import alter, resource_to_alter
-from fairlead_broker.handlers.registry import handles
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import Access, Operation
+from fairlead_broker.handlers.config_access import require_configs
 from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
+from fairlead_broker.session.config_alteration import alter, resource_to_alter
 from fairlead_model.calls import AlterOperation, ConfigAlteration
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import RemoteProtocolError
@@ -24,19 +29,18 @@ from fairlead_wire.messages.alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.broker import Broker
-    from fairlead_broker.handlers.registry import Pending, RequestContext
+    from fairlead_broker.api_registry import Pending, RequestContext
 
 
-@handles(ApiKey.ALTER_CONFIGS, versions=(0, 2))
+@handles(ApiKey.ALTER_CONFIGS, versions=(0, 2), access=Access.BY_RESOURCE)
 def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> Pending:
-    """Forward topics to the controller."""
+    """Forward topics and groups to the controller."""
     if len(request.resources) > TOPICS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"AlterConfigs names {len(request.resources)} resources")
-    return context.later(_alter(request, context.broker))
+    return context.later(_alter(request, context))
 
 
-async def _alter(request: AlterConfigsRequest, broker: Broker) -> AlterConfigsResponse:
+async def _alter(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     resources = [
         resource_to_alter(
             resource.resource_type,
@@ -49,7 +53,11 @@ async def _alter(request: AlterConfigsRequest, broker: Broker) -> AlterConfigsRe
         for resource in request.resources
     ]
     outcomes = await alter(
-        broker, resources, incremental=False, validate_only=request.validate_only
+        context.broker,
+        resources,
+        require=partial(require_configs, context, Operation.ALTER_CONFIGS),
+        incremental=False,
+        validate_only=request.validate_only,
     )
     return AlterConfigsResponse(
         responses=[

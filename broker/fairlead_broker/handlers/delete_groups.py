@@ -12,8 +12,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from fairlead_broker.api_registry import PENDING, Pending, handles
+from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.group.removal import delete_group
-from fairlead_broker.handlers.registry import PENDING, Pending, handles
 from fairlead_broker.limits import GROUPS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -24,10 +25,10 @@ from fairlead_wire.messages.delete_groups import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.api_registry import RequestContext
 
 
-@handles(ApiKey.DELETE_GROUPS, versions=(0, 2))
+@handles(ApiKey.DELETE_GROUPS, versions=(0, 2), access=Access.BY_RESOURCE)
 def delete_groups(
     request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Pending:
@@ -39,6 +40,7 @@ def delete_groups(
     for name in names:
         settle = partial(deletion.settle, name)
         try:
+            context.require(Operation.DELETE, ResourceType.GROUP, name)
             group = coordinator.find(name)
         except KafkaError as error:
             settle(error.code)
@@ -60,7 +62,7 @@ class _Deletion:
         self._is_parked = False
 
     def settle(self, name: str, code: ErrorCode) -> None:
-        """A group is deleted, or not."""
+        """Take the outcome of a group's deletion."""
         self._codes[name] = code
         context = self._context
         if context is None:
@@ -72,7 +74,7 @@ class _Deletion:
             context.respond(self._response())
 
     def reply(self) -> DeleteGroupsResponse | Pending:
-        """The answer, if there is nothing left to wait for."""
+        """Return the answer, if there is nothing left to wait for."""
         if len(self._codes) == len(self._names) or self._context is None:
             return self._response()
         self._is_parked = True
@@ -80,7 +82,7 @@ class _Deletion:
         return PENDING
 
     def cancel(self) -> None:
-        """The connection is gone; the groups go all the same."""
+        """Forget the connection, which is gone; the groups are deleted all the same."""
         self._context = None
 
     def _response(self) -> DeleteGroupsResponse:

@@ -4,7 +4,9 @@ Behaviour: each topic on its own, by name or (6) by id. The reply is sent when t
 durable and this broker has taken the topic out of service; files go after `file.delete.delay.ms`.
 With `delete.topic.enable=false` every topic answers TOPIC_DELETION_DISABLED. The offsets topic
 is refused (INVALID_TOPIC_EXCEPTION), where Kafka deletes it and with it all that groups committed.
-Versions:  4 flexible · 5 error_message · 6 by topic id; name and id in the reply.
+Each partition counts towards the `controller_mutation_rate` of the client.
+Versions:  4 flexible · 5 error_message; THROTTLING_QUOTA_EXCEEDED, where older ones are carried out
+           and wait afterwards · 6 by topic id; name and id in the reply.
 Missing:   nothing.
 """
 
@@ -12,11 +14,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_broker.controller_calls import ask_in_parts, repeated, repetition_error, slot_error
-from fairlead_broker.handlers.registry import handles
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.handlers.mutation_quota import mutation_asker
 from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
+from fairlead_broker.session.controller_calls import (
+    ask_in_parts,
+    repeated,
+    repetition_error,
+    slot_error,
+)
 from fairlead_model.calls import DeletableTopic, DeleteTopicsCall, Method
-from fairlead_model.ids import CONSUMER_OFFSETS, ZERO_TOPIC_ID
+from fairlead_model.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, ZERO_TOPIC_ID
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.delete_topics import (
@@ -26,15 +35,15 @@ from fairlead_wire.messages.delete_topics import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.broker import Broker
-    from fairlead_broker.handlers.registry import Pending, RequestContext
+    from fairlead_broker.api_registry import Pending, RequestContext
     from fairlead_model.cluster import ClusterImage
 
 FIRST_VERSION_WITH_IDS = 6
 FIRST_VERSION_WITH_DISABLED = 3
+FIRST_VERSION_WITH_QUOTAS = 5
 
 
-@handles(ApiKey.DELETE_TOPICS, versions=(1, 6))
+@handles(ApiKey.DELETE_TOPICS, versions=(1, 6), access=Access.BY_RESOURCE)
 def delete_topics(
     request: DeleteTopicsRequest, context: RequestContext
 ) -> DeleteTopicsResponse | Pending:
@@ -48,7 +57,7 @@ def delete_topics(
             code = ErrorCode.INVALID_REQUEST
         error = KafkaError(code, "delete.topic.enable is false")
         return DeleteTopicsResponse(responses=[_refused(topic, error) for topic in topics])
-    return context.later(_delete(topics, request.timeout_ms, context.broker, context.version))
+    return context.later(_delete(topics, request.timeout_ms, context))
 
 
 def _asked_topics(request: DeleteTopicsRequest, version: int) -> list[DeletableTopic]:
@@ -60,37 +69,68 @@ def _asked_topics(request: DeleteTopicsRequest, version: int) -> list[DeletableT
 
 
 async def _delete(
-    topics: list[DeletableTopic], timeout_ms: int, broker: Broker, version: int
+    topics: list[DeletableTopic], timeout_ms: int, context: RequestContext
 ) -> DeleteTopicsResponse:
-    refusals = {
-        _identity(topic): error
-        for topic in topics
-        if (error := _refusal(topic, broker.image)) is not None
-    }
+    broker = context.broker
     names = [_resolved(topic, broker.image) for topic in topics]
+    refusals = _denials(topics, names, context)
+    for topic in topics:
+        if (error := _refusal(topic, broker.image)) is not None:
+            refusals.setdefault(_identity(topic), error)
     twice = repeated(_identity(topic) for topic in topics)
-    twice |= repeated(name for name in names if name is not None)
+    twice |= repeated(
+        name
+        for topic, name in zip(topics, names, strict=True)
+        if name is not None and _identity(topic) not in refusals
+    )
     for topic, name in zip(topics, names, strict=True):
         if _identity(topic) in twice or name in twice:
             refusals.setdefault(_identity(topic), repetition_error("a topic"))
     once = {_identity(topic): topic for topic in topics}
     responses = [_refused(once[identity], error) for identity, error in refusals.items()]
     forwarded = [topic for identity, topic in once.items() if identity not in refusals]
+    throttle_time_ms = 0
     if forwarded:
-        responses += await _forward(forwarded, timeout_ms, broker, version)
-    return DeleteTopicsResponse(responses=responses)
+        deleted, throttle_time_ms = await _forward(forwarded, timeout_ms, context)
+        responses += deleted
+    return DeleteTopicsResponse(throttle_time_ms, responses)
+
+
+def _denials(
+    topics: list[DeletableTopic], names: list[str | None], context: RequestContext
+) -> dict[tuple[str | None, bytes], KafkaError]:
+    """Return why topics may not be deleted by who asks, by what they were asked for with.
+
+    Who may not describe a topic learns nothing from its id: it is answered as one that nobody
+    knows, which is not asked of the controller either.
+    """
+    if context.would_allow_cluster(Operation.DELETE):
+        return {}
+    denials = {}
+    for topic, name in zip(topics, names, strict=True):
+        if topic["name"] is None and (
+            name is None or not context.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        ):
+            denials[_identity(topic)] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        elif name is not None and not context.may(Operation.DELETE, ResourceType.TOPIC, name):
+            denials[_identity(topic)] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return denials
 
 
 async def _forward(
-    topics: list[DeletableTopic], timeout_ms: int, broker: Broker, version: int
-) -> list[DeletableTopicResult]:
-    call = DeleteTopicsCall(topics=topics)
-    reply = await ask_in_parts(broker, Method.DELETE_TOPICS, call, "topics", timeout_ms=timeout_ms)
+    topics: list[DeletableTopic], timeout_ms: int, context: RequestContext
+) -> tuple[list[DeletableTopicResult], int]:
+    """Return the results, and how long a quota holds the client back."""
+    asker = mutation_asker(context, strict_since=FIRST_VERSION_WITH_QUOTAS)
+    call = DeleteTopicsCall(topics=topics, asker=asker)
+    reply = await ask_in_parts(
+        context.broker, Method.DELETE_TOPICS, call, "topics", timeout_ms=timeout_ms
+    )
     responses = []
     for deleted in reply.answers:
         code, message = slot_error(deleted)
         name = deleted["name"]
-        if name is None and version < FIRST_VERSION_WITH_IDS:
+        if name is None and context.version < FIRST_VERSION_WITH_IDS:
             name = ""
         responses.append(
             DeletableTopicResult(
@@ -99,14 +139,20 @@ async def _forward(
         )
     if reply.error is not None:
         responses += [_refused(topic, reply.error) for topic in reply.unanswered]
-    return responses
+    return responses, reply.throttle_time_ms
 
 
 def _refusal(topic: DeletableTopic, image: ClusterImage) -> KafkaError | None:
-    """What is wrong with a slot by itself."""
+    """Return the error of a slot by itself."""
     if (topic["name"] is None) == (topic["topic_id"] == ZERO_TOPIC_ID):
         return KafkaError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, one of them")
-    if _resolved(topic, image) == CONSUMER_OFFSETS:
+    name = _resolved(topic, image)
+    if name == TRANSACTION_STATE:
+        return KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"{TRANSACTION_STATE} says which transactions are committed: it cannot be deleted",
+        )
+    if name == CONSUMER_OFFSETS:
         return KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"{CONSUMER_OFFSETS} holds what all groups have committed: delete groups instead",
@@ -115,7 +161,7 @@ def _refusal(topic: DeletableTopic, image: ClusterImage) -> KafkaError | None:
 
 
 def _resolved(topic: DeletableTopic, image: ClusterImage) -> str | None:
-    """The name of the topic that is meant, None if this broker knows of none with the id."""
+    """Return the name of the topic that is meant, None if this broker knows of none with the id."""
     if topic["name"] is not None:
         return topic["name"]
     known = image.topic_by_id(topic["topic_id"])

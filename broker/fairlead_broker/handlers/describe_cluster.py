@@ -4,15 +4,16 @@ Behaviour: the cluster id and the brokers that are alive, with the addresses of 
 request came in on. Asked for controllers (1), it answers MISMATCHED_ENDPOINT_TYPE, as any Kafka
 broker does.
 Versions:  0 flexible from the start · 1 endpoint_type.
-Missing:   authorized operations are always "not asked for": there is no authorizer.
+Missing:   nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import CLUSTER_NAME, Access, Operation, ResourceType
 from fairlead_broker.handlers.metadata import live_endpoints, stand_in_controller
-from fairlead_broker.handlers.registry import handles
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.describe_cluster import (
@@ -22,13 +23,13 @@ from fairlead_wire.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.api_registry import RequestContext
 
 BROKERS = 1
 CONTROLLERS = 2
 
 
-@handles(ApiKey.DESCRIBE_CLUSTER, versions=(0, 1))
+@handles(ApiKey.DESCRIBE_CLUSTER, versions=(0, 1), access=Access.EVERYBODY)
 def describe_cluster(
     request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
@@ -45,7 +46,7 @@ def describe_cluster(
             cluster_id=image.cluster_id,
         )
     endpoints = live_endpoints(image, context.listener)
-    return DescribeClusterResponse(
+    response = DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=stand_in_controller(endpoints, context.broker.node_id),
         brokers=[
@@ -55,3 +56,9 @@ def describe_cluster(
             for broker_id, (host, port) in sorted(endpoints.items())
         ],
     )
+    if request.include_cluster_authorized_operations:
+        may_know = context.would_allow_cluster(Operation.DESCRIBE)
+        response.cluster_authorized_operations = (
+            context.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME) if may_know else 0
+        )
+    return response

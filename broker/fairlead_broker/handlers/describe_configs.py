@@ -1,32 +1,41 @@
 """DescribeConfigs (key 32), versions 1-4.
 
-Behaviour: for a topic or a broker every known config, or those asked for, with value, source,
-synonyms, type and meaning. Sensitive values are null. The values of a broker are those of the one
-that answers, so asking for another broker's id is refused with INVALID_REQUEST (clients send that
-question to the broker itself). An empty broker name means the defaults of all brokers, of which
-none are set. Configs of brokers are told as read-only: none is altered while a broker runs.
+Behaviour: for a topic, a broker or a group (which need not exist) every known config, or those
+asked for, with value, source, synonyms, type and meaning. Sensitive values are null. The values of
+a broker are those of the one that answers, so asking for another broker's id is refused with
+INVALID_REQUEST (clients send that question to the broker itself). An empty broker name means what
+is set for all brokers at once, and nothing else is told. Configs of brokers that are not dynamic
+are told as read-only. A resource of type BROKER_LOGGER is a broker; its configs are the levels of
+that process's loggers.
 `inter.broker.protocol.version` is made up: tools read a Kafka release from it.
 Versions:  1 synonyms and source · 3 type and documentation · 4 flexible.
-Missing:   client metrics and groups as resources: INVALID_REQUEST.
+Missing:   client metrics as resources: INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.handlers.registry import handles
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import Access, Operation
+from fairlead_broker.handlers.config_access import require_configs
 from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
+from fairlead_broker.session.log_levels import read_levels
 from fairlead_model.calls import ResourceType
 from fairlead_model.configs import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
+    ConfigKey,
     ConfigSource,
     ConfigType,
     DescribedConfig,
     describe_broker_config,
+    describe_cluster_wide_config,
     describe_topic_config,
 )
+from fairlead_model.group_configs import GROUP_CONFIGS, describe_group_config
 from fairlead_model.ids import topic_name_problem
+from fairlead_model.security_configs import LISTENER_PREFIX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.describe_configs import (
@@ -41,15 +50,21 @@ from fairlead_wire.messages.describe_configs import (
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping
 
+    from fairlead_broker.api_registry import RequestContext
     from fairlead_broker.broker import Broker
-    from fairlead_broker.handlers.registry import RequestContext
 
 PROTOCOL_VERSION_CONFIG = "inter.broker.protocol.version"
 PROTOCOL_VERSION = "3.9-IV0"
 """Kafka UI takes a broker without this for Kafka 1.0 and falls back to AlterConfigs."""
 
+_TABLES: Final[Mapping[int, Mapping[str, ConfigKey]]] = {
+    ResourceType.TOPIC: TOPIC_CONFIGS,
+    ResourceType.BROKER: BROKER_CONFIGS,
+    ResourceType.GROUP: GROUP_CONFIGS,
+}
 
-@handles(ApiKey.DESCRIBE_CONFIGS, versions=(1, 4))
+
+@handles(ApiKey.DESCRIBE_CONFIGS, versions=(1, 4), access=Access.BY_RESOURCE)
 def describe_configs(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
@@ -65,6 +80,12 @@ def describe_configs(
             error_message=None,
         )
         try:
+            require_configs(
+                context,
+                Operation.DESCRIBE_CONFIGS,
+                resource.resource_type,
+                resource.resource_name,
+            )
             result.configs = _describe(resource, request, context.broker, known)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
@@ -86,7 +107,7 @@ def _describe(
     broker: Broker,
     known: dict[Hashable, list[DescribeConfigsResourceResult]],
 ) -> list[DescribeConfigsResourceResult]:
-    """The configs of one resource; `known` are those that the request has come to already.
+    """Return the configs of one resource; `known` are those that the request has come to already.
 
     Whoever asks for thousands of topics asks for few different sets of overrides.
     """
@@ -94,28 +115,37 @@ def _describe(
     overrides: Mapping[str, str] = {}
     if kind == ResourceType.TOPIC:
         overrides = _overrides(name, broker)
-    elif kind != ResourceType.BROKER:
+    elif kind == ResourceType.GROUP:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "name a group: there is no default one")
+        overrides = broker.image.group_configs.get(name, {})
+    elif kind not in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"configs of resource type {kind} are not kept here"
         )
-    elif not name:
-        return []
-    elif name != str(broker.node_id):
+    elif name != str(broker.node_id) and (name or kind != ResourceType.BROKER):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"this is broker {broker.node_id}: ask broker {name!r} for its configs",
         )
     keys = resource.configuration_keys
     wanted = frozenset(keys) if keys else None
+    if kind == ResourceType.BROKER_LOGGER:
+        return [_level(*each) for each in read_levels().items() if not wanted or each[0] in wanted]
+    if kind == ResourceType.BROKER and not name:
+        values = broker.running_values()
+        return [
+            _result(describe_cluster_wide_config(each, values), request)
+            for each in sorted(values.cluster_wide)
+            if not wanted or each in wanted
+        ]
     identity = (kind, frozenset(overrides.items()), wanted)
     results = known.get(identity)
     if results is None:
-        is_broker = kind == ResourceType.BROKER
         results = known[identity] = [
-            _result(config, request, is_broker=is_broker)
-            for config in _configs(kind, overrides, wanted, broker)
+            _result(config, request) for config in _configs(kind, overrides, wanted, broker)
         ]
-        if is_broker and (wanted is None or PROTOCOL_VERSION_CONFIG in wanted):
+        if kind == ResourceType.BROKER and (wanted is None or PROTOCOL_VERSION_CONFIG in wanted):
             results.append(_protocol_version())
     return results
 
@@ -133,19 +163,23 @@ def _overrides(topic_name: str, broker: Broker) -> Mapping[str, str]:
 def _configs(
     kind: int, overrides: Mapping[str, str], wanted: frozenset[str] | None, broker: Broker
 ) -> Iterator[DescribedConfig]:
-    values = broker.settings.values
-    table = TOPIC_CONFIGS if kind == ResourceType.TOPIC else BROKER_CONFIGS
-    for name in table:
+    values = broker.running_values()
+    names = list(_TABLES[kind])
+    if kind == ResourceType.BROKER:
+        names += [name for name in values.static if name.startswith(LISTENER_PREFIX)]
+    for name in names:
         if wanted is not None and name not in wanted:
             continue
         if kind == ResourceType.TOPIC:
             yield describe_topic_config(name, overrides, values)
+        elif kind == ResourceType.GROUP:
+            yield describe_group_config(name, overrides, values)
         else:
             yield describe_broker_config(name, values)
 
 
 def _result(
-    config: DescribedConfig, request: DescribeConfigsRequest, *, is_broker: bool
+    config: DescribedConfig, request: DescribeConfigsRequest
 ) -> DescribeConfigsResourceResult:
     key = config.key
     synonyms = [
@@ -159,12 +193,23 @@ def _result(
     return DescribeConfigsResourceResult(
         name=key.name,
         value=config.value,
-        read_only=config.is_read_only or is_broker,
+        read_only=config.is_read_only,
         config_source=config.source,
         is_sensitive=key.is_sensitive,
         synonyms=synonyms,
         config_type=key.type,
         documentation=key.doc if request.include_documentation else None,
+    )
+
+
+def _level(logger: str, level: str) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=logger,
+        value=level,
+        read_only=False,
+        config_source=ConfigSource.DYNAMIC_BROKER_LOGGER,
+        config_type=ConfigType.STRING,
+        documentation=None,
     )
 
 

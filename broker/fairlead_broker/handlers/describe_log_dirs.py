@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from fairlead_broker.handlers.registry import handles
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import Operation, needs_cluster
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
@@ -27,11 +28,25 @@ from fairlead_wire.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.api_registry import RequestContext
     from fairlead_broker.replication.partition import Partition
 
 
-@handles(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 4))
+_ERROR_SINCE = 3
+
+
+def _refuse(
+    request: DescribeLogDirsRequest, context: RequestContext, code: ErrorCode
+) -> DescribeLogDirsResponse:
+    """Tell nothing; before version 3 there is no place for the error (as in Kafka)."""
+    return DescribeLogDirsResponse(
+        error_code=code if context.version >= _ERROR_SINCE else ErrorCode.NONE
+    )
+
+
+@handles(
+    ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 4), access=needs_cluster(Operation.DESCRIBE, _refuse)
+)
 def describe_log_dirs(
     request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:

@@ -4,15 +4,16 @@ Behaviour: topics in the order of their names (no names: all), partitions in ord
 `response_partition_limit` (and `DESCRIBED_PARTITIONS_MAX`) of them; the cursor in the reply says
 where to go on. Like Metadata, with the eligible leader replicas besides.
 Versions:  0 flexible from the start.
-Missing:   authorized operations are always "not asked for": there is no authorizer.
+Missing:   nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.handlers.metadata import leader_error, live_endpoints, offline_replicas
-from fairlead_broker.handlers.registry import handles
 from fairlead_broker.limits import DESCRIBED_PARTITIONS_MAX, TOPICS_PER_REQUEST_MAX
 from fairlead_model.ids import ZERO_TOPIC_ID, is_internal_topic, is_legal_topic_name
 from fairlead_wire.api_keys import ApiKey
@@ -26,13 +27,13 @@ from fairlead_wire.messages.describe_topic_partitions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.api_registry import RequestContext
     from fairlead_model.cluster import ClusterImage, TopicImage
 
 
-@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0))
+@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), access=Access.BY_RESOURCE)
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
@@ -45,11 +46,18 @@ def describe_topic_partitions(
     if request.cursor is not None:
         first_name = request.cursor.topic_name
         first_index = max(request.cursor.partition_index, 0)
-    names = {topic.name for topic in request.topics} or set(image.names)
+    names = {topic.name for topic in request.topics}
+    denied = _denied(names, context.may, context)
+    if not names:
+        names = set(image.names)
+        names -= _denied(names, context.would_allow, context)
     room = min(max(request.response_partition_limit, 1), DESCRIBED_PARTITIONS_MAX)
     response = DescribeTopicPartitionsResponse()
     for name in sorted(name for name in names if name >= first_name):
         topic = image.topic(name)
+        if name in denied:
+            response.topics.append(_refused(name))
+            continue
         if topic is None:
             response.topics.append(_unknown(name))
             continue
@@ -58,12 +66,32 @@ def describe_topic_partitions(
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=start)
             break
         end = min(start + room, len(topic.partitions))
-        response.topics.append(_describe(topic, range(start, end), image, live))
+        described = _describe(topic, range(start, end), image, live)
+        described.topic_authorized_operations = context.authorized_operations(
+            ResourceType.TOPIC, name
+        )
+        response.topics.append(described)
         room -= max(end - start, 0)
         if end < len(topic.partitions):
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=end)
             break
     return response
+
+
+def _denied(
+    names: set[str],
+    may: Callable[[Operation, ResourceType, str], bool],
+    context: RequestContext,
+) -> set[str]:
+    if context.authorizer is None:
+        return set()
+    return {name for name in names if not may(Operation.DESCRIBE, ResourceType.TOPIC, name)}
+
+
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=ZERO_TOPIC_ID
+    )
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:

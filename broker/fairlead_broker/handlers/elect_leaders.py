@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_broker.controller_calls import ask_controller, slot_error
-from fairlead_broker.handlers.registry import handles
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import Operation, needs_cluster
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.session.controller_calls import ask_controller, slot_error
 from fairlead_model.calls import ElectablePartition, ElectLeadersCall, Method
 from fairlead_wire.api_keys import ApiKey
-from fairlead_wire.errors import KafkaError, RemoteProtocolError
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -28,11 +29,19 @@ from fairlead_wire.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
+    from fairlead_broker.api_registry import Pending, RequestContext
     from fairlead_broker.broker import Broker
-    from fairlead_broker.handlers.registry import Pending, RequestContext
 
 
-@handles(ApiKey.ELECT_LEADERS, versions=(0, 2))
+def _refuse_access(
+    request: ElectLeadersRequest, context: RequestContext, code: ErrorCode
+) -> ElectLeadersResponse:
+    return _refused(_wanted(request), KafkaError(code), context.version)
+
+
+@handles(
+    ApiKey.ELECT_LEADERS, versions=(0, 2), access=needs_cluster(Operation.ALTER, _refuse_access)
+)
 def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> Pending:
     """Forward to the controller."""
     count = sum(len(topic.partitions) for topic in request.topic_partitions or ())
@@ -44,13 +53,7 @@ def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> Pend
 async def _elect(
     request: ElectLeadersRequest, broker: Broker, version: int
 ) -> ElectLeadersResponse:
-    wanted: list[ElectablePartition] | None = None
-    if request.topic_partitions is not None:
-        wanted = [
-            ElectablePartition(topic=topic.topic, index=index)
-            for topic in request.topic_partitions
-            for index in topic.partitions
-        ]
+    wanted = _wanted(request)
     call = ElectLeadersCall(partitions=wanted, election_type=request.election_type)
     try:
         reply = await ask_controller(
@@ -65,6 +68,17 @@ async def _elect(
             PartitionResult(partition_id=elected["index"], error_code=code, error_message=message)
         )
     return ElectLeadersResponse(replica_election_results=list(results.values()))
+
+
+def _wanted(request: ElectLeadersRequest) -> list[ElectablePartition] | None:
+    """Give the partitions that are named, None for all."""
+    if request.topic_partitions is None:
+        return None
+    return [
+        ElectablePartition(topic=topic.topic, index=index)
+        for topic in request.topic_partitions
+        for index in topic.partitions
+    ]
 
 
 def _refused(

@@ -4,18 +4,27 @@ Behaviour: whole batches from the one that holds the asked offset, sent from the
 batch of a reply is complete even above `max_bytes` (KIP-74). Waits up to `max_wait_ms` for
 `min_bytes`; an error in any partition, or a diverging epoch, answers at once. Request order of
 partitions is honoured; inside a session who got records goes to the end. Partitions are read up to
-the high watermark. Followers, from version 15 on and in sessions, are `follower_fetch`'s business.
-Versions:  5 log start offset · 7 sessions · 9 current leader epoch · 10 zstd · 12 flexible,
-           diverging epoch · 13 topic ids · 15 replica state. `rack_id` (11) is ignored: this
-           broker answers for partitions that it leads.
-Missing:   preferred read replicas; aborted transactions, of which there are none.
+the high watermark. With read_committed they are read up to the last stable offset, and the answer
+names aborted transactions that what was read may have records of; without, that list is null.
+A client that has used up its `consumer_byte_rate` gets an empty answer with `throttle_time_ms`, and
+its connection is muted for that time.
+Followers, from version 15 on and in sessions, are `follower_fetch`'s business. A consumer that
+names its rack (KIP-392) reads from in-sync followers, too, up to their own high watermark; with
+`replica.selector.class` a leader in another rack sends it to the one in its own. What a follower
+does not have yet and the leader has committed is OFFSET_NOT_AVAILABLE; without a rack, a follower
+is NOT_LEADER_OR_FOLLOWER.
+Versions:  5 log start offset · 7 sessions · 9 current leader epoch · 10 zstd · 11 rack and
+           preferred read replica · 12 flexible, diverging epoch · 13 topic ids · 15 replica state.
+Missing:   nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.handlers.fetch_sessions import (
+from fairlead_broker.api_registry import PENDING, Pending, handles
+from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.fetch_sessions.client_sessions import (
     FINAL_EPOCH,
     NO_SESSION,
     FetchPlan,
@@ -23,13 +32,15 @@ from fairlead_broker.handlers.fetch_sessions import (
     SessionKey,
     session_key,
 )
+from fairlead_broker.handlers.fetch_without_zstd import check_codec
 from fairlead_broker.handlers.follower_fetch import fetch_as_follower
-from fairlead_broker.handlers.old_fetch import check_codec
-from fairlead_broker.handlers.registry import PENDING, Pending, handles
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.replication.divergence import diverging_end
+from fairlead_broker.replication.preferred_replica import Follower, preferred_follower
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -39,8 +50,10 @@ from fairlead_wire.messages.fetch import (
 from fairlead_wire.primitives import NULL_UUID
 
 if TYPE_CHECKING:
+    from fairlead_broker.api_registry import RequestContext
     from fairlead_broker.broker import Broker
-    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.log.files.file_slice import FileSlice
+    from fairlead_broker.replication.leader_state import LeaderState
     from fairlead_broker.replication.partition import Partition
 
 _SESSIONS_SINCE: Final = 7
@@ -53,10 +66,10 @@ _ERROR_NAMES: Final = {int(code): code.name for code in ErrorCode}
 _NOTHING: Final = b""
 
 
-@handles(ApiKey.FETCH, versions=(4, 13), internal_versions=(4, 17))
+@handles(ApiKey.FETCH, versions=(4, 13), access=Access.BY_RESOURCE, internal_versions=(4, 17))
 def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Pending:
     replica_id = _replica_id(request, context.version)
-    if replica_id >= 0 and not context.listener.is_internal:
+    if replica_id >= 0 and replica_id not in context.channel.replica_ids:
         return _refuse(request, context.version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     broker = context.broker
     state = request.replica_state
@@ -76,7 +89,9 @@ def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Pen
     )
     if isinstance(plan, ErrorCode):
         return FetchResponse(error_code=plan)
-    reader = _Reader(request, context, plan, replica_id)
+    # A consumer that says where it is may be answered by followers, or sent to one.
+    reads_by_rack = bool(request.rack_id) and replica_id < 0
+    reader = (_RackReader if reads_by_rack else _Reader)(request, context, plan, replica_id)
     reader.read()
     if request.max_wait_ms <= 0 or reader.is_answer():
         return reader.response()
@@ -88,6 +103,7 @@ class _Reader:
 
     __slots__ = (
         "_broker",
+        "_context",
         "_has_news",
         "_isolation_level",
         "_max_bytes",
@@ -103,11 +119,15 @@ class _Reader:
         self, request: FetchRequest, context: RequestContext, plan: FetchPlan, replica_id: int
     ) -> None:
         self._broker = context.broker
+        self._context = context
         self._version = context.version
         self._plan = plan
         self._replica_id = replica_id
         self._isolation_level = request.isolation_level
         self._max_bytes = min(request.max_bytes, self._broker.settings.fetch_max_bytes)
+        quotas = context.channel.quotas
+        if quotas is not None and (most := quotas.fetch_bytes_max(context)) is not None:
+            self._max_bytes = min(self._max_bytes, most)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._results: list[tuple[PartitionFetch, PartitionData]] = []
         self._size = 0
@@ -119,7 +139,7 @@ class _Reader:
         return [fetch.key for fetch in self._plan.partitions]
 
     def is_answer(self) -> bool:
-        """Whether what was read is worth answering before `max_wait_ms` is over."""
+        """Tell whether what was read is worth answering before `max_wait_ms` is over."""
         return self._has_news or self._size >= self._min_bytes or not self._plan.partitions
 
     def read(self) -> None:
@@ -143,10 +163,15 @@ class _Reader:
     def _read_partition(self, fetch: PartitionFetch, left: int, *, is_first: bool) -> PartitionData:
         partition = self._find(fetch)
         if fetch.last_fetched_epoch >= 0:
-            diverging = _diverging_epoch(partition, fetch)
-            if diverging is not None:
+            parting = diverging_end(
+                partition.log,
+                fetch.fetch_offset,
+                fetch.last_fetched_epoch,
+                is_replica=self._replica_id >= 0,
+            )
+            if parting is not None:
                 self._has_news = True
-                return self._answer(fetch, partition, _NOTHING, diverging)
+                return self._answer(fetch, partition, _NOTHING, EpochEndOffset(*parting))
         result = partition.read(
             fetch.fetch_offset,
             min(fetch.max_bytes, left),
@@ -157,12 +182,18 @@ class _Reader:
         records = result.records
         if records is None:
             return self._answer(fetch, partition, _NOTHING, None)
+        aborted = None
+        if self._isolation_level == _READ_COMMITTED and partition.log.has_aborted:
+            aborted = _aborted(partition, fetch.fetch_offset, records)
         if self._version < _ZSTD_SINCE:
             records = check_codec(records)
-        return self._answer(fetch, partition, records, None)
+        data = self._answer(fetch, partition, records, None)
+        if aborted is not None:
+            data.aborted_transactions = aborted
+        return data
 
     def _find(self, fetch: PartitionFetch) -> Partition:
-        """The partition, as its leader and in the epoch that the client means."""
+        """Return the partition, as its leader and in the epoch that the client means."""
         broker = self._broker
         if fetch.topic is None:
             name = broker.topic_name(fetch.topic_id)
@@ -170,16 +201,13 @@ class _Reader:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             fetch.topic = name
             fetch.key = (name, fetch.index)
-        partition = broker.partitions.get(fetch.key)
-        if partition is None or not partition.is_leader:
-            code = broker.partition_error(fetch.topic, fetch.index)
-            raise KafkaError(code or ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if fetch.topic_id not in (NULL_UUID, partition.topic_id):
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        code = partition.check_leader_epoch(fetch.current_leader_epoch)
-        if code:
-            raise KafkaError(code)
-        return partition
+        if self._context.channel.authorizer is not None:
+            _require_readable(self._context, fetch.topic)
+        return broker.leading(
+            fetch.key,
+            topic_id=fetch.topic_id,
+            current_leader_epoch=fetch.current_leader_epoch,
+        )
 
     def _answer(
         self,
@@ -199,8 +227,11 @@ class _Reader:
         )
 
     def response(self) -> FetchResponse:
-        """The reply; in an incremental session only what the client doesn't know yet."""
+        """Return the reply; in an incremental session only what the client doesn't know yet."""
         plan = self._plan
+        quotas = self._context.channel.quotas
+        if quotas is not None and (throttle_ms := quotas.throttle_fetch(self._context, self._size)):
+            return self._throttled(throttle_ms)
         session = plan.session
         topics: list[FetchableTopicResponse] = []
         served: list[SessionKey] = []
@@ -235,6 +266,109 @@ class _Reader:
             session.move_to_end(served)
         return FetchResponse(session_id=plan.session_id, responses=topics)
 
+    def _throttled(self, throttle_ms: int) -> FetchResponse:
+        """Return an empty reply; what a new session holds is not told, so there is no session."""
+        plan = self._plan
+        if plan.is_incremental:
+            return FetchResponse(throttle_ms, session_id=plan.session_id)
+        self._broker.fetch_sessions.end(plan)
+        return FetchResponse(throttle_ms, session_id=NO_SESSION)
+
+
+class _RackReader(_Reader):
+    """Reads for a consumer that names its rack: as a follower, too, or it is sent to one (KIP-392).
+
+    A follower reads up to its own high watermark and last stable offset. What the leader has
+    committed and this follower does not have yet is OFFSET_NOT_AVAILABLE, with which clients go
+    back to the leader and keep their position; OFFSET_OUT_OF_RANGE of a leader makes them reset it.
+    """
+
+    __slots__ = ("_rack",)
+
+    def __init__(
+        self, request: FetchRequest, context: RequestContext, plan: FetchPlan, replica_id: int
+    ) -> None:
+        super().__init__(request, context, plan, replica_id)
+        self._rack = request.rack_id
+
+    def _find(self, fetch: PartitionFetch) -> Partition:
+        try:
+            return super()._find(fetch)
+        except KafkaError as error:
+            followed = self._broker.partitions.get(fetch.key)
+            is_elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if not is_elsewhere or followed is None or not followed.is_in_sync_follower:
+                raise
+        if fetch.topic_id not in (NULL_UUID, followed.topic_id):
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        code = followed.check_leader_epoch(fetch.current_leader_epoch)
+        if code:
+            raise KafkaError(code)
+        return followed
+
+    def _read_partition(self, fetch: PartitionFetch, left: int, *, is_first: bool) -> PartitionData:
+        partition = self._find(fetch)
+        leader = partition.leader
+        if leader is not None:
+            elsewhere = self._preferred(fetch, partition, leader)
+            if elsewhere is None:
+                return super()._read_partition(fetch, left, is_first=is_first)
+            return self._send_elsewhere(fetch, partition, elsewhere)
+        try:
+            data = super()._read_partition(fetch, left, is_first=is_first)
+        except KafkaError as error:
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and partition.awaits(fetch.fetch_offset):
+                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE) from error
+            raise
+        self._broker.metrics.follower_reads += bool(data.records)
+        return data
+
+    def _preferred(
+        self, fetch: PartitionFetch, partition: Partition, leader: LeaderState
+    ) -> int | None:
+        """Return the broker that should be asked instead of this one; None for none."""
+        broker = self._broker
+        if not broker.settings.selects_replicas_by_rack:
+            return None
+        if not partition.log_start_offset <= fetch.fetch_offset <= partition.high_watermark:
+            return None
+        brokers, listener = broker.image.brokers, self._context.listener.name
+        followers = [
+            Follower(each.broker_id, each.rack, leader.followers[each.broker_id].end_offset)
+            for each in map(brokers.get, partition.isr)
+            if each is not None
+            and each.broker_id in leader.followers
+            and each.may_lead
+            and each.endpoint(listener) is not None
+        ]
+        return preferred_follower(self._rack, broker.settings.rack, fetch.fetch_offset, followers)
+
+    def _send_elsewhere(
+        self, fetch: PartitionFetch, partition: Partition, broker_id: int
+    ) -> PartitionData:
+        data = self._answer(fetch, partition, _NOTHING, None)
+        data.preferred_read_replica = broker_id
+        fetch.tell_again()
+        self._has_news = True
+        partition.hasten_followers(self._broker.clock.monotonic_ms())
+        self._broker.metrics.preferred_read_replicas += 1
+        return data
+
+
+def _require_readable(context: RequestContext, topic: str) -> None:
+    """Raise the KafkaError of a topic that who asks may not read.
+
+    By its id, a topic that who asks may not describe either is one that nobody knows. A consumer
+    whose rights were taken is told by its next Metadata, where it asks by name.
+    """
+    if context.may(Operation.READ, ResourceType.TOPIC, topic):
+        return
+    if context.version >= _TOPIC_IDS_SINCE and not context.would_allow(
+        Operation.DESCRIBE, ResourceType.TOPIC, topic
+    ):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
 
 class _ParkedFetch:
     """A fetch that waits for more bytes."""
@@ -257,6 +391,19 @@ class _ParkedFetch:
         self.context.respond(self.reader.response())
 
 
+def _aborted(
+    partition: Partition, fetch_offset: int, records: FileSlice
+) -> list[AbortedTransaction]:
+    """Return what a client has to leave out of what it reads."""
+    upper_offset = min(
+        partition.log.upper_offset(fetch_offset, records), partition.last_stable_offset
+    )
+    return [
+        AbortedTransaction(producer_id, first_offset)
+        for producer_id, first_offset in partition.aborted_transactions(fetch_offset, upper_offset)
+    ]
+
+
 def _park(reader: _Reader, context: RequestContext, max_wait_ms: int) -> FetchResponse | Pending:
     broker = context.broker
     deadline_ms = broker.clock.monotonic_ms() + max_wait_ms
@@ -276,7 +423,7 @@ def _replica_id(request: FetchRequest, version: int) -> int:
 
 
 def _wanted(request: FetchRequest, broker: Broker, *, uses_ids: bool) -> list[PartitionFetch]:
-    """What the request names, as objects that a session can keep."""
+    """Return what the request names, as objects that a session can keep."""
     wanted: list[PartitionFetch] = []
     for topic in request.topics:
         name = broker.topic_name(topic.topic_id) if uses_ids else topic.topic
@@ -305,16 +452,6 @@ def _forgotten(request: FetchRequest, *, uses_ids: bool) -> list[SessionKey]:
     ]
 
 
-def _diverging_epoch(partition: Partition, fetch: PartitionFetch) -> EpochEndOffset | None:
-    """Where the log of a follower parts from ours; None where it doesn't (R1)."""
-    end = partition.log.end_offset_for_epoch(fetch.last_fetched_epoch)
-    if end.end_offset < 0:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if end.leader_epoch < fetch.last_fetched_epoch or end.end_offset < fetch.fetch_offset:
-        return EpochEndOffset(end.leader_epoch, end.end_offset)
-    return None
-
-
 def _failure(index: int, code: ErrorCode) -> PartitionData:
     return PartitionData(
         partition_index=index,
@@ -326,7 +463,7 @@ def _failure(index: int, code: ErrorCode) -> PartitionData:
 
 
 def _refuse(request: FetchRequest, version: int, code: ErrorCode) -> FetchResponse:
-    """An error for the whole request; before version 7 there is a place only in each partition."""
+    """Return an error for the request; before version 7 only partitions have a place for it."""
     if version >= _SESSIONS_SINCE:
         return FetchResponse(error_code=code, session_id=NO_SESSION)
     topics = [

@@ -1,23 +1,23 @@
 """FindCoordinator (key 10), versions 0-5.
 
-Behaviour: the coordinator of a group is the leader of its partition of `__consumer_offsets`. The
-first request has the topic made; until it is there, and while its partition has no leader, the
-answer is COORDINATOR_NOT_AVAILABLE, which clients retry. Coordinators of transactions (key type 1)
-are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED and a message: the one code on which every
-client gives up at once (librdkafka asks on after UNSUPPORTED_VERSION).
+Behaviour: the coordinator of a group (key type 0) is the leader of its partition of
+`__consumer_offsets`, that of a transactional id (1) the leader of its partition of
+`__transaction_state`. The first request has the topic made; until it is there, and while its
+partition has no leader, the answer is COORDINATOR_NOT_AVAILABLE, which clients retry.
 Versions:  1 key type and error message · 3 flexible · 4 many keys at once · 5
            TRANSACTION_ABORTABLE exists (never sent).
-Missing:   transactions; share groups (key type 2, from version 6).
+Missing:   share groups (key type 2, from version 6).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_broker.group.coordinator_partition import coordinator_partition
-from fairlead_broker.handlers.registry import handles
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import DENIALS, Access, Operation, ResourceType
+from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
 from fairlead_broker.limits import COORDINATOR_KEYS_MAX
-from fairlead_model.ids import CONSUMER_OFFSETS
+from fairlead_model.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.messages.find_coordinator import (
@@ -27,16 +27,19 @@ from fairlead_wire.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.broker import Broker
-    from fairlead_broker.handlers.registry import RequestContext
-    from fairlead_broker.listener import Listener
+    from fairlead_broker.api_registry import RequestContext
 
 GROUP = 0
 TRANSACTION = 1
+_KINDS = {
+    GROUP: (ResourceType.GROUP, CONSUMER_OFFSETS),
+    TRANSACTION: (ResourceType.TRANSACTIONAL_ID, TRANSACTION_STATE),
+}
+"""By key type, what a key names, and the topic that keeps it."""
 FIRST_VERSION_WITH_MANY_KEYS = 4
 
 
-@handles(ApiKey.FIND_COORDINATOR, versions=(0, 5))
+@handles(ApiKey.FIND_COORDINATOR, versions=(0, 5), access=Access.BY_RESOURCE)
 def find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
@@ -45,10 +48,7 @@ def find_coordinator(
     keys = request.coordinator_keys if many else [request.key]
     if len(keys) > COORDINATOR_KEYS_MAX:
         raise RemoteProtocolError(f"FindCoordinator names {len(keys)} keys")
-    found = [
-        _find(key, request.key_type, context.broker, context.listener)
-        for key in dict.fromkeys(keys)
-    ]
+    found = [_find(key, request.key_type, context) for key in dict.fromkeys(keys)]
     if many:
         return FindCoordinatorResponse(coordinators=found)
     (one,) = found
@@ -61,21 +61,19 @@ def find_coordinator(
     )
 
 
-def _find(key: str, key_type: int, broker: Broker, listener: Listener) -> Coordinator:
-    if key_type == TRANSACTION:
-        return _nobody(
-            key,
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "transactions are not available; use an idempotent producer without transactional.id",
-        )
-    if key_type != GROUP:
+def _find(key: str, key_type: int, context: RequestContext) -> Coordinator:
+    broker, listener = context.broker, context.listener
+    kind = _KINDS.get(key_type)
+    if kind is None:
         return _nobody(key, ErrorCode.INVALID_REQUEST, f"there is no key type {key_type}")
-    topic = broker.image.topic(CONSUMER_OFFSETS)
+    resource_type, name = kind
+    if not context.may(Operation.DESCRIBE, resource_type, key):
+        code = DENIALS[resource_type]
+        return _nobody(key, code, code.description)
+    topic = broker.image.topic(name)
     if topic is None or not topic.partitions:
-        broker.topic_creator.begin(CONSUMER_OFFSETS)
-        return _nobody(
-            key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} is being created"
-        )
+        broker.topic_creator.begin(name)
+        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} is being created")
     index = coordinator_partition(key, len(topic.partitions))
     leader = topic.partitions[index].leader
     registration = broker.image.brokers.get(leader)
@@ -84,7 +82,7 @@ def _find(key: str, key_type: int, broker: Broker, listener: Listener) -> Coordi
         return _nobody(
             key,
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            f"{CONSUMER_OFFSETS}-{index} has no leader at the moment",
+            f"{name}-{index} has no leader at the moment",
         )
     return Coordinator(
         key=key, node_id=leader, host=endpoint.host, port=endpoint.port, error_message=None

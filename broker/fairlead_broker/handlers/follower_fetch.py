@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.handlers.registry import PENDING, Pending
+from fairlead_broker.api_registry import PENDING, Pending
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.replication.divergence import diverging_end
 from fairlead_broker.replication.follower_state import FetchPosition
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.fetch import (
@@ -27,9 +28,9 @@ from fairlead_wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
+    from fairlead_broker.api_registry import RequestContext
     from fairlead_broker.broker import Broker
-    from fairlead_broker.handlers.follower_sessions import FollowedPartition, FollowerSession
-    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.fetch_sessions.follower_sessions import FollowedPartition, FollowerSession
     from fairlead_broker.replication.partition import Partition
     from fairlead_broker.replication.purgatory import ParkedOperation
 
@@ -63,15 +64,20 @@ def fetch_as_follower(
     reply = _FollowerReply(
         session, context, min(request.max_bytes, broker.settings.fetch_max_bytes)
     )
-    if request.max_wait_ms <= 0 or reply.is_worth_sending():
+    if request.max_wait_ms <= 0:
         return reply.build()
+    if reply.is_worth_sending():
+        response = reply.build()
+        # Nothing may have come of it: records that lie elsewhere are found out by reading.
+        if response.responses or reply.is_worth_sending():
+            return response
     return reply.park(now_ms + request.max_wait_ms)
 
 
 def _take_positions(
     request: FetchRequest, session: FollowerSession, broker: Broker, now_ms: int
 ) -> None:
-    """What the follower names: check it, and believe it where it fits."""
+    """Check the positions that the follower names, and take those that fit."""
     count = 0
     for topic in request.topics:
         count += len(topic.partitions)
@@ -83,50 +89,38 @@ def _take_positions(
             followed.position = FetchPosition(
                 asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch
             )
+            partition = None
             try:
                 partition = _find(followed, broker)
                 session.watch(followed, partition)
-                followed.refusal = _diverging(partition, followed)
-                if followed.refusal is None:
+                parting = diverging_end(
+                    partition.log, asked.fetch_offset, asked.last_fetched_epoch, is_replica=True
+                )
+                if parting is None:
                     partition.record_fetch(
                         session.replica_id, session.broker_epoch, asked.fetch_offset, now_ms
                     )
+                else:
+                    # Nothing else of what it says counts (R3).
+                    followed.refusal = _marks(partition, followed)
+                    followed.refusal.diverging_epoch = EpochEndOffset(*parting)
             except KafkaError as error:
-                followed.refusal = _failure(followed, error.code)
+                is_start_wanted = error.code is ErrorCode.OFFSET_OUT_OF_RANGE
+                followed.refusal = _failure(
+                    followed, error.code, partition if is_start_wanted else None
+                )
 
 
 def _find(followed: FollowedPartition, broker: Broker) -> Partition:
-    """The partition, led by this broker in the epoch that the follower means (R5)."""
+    """Return the partition, led by this broker in the epoch that the follower means (R5)."""
     name = broker.topic_name(followed.topic_id)
     if name is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-    partition = broker.partitions.get((name, followed.index))
-    if partition is None or not partition.is_leader:
-        code = broker.partition_error(name, followed.index)
-        raise KafkaError(code or ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    if partition.topic_id != followed.topic_id:
-        raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
-    code = partition.check_leader_epoch(followed.position.current_leader_epoch)
-    if code:
-        raise KafkaError(code)
-    return partition
-
-
-def _diverging(partition: Partition, followed: FollowedPartition) -> PartitionData | None:
-    """Where the follower's log parts from ours, if it does: then nothing else counts (R3)."""
-    fetch_offset, last_fetched_epoch, _ = followed.position
-    if last_fetched_epoch < 0:
-        return None
-    epoch, end_offset = partition.log.end_offset_for_epoch(last_fetched_epoch)
-    if end_offset < 0:
-        return _failure(followed, ErrorCode.OFFSET_OUT_OF_RANGE, partition)
-    if epoch == last_fetched_epoch and end_offset >= fetch_offset:
-        if partition.has_forgotten_epoch(last_fetched_epoch, fetch_offset):
-            return _failure(followed, ErrorCode.OFFSET_OUT_OF_RANGE, partition)
-        return None
-    data = _marks(partition, followed)
-    data.diverging_epoch = EpochEndOffset(epoch, end_offset)
-    return data
+    return broker.leading(
+        (name, followed.index),
+        topic_id=followed.topic_id,
+        current_leader_epoch=followed.position.current_leader_epoch,
+    )
 
 
 class _FollowerReply:
@@ -141,12 +135,22 @@ class _FollowerReply:
         self._parked: ParkedOperation | None = None
 
     def is_worth_sending(self) -> bool:
-        """Whether there is something that shouldn't wait: records, or an error."""
+        """Tell whether there is something that shouldn't wait: records, or an error."""
         for followed in self._session.news:
             if followed.refusal is not None or _is_lost(followed):
                 return True
             partition = followed.partition
+            if followed.arrival is not None and not followed.arrival.is_over:
+                continue
             if partition is not None and followed.position.fetch_offset != partition.log_end_offset:
+                if partition.has_outsiders and not self._allowance(partition, followed.max_bytes):
+                    continue
+                return True
+            if (
+                partition is not None
+                and partition.hastens_followers
+                and partition.high_watermark != followed.told_high_watermark
+            ):
                 return True
         return False
 
@@ -183,18 +187,26 @@ class _FollowerReply:
         fetch_offset = followed.position.fetch_offset
         data = _marks(partition, followed)
         if fetch_offset != partition.log_end_offset:
+            wanted = min(followed.max_bytes, left)
+            if partition.has_outsiders:
+                wanted = self._allowance(partition, wanted)
+                if not wanted:
+                    return None
             try:
-                records = partition.read(
+                records, _, followed.arrival = partition.read(
                     fetch_offset,
-                    min(followed.max_bytes, left),
+                    wanted,
                     isolation_level=_UNCOMMITTED,
                     replica_id=session.replica_id,
                     minimum_one_batch=left == self._max_bytes,
-                ).records
+                )
             except KafkaError as error:
                 return self._refuse(followed, _failure(followed, error.code, partition))
             if records is None:
                 return None
+            if partition.has_outsiders:
+                throttle = self._context.broker.replication_throttle
+                throttle.note_sent(partition, session.replica_id, len(records))
             data.records = records
             followed.is_answered = True
         del session.news[followed]
@@ -203,8 +215,12 @@ class _FollowerReply:
         )
         return data if is_news or followed.is_answered else None
 
+    def _allowance(self, partition: Partition, wanted: int) -> int:
+        """Return how much may be sent of a partition some replica of which is not in sync."""
+        return self._context.broker.replication_throttle.allowance(partition, self._session, wanted)
+
     def _refuse(self, followed: FollowedPartition, data: PartitionData) -> PartitionData:
-        """An answer without records, after which the follower has to name the partition again."""
+        """Return an answer without records, after which the follower names the partition again."""
         session = self._session
         if data.error_code:
             session.forget(followed.topic_id, followed.index)
@@ -212,8 +228,6 @@ class _FollowerReply:
             followed.is_answered = True
             session.news.pop(followed, None)
         return data
-
-    # While there is nothing to send.
 
     def park(self, deadline_ms: int) -> FetchResponse | Pending:
         """Wait for news, for the deadline, or for the next fetch of the session."""
@@ -227,7 +241,7 @@ class _FollowerReply:
         return PENDING
 
     def cancel(self) -> None:
-        """The connection is gone."""
+        """Forget the connection, which is gone."""
         if self._parked is not None:
             self._parked.cancel()
             self._parked = None

@@ -9,7 +9,7 @@ from fairlead_wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.api_registry import RequestContext
 
 _Result = TypeVar("_Result")
 
@@ -45,7 +45,7 @@ class ParkedMember(Generic[_Result]):
             context.broker.group_coordinator.parked_count += 1
 
     def answer(self, result: Any) -> None:
-        """The group has decided."""
+        """Send the group's decision."""
         context = self._leave()
         if context is not None:
             if result.error is not ErrorCode.NONE:
@@ -53,14 +53,14 @@ class ParkedMember(Generic[_Result]):
             context.respond(self._build(result, context.version))
 
     def cancel(self) -> None:
-        """The connection is gone; the member stays until its session is over."""
+        """Forget the connection, which is gone; the member stays until its session is over."""
         context = self._leave()
         if context is not None:
             coordinator = context.broker.group_coordinator
             group = coordinator.groups.get(self._group_id)
             if group is not None:
-                group.classic.forget_waiter(self)
-                coordinator.schedule(group)
+                group.protocol.forget_waiter(self)
+                coordinator.runtime.schedule(group)
 
     def _leave(self) -> RequestContext | None:
         context, self._context = self._context, None

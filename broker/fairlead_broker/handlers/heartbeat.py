@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import Operation, needs_group
 from fairlead_broker.handlers.group_requests import check_group_id
-from fairlead_broker.handlers.registry import handles
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.api_registry import RequestContext
 
 
-@handles(ApiKey.HEARTBEAT, versions=(0, 4))
+@handles(ApiKey.HEARTBEAT, versions=(0, 4), access=needs_group(Operation.READ))
 def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     broker = context.broker
     try:
@@ -33,7 +34,7 @@ def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatRe
             return HeartbeatResponse()
         broker.metrics.errors[error.code.name] += 1
         return HeartbeatResponse(error_code=error.code)
-    code = group.classic.heartbeat(
+    code = group.protocol.heartbeat(
         request.member_id,
         request.generation_id,
         request.group_instance_id,

@@ -1,19 +1,27 @@
 """IncrementalAlterConfigs (key 44), versions 0-1.
 
-Behaviour: SET, DELETE, APPEND and SUBTRACT single overrides of a topic; the rest stays. Each
-resource succeeds or fails on its own; `validate_only` changes nothing. Broker resources are
-refused with INVALID_REQUEST and a sentence that says what to do instead.
+Behaviour: SET, DELETE, APPEND and SUBTRACT single overrides of a topic or a group; the rest
+stays. A group need not exist; its values have to stand within this broker's settings
+(`group.consumer.min.…`, `group.consumer.max.…`): INVALID_CONFIG. Each resource succeeds or fails on
+its own; `validate_only` changes nothing. Dynamic configs of one broker, or of all (the empty name),
+hold without a restart; others are refused with INVALID_REQUEST and a sentence that says what to do.
+An unknown name or a value that does not fit is INVALID_CONFIG. Levels of a broker's loggers
+(resource type BROKER_LOGGER, KIP-412) are for that broker itself, and last until its process ends.
 Versions:  1 flexible.
-Missing:   brokers as resources.
+Missing:   configs of brokers that Kafka alters while they run and docs/settings.md does not: those
+           of listeners, and the numbers of threads.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from fairlead_broker.config_alteration import alter, resource_to_alter
-from fairlead_broker.handlers.registry import handles
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import Access, Operation
+from fairlead_broker.handlers.config_access import require_configs
 from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
+from fairlead_broker.session.config_alteration import alter, resource_to_alter
 from fairlead_model.calls import ConfigAlteration
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import RemoteProtocolError
@@ -24,23 +32,22 @@ from fairlead_wire.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.broker import Broker
-    from fairlead_broker.handlers.registry import Pending, RequestContext
+    from fairlead_broker.api_registry import Pending, RequestContext
 
 
-@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1))
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), access=Access.BY_RESOURCE)
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> Pending:
-    """Forward topics to the controller."""
+    """Forward topics and groups to the controller."""
     if len(request.resources) > TOPICS_PER_REQUEST_MAX:
         count = len(request.resources)
         raise RemoteProtocolError(f"IncrementalAlterConfigs names {count} resources")
-    return context.later(_alter(request, context.broker))
+    return context.later(_alter(request, context))
 
 
 async def _alter(
-    request: IncrementalAlterConfigsRequest, broker: Broker
+    request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     resources = [
         resource_to_alter(
@@ -55,7 +62,13 @@ async def _alter(
         )
         for resource in request.resources
     ]
-    outcomes = await alter(broker, resources, incremental=True, validate_only=request.validate_only)
+    outcomes = await alter(
+        context.broker,
+        resources,
+        require=partial(require_configs, context, Operation.ALTER_CONFIGS),
+        incremental=True,
+        validate_only=request.validate_only,
+    )
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

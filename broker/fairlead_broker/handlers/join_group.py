@@ -14,9 +14,10 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
+from fairlead_broker.api_registry import PENDING, Pending, handles
+from fairlead_broker.authorization import Operation, needs_group
 from fairlead_broker.group.group_types import JoinRequest, JoinResult
 from fairlead_broker.handlers.group_requests import ParkedMember, check_group_id
-from fairlead_broker.handlers.registry import PENDING, Pending, handles
 from fairlead_broker.limits import (
     MEMBER_ID_PREFIX_MAX,
     MEMBER_METADATA_BYTES_MAX,
@@ -31,14 +32,20 @@ from fairlead_wire.messages.join_group import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.api_registry import RequestContext
 
 _KNOWN_MEMBER_ID_SINCE = 4
 _PROTOCOL_TYPE_SINCE = 7
 _SKIP_ASSIGNMENT_SINCE = 9
 
 
-@handles(ApiKey.JOIN_GROUP, versions=(0, 9))
+def _refuse(
+    request: JoinGroupRequest, context: RequestContext, code: ErrorCode
+) -> JoinGroupResponse:
+    return _build_response(JoinResult(error=code, member_id=request.member_id), context.version)
+
+
+@handles(ApiKey.JOIN_GROUP, versions=(0, 9), access=needs_group(Operation.READ, _refuse))
 def join_group(request: JoinGroupRequest, context: RequestContext) -> Pending | JoinGroupResponse:
     broker = context.broker
     waiter = ParkedMember(context, request.group_id, _build_response)
@@ -55,9 +62,7 @@ def join_group(request: JoinGroupRequest, context: RequestContext) -> Pending | 
         broker.group_coordinator.join(request.group_id, _read(request, context), waiter)
     except KafkaError as error:
         broker.metrics.errors[error.code.name] += 1
-        return _build_response(
-            JoinResult(error=error.code, member_id=request.member_id), context.version
-        )
+        return _refuse(request, context, error.code)
     waiter.park()
     return PENDING
 

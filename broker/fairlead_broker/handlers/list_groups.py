@@ -3,7 +3,7 @@
 Behaviour: the groups that this broker coordinates, those with offsets but without members too.
 While some of its partitions are being read the list is incomplete: COORDINATOR_LOAD_IN_PROGRESS,
 or COORDINATOR_NOT_AVAILABLE where one cannot be read.
-Versions:  3 flexible · 4 state, and a filter by states · 5 type, which is `classic`, and a filter.
+Versions:  3 flexible · 4 state, and a filter by states · 5 type, and a filter.
 Missing:   nothing.
 """
 
@@ -11,38 +11,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_broker.group.shard import ShardState
-from fairlead_broker.handlers.registry import handles
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.coordinator.shard import ShardState
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from fairlead_broker.handlers.registry import RequestContext
-
-_CLASSIC = "classic"
+    from fairlead_broker.api_registry import RequestContext
 
 
-@handles(ApiKey.LIST_GROUPS, versions=(0, 5))
+@handles(ApiKey.LIST_GROUPS, versions=(0, 5), access=Access.BY_RESOURCE)
 def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     coordinator = context.broker.group_coordinator
     states = {state.lower() for state in request.states_filter}
     types = {each.lower() for each in request.types_filter}
+    sees_all = context.would_allow_cluster(Operation.DESCRIBE)
     groups = []
-    if not types or _CLASSIC in types:
-        for group in coordinator.groups.values():
-            state = group.classic.state.value
-            if not states or state.lower() in states:
-                groups.append(
-                    ListedGroup(
-                        group_id=group.group_id,
-                        protocol_type=group.classic.protocol_type,
-                        group_state=state,
-                        group_type=_CLASSIC,
-                    )
+    for group in coordinator.groups.values():
+        protocol = group.protocol
+        state, kind = protocol.state_name, protocol.group_type
+        is_wanted = (not types or kind in types) and (not states or state.lower() in states)
+        if is_wanted and (
+            sees_all or context.would_allow(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        ):
+            groups.append(
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=protocol.protocol_type,
+                    group_state=state,
+                    group_type=kind,
                 )
+            )
     return ListGroupsResponse(
-        error_code=_why_incomplete({shard.state for shard in coordinator.shards.values()}),
+        error_code=_why_incomplete({shard.state for shard in coordinator.runtime.shards.values()}),
         groups=groups,
     )
 

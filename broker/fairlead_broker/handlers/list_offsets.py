@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_broker.controller_calls import repeated
-from fairlead_broker.handlers.registry import handles
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.session.controller_calls import repeated
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.list_offsets import (
@@ -28,7 +29,7 @@ from fairlead_wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.api_registry import RequestContext
     from fairlead_broker.replication.partition import Partition
 
 LATEST = -1
@@ -42,7 +43,7 @@ FIRST_VERSION_WITH_EPOCHS = 4
 FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 
 
-@handles(ApiKey.LIST_OFFSETS, versions=(1, 7))
+@handles(ApiKey.LIST_OFFSETS, versions=(1, 7), access=Access.BY_RESOURCE)
 def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Answer every partition on its own."""
     count = sum(len(topic.partitions) for topic in request.topics)
@@ -79,10 +80,10 @@ def _answer(
 ) -> ListOffsetsPartitionResponse:
     if request.replica_id >= 0 and not context.listener.is_internal:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    partition = context.broker.leading(topic, asked.partition_index)
-    code = partition.check_leader_epoch(asked.current_leader_epoch)
-    if code is not ErrorCode.NONE:
-        raise KafkaError(code)
+    context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+    partition = context.broker.leading(
+        (topic, asked.partition_index), current_leader_epoch=asked.current_leader_epoch
+    )
     timestamp, offset, epoch = _look_up(partition, request, asked.timestamp, context.version)
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
@@ -95,7 +96,7 @@ def _answer(
 def _look_up(
     partition: Partition, request: ListOffsetsRequest, timestamp: int, version: int
 ) -> tuple[int, int, int]:
-    """Timestamp, offset and the epoch it was written in; all -1 where no record fits."""
+    """Return timestamp, offset and the epoch it was written in; all -1 where no record fits."""
     if timestamp == EARLIEST:
         start = partition.log_start_offset
         return NO_TIMESTAMP, start, partition.log.epochs.epoch_of(start)

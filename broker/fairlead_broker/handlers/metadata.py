@@ -6,24 +6,26 @@ while it is registered, because every broker forwards admin requests. While a le
 up, replies wait for the controller's word, 300 ms at most. A partition without leader answers
 LEADER_NOT_AVAILABLE, an unknown topic UNKNOWN_TOPIC_OR_PARTITION (UNKNOWN_TOPIC_ID by id), an
 illegal name INVALID_TOPIC_EXCEPTION. With `auto.create.topics.enable` a missing topic is created
-before the reply. Replies are kept encoded until the cluster's image changes.
+before the reply. Who may not describe a topic is told TOPIC_AUTHORIZATION_FAILED by its name,
+whether it is there or not, and by its id what is told of an id that nobody knows. Replies are kept
+encoded until the cluster's image changes.
 Versions:  0 no topics means all · 1 null means all, none means none; rack, controller_id,
            is_internal · 2 cluster_id · 4 allow_auto_topic_creation · 5 offline_replicas ·
            7 leader_epoch · 8 authorized operations · 9 flexible · 10 topic_id · 12 by id, which
            counts where there is a name, too.
-Missing:   authorized operations are always "not asked for": there is no authorizer.
+Missing:   nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.handlers.registry import handles
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import CLUSTER_NAME, Access, Operation, ResourceType
 from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
 from fairlead_model.ids import (
-    CONSUMER_OFFSETS,
     ZERO_TOPIC_ID,
     is_internal_topic,
     is_legal_topic_name,
@@ -41,8 +43,8 @@ from fairlead_wire.messages.metadata import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fairlead_broker.api_registry import Pending, RequestContext
     from fairlead_broker.broker import Broker
-    from fairlead_broker.handlers.registry import Pending, RequestContext
     from fairlead_broker.listener import Listener
     from fairlead_model.cluster import ClusterImage, TopicImage
     from fairlead_model.partition import PartitionRegistration
@@ -50,9 +52,20 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_NULL_TOPICS = 1
 FIRST_VERSION_WITH_CREATION_FLAG = 4
 FIRST_VERSION_BY_ID = 12
+FIRST_VERSION_WITH_OPERATIONS = 8
+LAST_VERSION_WITH_CLUSTER_OPERATIONS = 10
+_WITHOUT_OPERATIONS: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+)
+_NOTHING_DENIED: Final[frozenset[str]] = frozenset()
 
 
-@handles(ApiKey.METADATA, versions=(0, 12))
+@handles(ApiKey.METADATA, versions=(0, 12), access=Access.BY_RESOURCE)
 def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Pending:
     """Answer from the image; only auto-creation waits, and everybody while a leader may be dead."""
     broker = context.broker
@@ -61,24 +74,60 @@ def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Pendi
         broker.on_leaders_asked()
     if broker.leader_doubts and _doubted_ms(broker):
         return context.later(_reply_when_sure(broker, request, context, asked))
-    question = _question(broker, context, asked)
+    denied = _denied(request, context, asked)
+    question = _question(broker, request, context, asked, denied)
     reply = broker.metadata_cache.find(broker.image, question)
     if reply is not None:
         return reply
     missing = _topics_to_create(broker, request, asked, context.version)
-    if missing:
-        return context.later(_create_and_reply(broker, context, asked, missing))
-    reply = _encode_reply(broker, context, asked, {})
+    if not denied.issuperset(missing):
+        return context.later(_create_and_reply(request, context, asked, missing, denied))
+    reply = _encode_reply(request, context, asked, {}, denied)
     broker.metadata_cache.keep(broker.image, question, reply)
     return reply
 
 
 def _question(
-    broker: Broker, context: RequestContext, asked: tuple[str | bytes, ...] | None
+    broker: Broker,
+    request: MetadataRequest,
+    context: RequestContext,
+    asked: tuple[str | bytes, ...] | None,
+    denied: frozenset[str],
 ) -> tuple[object, ...]:
-    """All that a reply depends on besides the image."""
+    """Return all that a reply depends on besides the image."""
     departed = broker.departed_brokers.listed(broker.clock.monotonic_ms())
-    return context.version, context.listener.name, asked, departed
+    told = _operations_asked(request, context.version)
+    # The operations that are told differ from one principal to another.
+    who = (context.principal, context.client_host) if told and context.authorizer else None
+    return context.version, context.listener.name, asked, departed, denied, told, who
+
+
+def _denied(
+    request: MetadataRequest, context: RequestContext, asked: tuple[str | bytes, ...] | None
+) -> frozenset[str]:
+    """Give the topics that who asks may not describe, or may not create where that is due."""
+    if context.authorizer is None:
+        return _NOTHING_DENIED
+    broker = context.broker
+    image = broker.image
+    may = context.would_allow if asked is None else context.may
+    names = image.names if asked is None else [_name_of(item, image) for item in asked]
+    denied = {
+        name
+        for name in names
+        if name is not None and not may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    }
+    if not context.would_allow_cluster(Operation.CREATE):
+        denied |= {
+            name
+            for name in _topics_to_create(broker, request, asked, context.version)
+            if not context.may(Operation.CREATE, ResourceType.TOPIC, name)
+        }
+    return frozenset(denied)
+
+
+def _name_of(item: str | bytes, image: ClusterImage) -> str | None:
+    return image.topic_name(item) if isinstance(item, bytes) else item
 
 
 def _doubted_ms(broker: Broker) -> int:
@@ -96,28 +145,34 @@ async def _reply_when_sure(
         async with asyncio.timeout(_doubted_ms(broker) / 1000):
             while _doubted_ms(broker):
                 await broker.image_changed()
+    denied = _denied(request, context, asked)
     missing = _topics_to_create(broker, request, asked, context.version)
-    if missing:
-        return await _create_and_reply(broker, context, asked, missing)
-    return _encode_reply(broker, context, asked, {})
+    if not denied.issuperset(missing):
+        return await _create_and_reply(request, context, asked, missing, denied)
+    return _encode_reply(request, context, asked, {}, denied)
 
 
 async def _create_and_reply(
-    broker: Broker,
+    request: MetadataRequest,
     context: RequestContext,
     asked: tuple[str | bytes, ...] | None,
     missing: list[str],
+    denied: frozenset[str],
 ) -> bytes:
-    failures = await broker.topic_creator.ensure(missing)
-    return _encode_reply(broker, context, asked, failures)
+    failures = await context.broker.topic_creator.ensure(
+        [name for name in missing if name not in denied]
+    )
+    return _encode_reply(request, context, asked, failures, denied)
 
 
 def _encode_reply(
-    broker: Broker,
+    request: MetadataRequest,
     context: RequestContext,
     asked: tuple[str | bytes, ...] | None,
     failures: Mapping[str, KafkaError],
+    denied: frozenset[str],
 ) -> bytes:
+    broker = context.broker
     response = build_response(
         broker.image,
         listener=context.listener,
@@ -125,12 +180,43 @@ def _encode_reply(
         asked=asked,
         failures=failures,
         departed=broker.departed_brokers.listed(broker.clock.monotonic_ms()),
+        denied=denied,
     )
+    if operations := _operations_asked(request, context.version):
+        _tell_operations(response, context, *operations)
     if context.version < FIRST_VERSION_BY_ID:
         for topic in response.topics:
             # An id that nobody knows has no name, and no null to say so.
             topic.name = topic.name or ""
     return b"".join(response.encode(context.version))  # type: ignore[arg-type]
+
+
+def _operations_asked(request: MetadataRequest, version: int) -> tuple[bool, bool] | None:
+    """Tell whether the operations on topics and on the cluster are asked for; None if neither."""
+    if version < FIRST_VERSION_WITH_OPERATIONS:
+        return None
+    of_cluster = (
+        request.include_cluster_authorized_operations
+        and version <= LAST_VERSION_WITH_CLUSTER_OPERATIONS
+    )
+    asked = (request.include_topic_authorized_operations, of_cluster)
+    return asked if any(asked) else None
+
+
+def _tell_operations(
+    response: MetadataResponse, context: RequestContext, of_topics: bool, of_cluster: bool
+) -> None:
+    if of_cluster:
+        may_know = context.would_allow_cluster(Operation.DESCRIBE)
+        response.cluster_authorized_operations = (
+            context.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME) if may_know else 0
+        )
+    if of_topics:
+        for topic in response.topics:
+            if topic.name is not None and topic.error_code not in _WITHOUT_OPERATIONS:
+                topic.topic_authorized_operations = context.authorized_operations(
+                    ResourceType.TOPIC, topic.name
+                )
 
 
 def _asked_topics(request: MetadataRequest, version: int) -> tuple[str | bytes, ...] | None:
@@ -162,13 +248,8 @@ def _topics_to_create(
     return [
         name
         for name in asked
-        if isinstance(name, str) and broker.image.topic(name) is None and _is_creatable(name)
+        if isinstance(name, str) and broker.image.topic(name) is None and is_legal_topic_name(name)
     ]
-
-
-def _is_creatable(name: str) -> bool:
-    """Of the cluster's own topics only those that somebody here writes to."""
-    return is_legal_topic_name(name) and (name == CONSUMER_OFFSETS or not is_internal_topic(name))
 
 
 def build_response(
@@ -179,17 +260,22 @@ def build_response(
     asked: tuple[str | bytes, ...] | None,
     failures: Mapping[str, KafkaError],
     departed: frozenset[int] = frozenset(),
+    denied: frozenset[str] = _NOTHING_DENIED,
 ) -> MetadataResponse:
-    """The reply to a question; `failures` are topics that could not be created, `departed` brokers
-    that are named though they are out of service."""
+    """Return the reply to a question.
+
+    `failures` are topics that could not be created, `departed` brokers that are named though they
+    are out of service, `denied` topics that are left out, or refused where they were asked for.
+    """
     endpoints = live_endpoints(image, listener)
     if asked is None:
         topics = [
             _describe_topic(topic, image, endpoints)
             for topic in sorted(image.topics(), key=lambda topic: topic.name)
+            if topic.name not in denied
         ]
     else:
-        topics = [_answer_for(item, image, endpoints, failures) for item in asked]
+        topics = [_answer_for(item, image, endpoints, failures, denied) for item in asked]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -206,7 +292,7 @@ def build_response(
 
 
 def live_endpoints(image: ClusterImage, listener: Listener) -> dict[int, tuple[str, int]]:
-    """Brokers that can be reached through listeners of this name, and at which address."""
+    """Return brokers that can be reached through listeners of this name, and at which address."""
     reachable = {}
     for broker_id, registration in image.brokers.items():
         endpoint = registration.endpoint(listener.name)
@@ -240,14 +326,19 @@ def _answer_for(
     image: ClusterImage,
     live: Mapping[int, object],
     failures: Mapping[str, KafkaError],
+    denied: frozenset[str],
 ) -> MetadataResponseTopic:
     if isinstance(item, bytes):
         topic = image.topic_by_id(item)
-        if topic is None:
+        if topic is None or topic.name in denied:
             return MetadataResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=item
             )
         return _describe_topic(topic, image, live)
+    if item in denied:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=item, topic_id=ZERO_TOPIC_ID
+        )
     topic = image.topic(item)
     if topic is not None:
         return _describe_topic(topic, image, live)
@@ -291,7 +382,7 @@ def _describe_topic(
 def leader_error(
     partition: PartitionRegistration, live: Mapping[int, object], image: ClusterImage
 ) -> ErrorCode:
-    """Why a partition cannot be used through this listener, if it cannot."""
+    """Return why a partition cannot be used through this listener, if it cannot."""
     if partition.leader in live:
         return ErrorCode.NONE
     registration = image.brokers.get(partition.leader)
@@ -301,5 +392,5 @@ def leader_error(
 
 
 def offline_replicas(partition: PartitionRegistration, live: Mapping[int, object]) -> list[int]:
-    """Replicas on brokers that don't answer."""
+    """Return replicas on brokers that don't answer."""
     return [replica for replica in partition.replicas if replica not in live]

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_broker.group.group_types import GroupState
+from fairlead_broker.api_registry import PENDING, Pending, handles
+from fairlead_broker.authorization import Operation, ResourceType, needs_group
 from fairlead_broker.group.removal import delete_offsets
-from fairlead_broker.group.subscription import CONSUMER_PROTOCOL_TYPE
-from fairlead_broker.handlers.registry import PENDING, Pending, handles
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -27,11 +26,10 @@ from fairlead_wire.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.group.coordinated_group import CoordinatedGroup
-    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.api_registry import RequestContext
 
 
-@handles(ApiKey.OFFSET_DELETE, versions=(0, 0))
+@handles(ApiKey.OFFSET_DELETE, versions=(0, 0), access=needs_group(Operation.DELETE))
 def offset_delete(
     request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Pending:
@@ -42,25 +40,13 @@ def offset_delete(
         group = coordinator.find(request.group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-        subscribed = _subscribed(group)
+        in_use = group.protocol.topics_in_use()
     except KafkaError as error:
         context.broker.metrics.errors[error.code.name] += 1
         return OffsetDeleteResponse(error_code=error.code)
-    deletion = _Deletion(request, context, subscribed)
+    deletion = _Deletion(request, context, in_use)
     delete_offsets(coordinator, group, deletion.partitions, deletion.settle)
     return deletion.reply()
-
-
-def _subscribed(group: CoordinatedGroup) -> frozenset[str] | None:
-    """Topics whose offsets must stay; None for all."""
-    state = group.classic.state
-    if state is GroupState.EMPTY:
-        return frozenset()
-    if state is GroupState.DEAD:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-    if group.classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-    return group.classic.subscribed_topics()
 
 
 class _Deletion:
@@ -70,7 +56,7 @@ class _Deletion:
         self,
         request: OffsetDeleteRequest,
         context: RequestContext,
-        subscribed: frozenset[str] | None,
+        in_use: frozenset[str] | None,
     ) -> None:
         self._context: RequestContext | None = context
         self._slots: list[OffsetDeleteResponsePartition] = []
@@ -83,7 +69,9 @@ class _Deletion:
             for each in topic.partitions:
                 slot = OffsetDeleteResponsePartition(each.partition_index)
                 slots.append(slot)
-                if subscribed is None or topic.name in subscribed:
+                if not context.may(Operation.READ, ResourceType.TOPIC, topic.name):
+                    slot.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif in_use is None or topic.name in in_use:
                     slot.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                 elif context.broker.image.partition(topic.name, slot.partition_index) is None:
                     slot.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -93,7 +81,7 @@ class _Deletion:
         self._response = OffsetDeleteResponse(topics=topics)
 
     def settle(self, code: ErrorCode) -> None:
-        """The tombstones are committed, or not."""
+        """Note that the tombstones are committed, or that they failed."""
         self._is_settled = True
         context, self._context = self._context, None
         for slot in self._slots:
@@ -102,12 +90,12 @@ class _Deletion:
             context.respond(self._response)
 
     def reply(self) -> OffsetDeleteResponse | Pending:
-        """The answer, if there was nothing to wait for."""
+        """Return the answer, if there was nothing to wait for."""
         if self._is_settled or self._context is None:
             return self._response
         self._context.parked = self
         return PENDING
 
     def cancel(self) -> None:
-        """The connection is gone; the offsets go all the same."""
+        """Forget a connection that is gone; the offsets go all the same."""
         self._context = None

@@ -2,10 +2,11 @@
 
 Behaviour: what a group has committed; offset -1 without an error where it has nothing. Topics of
 null ask for all that it has. While the group is being loaded or elsewhere the answer is an error,
-never a made-up offset.
-Versions:  2 all topics, error of the group · 5 leader epoch · 6 flexible · 7 require_stable, which
-           is granted: no transaction is ever open here · 8 many groups · 9 member and epoch of the
-           new protocol (KIP-848), which mean nothing to a classic group.
+never a made-up offset. Who asks for stable offsets gets UNSTABLE_OFFSET_COMMIT for a partition that
+an open transaction has an offset for, and asks again until the transaction ends (KIP-447).
+Versions:  2 all topics, error of the group · 5 leader epoch · 6 flexible · 7 require_stable
+           · 8 many groups · 9 member and epoch of KIP-848: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH
+           unless they are the group's.
 Missing:   10 with topic ids.
 """
 
@@ -13,8 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from fairlead_broker.group.slicing import in_slices
-from fairlead_broker.handlers.registry import Pending, handles
+from fairlead_broker.api_registry import Pending, handles
+from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.coordinator.slicing import in_slices
 from fairlead_broker.limits import (
     GROUPS_PER_REQUEST_MAX,
     OFFSETS_A_TURN,
@@ -36,23 +38,33 @@ from fairlead_wire.messages.offset_fetch import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from fairlead_broker.broker import Broker
+    from fairlead_broker.api_registry import RequestContext
     from fairlead_broker.clock import Clock
     from fairlead_broker.group.coordinated_group import CoordinatedGroup
     from fairlead_broker.group.group_offsets import GroupOffsets
-    from fairlead_broker.handlers.registry import RequestContext
 
 _GROUP_ERROR_SINCE = 2
 _MANY_GROUPS_SINCE = 8
 _NOTHING = -1
+_NO_EPOCH = -1
 _Topics: TypeAlias = list[tuple[str, list[int]]]
 
 
-@handles(ApiKey.OFFSET_FETCH, versions=(1, 9))
+class _Asked(NamedTuple):
+    """A group of the request: topics of None are all of them; a member of None is not checked."""
+
+    group_id: str
+    topics: _Topics | None
+    member_id: str | None = None
+    member_epoch: int = _NO_EPOCH
+
+
+@handles(ApiKey.OFFSET_FETCH, versions=(1, 9), access=Access.BY_RESOURCE)
 def offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Pending:
-    fetch = _Fetch(_asked(request, context.version), context)
+    asked = _asked(request, context.version)
+    fetch = _Fetch(asked, context, requires_stable=request.require_stable)
     steps = fetch.look_up()
     if fetch.count > OFFSETS_A_TURN:
         return context.later(_later(fetch, steps, context.broker.clock))
@@ -66,15 +78,18 @@ async def _later(fetch: _Fetch, steps: Iterator[None], clock: Clock) -> OffsetFe
     return fetch.response()
 
 
-def _asked(request: OffsetFetchRequest, version: int) -> list[tuple[str, _Topics | None]]:
-    """Groups, and of each the topics and partitions that it is asked for; None for everything."""
+def _asked(request: OffsetFetchRequest, version: int) -> list[_Asked]:
+    """Return the groups, with the topics and partitions of each."""
     if version < _MANY_GROUPS_SINCE:
-        asked = [(request.group_id, _named(request.topics))]
+        asked = [_Asked(request.group_id, _named(request.topics))]
     else:
         if len(request.groups) > GROUPS_PER_REQUEST_MAX:
             raise RemoteProtocolError(f"OffsetFetch names {len(request.groups)} groups")
-        asked = [(each.group_id, _named(each.topics)) for each in request.groups]
-    count = sum(len(indexes) for _, topics in asked for _, indexes in topics or ())
+        asked = [
+            _Asked(each.group_id, _named(each.topics), each.member_id, each.member_epoch)
+            for each in request.groups
+        ]
+    count = sum(len(indexes) for each in asked for _, indexes in each.topics or ())
     if count > OFFSETS_PER_FETCH_MAX:
         raise RemoteProtocolError(f"OffsetFetch names {count} partitions")
     return asked
@@ -97,9 +112,13 @@ class _Found(NamedTuple):
 class _Fetch:
     """A request on its way. `count` is how many offsets the reply will have."""
 
-    def __init__(self, asked: list[tuple[str, _Topics | None]], context: RequestContext) -> None:
+    def __init__(
+        self, asked: list[_Asked], context: RequestContext, *, requires_stable: bool
+    ) -> None:
         self._version = context.version
-        self._found = [_find(context.broker, group_id, topics) for group_id, topics in asked]
+        self._context = context
+        self._requires_stable = requires_stable
+        self._found = [_find(context, each) for each in asked]
         self.count = sum(len(indexes) for each in self._found for _, indexes in each.topics)
         if self.count > OFFSETS_FOUND_MAX:
             raise RemoteProtocolError(f"OffsetFetch asks for {self.count} offsets")
@@ -111,7 +130,13 @@ class _Fetch:
                 continue
             offsets = None if group is None else group.offsets
             for name, indexes in topics:
-                slots = [_look_up(offsets, name, index) for index in indexes]
+                if not self._context.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    slots = [_refused(index, code) for index in indexes]
+                elif self._requires_stable and offsets is not None and offsets.open_transactions:
+                    slots = [_look_up_stable(offsets, name, index) for index in indexes]
+                else:
+                    slots = [_look_up(offsets, name, index) for index in indexes]
                 answer.topics.append(OffsetFetchResponseTopics(name=name, partitions=slots))
                 yield
                 if group is not None and group.is_gone:
@@ -142,16 +167,27 @@ class _Fetch:
         )
 
 
-def _find(broker: Broker, group_id: str, topics: _Topics | None) -> _Found:
+def _find(context: RequestContext, asked: _Asked) -> _Found:
+    broker = context.broker
+    group_id, topics = asked.group_id, asked.topics
     try:
+        context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
         group = broker.group_coordinator.find(group_id)
+        if group is not None and (asked.member_id is not None or asked.member_epoch >= 0):
+            code = group.protocol.check_fetch(asked.member_id, asked.member_epoch)
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code)
     except KafkaError as error:
         broker.metrics.errors[error.code.name] += 1
         answer = OffsetFetchResponseGroup(group_id=group_id, error_code=error.code)
         return _Found(None, topics or [], answer)
     if topics is None:
         there = {} if group is None else group.offsets.topics
-        topics = [(name, list(topic.values)) for name, topic in there.items() if topic.values]
+        topics = [
+            (name, list(topic.values))
+            for name, topic in there.items()
+            if topic.values and context.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        ]
     answer = OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.NONE)
     return _Found(group, topics, answer)
 
@@ -163,8 +199,18 @@ def _look_up(offsets: GroupOffsets | None, topic: str, index: int) -> OffsetFetc
     return OffsetFetchResponsePartitions(index, value.offset, value.leader_epoch, value.metadata)
 
 
+def _look_up_stable(offsets: GroupOffsets, topic: str, index: int) -> OffsetFetchResponsePartitions:
+    if offsets.is_unstable(topic, index):
+        return _refused(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    return _look_up(offsets, topic, index)
+
+
+def _refused(index: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(index, _NOTHING, error_code=code)
+
+
 def _as_before(topic: OffsetFetchResponseTopics) -> list[OffsetFetchResponsePartition]:
-    """The form of a partition up to version 7: the same fields under another name."""
+    """Return the form of a partition up to version 7: the same fields under another name."""
     return [
         OffsetFetchResponsePartition(
             each.partition_index,

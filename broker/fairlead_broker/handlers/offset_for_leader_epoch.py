@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch (key 23), versions 2-4.
 
-Behaviour: where the asked epoch ended in this leader's log, with the largest epoch not above it
-(R2). Consumers use it to find out whether they read records that a failover took back. An epoch
-that cannot be placed answers -1 and -1 without an error.
+Behaviour: where the asked epoch ended in this leader's log, with the largest epoch not above it.
+Consumers use it to find out whether they read records that a failover took back. An epoch that
+cannot be placed answers -1 and -1 without an error.
 Versions:  3 replica_id (-2 for consumers) · 4 flexible.
 Missing:   nothing.
 """
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_broker.handlers.registry import handles
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -24,10 +25,10 @@ from fairlead_wire.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.api_registry import RequestContext
 
 
-@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2, 4))
+@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2, 4), access=Access.BY_RESOURCE)
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
@@ -35,7 +36,7 @@ def offset_for_leader_epoch(
     count = sum(len(topic.partitions) for topic in request.topics)
     if count > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"OffsetForLeaderEpoch names {count} partitions")
-    is_refused = request.replica_id >= 0 and not context.listener.is_internal
+    is_refused = request.replica_id >= 0 and request.replica_id not in context.channel.replica_ids
     topics = []
     for topic in request.topics:
         answers = []
@@ -51,10 +52,10 @@ def offset_for_leader_epoch(
 
 
 def _answer(topic: str, asked: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
-    partition = context.broker.leading(topic, asked.partition)
-    code = partition.check_leader_epoch(asked.current_leader_epoch)
-    if code is not ErrorCode.NONE:
-        raise KafkaError(code)
+    context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+    partition = context.broker.leading(
+        (topic, asked.partition), current_leader_epoch=asked.current_leader_epoch
+    )
     end = partition.log.end_offset_for_epoch(asked.leader_epoch)
     return EpochEndOffset(
         partition=asked.partition, leader_epoch=end.leader_epoch, end_offset=end.end_offset

@@ -1,4 +1,4 @@
-"""Produce (key 0), versions 3 to 9; 0 to 2 are advertised only.
+"""Produce (key 0), versions 3 to 12; 0 to 2 are advertised only.
 
 Behaviour: appends one batch a partition, each partition on its own; errors are per partition.
 acks 0 has no reply, and a failure closes the connection, the only sign that makes such a client
@@ -6,19 +6,37 @@ refresh its metadata. acks 1 answers at once, acks -1 when the high watermark ha
 or `timeout_ms` is over. The records are a writable view of the receive buffer: they are appended
 before this returns and never kept. Where `flush.messages` is due, acks 1 waits for the flush.
 Internal topics are written by the brokers alone: INVALID_TOPIC_EXCEPTION.
-Versions:  5 log start offset in the reply · 7 zstd · 8 error message · 9 flexible.
+Transactional batches need acks -1 and a transactional id that the principal may write to. The first
+one of a transaction in a partition waits until the transaction's coordinator has been asked, and
+with it what comes after it on the same connection (`transactional_produce`).
+Versions:  5 log start offset in the reply · 7 zstd · 8 error message · 9 flexible · 11
+           TRANSACTION_ABORTABLE exists, below it is INVALID_TXN_STATE · 12 clients with an epoch
+           for each transaction: the first batch also adds the partition to the transaction.
            librdkafka before 2.11 compresses only if the range begins at 0; no client
            that is still supported sends 0 to 2, which are refused like any unknown version.
-Missing:   transactions; a transactional batch is refused by the log (INVALID_TXN_STATE).
+Missing:   the current leader in replies (version 10, KIP-951); topic ids (version 13).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import logging
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from fairlead_broker.api_registry import NO_REPLY, PENDING, NoReply, Pending, handles
+from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.handlers.produce_reply import encode_single_reply
-from fairlead_broker.handlers.registry import NO_REPLY, PENDING, NoReply, Pending, handles
-from fairlead_broker.limits import HELD_PRODUCE_OVERHEAD_BYTES, PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.handlers.transactional_produce import (
+    UnverifiedError,
+    ask_coordinator,
+    check_transaction,
+    refusal_of,
+)
+from fairlead_broker.limits import (
+    HELD_PRODUCE_OVERHEAD_BYTES,
+    NEW_LEADER_MS,
+    PARTITIONS_PER_REQUEST_MAX,
+)
+from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC, acknowledgement, time_out_code
 from fairlead_model.ids import INTERNAL_TOPICS
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -29,34 +47,50 @@ from fairlead_wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from fairlead_wire.record_batch import CODEC_MASK
+from fairlead_wire.record_batch import CODEC_MASK, TRANSACTIONAL_MASK
 
 if TYPE_CHECKING:
-    from fairlead_broker.broker import Broker
-    from fairlead_broker.handlers.registry import RequestContext
-    from fairlead_broker.log.log import AppendResult
-    from fairlead_broker.replication.partition import Partition
+    from collections.abc import Iterable, Iterator
 
-_ACKS: Final = (1, -1, 0)
-_ALL: Final = -1
+    from fairlead_broker.api_registry import RequestContext
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.log.log import AppendResult
+    from fairlead_broker.log.producers.verification import VerificationGuard
+    from fairlead_broker.replication.partition import Partition
+    from fairlead_broker.transaction.verification import Verdicts
+
+logger = logging.getLogger(__name__)
+
+_ACKS: Final = (1, ALL_IN_SYNC, 0)
 _ZSTD: Final = 4
 _ZSTD_SINCE: Final = 7
 _ATTRIBUTES_LOW_BYTE: Final = 22
 _NO_OFFSET: Final = -1
 
 
-@handles(ApiKey.PRODUCE, versions=(3, 9), advertise=(0, 9), borrows_frame=True)
+@handles(
+    ApiKey.PRODUCE,
+    versions=(3, 12),
+    access=Access.BY_RESOURCE,
+    advertise=(0, 12),
+    borrows_frame=True,
+)
 def produce(
     request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | bytes | Pending | NoReply:
-    if request.acks != _ALL and context.broker.wake_check.must_hold():
+    if request.acks != ALL_IN_SYNC and context.broker.wake_check.must_hold():
         return _hold(request, context)
+    if request.transactional_id is not None and context.broker.waiting_produces.must_wait(
+        context.channel
+    ):
+        return _wait_behind(request, context)
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         return _produce_single(request, context)
     broker = context.broker
     waiting: list[_Waiting] = []
     responses: list[TopicProduceResponse] = []
+    unverified: list[_Unverified] = []
     count = 0
     for topic in topics:
         count += len(topic.partition_data)
@@ -68,86 +102,148 @@ def produce(
             slot = PartitionProduceResponse(data.index)
             slots.append(slot)
             try:
-                partition, result = _append(request.acks, name, data, context)
+                partition, result = _append(request, name, data, context)
             except KafkaError as error:
                 _refuse(slot, error, name, broker)
                 continue
+            except UnverifiedError as found:
+                unverified.append(_Unverified(found, data, slot))
+                continue
             _accept(slot, result)
-            if _must_wait(request.acks, partition, result):
-                waiting.append(_Waiting(partition, result.last_offset + 1, request.acks, slot))
+            if request.acks:
+                end_offset = result.last_offset + 1
+                code = acknowledgement(partition, request.acks, partition.leader_epoch, end_offset)
+                if code is None:
+                    waiting.append(_Waiting(partition, end_offset, request.acks, slot))
+                elif code:
+                    _fail(slot, code)
         responses.append(TopicProduceResponse(name=name, partition_responses=slots))
-    return _reply(request, context, ProduceResponse(responses), waiting)
+    response = ProduceResponse(responses)
+    if unverified:
+        return _VerifyingProduce(request, context, response, waiting, unverified).begin()
+    return _reply(request, context, response, waiting)
 
 
 def _hold(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Pending | NoReply:
-    """This broker was stopped and may lead nothing any more: append when that is known.
+    """Append later: this broker was stopped, and may lead nothing any more.
 
     The records are kept, so they are copied out of the receive buffer.
     """
-    size = HELD_PRODUCE_OVERHEAD_BYTES
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:
-                copy = memoryview(bytearray(data.records))
-                data.records = copy
-                size += len(copy)
-
-    def go_on() -> None:
-        try:
-            outcome = produce(request, context)
-        except RemoteProtocolError as error:
-            context.close_connection(str(error))
-            return
-        if outcome is not PENDING and outcome is not NO_REPLY:
-            context.respond(outcome)
-
-    if context.broker.wake_check.hold(go_on, size):
+    size = _copy_records(_batches(request))
+    if context.broker.wake_check.hold(lambda: _go_on(request, context), size):
         return NO_REPLY if request.acks == 0 else PENDING
-    response = ProduceResponse(
+    response = _same_for_all(request, ErrorCode.REQUEST_TIMED_OUT)
+    return _finish_silently(response, context) if request.acks == 0 else response
+
+
+def _wait_behind(
+    request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Pending | NoReply:
+    """Append later: a batch that came before, on the same connection, is being verified."""
+    size = _copy_records(_batches(request))
+    waiting_produces = context.broker.waiting_produces
+    if waiting_produces.wait(context.channel, lambda: _go_on(request, context), size):
+        return NO_REPLY if request.acks == 0 else PENDING
+    response = _same_for_all(request, ErrorCode.NOT_ENOUGH_REPLICAS)
+    return _finish_silently(response, context) if request.acks == 0 else response
+
+
+def _copy_records(batches: Iterable[PartitionProduceData]) -> int:
+    """Copy batches of a request that is kept; return about what it takes in memory."""
+    size = HELD_PRODUCE_OVERHEAD_BYTES
+    for data in batches:
+        if data.records is not None:
+            copy = memoryview(bytearray(data.records))
+            data.records = copy
+            size += len(copy)
+    return size
+
+
+def _batches(request: ProduceRequest) -> Iterator[PartitionProduceData]:
+    return (data for topic in request.topic_data for data in topic.partition_data)
+
+
+def _go_on(request: ProduceRequest, context: RequestContext) -> None:
+    """Handle a request that was kept, as if it came now."""
+    try:
+        outcome = produce(request, context)
+    except RemoteProtocolError as error:
+        context.close_connection(str(error))
+        return
+    except Exception as error:
+        logger.exception("a produce that waited could not be handled")
+        context.close_connection(f"a produce failed: {error}")
+        return
+    if outcome is not PENDING and outcome is not NO_REPLY:
+        context.respond(outcome)
+
+
+def _same_for_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    return ProduceResponse(
         [
             TopicProduceResponse(
                 name=topic.name,
                 partition_responses=[
-                    PartitionProduceResponse(data.index, ErrorCode.REQUEST_TIMED_OUT)
-                    for data in topic.partition_data
+                    PartitionProduceResponse(data.index, code) for data in topic.partition_data
                 ],
             )
             for topic in request.topic_data
         ]
     )
-    return _finish_silently(response, context) if request.acks == 0 else response
 
 
 def _produce_single(
     request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | bytes | Pending | NoReply:
-    """The usual request, with a shorter way to its reply."""
+    """Answer the usual request, to one partition, by a shorter way."""
     acks = request.acks
     topic = request.topic_data[0]
     data = topic.partition_data[0]
     waiting: list[_Waiting] = []
+    success = None
     slot: PartitionProduceResponse
     try:
-        partition, result = _append(acks, topic.name, data, context)
+        partition, result = _append(request, topic.name, data, context)
     except KafkaError as error:
         slot = PartitionProduceResponse(data.index)
         _refuse(slot, error, topic.name, context.broker)
+    except UnverifiedError as found:
+        slot = PartitionProduceResponse(data.index)
+        response = ProduceResponse([TopicProduceResponse(topic.name, partition_responses=[slot])])
+        unverified = [_Unverified(found, data, slot)]
+        return _VerifyingProduce(request, context, response, waiting, unverified).begin()
     else:
         if acks == 0:
             return NO_REPLY
-        if not _must_wait(acks, partition, result):
-            return encode_single_reply(context.version, topic.name, data.index, result)
+        success = encode_single_reply(context.version, topic.name, data.index, result)
+        end_offset = result.last_offset + 1
+        code = acknowledgement(partition, acks, partition.leader_epoch, end_offset)
+        if code is ErrorCode.NONE:
+            return success
         slot = PartitionProduceResponse(data.index)
         _accept(slot, result)
-        waiting.append(_Waiting(partition, result.last_offset + 1, acks, slot))
+        if code is None:
+            waiting.append(_Waiting(partition, end_offset, acks, slot))
+        else:
+            _fail(slot, code)
     response = ProduceResponse([TopicProduceResponse(name=topic.name, partition_responses=[slot])])
-    return _reply(request, context, response, waiting)
+    return _reply(request, context, response, waiting, success)
 
 
 def _append(
-    acks: int, topic: str, data: PartitionProduceData, context: RequestContext
+    request: ProduceRequest,
+    topic: str,
+    data: PartitionProduceData,
+    context: RequestContext,
+    guard: VerificationGuard | None = None,
 ) -> tuple[Partition, AppendResult]:
-    """Append one partition's batch; KafkaError where it is refused."""
+    """Append one partition's batch; KafkaError where it is refused.
+
+    UnverifiedError where a transaction's coordinator has to be asked first; `guard` is what that
+    gave, once it has agreed.
+    """
+    if context.channel.authorizer is not None:
+        context.require(Operation.WRITE, ResourceType.TOPIC, topic)
     broker = context.broker
     partition = broker.partitions.get((topic, data.index))
     if partition is None:
@@ -155,6 +251,7 @@ def _append(
     if topic in INTERNAL_TOPICS:
         # What coordinators have in memory is what they wrote themselves.
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} belongs to the cluster")
+    acks = request.acks
     if acks not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     records: Any = data.records
@@ -162,7 +259,19 @@ def _append(
         raise KafkaError(ErrorCode.INVALID_RECORD, "there are no records")
     if context.version < _ZSTD_SINCE:
         _check_codec(records, context.version)
-    result = partition.append_as_leader(records, required_acks=acks, now_ms=broker.clock.now_ms())
+    if (
+        len(records) > _ATTRIBUTES_LOW_BYTE
+        and records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK
+        and guard is None
+    ):
+        check_transaction(partition, records, request, context)
+    try:
+        result = partition.append_as_leader(
+            records, required_acks=acks, now_ms=broker.clock.now_ms(), guard=guard
+        )
+    except KafkaError as error:
+        _check_gap(error, partition, broker.clock.monotonic_ms())
+        raise
     traffic = partition.traffic
     traffic.batches_in += 1
     traffic.bytes_in += len(records)
@@ -171,11 +280,23 @@ def _append(
     return partition, result
 
 
-def _must_wait(acks: int, partition: Partition, result: AppendResult) -> bool:
-    """Whether the batch is there but may not be acknowledged (I9)."""
-    if acks == _ALL:
-        return partition.high_watermark <= result.last_offset
-    return acks != 0 and partition.awaits_flush
+def _check_gap(error: KafkaError, partition: Partition, now_ms: int) -> None:
+    """Raise NOT_LEADER_OR_FOLLOWER for a gap in a producer's sequences that a new leader finds.
+
+    A client may hear of a new leader, from the old one, before the new one does. Of the requests
+    that it sends one behind the other, the first is refused then, and the next finds a leader and a
+    gap. For OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka takes a new epoch, and writes under it again
+    what the old leader had written and not acknowledged. This way all come again, in their order.
+    """
+    leader = partition.leader
+    if (
+        error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        and leader is not None
+        and now_ms - leader.began_ms < NEW_LEADER_MS
+    ):
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"has just become the leader of {partition}: {error}"
+        )
 
 
 def _reply(
@@ -183,14 +304,16 @@ def _reply(
     context: RequestContext,
     response: ProduceResponse,
     waiting: list[_Waiting],
+    success: bytes | None = None,
 ) -> ProduceResponse | Pending | NoReply:
+    """`success`: the same reply encoded, for as long as nothing happens to what waits."""
     if request.acks == 0:
         return _finish_silently(response, context)
-    return _park(request, context, response, waiting) if waiting else response
+    return _park(request, context, response, waiting, success) if waiting else response
 
 
 def _check_codec(records: Any, version: int) -> None:
-    """Producers that speak an old version must not write what its readers can't decompress."""
+    """Refuse a codec that readers of the producer's old version cannot decompress."""
     is_header = len(records) > _ATTRIBUTES_LOW_BYTE
     if is_header and records[_ATTRIBUTES_LOW_BYTE] & CODEC_MASK == _ZSTD:
         raise KafkaError(
@@ -213,6 +336,13 @@ def _refuse(slot: PartitionProduceResponse, error: KafkaError, topic: str, broke
     broker.metrics.traffic.find(topic).failed_produces += 1
 
 
+def _fail(slot: PartitionProduceResponse, code: ErrorCode) -> None:
+    """Say that a batch is in the log and is not acknowledged."""
+    slot.error_code = code
+    slot.error_message = code.description
+    slot.base_offset = _NO_OFFSET
+
+
 def _finish_silently(response: ProduceResponse, context: RequestContext) -> NoReply:
     """acks=0: nothing is answered; the connection is closed if anything was refused."""
     for topic in response.responses:
@@ -224,6 +354,110 @@ def _finish_silently(response: ProduceResponse, context: RequestContext) -> NoRe
                 )
                 return NO_REPLY
     return NO_REPLY
+
+
+class _Unverified(NamedTuple):
+    """A batch whose transaction the coordinator is asked about, and the slot of its answer."""
+
+    found: UnverifiedError
+    data: PartitionProduceData
+    slot: PartitionProduceResponse
+
+
+class _VerifyingProduce:
+    """A request of which some batches would open a transaction; the others are appended."""
+
+    __slots__ = (
+        "_context",
+        "_is_held",
+        "_outcome",
+        "_request",
+        "_response",
+        "_unverified",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        response: ProduceResponse,
+        waiting: list[_Waiting],
+        unverified: list[_Unverified],
+    ) -> None:
+        self._request = request
+        self._context = context
+        self._response = response
+        self._waiting = waiting
+        self._unverified = unverified
+        self._is_held = False
+        self._outcome: ProduceResponse | Pending | NoReply | None = None
+
+    def begin(self) -> ProduceResponse | Pending | NoReply:
+        """Ask the coordinator. Its answer may come at once; else the batches are copied."""
+        request, context = self._request, self._context
+        unverified = self._unverified
+        ask_coordinator(
+            request.transactional_id or "",
+            [each.found for each in unverified],
+            context,
+            self._on_verdicts,
+        )
+        if self._outcome is not None:
+            return self._outcome
+        size = _copy_records([each.data for each in unverified])
+        if not context.broker.waiting_produces.begin(context.channel, size):
+            # No room to wait: the client sends it again.
+            self._unverified = []
+            for each in unverified:
+                _fail(each.slot, ErrorCode.NOT_ENOUGH_REPLICAS)
+            return _reply(request, context, self._response, self._waiting)
+        self._is_held = True
+        context.parked = self
+        return PENDING
+
+    def cancel(self) -> None:
+        """Forget the request: its connection is closed, so nobody waits for it or behind it."""
+        self._unverified = []
+        self._context.broker.waiting_produces.forget(self._context.channel)
+
+    def _on_verdicts(self, verdicts: Verdicts) -> None:
+        unverified, self._unverified = self._unverified, []
+        if not unverified:
+            return  # Nobody waits for it any more.
+        request, context = self._request, self._context
+        try:
+            for each in unverified:
+                self._append(each, verdicts)
+            outcome = _reply(request, context, self._response, self._waiting)
+        except Exception as error:
+            if self._is_held:
+                context.close_connection(f"a produce failed: {error}")
+            raise
+        if not self._is_held:
+            self._outcome = outcome
+            return
+        if outcome is not PENDING and outcome is not NO_REPLY:
+            context.respond(outcome)
+        context.broker.waiting_produces.finish(context.channel)
+
+    def _append(self, unverified: _Unverified, verdicts: Verdicts) -> None:
+        found, data, slot = unverified
+        context = self._context
+        topic = found.partition.topic
+        try:
+            verdict = verdicts[topic, found.partition.index]
+            if verdict is not ErrorCode.NONE:
+                code = refusal_of(verdict, context.version)
+                raise KafkaError(code, f"its transaction is not verified: {verdict.description}")
+            partition, result = _append(self._request, topic, data, context, found.guard)
+        except KafkaError as error:
+            _refuse(slot, error, topic, context.broker)
+            return
+        _accept(slot, result)
+        waiting = _Waiting(partition, result.last_offset + 1, ALL_IN_SYNC, slot)
+        if not waiting.is_settled():
+            self._waiting.append(waiting)
 
 
 class _Waiting:
@@ -245,65 +479,56 @@ class _Waiting:
         self.slot = slot
 
     def is_settled(self) -> bool:
-        """Whether the slot is final: committed, or lost for this leader (I9, R13)."""
-        partition = self.partition
-        leader = partition.leader
-        if leader is None or partition.leader_epoch != self.leader_epoch:
-            # Another leader may or may not have the batch: the client has to ask there.
-            self.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return True
-        if partition.log.is_offline:
-            self.fail(ErrorCode.KAFKA_STORAGE_ERROR)
-            return True
-        if self.acks != _ALL:
-            flushed = partition.log.recovery_point >= self.required_offset
-            return flushed or not partition.awaits_flush
-        if partition.high_watermark < self.required_offset:
-            return False
-        if not leader.has_enough_in_sync_replicas:
-            self.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        return True
-
-    def time_out_code(self) -> ErrorCode:
-        """Why it wasn't committed in time: the ISR became too small (R13), or is slow."""
-        leader = self.partition.leader
-        if self.acks == _ALL and leader is not None and not leader.has_enough_in_sync_replicas:
-            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return ErrorCode.REQUEST_TIMED_OUT
-
-    def fail(self, code: ErrorCode) -> None:
-        self.slot.error_code = code
-        self.slot.error_message = code.description
-        self.slot.base_offset = _NO_OFFSET
+        """Tell whether the slot is final: acknowledged, or lost for this leader."""
+        code = acknowledgement(self.partition, self.acks, self.leader_epoch, self.required_offset)
+        if code:
+            _fail(self.slot, code)
+        return code is not None
 
 
 class _ParkedProduce:
-    """A request that waits for the high watermarks, or for a flush, of its partitions."""
+    """A request that waits for the high watermarks, or for a flush, of its partitions.
 
-    __slots__ = ("context", "response", "waiting")
+    `success` is the encoded reply to a request of one partition, for when that is committed; None
+    where a request has more of them.
+    """
+
+    __slots__ = ("context", "response", "success", "waiting")
 
     def __init__(
-        self, context: RequestContext, response: ProduceResponse, waiting: list[_Waiting]
+        self,
+        context: RequestContext,
+        response: ProduceResponse,
+        waiting: list[_Waiting],
+        success: bytes | None,
     ) -> None:
         self.context = context
         self.response = response
         self.waiting = waiting
+        self.success = success
 
     def try_complete(self) -> bool:
         self.waiting = [waiting for waiting in self.waiting if not waiting.is_settled()]
         if self.waiting:
             return False
-        self.context.respond(self.response)
+        self._respond()
         return True
 
     def on_expire(self) -> None:
         self.time_out()
-        self.context.respond(self.response)
+        self._respond()
 
     def time_out(self) -> None:
         for waiting in self.waiting:
             if not waiting.is_settled():
-                waiting.fail(waiting.time_out_code())
+                _fail(waiting.slot, time_out_code(waiting.partition, waiting.acks))
+
+    def _respond(self) -> None:
+        response = self.response
+        if self.success is None or response.responses[0].partition_responses[0].error_code:
+            self.context.respond(response)
+        else:
+            self.context.respond(self.success)
 
 
 def _park(
@@ -311,9 +536,10 @@ def _park(
     context: RequestContext,
     response: ProduceResponse,
     waiting: list[_Waiting],
+    success: bytes | None,
 ) -> ProduceResponse | Pending:
     broker = context.broker
-    operation = _ParkedProduce(context, response, waiting)
+    operation = _ParkedProduce(context, response, waiting, success)
     deadline_ms = broker.clock.monotonic_ms() + max(0, request.timeout_ms)
     keys = [(each.partition.topic, each.partition.index) for each in waiting]
     parked = broker.produce_purgatory.park(operation, keys, deadline_ms)

@@ -28,7 +28,7 @@ _ONE_TOPIC: Final = struct.Struct(">ih")
 
 
 def encode_single_reply(version: int, topic: str, index: int, result: AppendResult) -> bytes:
-    """The body of a reply that says that one batch was appended to one partition."""
+    """Return the body of a reply that says that one batch was appended to one partition."""
     first_offset, _, append_time_ms, log_start_offset, _ = result
     name = topic.encode()
     if version >= _FLEXIBLE_SINCE:

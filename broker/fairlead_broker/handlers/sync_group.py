@@ -11,20 +11,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairlead_broker.api_registry import PENDING, Pending, handles
+from fairlead_broker.authorization import Operation, needs_group
 from fairlead_broker.group.group_types import SyncRequest, SyncResult
 from fairlead_broker.handlers.group_requests import ParkedMember, check_group_id
-from fairlead_broker.handlers.registry import PENDING, Pending, handles
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.api_registry import RequestContext
 
 _PROTOCOL_NAMED_SINCE = 5
 
 
-@handles(ApiKey.SYNC_GROUP, versions=(0, 5))
+@handles(ApiKey.SYNC_GROUP, versions=(0, 5), access=needs_group(Operation.READ))
 def sync_group(request: SyncGroupRequest, context: RequestContext) -> Pending | SyncGroupResponse:
     broker = context.broker
     waiter = ParkedMember(context, request.group_id, _build_response)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fairlead_broker.exposition import Exposition
-    from fairlead_broker.metrics import CleanerMetrics
+    from fairlead_broker.measures.broker_metrics import CleanerMetrics
+    from fairlead_broker.measures.exposition import Exposition
 
 
 def expose_compaction(out: Exposition, metrics: CleanerMetrics) -> None:

@@ -3,38 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from fairlead_broker.coordinator.shard import ShardState
 from fairlead_broker.group.group_types import GroupState
-from fairlead_broker.group.shard import ShardState
 from fairlead_broker.limits import METRIC_GROUPS_A_TURN
+from fairlead_broker.measures.exposition import label_set
 
 if TYPE_CHECKING:
     from fairlead_broker.broker import Broker
-    from fairlead_broker.exposition import Exposition
+    from fairlead_broker.measures.exposition import Exposition
 
 _MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager"
 _COORDINATOR: Final = "kafka_server_group_coordinator_metrics"
+_CONSUMER_STATES: Final = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+"""States of KIP-848's protocol, by Kafka's names."""
 
 
 @dataclass(slots=True)
 class GroupSums:
     """What one walk over the groups found."""
 
-    states: dict[GroupState, int] = field(default_factory=lambda: dict.fromkeys(GroupState, 0))
+    classic: Counter[str] = field(default_factory=Counter)
+    """How many groups of the classic protocol are in which state."""
+    consumer: Counter[str] = field(default_factory=Counter)
+    """Likewise of KIP-848's, where members are given their partitions by the broker."""
     offsets: int = 0
     shards: dict[ShardState, int] = field(default_factory=lambda: dict.fromkeys(ShardState, 0))
 
 
 async def measure_groups(broker: Broker) -> GroupSums:
-    """Count, in slices of a turn of the loop."""
+    """Count groups, in slices of a turn of the loop."""
     sums = GroupSums()
     coordinator = broker.group_coordinator
-    for shard in coordinator.shards.values():
+    for shard in coordinator.runtime.shards.values():
         sums.shards[shard.state] += 1
     for number, group in enumerate(list(coordinator.groups.values()), start=1):
-        sums.states[group.classic.state] += 1
+        protocol = group.protocol
+        states = sums.classic if protocol.group_type == "classic" else sums.consumer
+        states[protocol.state_name] += 1
         sums.offsets += len(group.offsets)
         if number % METRIC_GROUPS_A_TURN == 0:
             await asyncio.sleep(0)
@@ -44,10 +53,24 @@ async def measure_groups(broker: Broker) -> GroupSums:
 def expose_groups(out: Exposition, broker: Broker, sums: GroupSums) -> None:
     """Add Kafka's metrics of a group coordinator, and how its partitions are."""
     metrics = broker.group_coordinator.metrics
-    out.one(f"{_MANAGER}_numgroups", "gauge", "Groups here.", sum(sums.states.values()))
-    for state, count in sums.states.items():
+    counts = {"classic": sums.classic.total(), "consumer": sums.consumer.total()}
+    out.one(f"{_MANAGER}_numgroups", "gauge", "Groups here.", sum(counts.values()))
+    for state in GroupState:
         name = f"{_MANAGER}_numgroups{state.value.lower()}"
-        out.one(name, "gauge", f"Groups that are {state.value}.", count)
+        meaning = f"Groups of the classic protocol that are {state.value}."
+        out.one(name, "gauge", meaning, sums.classic[state.value])
+    out.family(
+        f"{_COORDINATOR}_group_count",
+        "gauge",
+        "Groups here, by protocol.",
+        [(label_set(protocol=protocol), count) for protocol, count in counts.items()],
+    )
+    out.family(
+        f"{_COORDINATOR}_consumer_group_count",
+        "gauge",
+        "Groups of KIP-848's protocol, by state.",
+        [(label_set(state=state.lower()), sums.consumer[state]) for state in _CONSUMER_STATES],
+    )
     out.one(f"{_MANAGER}_numoffsets", "gauge", "Committed offsets here.", sums.offsets)
     for name, meaning, value in (
         ("offset_commit_count", "Offsets committed.", metrics.offset_commits),
@@ -55,9 +78,16 @@ def expose_groups(out: Exposition, broker: Broker, sums: GroupSums) -> None:
         ("offset_deletion_count", "Offsets removed otherwise.", metrics.offset_deletions),
     ):
         out.one(f"{_COORDINATOR}_{name}", "counter", meaning, value)
-    average_ms = metrics.load_time_ms_sum / metrics.loads if metrics.loads else 0
+    out.one(
+        "fairlead_group_broken_decisions_total",
+        "counter",
+        "Records of groups that would have broken a rule, and were not written.",
+        metrics.broken_decisions,
+    )
+    times = broker.group_coordinator.runtime.load_times
+    average_ms = times.sum_ms / times.loads if times.loads else 0
     for name, meaning, gauge in (
-        ("partition_load_time_max", "Slowest load of a partition, ms.", metrics.load_time_ms_max),
+        ("partition_load_time_max", "Slowest load of a partition, ms.", times.max_ms),
         ("partition_load_time_avg", "Average load of a partition, ms.", average_ms),
     ):
         out.one(f"{_COORDINATOR}_{name}", "gauge", meaning, gauge)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.exposition import Exposition
 from fairlead_broker.http.cleaner_families import expose_compaction
 from fairlead_broker.http.group_families import expose_groups, measure_groups
 from fairlead_broker.http.process_families import (
@@ -23,6 +22,9 @@ from fairlead_broker.http.replica_families import (
     measure_replicas,
 )
 from fairlead_broker.http.request_families import RequestFamilies
+from fairlead_broker.http.rest_families import expose_rest
+from fairlead_broker.http.transaction_families import expose_transactions
+from fairlead_broker.measures.exposition import Exposition
 
 if TYPE_CHECKING:
     from fairlead_broker.broker import Broker
@@ -44,7 +46,7 @@ class MetricsPage:
         self._disk: asyncio.Future[tuple[int, int]] | None = None
 
     async def text(self) -> str:
-        """Give the page. Between its parts others get their turn of the loop."""
+        """Return the page. Between its parts others get their turn of the loop."""
         out = Exposition()
         broker = self.broker
         if broker is not None:
@@ -56,6 +58,9 @@ class MetricsPage:
             expose_compaction(out, broker.metrics.cleaner)
             expose_waiting(out, broker)
             expose_groups(out, broker, groups)
+            expose_transactions(out, broker.metrics)
+            if broker.settings.rest is not None:
+                expose_rest(out, broker.metrics.rest)
             expose_session(out, self.session)
             expose_disk(out, capacity)
             await asyncio.sleep(0)

@@ -6,14 +6,14 @@ import os
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
-from fairlead_broker.exposition import label_set
 from fairlead_broker.http.readiness import Phase
+from fairlead_broker.measures.exposition import label_set
 
 if TYPE_CHECKING:
     from fairlead_broker.broker import Broker
-    from fairlead_broker.exposition import Exposition
     from fairlead_broker.http.readiness import Readiness
-    from fairlead_broker.metrics import BrokerMetrics
+    from fairlead_broker.measures.broker_metrics import BrokerMetrics
+    from fairlead_broker.measures.exposition import Exposition
 
     class Session(Protocol):
         """What is told of the session with the controller."""
@@ -72,6 +72,7 @@ def expose_counters(out: Exposition, metrics: BrokerMetrics) -> None:
             "Worst lateness of an event loop tick in the last minute.",
             metrics.loop_lag_max_ms / 1000,
         ),
+        ("quota_meters", "Clients with a quota whose use is told apart.", metrics.quota_meters),
         ("undeleted_files", "Deleted files that the disk does not let go.", metrics.undeleted),
     ):
         out.one(f"fairlead_{name}", "gauge", meaning, value)
@@ -79,6 +80,14 @@ def expose_counters(out: Exposition, metrics: BrokerMetrics) -> None:
         ("connections", "Connections accepted.", metrics.connections_opened),
         ("connections_refused", "Connections refused by a limit.", metrics.connections_refused),
         ("protocol_errors", "Connections closed for bad bytes.", metrics.protocol_errors),
+        ("tls_handshakes_failed", "TLS handshakes that failed.", metrics.tls_handshakes_failed),
+        ("logins", "Successful logins by SASL.", metrics.logins_succeeded),
+        ("logins_failed", "Logins by SASL that failed.", metrics.logins_failed),
+        (
+            "certificates_refused",
+            "New certificates that cannot serve.",
+            metrics.certificates_refused,
+        ),
         ("cold_reads", "Reads that were not in the page cache.", metrics.cold_reads),
         ("cold_read_bytes", "Bytes that they brought into it.", metrics.cold_read_bytes),
         (
@@ -176,7 +185,7 @@ def expose_disk(out: Exposition, capacity: tuple[int, int] | None) -> None:
 
 
 def measure_disk(path: str) -> tuple[int, int]:
-    """Size and available bytes; for a thread, because a bad disk may keep it waiting."""
+    """Return size and available bytes; for a thread, because a bad disk may keep it waiting."""
     found = os.statvfs(path)
     return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
 

@@ -10,29 +10,35 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.exposition import label_set
 from fairlead_broker.limits import (
     METRIC_BROKERS_MAX,
     METRIC_PARTITIONS_A_TURN,
     METRIC_PARTITIONS_MAX,
     METRIC_TOPICS_MAX,
 )
+from fairlead_broker.measures.exposition import label_set
 
 if TYPE_CHECKING:
     from fairlead_broker.broker import Broker
-    from fairlead_broker.exposition import Exposition
-    from fairlead_broker.metrics import BrokerMetrics
+    from fairlead_broker.measures.broker_metrics import BrokerMetrics
+    from fairlead_broker.measures.exposition import Exposition
     from fairlead_broker.replication.leader_state import LeaderState
     from fairlead_broker.replication.partition import Partition
 
 _MANAGER: Final = "kafka_server_replicamanager"
+LATE_TRANSACTION_MS: Final = 300_000
+"""How much longer than any client may ask for a transaction is open before it counts as late."""
 _TRAFFIC: Final = "kafka_server_brokertopicmetrics"
 
 
 @dataclass(slots=True)
 class ReplicaSums:
-    """What one walk over the partitions found."""
+    """What one walk over the partitions found.
 
+    A transaction is late whose producer wrote last before `late_before_ms`, in record time.
+    """
+
+    late_before_ms: int
     partitions: int = 0
     leaders: int = 0
     offline: int = 0
@@ -40,6 +46,7 @@ class ReplicaSums:
     under_min_isr: int = 0
     at_min_isr: int = 0
     producers: int = 0
+    with_late_transactions: int = 0
     size: int = 0
     lag_max: int = 0
     """Records by which this broker's followers are behind their leaders' high watermarks."""
@@ -75,6 +82,9 @@ class ReplicaSums:
         in_sync = len(leader.isr_state.isr)
         self.under_replicated += in_sync < len(leader.replicas)
         self.under_min_isr += not leader.has_enough_in_sync_replicas
+        # As in Kafka, records without timestamps say nothing of when they were written.
+        oldest_ms = partition.oldest_open_transaction_ms
+        self.with_late_transactions += oldest_ms is not None and 0 < oldest_ms < self.late_before_ms
         self.at_min_isr += in_sync == leader.effective_min_insync_replicas
         end = partition.log.log_end_offset
         for follower, progress in leader.followers.items():
@@ -97,8 +107,9 @@ class ReplicaSums:
 
 
 async def measure_replicas(broker: Broker) -> ReplicaSums:
-    """Walk over all partitions, letting others run in between."""
-    sums = ReplicaSums()
+    """Yield over all partitions, letting others run in between."""
+    longest_ms = broker.settings.transaction_max_timeout_ms + LATE_TRANSACTION_MS
+    sums = ReplicaSums(broker.clock.now_ms() - longest_ms)
     keys = sorted(broker.partitions)
     for number, key in enumerate(keys):
         if number and number % METRIC_PARTITIONS_A_TURN == 0:
@@ -136,6 +147,11 @@ def expose_replicas(out: Exposition, sums: ReplicaSums, metrics: BrokerMetrics) 
             "atminisrpartitioncount",
             "Partitions led here that may lose no further replica in sync.",
             sums.at_min_isr,
+        ),
+        (
+            "partitionswithlatetransactionscount",
+            "Partitions led here with a transaction that should have ended.",
+            sums.with_late_transactions,
         ),
         ("produceridcount", "Idempotent producers that logs remember.", sums.producers),
     ):
@@ -249,5 +265,15 @@ def expose_traffic(out: Exposition, metrics: BrokerMetrics) -> None:
         ("fetched_bytes", "Bytes of records sent to consumers.", total.bytes_out),
         ("replicated_in_bytes", "Bytes fetched from leaders.", metrics.replicated_in_bytes),
         ("replicated_out_bytes", "Bytes sent to followers.", metrics.replicated_out_bytes),
+        (
+            "preferred_read_replicas",
+            "Partitions for which consumers were sent to a follower in their rack.",
+            metrics.preferred_read_replicas,
+        ),
+        (
+            "follower_reads",
+            "Partitions of which this broker sent records to consumers as a follower.",
+            metrics.follower_reads,
+        ),
     ):
         out.one(f"fairlead_{name}_total", "counter", meaning, value)

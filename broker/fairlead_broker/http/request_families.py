@@ -9,20 +9,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.durations import WINDOW_NS, RecentDurations, RequestTimes
-from fairlead_broker.exposition import label_set
+from fairlead_broker.measures.durations import WINDOW_NS, RecentDurations, RequestTimes
+from fairlead_broker.measures.exposition import label_set
 from fairlead_wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fairlead_broker.exposition import Exposition
-    from fairlead_broker.metrics import BrokerMetrics
+    from fairlead_broker.measures.broker_metrics import BrokerMetrics
+    from fairlead_broker.measures.exposition import Exposition
 
 _PREFIX: Final = "kafka_network_requestmetrics"
 _BY_THEMSELVES: Final = ("Produce", "FetchConsumer", "FetchFollower")
 """Requests with a histogram of their own; the others share one."""
 FLUSH: Final = "flush"
+VERIFICATION: Final = "verification"
 
 
 def _request_name(api_key: int) -> str:
@@ -67,22 +68,29 @@ class RequestFamilies:
         self._recent.turn(
             now_ns,
             {name: times.counts for name, times in by_request.items()}
-            | {FLUSH: metrics.flush_times.counts},
+            | {
+                FLUSH: metrics.flush_times.counts,
+                VERIFICATION: metrics.verification_times.counts,
+            },
         )
         self._expose_counts(out, metrics)
         self._expose_times(out, by_request)
-        out.summary(
-            "kafka_log_logflushstats_logflushrateandtimems",
-            "What fsyncs of a log took, in milliseconds.",
-            [
-                (
-                    "",
-                    metrics.flush_times.count,
-                    metrics.flush_times.total_ns,
-                    self._recent.since(FLUSH, metrics.flush_times.counts),
-                )
-            ],
-        )
+        for key, name, meaning, times in (
+            (
+                FLUSH,
+                "kafka_log_logflushstats_logflushrateandtimems",
+                "What fsyncs of a log took, in milliseconds.",
+                metrics.flush_times,
+            ),
+            (
+                VERIFICATION,
+                "kafka_server_addpartitionstotxnmanager_verificationtimems",
+                "What answers of coordinators about transactions took, in milliseconds.",
+                metrics.verification_times,
+            ),
+        ):
+            recent = self._recent.since(key, times.counts)
+            out.summary(name, meaning, [("", times.count, times.total_ns, recent)])
         out.one(
             "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
             "gauge",
@@ -103,6 +111,31 @@ class RequestFamilies:
             "counter",
             "Refusals answered, by error code.",
             [(label_set(error=name), count) for name, count in sorted(metrics.errors.items())],
+        )
+        out.family(
+            "fairlead_authorization_denials_total",
+            "counter",
+            "Resources that were denied to who asked for them.",
+            [
+                (label_set(principal=who, resource=what), count)
+                for (who, what), count in sorted(metrics.denials.items())
+            ],
+        )
+
+        out.family(
+            "fairlead_throttles_total",
+            "counter",
+            "Clients that were told to wait, by the quota that they have used up.",
+            [(label_set(quota=kind), count) for kind, count in sorted(metrics.throttles.items())],
+        )
+        out.family(
+            "fairlead_throttle_time_seconds_total",
+            "counter",
+            "How long they were told to wait, by the quota that they have used up.",
+            [
+                (label_set(quota=kind), total_ms / 1000)
+                for kind, total_ms in sorted(metrics.throttle_ms.items())
+            ],
         )
 
     def _expose_times(self, out: Exposition, by_request: dict[str, RequestTimes]) -> None:

@@ -7,7 +7,7 @@ progress as JSON, so that a broker in recovery is never taken for a dead one.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
@@ -16,6 +16,8 @@ from fairlead_broker.http.readiness import Phase
 from fairlead_broker.limits import HTTP_CONNECTIONS_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fairlead_broker.http.readiness import Readiness
     from fairlead_broker.settings import HttpAddress
 
@@ -26,6 +28,7 @@ INDEX: Final = """A broker of Fairlead. Kafka clients use another port; here are
 /healthz   200 once the logs are open, 503 with the progress before
 /livez     200 while the process runs
 /readyz    200 while it serves clients
+/certificates  what TLS listeners show and trust, by SHA-256
 /metrics   for Prometheus
 """
 
@@ -35,6 +38,8 @@ class HttpServer:
 
     def __init__(self, readiness: Readiness) -> None:
         self.metrics = MetricsPage(readiness)
+        self.certificates: Callable[[], dict[str, Any]] = dict
+        """What TLS listeners show and trust; none until they listen."""
         self._readiness = readiness
         self._runner: web.AppRunner | None = None
         self._listening: asyncio.Server | None = None
@@ -45,6 +50,7 @@ class HttpServer:
         application.add_routes(
             [
                 web.get("/", self._index),
+                web.get("/certificates", self._certificates),
                 web.get("/healthz", self._healthz),
                 web.get("/livez", self._livez),
                 web.get("/readyz", self._readyz),
@@ -81,12 +87,15 @@ class HttpServer:
         """For whoever opens the address that `fairlead up` shows."""
         return web.Response(text=INDEX)
 
+    async def _certificates(self, _: web.Request) -> web.Response:
+        return web.json_response(self.certificates())
+
     async def _healthz(self, _: web.Request) -> web.Response:
         is_healthy = self._readiness.phase is not Phase.LOADING
         return web.json_response(self._readiness.describe(), status=200 if is_healthy else 503)
 
     async def _livez(self, _: web.Request) -> web.Response:
-        """An answer is the proof: the loop turns, however long recovery takes."""
+        """Answer, which proves that the loop turns, however long recovery takes."""
         return web.json_response(self._readiness.describe())
 
     async def _readyz(self, _: web.Request) -> web.Response:

@@ -17,9 +17,9 @@ import logging
 from typing import Final
 
 from fairlead_broker.disk import Disk, replace_file
-from fairlead_broker.log.deferred_files import SyncJob
-from fairlead_broker.log.file_names import FAILED_FLUSH
-from fairlead_broker.log.file_slice import OpenFile
+from fairlead_broker.log.files.deferred_files import SyncJob
+from fairlead_broker.log.files.file_names import FAILED_FLUSH
+from fairlead_broker.log.files.file_slice import OpenFile
 from fairlead_broker.log.segmented_log import SegmentedLog
 from fairlead_model.log_config import NEVER
 
@@ -103,7 +103,7 @@ class WriteOutJob:
 
 
 def is_due(log: SegmentedLog, now_ms: int) -> bool:
-    """Whether somebody should begin a flush now."""
+    """Tell whether somebody should begin a flush now."""
     state, config = log.flush_state, log.config
     if state.is_running or log.is_offline or log.log_end_offset == log.recovery_point:
         return False
@@ -149,11 +149,11 @@ def complete_flush(log: SegmentedLog, job: FlushJob, now_ms: int) -> None:
     for segment, next_base in zip(log.segments, log.bases[1:], strict=False):
         if next_base <= log.recovery_point and segment.is_sealed and segment.writers():
             segment.release_writers()
-    log.check_marks()
+    log.check_offsets()
 
 
 def begin_write_out(log: SegmentedLog) -> WriteOutJob | None:
-    """A job for the bytes that were appended to the active segment since the last one."""
+    """Return a job for the bytes that were appended to the active segment since the last one."""
     state, active = log.flush_state, log.active
     writers = active.writers()
     if log.is_offline or not writers:

@@ -6,14 +6,17 @@ then all that go into one segment are written with one call.
 
 from typing import Final
 
-from fairlead_broker.invariants import require
-from fairlead_broker.log.index_file import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
+from fairlead_broker.log.index.index_file import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
+from fairlead_broker.log.marker_append import note_marker
+from fairlead_broker.log.producers.end_marker import decode_end
 from fairlead_broker.log.rolling import should_roll
 from fairlead_broker.log.segmented_log import SegmentedLog
-from fairlead_wire.errors import ErrorCode, KafkaError
+from fairlead_model.invariants import require
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.record_batch import (
     BATCH_HEADER,
     BATCH_HEADER_SIZE,
+    CONTROL_MASK,
     BatchHeader,
     check_batch,
 )
@@ -42,6 +45,8 @@ def append_as_follower(
             break
         try:
             check_batch(batches, position, header, remaining=remaining)
+            if header.attributes & CONTROL_MASK:
+                _check_readable(log, batches, position)
         except KafkaError as error:
             refusal = error
             break
@@ -66,6 +71,14 @@ def append_as_follower(
             raise log.go_offline(error) from error
     if refusal is not None:
         raise refusal
+
+
+def _check_readable(log: SegmentedLog, batches: memoryview, position: int) -> None:
+    """Before it is in the log: what a control batch says must be known once it is."""
+    try:
+        decode_end(batches, position)
+    except RemoteProtocolError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{log.path}: {error}") from error
 
 
 def _check_offset(
@@ -149,7 +162,7 @@ def _write(log: SegmentedLog, batches: memoryview, headers: list[BatchHeader], n
         log.roll(now_ms)
     elif log.active.is_sealed:
         log.active.activate()
-    position = log.active.size
+    start = position = log.active.size
     log.active.append_many(batches, headers)
     next_offset = log.log_end_offset
     for header in headers:
@@ -157,8 +170,13 @@ def _write(log: SegmentedLog, batches: memoryview, headers: list[BatchHeader], n
             # Remembered batches have no gaps: one before a gap doesn't hold what is asked for.
             log.forget_recent()
         log.note_recent(header.base_offset, position)
+        if header.producer_id >= 0:
+            if header.attributes & CONTROL_MASK:
+                end = decode_end(batches, position - start)
+                if end is not None:
+                    note_marker(log, header, end, now_ms)
+            else:
+                log.producers.replay(header, now_ms)
         position += header.size
         next_offset = header.next_offset
-        if header.producer_id >= 0:
-            log.producers.replay(header, now_ms)
     log.log_end_offset = headers[-1].next_offset

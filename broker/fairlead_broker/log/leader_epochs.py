@@ -75,7 +75,7 @@ class LeaderEpochs:
         return EpochEndOffset(self._epochs[at - 1], self._starts[at])
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch that an offset was written in, -1 if it lies before all."""
+        """Return the epoch that an offset was written in, -1 if it lies before all."""
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else UNDEFINED
 

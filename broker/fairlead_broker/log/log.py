@@ -9,27 +9,62 @@ Order that always holds (I1): log_start_offset <= log_end_offset and recovery_po
 log_end_offset. Appended offsets are contiguous (I8).
 """
 
+import logging
+from array import array
 from bisect import bisect_right
-from typing import Final, NamedTuple, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
-from fairlead_broker.invariants import violated
-from fairlead_broker.log import flush, follower_append, lookup, retention, truncation
-from fairlead_broker.log.append_check import check_produced_batch
-from fairlead_broker.log.batch_scan import CorruptSegmentError
-from fairlead_broker.log.deletions import DeletionJob
-from fairlead_broker.log.file_slice import FileSlice
-from fairlead_broker.log.leader_epochs import EpochEndOffset
+from fairlead_broker.disk import Disk
+from fairlead_broker.limits import RECENT_BATCHES_MAX
+from fairlead_broker.log import (
+    flush,
+    follower_append,
+    lookup,
+    marker_append,
+    retention,
+    truncation,
+)
+from fairlead_broker.log.batches.append_check import HeaderFields, check_produced_batch
+from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
+from fairlead_broker.log.files.deferred_files import DeferredFiles
+from fairlead_broker.log.files.deletions import DeletionJob, Deletions
+from fairlead_broker.log.files.file_names import (
+    CHECKPOINTED_MARK,
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    SNAPSHOT_SUFFIX,
+    offset_name,
+)
+from fairlead_broker.log.files.file_slice import FileSlice
+from fairlead_broker.log.files.holes import mark_holes
+from fairlead_broker.log.files.read_cache import ReadCache
+from fairlead_broker.log.files.text_files import encode_epoch_checkpoint, encode_partition_metadata
+from fairlead_broker.log.flush_state import FlushState
+from fairlead_broker.log.index.transaction_index import AbortedTransaction
+from fairlead_broker.log.leader_epochs import EpochEndOffset, LeaderEpochs
 from fairlead_broker.log.lookup import ReadResult, TimestampOffset
-from fairlead_broker.log.producer_state import SEQUENCE_MASK, ProducedBatch
-from fairlead_broker.log.rolling import should_roll
+from fairlead_broker.log.producer_loading import find_unreplicated
+from fairlead_broker.log.producers.end_marker import EndMarker
+from fairlead_broker.log.producers.producer_snapshot import encode_snapshot
+from fairlead_broker.log.producers.producer_state import SEQUENCE_MASK, ProducedBatch, ProducerState
+from fairlead_broker.log.producers.verification import VerificationGuard
+from fairlead_broker.log.rolling import roll_jitter_ms, should_roll
 from fairlead_broker.log.segment import Segment
-from fairlead_broker.log.segmented_log import SegmentedLog
+from fairlead_model.invariants import require, violated
+from fairlead_model.log_config import NEVER, LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.record_batch import (
     BATCH_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
     batch_crc,
 )
+
+if TYPE_CHECKING:
+    from fairlead_broker.log.segmented_log import Replacement
+
+logger = logging.getLogger(__name__)
 
 NO_APPEND_TIME: Final = -1
 
@@ -45,25 +80,164 @@ class AppendResult(NamedTuple):
     is_duplicate: bool
 
 
-class Log(SegmentedLog):
-    """A partition's log as leaders, followers and readers use it."""
+class Log:
+    """A partition's log as leaders, followers and readers use it.
 
-    # Appending.
+    Who moves what: `log_end_offset` append and truncation, `log_start_offset` retention and
+    DeleteRecords, `recovery_point` a completed flush (everything below was fsynced).
+
+    `segments` is never empty; the last one is active. `recent_*` are base offset and position of
+    the newest batches of the active segment, contiguous up to its end. Below `first_dirty_offset`
+    the log was compacted; the last of the tombstones there may go at `last_horizon_ms`. As long as
+    not `has_aborted`, no transaction index has an entry.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        cache: ReadCache,
+        directory: str,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig,
+        segments: list[Segment],
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+        deferred: DeferredFiles,
+        has_holes: bool = False,
+    ) -> None:
+        require(bool(segments), "log {} has no segment", directory)
+        self.disk = disk
+        self.cache = cache
+        self.path = directory
+        self.directory = Path(directory)
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.segments = segments
+        self.bases = [segment.base_offset for segment in segments]
+        self.active = segments[-1]
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.epochs = epochs
+        self.producers = producers
+        self.deferred = deferred
+        self.refusal: str | None = None
+        self.is_offline = False
+        self.flush_state = FlushState()
+        self.deletions = Deletions()
+        self.recent_offsets: array[int] = array("q")
+        self.recent_positions: array[int] = array("q")
+        self.jitter_ms = 0
+        self.is_compacted = False
+        self.has_holes = has_holes
+        self.first_dirty_offset = log_start_offset
+        self.last_horizon_ms = NEVER
+        self.is_checkpointed = False
+        self.has_aborted = any(segment.transaction_index.size for segment in segments)
+        self.swap: Replacement | None = None
+        self.reconfigure(config)
+        self.check_offsets()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def last_leader_epoch(self) -> int:
+        """The newest leader epoch, -1 if none was ever entered."""
+        return self.epochs.last_epoch
+
+    @property
+    def unflushed_messages(self) -> int:
+        """Offsets that were appended and not fsynced yet."""
+        return self.log_end_offset - self.recovery_point
+
+    def check_offsets(self) -> None:
+        """Assert I1, whenever one of them was set other than by an append."""
+        require(
+            self.log_start_offset <= self.log_end_offset
+            and self.recovery_point <= self.log_end_offset
+            and self.active.base_offset <= self.log_end_offset,
+            "{}: start {}, recovery point {}, active base {}, end {}",
+            self.path,
+            self.log_start_offset,
+            self.recovery_point,
+            self.active.base_offset,
+            self.log_end_offset,
+        )
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Take over changed topic settings; they hold from the next append or check on."""
+        self.config = config
+        self.is_compacted = config.is_compacted
+        self._set_jitter()
+        self.active.index_interval_bytes = config.index_interval_bytes
+        self.active.index_bytes_max = config.segment_index_bytes
+
+    def assign_topic_id(self, topic_id: bytes) -> None:
+        """Note the topic that this log turned out to belong to; its file was lost or never made."""
+        self.topic_id = topic_id
+        self.deferred.replace(
+            f"{self.path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id)
+        )
+
+    def note_holes(self) -> None:
+        """Let offsets have gaps from now on, before the first one is there. OSError."""
+        if not self.has_holes:
+            mark_holes(self.disk, self.path)
+            self.has_holes = True
+            logger.info("%s: the log has gaps now, where records were compacted away", self.path)
+
+    def note_checkpointed(self) -> None:
+        """Note that the checkpoint files speak of this log now, unless it has gone meanwhile.
+
+        See `directory.checkpointed_offsets`.
+        """
+        if self.refusal == "closed":
+            return
+        try:
+            self.disk.close(self.disk.open_write(f"{self.path}/{CHECKPOINTED_MARK}"))
+        except OSError as error:
+            logger.warning("%s: it is noted with the next checkpoint: %s", self.path, error)
+            return
+        self.deferred.note_directory(self.path)
+        self.is_checkpointed = True
 
     def append_as_leader(
-        self, batch: memoryview, *, leader_epoch: int, now_ms: int, has_keys: bool = False
+        self,
+        batch: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        has_keys: bool = False,
+        guard: VerificationGuard | None = None,
+        is_from_coordinator: bool = False,
     ) -> AppendResult:
         """Append one produced batch, giving it offsets and the leader epoch, in place.
 
-        `has_keys` spares a compacted log the look at each record's key.
-
-        `batch` must be writable. KafkaError if it is refused (nothing was written then), or
-        KAFKA_STORAGE_ERROR if the disk failed and the log is offline from now on.
+        `batch` must be writable. `has_keys` spares a compacted log the look at each record's key.
+        A batch that opens a transaction comes with the `guard` under which the coordinator was
+        asked; see `verification`. One `is_from_coordinator` has no sequences. KafkaError if it is
+        refused (nothing was written then), or KAFKA_STORAGE_ERROR if the disk failed and the log is
+        offline from now on.
         """
         if self.refusal is not None:
             self._refuse_append()
         header = check_produced_batch(
-            batch, self.config, now_ms, is_compacted=self.is_compacted and not has_keys
+            batch,
+            self.config,
+            now_ms,
+            is_compacted=self.is_compacted and not has_keys,
+            is_from_coordinator=is_from_coordinator,
         )
         last_offset_delta, producer_id = header[6], header[9]
         size = header[1] + BATCH_OVERHEAD
@@ -71,9 +245,14 @@ class Log(SegmentedLog):
             batch = batch[:size]
         if producer_id >= 0:
             last_sequence = (header[11] + last_offset_delta) & SEQUENCE_MASK
-            original = self.producers.find_duplicate(
-                producer_id, header[10], header[11], last_sequence
-            )
+            if header[5] & TRANSACTIONAL_MASK:
+                original = self._check_transactional(
+                    header, guard, is_from_coordinator=is_from_coordinator
+                )
+            else:
+                original = self.producers.find_duplicate(
+                    producer_id, header[10], header[11], last_sequence
+                )
             if original is not None:
                 return self._duplicate_result(original)
         max_timestamp, append_time_ms = header[8], NO_APPEND_TIME
@@ -88,7 +267,7 @@ class Log(SegmentedLog):
             if leader_epoch != self.epochs.last_epoch:
                 # Before the append: followers must find the epoch wherever its records are (R4).
                 self.assign_leader_epoch(leader_epoch)
-            active = self._segment_for(size, last_offset, max_timestamp, now_ms)
+            active = self.segment_for(size, last_offset, max_timestamp, now_ms)
             position = active.size
             active.append(batch, size, last_offset, max_timestamp)
         except OSError as error:
@@ -99,8 +278,46 @@ class Log(SegmentedLog):
             produced = ProducedBatch(
                 header[11], last_sequence, first_offset, last_offset, max_timestamp
             )
-            self.producers.record(producer_id, header[10], produced, now_ms)
+            producers, is_transactional = self.producers, header[5] & TRANSACTIONAL_MASK
+            record = producers.record_transactional if is_transactional else producers.record
+            record(producer_id, header[10], produced, now_ms)
         return AppendResult(first_offset, last_offset, append_time_ms, self.log_start_offset, False)
+
+    def _check_transactional(
+        self,
+        header: HeaderFields,
+        guard: VerificationGuard | None,
+        *,
+        is_from_coordinator: bool,
+    ) -> ProducedBatch | None:
+        last_offset_delta, producer_id, epoch, first_sequence = header[6], *header[9:12]
+        return self.producers.check_transactional(
+            producer_id,
+            epoch,
+            first_sequence,
+            (first_sequence + last_offset_delta) & SEQUENCE_MASK,
+            guard,
+            is_from_coordinator=is_from_coordinator,
+        )
+
+    def append_end_marker(
+        self, marker: EndMarker, *, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """Append what ends a producer's transaction; where none is open it changes little.
+
+        KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED (nothing was written
+        then), KAFKA_STORAGE_ERROR as in `append_as_leader`.
+        """
+        if self.refusal is not None:
+            self._refuse_append()
+        self.producers.check_marker(marker)
+        try:
+            offset = marker_append.append_end_marker(
+                self, marker, leader_epoch=leader_epoch, now_ms=now_ms
+            )
+        except OSError as error:
+            raise self.go_offline(error) from error
+        return AppendResult(offset, offset, NO_APPEND_TIME, self.log_start_offset, False)
 
     def append_as_follower(
         self, batches: memoryview, *, now_ms: int, leader_epoch: int | None = None
@@ -115,8 +332,8 @@ class Log(SegmentedLog):
             self._refuse_append()
         follower_append.append_as_follower(self, batches, now_ms=now_ms, leader_epoch=leader_epoch)
 
-    def _segment_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
-        """The active segment, rolled before if the batch must not go into it."""
+    def segment_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
+        """Return the active segment, rolled before if the batch must not go into it."""
         if should_roll(
             self.active,
             self.config,
@@ -131,14 +348,13 @@ class Log(SegmentedLog):
             self.active.activate()
         return self.active
 
-    # Reading.
-
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, minimum_one_batch: bool
     ) -> ReadResult:
-        """Whole batches from the one that holds `offset` up to `end_offset`, of one segment.
+        """Return whole batches from the one that holds `offset` up to `end_offset`, of one segment.
 
-        At most `max_bytes`, except that the first batch is given whole if `minimum_one_batch`.
+        At most `max_bytes`, except that the first batch is given whole if `minimum_one_batch`. A
+        segment that lies elsewhere is answered with its `arrival`, and nothing waits for it here.
         KafkaError OFFSET_OUT_OF_RANGE below the log's start or above its end; nothing (not an
         error) between `end_offset` and the log's end.
         """
@@ -149,7 +365,7 @@ class Log(SegmentedLog):
                 f"offset {offset} is not within {self.log_start_offset} to {log_end_offset}",
             )
         if offset >= end_offset or offset == log_end_offset:
-            return ReadResult(None, offset, True)
+            return ReadResult(None, offset)
         active = self.active
         recent = self.recent_offsets
         at = bisect_right(recent, offset)
@@ -168,8 +384,8 @@ class Log(SegmentedLog):
                 elif at < len(positions):
                     end = positions[at]
             if end <= start:
-                return ReadResult(None, offset, True)
-            return ReadResult(FileSlice(active.file, start, end - start), offset, True)
+                return ReadResult(None, offset)
+            return ReadResult(FileSlice(active.file, start, end - start), offset)
         try:
             return lookup.read_indexed(
                 self, offset, max_bytes, end_offset, minimum_one_batch=minimum_one_batch
@@ -180,7 +396,7 @@ class Log(SegmentedLog):
             raise self.go_offline(error) from error
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampOffset | None:
-        """The first record at or after a timestamp, below `end_offset`; None if there is none."""
+        """Return the first record at or after a timestamp, below `end_offset`, or None."""
         try:
             return lookup.offset_for_timestamp(self, timestamp_ms, end_offset)
         except CorruptSegmentError as error:
@@ -189,7 +405,7 @@ class Log(SegmentedLog):
             raise self.go_offline(error) from error
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The record with the largest timestamp (the first of them); None in an empty log."""
+        """Return the first record with the largest timestamp; None in an empty log."""
         try:
             return lookup.offset_of_max_timestamp(self)
         except CorruptSegmentError as error:
@@ -197,16 +413,45 @@ class Log(SegmentedLog):
         except OSError as error:
             raise self.go_offline(error) from error
 
+    def upper_offset(self, fetch_offset: int, records: FileSlice) -> int:
+        """Return where what was read from `fetch_offset` on ends, or little above."""
+        try:
+            return lookup.upper_offset(self, fetch_offset, records)
+        except OSError as error:
+            raise self.go_offline(error) from error
+
+    def aborted_transactions(
+        self, fetch_offset: int, upper_offset: int
+    ) -> list[AbortedTransaction]:
+        """Return what was aborted and may have records in [fetch_offset, upper_offset)."""
+        try:
+            return lookup.aborted_transactions(self, fetch_offset, upper_offset)
+        except OSError as error:
+            raise self.go_offline(error) from error
+
+    def recall_unreplicated(self, high_watermark: int) -> None:
+        """After a start, find what had ended above the high watermark of that time.
+
+        Only logs that have known transactions pay for it, and of those only the tail is read.
+        """
+        if high_watermark >= self.log_end_offset or not self.producers.has_seen_markers:
+            return
+        try:
+            ended = find_unreplicated(self.disk, self.path, self.segments, high_watermark)
+        except CorruptSegmentError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: {error}") from error
+        except OSError as error:
+            raise self.go_offline(error) from error
+        self.producers.add_unreplicated(ended)
+
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
         """Where a leader epoch ends in this log (R2)."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
-    # Retention, truncation, flushing: see the modules of these names.
-
-    def delete_expired_segments(self, now_ms: int, high_watermark: int) -> int:
+    def delete_expired_segments(self, now_ms: int, last_stable_offset: int) -> int:
         """Apply retention by time and size; answers the number of segments that went."""
         try:
-            return retention.delete_expired_segments(self, now_ms, high_watermark)
+            return retention.delete_expired_segments(self, now_ms, last_stable_offset)
         except OSError as error:
             raise self.go_offline(error) from error
 
@@ -222,7 +467,7 @@ class Log(SegmentedLog):
         retention.advance_log_start_offset(self, offset)
 
     def begin_deletions(self, now_ms: int) -> DeletionJob | None:
-        """Files whose grace is over, to be unlinked in a thread."""
+        """Return files whose grace is over, to be unlinked in a thread."""
         return self.deletions.begin(self.disk, now_ms)
 
     def expire_producers(self, now_ms: int) -> int:
@@ -238,11 +483,11 @@ class Log(SegmentedLog):
         truncation.restart_at(self, offset)
 
     def flush_is_due(self, now_ms: int) -> bool:
-        """True after a roll, or when `flush.messages` or `flush.ms` ask for a flush."""
+        """Return True after a roll, or when `flush.messages` or `flush.ms` ask for a flush."""
         return flush.is_due(self, now_ms)
 
     def begin_flush(self) -> flush.FlushJob | None:
-        """What a thread must fsync; None if nothing is un-synced or a flush is under way."""
+        """Return what a thread must fsync; None if nothing is un-synced or a flush is under way."""
         return flush.begin_flush(self)
 
     def complete_flush(self, job: flush.FlushJob, now_ms: int) -> None:
@@ -250,8 +495,137 @@ class Log(SegmentedLog):
         flush.complete_flush(self, job, now_ms)
 
     def begin_write_out(self) -> flush.WriteOutJob | None:
-        """What a thread asks the kernel to write early; None while little is dirty."""
+        """Return what a thread asks the kernel to write early; None while little is dirty."""
         return flush.begin_write_out(self)
+
+    def assign_leader_epoch(self, leader_epoch: int) -> None:
+        """Enter the epoch that this replica leads from now on, before any append (R4).
+
+        In memory, where followers are answered from. The file follows when there is time, see
+        `write_epochs`: thousands of partitions may enter an epoch at once, or get their first
+        record, and replacing as many files would hold up the loop for seconds.
+        """
+        if leader_epoch < self.epochs.last_epoch:
+            violated(
+                "{}: leader epoch {} after {}", self.path, leader_epoch, self.epochs.last_epoch
+            )
+        self.epochs.assign(leader_epoch, self.log_end_offset)
+
+    def maybe_write_epochs(self) -> bool:
+        """Write the epoch file if it lags behind; whether it did. The log goes offline if it can't.
+
+        Not while the start is unconfirmed or the log is offline: nothing is appended then either.
+        """
+        if not self.epochs.is_dirty or self.refusal is not None:
+            return False
+        try:
+            self.write_epochs()
+        except OSError as error:
+            raise self.go_offline(error) from error
+        return True
+
+    def write_epochs(self) -> None:
+        """Put the epoch file in place; a thread fsyncs it later, together with others.
+
+        Records may be there long before their epoch's entry: recovery finds it again by their
+        headers, but only where it looks, which is from the segment of the recovery point on. So
+        the file comes before any flush that moves the recovery point, and before a clean stop.
+        """
+        content = encode_epoch_checkpoint(self.epochs.entries())
+        self.deferred.replace(f"{self.path}/{LEADER_EPOCH_CHECKPOINT}", content)
+        self.epochs.is_dirty = False
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> None:
+        """Seal the active segment and start the next one at the end of the log.
+
+        A `base_offset` above the end is for what follows a gap that no segment can span.
+        """
+        base_offset = self.log_end_offset if base_offset is None else base_offset
+        if self.active.size == 0 and self.active.base_offset == base_offset:
+            return
+        self.ensure_writable()
+        self.active.seal()
+        self.flush_state.is_wanted = True
+        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+        self.write_snapshot()
+        self.add_segment(
+            Segment.create(
+                self.disk,
+                self.cache,
+                self.path,
+                base_offset,
+                index_interval_bytes=self.config.index_interval_bytes,
+                index_bytes_max=self.config.segment_index_bytes,
+                created_ms=now_ms,
+            )
+        )
+
+    def ensure_writable(self) -> None:
+        """Bring the active segment's indexes into memory; put off until the first append."""
+        if self.active.is_sealed:
+            self.active.activate()
+
+    def settle_swap(self) -> None:
+        """Before segments go or are cut: a replacement under way is finished or given up. OSError.
+
+        May wait for the device, which otherwise nothing on the loop does; it is hardly ever so.
+        """
+        if self.swap is not None:
+            self.swap.settle()
+
+    def add_segment(self, segment: Segment) -> None:
+        """Make a new segment the active one."""
+        self.segments.append(segment)
+        self.bases.append(segment.base_offset)
+        self.set_active()
+
+    def set_active(self) -> None:
+        """After the list of segments changed: the last one is written; remembered positions go."""
+        self.active = self.segments[-1]
+        self.forget_recent()
+        self._set_jitter()
+
+    def write_snapshot(self) -> None:
+        """Write down the producers as of the log end."""
+        path = f"{self.path}/{offset_name(self.log_end_offset)}{SNAPSHOT_SUFFIX}"
+        self.deferred.replace(path, encode_snapshot(self.producers))
+
+    def forget_recent(self) -> None:
+        """Positions of newest batches no longer hold."""
+        del self.recent_offsets[:], self.recent_positions[:]
+
+    def note_recent(self, base_offset: int, position: int) -> None:
+        """Remember where the newest batch lies; the older half goes when there are too many."""
+        offsets = self.recent_offsets
+        offsets.append(base_offset)
+        self.recent_positions.append(position)
+        if len(offsets) == RECENT_BATCHES_MAX:
+            del offsets[: RECENT_BATCHES_MAX // 2]
+            del self.recent_positions[: RECENT_BATCHES_MAX // 2]
+
+    def _set_jitter(self) -> None:
+        self.jitter_ms = roll_jitter_ms(self.path, self.active.base_offset, self.config)
+
+    def go_offline(self, error: OSError) -> KafkaError:
+        """Take no more appends: the disk failed this log. Return what clients are told.
+
+        Bytes of the failed write may be in the file behind `active.size`; recovery at the next
+        start cuts them off, so a log that went offline is never counted as cleanly stopped.
+        """
+        self.is_offline = True
+        self.refusal = f"offline: {error}"
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error}")
+
+    def close(self) -> None:
+        """Let go of every descriptor. Flush first if the log shall count as cleanly stopped."""
+        self.refusal = "closed"
+        if not self.is_offline:
+            try:
+                self.settle_swap()
+            except OSError as error:
+                logger.warning("%s: the next start finishes a compaction: %s", self.path, error)
+        for segment in self.segments:
+            segment.close()
 
     def _refuse_append(self) -> NoReturn:
         if self.is_offline or self.refusal == "closed":

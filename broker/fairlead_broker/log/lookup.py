@@ -1,13 +1,14 @@
 """Finding bytes by offset and offsets by timestamp, through the indexes and batch headers."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
 
 from fairlead_broker.limits import LOOKUP_DECOMPRESSED_MAX, WALKED_RECORDS_MAX
-from fairlead_broker.log.batch_scan import CorruptSegmentError
-from fairlead_broker.log.file_slice import FileSlice
-from fairlead_broker.log.record_walk import walk_records
+from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
+from fairlead_broker.log.batches.record_walk import walk_records
+from fairlead_broker.log.files.file_slice import FileSlice
+from fairlead_broker.log.index.transaction_index import AbortedTransaction
 from fairlead_broker.log.segment import Segment
 from fairlead_broker.log.segmented_log import SegmentedLog
 from fairlead_wire.errors import KafkaError
@@ -22,13 +23,28 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
+class Arrival(Protocol):
+    """Records of a segment that lies elsewhere, on their way here since they were asked for."""
+
+    @property
+    def is_over(self) -> bool:
+        """True once a read of the same offset tells the outcome: the records, or an error."""
+        ...
+
+    def notify(self, callback: Callable[[], None]) -> None:
+        """Call back once on the loop, in a later turn of it, when that is so."""
+        ...
+
+
 class ReadResult(NamedTuple):
-    """A slice of whole batches, the first of which holds `offset`; None if there is nothing."""
+    """A slice of whole batches, the first of which holds `offset`; None if there is nothing.
+
+    With an `arrival` there is something that is not here: ask again when that is over.
+    """
 
     records: FileSlice | None
     offset: int
-    is_hot: bool
-    """True for the active segment: in the page cache unless the machine is starved of it."""
+    arrival: Arrival | None = None
 
 
 def read_indexed(
@@ -37,19 +53,19 @@ def read_indexed(
     """`Log.read` where the positions of recent batches do not help."""
     found = find_batch(log, offset)
     if found is None:
-        return ReadResult(None, offset, True)
+        return ReadResult(None, offset)
     segment, start, header = found
     end = _end_position(log, segment, end_offset)
     if start >= end:
-        return ReadResult(None, offset, segment is log.active)
+        return ReadResult(None, offset)
     if end - start > max_bytes:
         if header.size > max_bytes:
             end = start + header.size if minimum_one_batch else start
         else:
             end = min(end, _rebuilt_once(segment, start, start + max_bytes))
     if end <= start:
-        return ReadResult(None, offset, segment is log.active)
-    return ReadResult(FileSlice(segment.file, start, end - start), offset, segment is log.active)
+        return ReadResult(None, offset)
+    return ReadResult(FileSlice(segment.file, start, end - start), offset)
 
 
 def find_batch(log: SegmentedLog, offset: int) -> tuple[Segment, int, BatchHeader] | None:
@@ -89,10 +105,52 @@ def _rebuilt_once(segment: Segment, start: int, limit: int) -> int:
         return segment.boundary_at_or_below(start, limit)
 
 
+def upper_offset(log: SegmentedLog, fetch_offset: int, records: FileSlice) -> int:
+    """Return an offset at or above the end of what was read from `fetch_offset` on.
+
+    By the offset index: an index interval too high at most, which is cheaper than to look for the
+    exact one.
+    """
+    end = records.position + len(records)
+    at = max(bisect_right(log.bases, fetch_offset) - 1, 0)
+    for segment, next_base in zip(
+        log.segments[at:], [*log.bases[at + 1 :], log.log_end_offset], strict=True
+    ):
+        if segment.file is not records.file:
+            continue
+        positions = segment.offset_index.values
+        behind = bisect_left(positions, end)
+        if behind < len(positions):
+            return segment.base_offset + segment.offset_index.keys[behind] + 1
+        return next_base
+    return log.log_end_offset
+
+
+def aborted_transactions(
+    log: SegmentedLog, fetch_offset: int, upper_offset: int
+) -> list[AbortedTransaction]:
+    """Return transactions that ended at or above `fetch_offset` and began below `upper_offset`.
+
+    A marker lies in the segment of its offset, so older segments have nothing to say. Once all
+    below the upper offset was decided when a transaction ended, no later marker is of interest.
+    """
+    found = []
+    at = max(bisect_right(log.bases, fetch_offset) - 1, 0)
+    for segment in log.segments[at:]:
+        if not segment.transaction_index.size:
+            continue
+        for aborted in segment.transaction_index.entries_from(fetch_offset):
+            if aborted.first_offset < upper_offset:
+                found.append(aborted)
+            if aborted.last_stable_offset >= upper_offset:
+                return found
+    return found
+
+
 def offset_for_timestamp(
     log: SegmentedLog, timestamp_ms: int, end_offset: int
 ) -> TimestampOffset | None:
-    """The first readable record whose timestamp is not below the target, exact within batches."""
+    """Return the first readable record at or after a timestamp, exact within batches."""
     for segment in log.segments:
         if segment.base_offset >= end_offset:
             return None
@@ -109,7 +167,7 @@ def offset_for_timestamp(
 
 
 def offset_of_max_timestamp(log: SegmentedLog) -> TimestampOffset | None:
-    """The first record that carries the log's largest timestamp."""
+    """Return the first record that carries the log's largest timestamp."""
     largest, owner = NO_TIMESTAMP, None
     for segment in log.segments:
         timestamp = segment.largest_timestamp()
@@ -135,7 +193,7 @@ def offset_for_timestamp_in(
 def _headers_from_timestamp(
     segment: Segment, timestamp_ms: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Batches from a boundary on, before which every timestamp is below the target.
+    """Yield batches from a boundary on, before which every timestamp is below the target.
 
     A time entry (T, offset) says that no batch up to that offset exceeds T; so everything up to
     the last entry with T below the target can be skipped.
@@ -152,7 +210,7 @@ def _headers_from_timestamp(
 def _first_record(
     log: SegmentedLog, segment: Segment, position: int, header: BatchHeader, timestamp_ms: int
 ) -> TimestampOffset | None:
-    """The first matching record inside a batch; the batch's start if its body is unreadable.
+    """Return the first matching record inside a batch; the batch's start if its body is unreadable.
 
     A body may be unreadable because it grows beyond the cap when expanded, and one of too many
     records, or bytes (a damaged length may claim any), is not looked at: it would hold up the loop

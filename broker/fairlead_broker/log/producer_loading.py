@@ -1,13 +1,21 @@
-"""Producer state of a log at an offset: the newest intact snapshot, then the batches behind."""
+"""Producer state of a log at an offset: the newest intact snapshot, then the batches behind.
+
+A snapshot holds open transactions, but not those that ended and are not committed. These come back
+from the batches above the high watermark, which is why that decides where to begin.
+"""
 
 import logging
 from bisect import bisect_right
+from collections.abc import Iterator
 
 from fairlead_broker.disk import Disk, read_file
 from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
-from fairlead_broker.log.file_names import SNAPSHOT_SUFFIX, offset_name, parse_offset_name
-from fairlead_broker.log.producer_snapshot import decode_snapshot
-from fairlead_broker.log.producer_state import ProducerState
+from fairlead_broker.log.batch_replay import replay_batch
+from fairlead_broker.log.files.file_names import SNAPSHOT_SUFFIX, offset_name, parse_offset_name
+from fairlead_broker.log.index.transaction_index import AbortedTransaction
+from fairlead_broker.log.producers.producer_snapshot import decode_snapshot
+from fairlead_broker.log.producers.producer_state import ProducerState
+from fairlead_broker.log.producers.unreplicated_transactions import EndedTransaction
 from fairlead_broker.log.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -26,23 +34,69 @@ def load_producers(
     """Fill `producers` with the state at `end_offset`, the end of the last segment.
 
     A clean stop writes no snapshot of a log that has no producers and never had a snapshot. One
-    that is damaged was written: then the log says what the snapshot said.
+    that is damaged was written: then the log says what the snapshot said. CorruptSegmentError.
     """
     start = restore_snapshot(disk, directory, producers, end_offset, now_ms=now_ms)
     if start is None:
         producers.restore((), now_ms)
         has_none = was_clean and not snapshot_offsets(disk, directory)
         start = end_offset if has_none else segments[0].base_offset
-    if start >= end_offset:
-        return
+    if start < end_offset:
+        for _ in replayed(disk, producers, segments, start, now_ms):
+            pass
+
+
+def find_unreplicated(
+    disk: Disk, directory: str, segments: list[Segment], high_watermark: int
+) -> list[EndedTransaction]:
+    """Return transactions that ended at or above the high watermark. CorruptSegmentError."""
+    scratch = ProducerState()
+    start = restore_snapshot(disk, directory, scratch, high_watermark, now_ms=0)
+    start = segments[0].base_offset if start is None else start
+    for _ in replayed(disk, scratch, segments, start, 0):
+        pass
+    return [ended for ended in scratch.unreplicated if ended.marker_offset >= high_watermark]
+
+
+def find_aborted(
+    disk: Disk, directory: str, segments: list[Segment], segment: Segment
+) -> list[AbortedTransaction]:
+    """Return the transactions whose abort markers lie in `segment`. CorruptSegmentError.
+
+    They may have begun in segments before it; the snapshot at its base says which were open.
+    """
+    scratch = ProducerState()
+    start = restore_snapshot(disk, directory, scratch, segment.base_offset, now_ms=0)
+    start = segments[0].base_offset if start is None else start
+    until = segments[: segments.index(segment) + 1]
+    return [
+        aborted
+        for aborted in replayed(disk, scratch, until, start, 0)
+        if aborted.last_offset >= segment.base_offset
+    ]
+
+
+def replayed(
+    disk: Disk, producers: ProducerState, segments: list[Segment], start: int, now_ms: int
+) -> Iterator[AbortedTransaction]:
+    """Replay the batches from an offset on; yield what transaction indexes have of them."""
     at = max(bisect_right([segment.base_offset for segment in segments], start) - 1, 0)
     for segment in segments[at:]:
         found = segment.find_batch(start)
         if found is None:
             continue
-        for _, header in segment.headers(found[0]):
+        for position, header in segment.headers(found[0]):
             if header.base_offset >= start:
-                producers.replay(header, now_ms)
+                aborted = replay_batch(
+                    disk,
+                    segment.file.read_fd,
+                    position,
+                    header,
+                    producers=producers,
+                    now_ms=now_ms,
+                )
+                if aborted is not None:
+                    yield aborted
 
 
 def restore_snapshot(

@@ -1,6 +1,6 @@
 """Deleting old segments: by time, by size, and below the log's start; consumed or not.
 
-Only whole sealed segments go, oldest first, and only those wholly below the high watermark. A
+Only whole sealed segments go, oldest first, and only those wholly below the last stable offset. A
 segment's files are renamed to `.deleted` at once and unlinked after `file.delete.delay.ms`, in a
 thread, because freeing a large file takes long. When even the newest record has expired, the
 active segment is rolled first, so that an idle topic empties as in Kafka.
@@ -8,28 +8,28 @@ active segment is rolled first, so that an idle topic empties as in Kafka.
 
 import logging
 
-from fairlead_broker.invariants import require
 from fairlead_broker.limits import SEGMENTS_DELETED_A_TURN
-from fairlead_broker.log.batch_scan import CorruptSegmentError
-from fairlead_broker.log.file_names import SNAPSHOT_SUFFIX, offset_name
+from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
+from fairlead_broker.log.files.file_names import SNAPSHOT_SUFFIX, offset_name
 from fairlead_broker.log.segment import Segment
 from fairlead_broker.log.segmented_log import SegmentedLog
+from fairlead_model.invariants import require
 from fairlead_wire.record_batch import NO_TIMESTAMP
 
 logger = logging.getLogger(__name__)
 
 
-def delete_expired_segments(log: SegmentedLog, now_ms: int, high_watermark: int) -> int:
+def delete_expired_segments(log: SegmentedLog, now_ms: int, last_stable_offset: int) -> int:
     """Roll an expired active segment, then delete what retention asks for; the count of it.
 
     At most `SEGMENTS_DELETED_A_TURN`: so many may be followed by more.
     """
     config = log.config
     require(
-        high_watermark <= log.log_end_offset,
-        "{}: high watermark {} above log end {}",
+        last_stable_offset <= log.log_end_offset,
+        "{}: last stable offset {} above log end {}",
         log.path,
-        high_watermark,
+        last_stable_offset,
         log.log_end_offset,
     )
     if log.is_offline:
@@ -39,12 +39,12 @@ def delete_expired_segments(log: SegmentedLog, now_ms: int, high_watermark: int)
         expire_before_ms = now_ms - config.retention_ms
         if (
             log.active.size > 0
-            and high_watermark == log.log_end_offset
+            and last_stable_offset == log.log_end_offset
             and len(log.segments) <= SEGMENTS_DELETED_A_TURN
             and all(_newest_ms(segment) < expire_before_ms for segment in reversed(log.segments))
         ):
             log.roll(now_ms)
-    count = plan_deletion(log, expire_before_ms, high_watermark)
+    count = plan_deletion(log, expire_before_ms, last_stable_offset)
     _delete_first(log, count, now_ms)
     return count
 
@@ -52,10 +52,13 @@ def delete_expired_segments(log: SegmentedLog, now_ms: int, high_watermark: int)
 def delete_below_start(log: SegmentedLog, now_ms: int, high_watermark: int) -> int:
     """Delete what lies below the log's start only: the leader decides the rest.
 
-    At most `SEGMENTS_DELETED_A_TURN`.
+    Where nothing lies above it the active segment is rolled first, as the leader has done: nothing
+    may come for a long time that would do so. At most `SEGMENTS_DELETED_A_TURN`.
     """
     if log.is_offline:
         return 0
+    if log.active.size > 0 and log.log_start_offset == high_watermark == log.log_end_offset:
+        log.roll(now_ms)
     count = 0
     for next_segment in log.segments[1 : SEGMENTS_DELETED_A_TURN + 1]:
         if next_segment.base_offset > min(log.log_start_offset, high_watermark):
@@ -65,8 +68,8 @@ def delete_below_start(log: SegmentedLog, now_ms: int, high_watermark: int) -> i
     return count
 
 
-def plan_deletion(log: SegmentedLog, expire_before_ms: int | None, high_watermark: int) -> int:
-    """How many of the oldest segments may go now, at most `SEGMENTS_DELETED_A_TURN`."""
+def plan_deletion(log: SegmentedLog, expire_before_ms: int | None, last_stable_offset: int) -> int:
+    """Return how many of the oldest segments may go now, at most `SEGMENTS_DELETED_A_TURN`."""
     config = log.config
     surplus = None
     if config.deletes_by_retention and config.retention_bytes >= 0:
@@ -74,7 +77,7 @@ def plan_deletion(log: SegmentedLog, expire_before_ms: int | None, high_watermar
     count = 0
     oldest = log.segments[:SEGMENTS_DELETED_A_TURN]
     for segment, next_segment in zip(oldest, log.segments[1:], strict=False):
-        if next_segment.base_offset > high_watermark:
+        if next_segment.base_offset > last_stable_offset:
             break
         is_below_start = next_segment.base_offset <= log.log_start_offset
         is_expired = expire_before_ms is not None and _newest_ms(segment) < expire_before_ms
@@ -126,11 +129,11 @@ def _delete_first(log: SegmentedLog, count: int, now_ms: int) -> None:
     ]
     log.deletions.add([path for path in snapshots if log.disk.exists(path)], now_ms)
     log.recovery_point = max(log.recovery_point, log.segments[0].base_offset)
-    log.check_marks()
+    log.check_offsets()
 
 
 def _newest_ms(segment: Segment) -> int:
-    """The age that retention goes by: largest timestamp, or the file's where records carry none."""
+    """Return the time for retention: the largest timestamp, or the file's if records have none."""
     try:
         timestamp = segment.largest_timestamp()
     except CorruptSegmentError as error:

@@ -2,7 +2,7 @@
 
 from zlib import crc32
 
-from fairlead_broker.log.index_file import RELATIVE_OFFSET_MAX
+from fairlead_broker.log.index.index_file import RELATIVE_OFFSET_MAX
 from fairlead_broker.log.segment import Segment
 from fairlead_model.log_config import LogConfig
 
@@ -17,7 +17,7 @@ def should_roll(
     now_ms: int,
     jitter_ms: int,
 ) -> bool:
-    """True if a batch must not go into the active segment any more.
+    """Return True if a batch must not go into the active segment any more.
 
     The age of a segment counts in the time of its records, as in Kafka: from the first batch's
     timestamp to this one's. Records without timestamps count by the clock. Otherwise a replay of
@@ -39,14 +39,18 @@ def should_roll(
 
 
 def _longest_age_ms(config: LogConfig) -> int:
-    """The active segment is not compacted: where records must be some day, it is rolled by then."""
+    """Return the age at which the active segment is rolled.
+
+    The active segment is never compacted, so it has to be rolled before its records reach
+    `max.compaction.lag.ms`.
+    """
     if config.is_compacted:
         return min(config.segment_ms, config.max_compaction_lag_ms)
     return config.segment_ms
 
 
 def roll_jitter_ms(path: str, base_offset: int, config: LogConfig) -> int:
-    """A share of `segment.jitter.ms` of its own for each segment, so that logs don't roll at once.
+    """Return a share of `segment.jitter.ms` for each segment, so that not all roll at once.
 
     Derived from the name instead of drawn: a restart doesn't move it. It leaves something of the
     longest age: a jitter of hours would give a topic that rolls every minute a segment a batch.

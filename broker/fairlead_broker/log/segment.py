@@ -1,4 +1,4 @@
-"""One segment of a log: a `.log` file with its two indexes.
+"""One segment of a log: a `.log` file with its indexes.
 
 Only the last segment of a log, the active one, is written; the others are sealed. A segment
 tracks its own size and writes at that position with `pwrite` through a descriptor that nothing
@@ -11,21 +11,23 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from fairlead_broker.disk import Disk, write_fully
-from fairlead_broker.invariants import require
-from fairlead_broker.log.batch_scan import CorruptSegmentError, walk_headers
-from fairlead_broker.log.file_names import (
+from fairlead_broker.log.batches.batch_scan import CorruptSegmentError, walk_headers
+from fairlead_broker.log.files.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     offset_name,
 )
-from fairlead_broker.log.file_slice import OpenFile, SegmentFile
-from fairlead_broker.log.index_builder import IndexBuilder
-from fairlead_broker.log.index_file import OFFSET_ENTRY, TIME_ENTRY, IndexFile, write_index
-from fairlead_broker.log.index_sanity import batches_fit, ends_fit
-from fairlead_broker.log.read_cache import ReadCache
+from fairlead_broker.log.files.file_slice import OpenFile, SegmentFile
+from fairlead_broker.log.files.read_cache import ReadCache
+from fairlead_broker.log.index.index_builder import IndexBuilder
+from fairlead_broker.log.index.index_file import OFFSET_ENTRY, TIME_ENTRY, IndexFile, write_index
+from fairlead_broker.log.index.index_sanity import batches_fit, ends_fit
+from fairlead_broker.log.index.transaction_index import TransactionIndex
+from fairlead_model.invariants import require
 from fairlead_wire.record_batch import NO_TIMESTAMP, BatchHeader
 from fairlead_wire.segments import Buffer
 
@@ -33,7 +35,9 @@ logger = logging.getLogger(__name__)
 
 
 class Segment:
-    """Invariants: index keys and values rise; every indexed position starts a batch below `size`.
+    """One segment: writing, reading, damaged indexes, closing.
+
+    Invariants: index keys and values rise; every indexed position starts a batch below `size`.
 
     `max_timestamp` and `max_timestamp_offset` (last offset of the first batch that carries it)
     cover the whole segment. `indexed_position` is the position of the newest offset index entry.
@@ -61,6 +65,7 @@ class Segment:
         "path",
         "size",
         "time_index",
+        "transaction_index",
     )
 
     def __init__(
@@ -73,12 +78,13 @@ class Segment:
         size: int = 0,
         index_size: int = 0,
         time_index_size: int = 0,
+        transaction_index_size: int = 0,
         index_interval_bytes: int,
         index_bytes_max: int,
         created_ms: int = 0,
         suffix: str = "",
     ) -> None:
-        """A sealed segment of known file sizes; `activate` makes it the one that is written.
+        """Open a sealed segment of known file sizes; `activate` makes it the one that is written.
 
         Its files carry a working `suffix` while they take the place of others.
         """
@@ -96,6 +102,9 @@ class Segment:
         index_path, time_path = stem + INDEX_SUFFIX + suffix, stem + TIME_INDEX_SUFFIX + suffix
         self.offset_index = IndexFile(disk, cache, index_path, OFFSET_ENTRY, index_size)
         self.time_index = IndexFile(disk, cache, time_path, TIME_ENTRY, time_index_size)
+        self.transaction_index = TransactionIndex(
+            disk, cache, stem + TRANSACTION_INDEX_SUFFIX + suffix, transaction_index_size
+        )
         self.index_interval_bytes = index_interval_bytes
         self.index_bytes_max = index_bytes_max
         self.is_index_full = False
@@ -118,7 +127,7 @@ class Segment:
         index_bytes_max: int,
         created_ms: int,
     ) -> "Segment":
-        """A new, empty, active segment; its three files exist from now on."""
+        """Return a new, empty, active segment; its three files exist from now on."""
         segment = cls(
             disk,
             cache,
@@ -135,8 +144,6 @@ class Segment:
             write_index(disk, index.path, b"")
             index.activate()
         return segment
-
-    # Writing.
 
     def append(self, data: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
         """Write one batch of `size` bytes behind the others. OSError if the disk refuses."""
@@ -169,7 +176,7 @@ class Segment:
         self.size = position + size
 
     def _note_index_size(self) -> None:
-        """The time index keeps room for the entry that sealing adds."""
+        """Note whether the index is full; the time index keeps room for the entry of sealing."""
         index_bytes_max = self.index_bytes_max
         self.is_index_full = (
             self.offset_index.size + OFFSET_ENTRY.size > index_bytes_max
@@ -213,8 +220,13 @@ class Segment:
         self._reader = None
 
     def writers(self) -> list[OpenFile]:
-        """Descriptors that written bytes went through, for a flush."""
-        files = (self._writer, self.offset_index.writer(), self.time_index.writer())
+        """Return descriptors that written bytes went through, for a flush."""
+        files = (
+            self._writer,
+            self.offset_index.writer(),
+            self.time_index.writer(),
+            self.transaction_index.writer(),
+        )
         return [file for file in files if file is not None]
 
     def release_writers(self) -> None:
@@ -223,6 +235,7 @@ class Segment:
         self._writer, self._write_fd = None, -1
         self.offset_index.seal()
         self.time_index.seal()
+        self.transaction_index.seal()
 
     def truncate(self, position: int) -> None:
         """Cut the file at a batch boundary, indexes with it; the segment must be active."""
@@ -231,11 +244,11 @@ class Segment:
         count = bisect_left(self.offset_index.values, position)
         self.offset_index.truncate(count)
         self.indexed_position = self.offset_index.values[count - 1] if count else 0
-        next_relative = self.next_offset_after(self.indexed_position) - self.base_offset
+        next_offset = self.next_offset_after(self.indexed_position)
+        next_relative = next_offset - self.base_offset
         self.time_index.truncate(bisect_left(self.time_index.values, next_relative))
+        self.transaction_index.truncate(next_offset)
         self.restore_timestamps()
-
-    # Reading.
 
     @property
     def file(self) -> SegmentFile:
@@ -247,7 +260,7 @@ class Segment:
         return self._reader
 
     def find_batch(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Position and header of the first batch that ends at or above `offset`."""
+        """Return position and header of the first batch that ends at or above `offset`."""
         self.ensure_index_is_sane()
         keys, values = self.offset_index.keys, self.offset_index.values
         at = bisect_right(keys, offset - self.base_offset)
@@ -267,13 +280,13 @@ class Segment:
     def headers(
         self, position: int = 0, end: int | None = None
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Each batch from a batch boundary on."""
+        """Yield each batch from a batch boundary on."""
         return walk_headers(
             self._disk, self.file.read_fd, position, self.size if end is None else end
         )
 
     def boundary_at_or_below(self, start: int, limit: int) -> int:
-        """The last batch boundary known to be in [start, limit], by the index or a short walk.
+        """Return the last known batch boundary in [start, limit], by the index or a short walk.
 
         `start` must be a boundary. By the index alone the answer may fall an index interval short
         of the best one, which is cheaper than to look for it.
@@ -291,14 +304,14 @@ class Segment:
         return boundary
 
     def next_offset_after(self, position: int) -> int:
-        """The offset behind the last batch, walking from a boundary; the base if there is none."""
+        """Return the offset behind the last batch, by a walk from a boundary; else the base."""
         next_offset = self.base_offset
         for _, header in self.headers(position):
             next_offset = header.next_offset
         return next_offset
 
     def end_offset(self) -> int:
-        """The offset behind the last batch, by the last index entry and the headers after it."""
+        """Return the offset behind the last batch, by the last index entry and a walk."""
         self.ensure_index_is_sane()
         count = len(self.offset_index)
         return self.next_offset_after(self.offset_index.values[count - 1] if count else 0)
@@ -333,8 +346,6 @@ class Segment:
         """When the file last changed: its age where records carry no timestamps."""
         return self._disk.modified_ms(self.path)
 
-    # Indexes that cannot be trusted.
-
     def ensure_index_is_sane(self) -> None:
         """Before the first lookup: rebuild indexes that cannot be this segment's."""
         if self._is_checked:
@@ -349,7 +360,7 @@ class Segment:
                 logger.warning("%s is damaged, its indexes stay as they are: %s", self.path, error)
 
     def has_ragged_index(self, index_size: int, time_index_size: int) -> bool:
-        """True if an index file is no whole number of entries."""
+        """Return True if an index file is no whole number of entries."""
         return index_size % OFFSET_ENTRY.size != 0 or time_index_size % TIME_ENTRY.size != 0
 
     def rebuild_indexes(self) -> None:
@@ -367,8 +378,6 @@ class Segment:
         self.indexed_position = builder.indexed_position
         logger.info("%s: its indexes were built anew", self.path)
 
-    # The end.
-
     def mark_deleted(self) -> list[str]:
         """Rename all files to `.deleted` and let go of them; answers the paths to unlink later.
 
@@ -380,6 +389,7 @@ class Segment:
         self._cache.forget_file(self.path)
         self.offset_index.forget()
         self.time_index.forget()
+        self.transaction_index.forget()
         stem = self.path.removesuffix(LOG_SUFFIX)
         deleted = []
         for suffix in SEGMENT_SUFFIXES:
@@ -395,3 +405,4 @@ class Segment:
         self._cache.forget_file(self.path)
         self.offset_index.forget()
         self.time_index.forget()
+        self.transaction_index.forget()

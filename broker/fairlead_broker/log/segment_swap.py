@@ -2,11 +2,15 @@
 
     files                                        after a crash
     base.log.cleaned, durable                    discarded; the sources are all there
+    older snapshots         `forget_snapshots`   the same; producers come from the log
     base.log.swap           `begin`, `sync`      finished: the sources go, then it takes its name
     sources .deleted        `replace`, `sync`    the same
     base.log                `finish`             done
 
-The two `sync` run in a thread. The second is why the new segment serves reads under its working
+Snapshots go first where the new segment lacks a marker: one that has its transaction open, and is
+loaded after a crash, would leave it open for good.
+
+Each `sync` runs in a thread. The last is why the new segment serves reads under its working
 name for a moment: if its final name could become durable before those of its sources are gone, a
 power cut would leave offsets twice. Readers that are being sent an old segment keep its descriptor,
 and its files stay for `file.delete.delay.ms`.
@@ -17,20 +21,22 @@ Whoever cuts or deletes segments meanwhile calls `settle` first.
 from enum import Enum
 
 from fairlead_broker.disk import unlink_if_present
-from fairlead_broker.invariants import require
-from fairlead_broker.log.deferred_files import SyncJob
-from fairlead_broker.log.file_names import (
+from fairlead_broker.log.compaction.log_cleaning import NO_MARKER, CleanedGroup
+from fairlead_broker.log.files.deferred_files import SyncJob
+from fairlead_broker.log.files.file_names import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     offset_name,
+    parse_offset_name,
 )
-from fairlead_broker.log.log_cleaning import CleanedGroup
 from fairlead_broker.log.segment import Segment
 from fairlead_broker.log.segmented_log import SegmentedLog
+from fairlead_model.invariants import require
 
 # The log comes last, so that a `.log.swap` never misses indexes that were written for it.
 _SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
@@ -50,11 +56,29 @@ class SegmentSwap:
     def __init__(self, log: SegmentedLog, group: CleanedGroup) -> None:
         self._log = log
         self._group = group
+        # Most segments know no aborted transaction, and have no index of these.
+        has_aborts = group.transaction_index_size > 0
+        self._suffixes = (TRANSACTION_INDEX_SUFFIX, *_SUFFIXES) if has_aborts else _SUFFIXES
         self._stem = f"{log.path}/{offset_name(group.base_offset)}"
         self.state = SwapState.OVER
 
+    def forget_snapshots(self) -> SyncJob | None:
+        """Remove snapshots that may know a transaction whose marker goes; None if there is none.
+
+        To be durable before `begin`. OSError if the disk refuses: then nothing is lost, for what
+        they say is in the log.
+        """
+        log, last_removed = self._log, self._group.last_marker_removed
+        if last_removed == NO_MARKER:
+            return None
+        for entry in log.disk.list_directory(log.path):
+            offset = parse_offset_name(entry.name, SNAPSHOT_SUFFIX)
+            if offset is not None and offset <= last_removed:
+                unlink_if_present(log.disk, f"{log.path}/{entry.name}")
+        return SyncJob(log.disk, [], [log.path])
+
     def begin(self) -> SyncJob:
-        """Give the new files the name that makes a start finish this.
+        """Return the new files the name that makes a start finish this.
 
         OSError if the disk refuses: then nothing has changed, and the log goes on as it is.
         """
@@ -62,13 +86,13 @@ class SegmentSwap:
         require(log.swap is None, "{}: two replacements at once", log.path)
         log.note_holes()
         try:
-            for suffix in _SUFFIXES:
+            for suffix in self._suffixes:
                 log.disk.rename(
                     self._stem + suffix + CLEANED_SUFFIX, self._stem + suffix + SWAP_SUFFIX
                 )
         except OSError:
             # Indexes at most: the log would have been the last.
-            for suffix in _SUFFIXES:
+            for suffix in self._suffixes:
                 unlink_if_present(log.disk, self._stem + suffix + SWAP_SUFFIX)
             raise
         log.swap, self.state = self, SwapState.BEGUN
@@ -98,7 +122,7 @@ class SegmentSwap:
         if self.state is not SwapState.REPLACED:
             return
         log = self._log
-        for suffix in _SUFFIXES:
+        for suffix in self._suffixes:
             log.disk.rename(self._stem + suffix + SWAP_SUFFIX, self._stem + suffix)
         at = log.bases.index(self._group.base_offset)
         log.segments[at].close()
@@ -113,7 +137,7 @@ class SegmentSwap:
             log.disk.fsync_directory(log.path)
             self.finish()
         elif self.state is SwapState.BEGUN:
-            for suffix in reversed(_SUFFIXES):
+            for suffix in reversed(self._suffixes):
                 unlink_if_present(log.disk, self._stem + suffix + SWAP_SUFFIX)
             log.deferred.note_directory(log.path)
             log.swap, self.state = None, SwapState.OVER
@@ -128,6 +152,7 @@ class SegmentSwap:
             size=group.size,
             index_size=group.index_size,
             time_index_size=group.time_index_size,
+            transaction_index_size=group.transaction_index_size,
             index_interval_bytes=log.config.index_interval_bytes,
             index_bytes_max=log.config.segment_index_bytes,
             suffix=suffix,

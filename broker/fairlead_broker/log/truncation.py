@@ -12,13 +12,13 @@ many logs at once, in a thread.
 from bisect import bisect_left
 from typing import Final
 
-from fairlead_broker.invariants import require
-from fairlead_broker.log.file_names import SNAPSHOT_SUFFIX, parse_offset_name
+from fairlead_broker.log.files.file_names import SNAPSHOT_SUFFIX, parse_offset_name
 from fairlead_broker.log.producer_loading import load_producers
-from fairlead_broker.log.producer_state import NO_OFFSET
+from fairlead_broker.log.producers.producer_state import NO_OFFSET
 from fairlead_broker.log.retention import remove_segments
 from fairlead_broker.log.segment import Segment
 from fairlead_broker.log.segmented_log import SegmentedLog
+from fairlead_model.invariants import require
 
 AWAITS_CHECKPOINT: Final = "truncated, and that is not durable yet"
 
@@ -69,7 +69,7 @@ def truncate_to(log: SegmentedLog, offset: int) -> None:
 
 
 def _forget_empty_epochs(log: SegmentedLog) -> None:
-    """A replica that led and appended nothing entered an epoch that its new leader contradicts."""
+    """Forget epochs in which this replica led without an append, up to its new leader's."""
     log.epochs.truncate_from_end(log.log_end_offset)
     if log.epochs.is_dirty:
         try:
@@ -131,9 +131,12 @@ def _end_at(log: SegmentedLog, end_offset: int) -> None:
     if log.epochs.is_dirty:
         log.write_epochs()
     _remove_snapshots(log, end_offset)
+    # A snapshot does not tell of these. Whose marker was cut off is open again.
+    ended = [each for each in log.producers.unreplicated if each.marker_offset < end_offset]
     # There is no clock here: silence counts from when any of them was last heard. From zero, the
     # next roll would forget them all.
     active_ms = max((entry.last_active_ms for entry in log.producers), default=0)
     load_producers(log.disk, log.path, log.producers, log.segments, end_offset, now_ms=active_ms)
+    log.producers.add_unreplicated(ended)
     log.deferred.note_directory(log.path)
-    log.check_marks()
+    log.check_offsets()

@@ -3,7 +3,7 @@
 A raw non-blocking socket on `loop.add_reader` and `add_writer`; no transport, no task, no future.
 One read brings many frames, which are handled in the callback; their replies leave in one write.
 A request that must wait keeps its slot in a deque, so replies leave in the order of requests.
-`FrameReader` knows how frames arrive, `Sender` how replies leave; a TLS twin brings its own two.
+How frames arrive and replies leave is its listener's choice: see `transport`.
 """
 
 from __future__ import annotations
@@ -13,34 +13,38 @@ from collections import deque
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
+from fairlead_broker.authorization import ANONYMOUS, BROKER
 from fairlead_broker.limits import (
     KIB,
     REQUESTS_IN_FLIGHT_MAX,
     UNPROVED_FRAME_BYTES_MAX,
+    UNPROVED_UNSENT_BYTES_MAX,
     UNSENT_BYTES_MAX,
     WRITE_STALL_S,
 )
 from fairlead_broker.net.dispatch import dispatch, encode_reply, name_api
-from fairlead_broker.net.frame_reader import FrameReader
 from fairlead_broker.net.read_ahead import SliceLostError
-from fairlead_broker.net.sender import Sender, SendState
-from fairlead_broker.peer_check import PeerCheck
+from fairlead_broker.net.sender import SendState
+from fairlead_broker.peer_check import BROKER_IDS, NO_BROKER_IDS, PeerCheck
 from fairlead_wire.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
-    from collections.abc import Coroutine
+    from collections.abc import Container, Coroutine
 
-    from fairlead_broker.handlers.registry import RequestContext
+    from fairlead_broker.api_registry import ClientLogin, RequestContext
+    from fairlead_broker.authorization import Principal
     from fairlead_broker.listener import Listener
     from fairlead_broker.net.server import Server
+    from fairlead_broker.net.transport import FrameSource, OpenTransport, ReplySink
     from fairlead_wire.segments import Segment
 
 _FLUSH_BYTES: Final = 64 * KIB
 
 
 class Connection:
-    """Dispatches and replies. All of it runs on the loop.
+    """One connection: frames, parked requests, sending, closing. All of it runs on the loop.
 
     `_slots` holds the requests whose replies can't leave yet: the first of them is parked, or is
     answered and leaves at the end of this turn. `close_reason` is set while frames are handled
@@ -53,9 +57,11 @@ class Connection:
         "_client_id",
         "_client_id_bytes",
         "_fd",
+        "_in_flight_max",
         "_is_dirty",
         "_is_handling",
         "_is_writing",
+        "_mute_timer",
         "_out",
         "_out_size",
         "_progress_seen",
@@ -64,23 +70,38 @@ class Connection:
         "_server",
         "_slots",
         "_socket",
+        "_unsent_bytes_max",
         "answered_count",
         "arrived_ns",
+        "authorizer",
         "broker",
         "client_host",
         "close_reason",
         "handled_ns",
         "is_closed",
         "listener",
+        "login",
         "metrics",
         "peer_check",
+        "principal",
+        "quotas",
+        "replica_ids",
         "run_api_key",
         "sender",
         "times",
     )
 
+    replica_ids: Container[int]
+    sender: ReplySink
+    _reader: FrameSource
+
     def __init__(
-        self, server: Server, listener: Listener, sock: socket.socket, client_host: str
+        self,
+        server: Server,
+        listener: Listener,
+        sock: socket.socket,
+        client_host: str,
+        open_transport: OpenTransport,
     ) -> None:
         self.broker = server.broker
         self.metrics = server.metrics
@@ -91,10 +112,20 @@ class Connection:
         self.handled_ns = 0
         self.listener = listener
         self.client_host = client_host
+        self.principal = ANONYMOUS
+        self.login: ClientLogin | None = None
+        # Whoever gets past the door of the brokers' listener is a broker, and may do everything.
+        self.authorizer = None if listener.is_internal else server.authorizer
         self.peer_check = PeerCheck(server.cluster_secret) if listener.is_internal else None
-        self.sender = Sender(sock, server.read_ahead, self._on_warm)
+        self.replica_ids = BROKER_IDS if listener.is_internal else NO_BROKER_IDS
+        self.quotas = server.quotas_for(self)
         self.is_closed = False
         self.close_reason: str | None = None
+        self._unsent_bytes_max = (
+            UNPROVED_UNSENT_BYTES_MAX if listener.is_internal else UNSENT_BYTES_MAX
+        )
+        self._in_flight_max = REQUESTS_IN_FLIGHT_MAX
+        self._mute_timer: asyncio.TimerHandle | None = None
         self._server = server
         self._socket = sock
         self._fd = sock.fileno()
@@ -108,9 +139,7 @@ class Connection:
         self._progress_tick = server.tick
         self._client_id: str | None = None
         self._client_id_bytes: bytes | None = None
-        self._reader = FrameReader(self, server, sock)
-
-    # Frames, in a run between begin_frames and end_frames.
+        self._reader, self.sender = open_transport(self, server, sock)
 
     def begin_frames(self) -> None:
         """Several frames may follow: replies and a close wait for `end_frames`."""
@@ -158,7 +187,7 @@ class Connection:
             self._flush_soon()
 
     def begin_run(self, api_key: int) -> None:
-        """The next frame is of another API than those before it in this read."""
+        """Begin a run of another API than that of the frames before in this read."""
         if self.answered_count:
             self._note_run()
         self.run_api_key = api_key
@@ -186,18 +215,62 @@ class Connection:
         return min(UNPROVED_FRAME_BYTES_MAX, self._server.frame_size_max)
 
     def is_over_limits(self) -> bool:
-        """Whether this peer must wait before any more of its requests are handled."""
+        """Tell whether this peer must wait before any more of its requests are handled."""
         return (
-            len(self._slots) >= REQUESTS_IN_FLIGHT_MAX
-            or self.sender.unsent_bytes > UNSENT_BYTES_MAX
+            len(self._slots) >= self._in_flight_max
+            or self.sender.unsent_bytes > self._unsent_bytes_max
         )
 
-    # Parked requests.
+    def mute(self, throttle_ms: int) -> None:
+        """Handle no more requests for a time, or for what is left of a longer one (KIP-219).
+
+        What is answered already leaves.
+        """
+        loop = self._server.loop
+        end_s = loop.time() + throttle_ms / 1000
+        if self._mute_timer is not None:
+            if self._mute_timer.when() >= end_s:
+                return
+            self._mute_timer.cancel()
+        self._in_flight_max = 0
+        self._mute_timer = loop.call_at(end_s, self.unmute)
+
+    def unmute(self) -> None:
+        """Go on with requests: the time is over, or quotas have changed."""
+        if self._mute_timer is None:
+            return
+        self._mute_timer.cancel()
+        self._mute_timer = None
+        self._in_flight_max = REQUESTS_IN_FLIGHT_MAX
+        # It was not the peer that was silent.
+        self._reader.read_tick = self._server.tick
+        self._reader.maybe_resume()
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether the peer has used more than its quotas allow and has to wait."""
+        return self._mute_timer is not None
+
+    def on_secure(self, principal: Principal) -> None:
+        """Let the peer in: its TLS handshake is done, and its certificate is that of `principal`.
+
+        On plain sockets nobody calls this.
+        """
+        self.principal = principal
+        self._server.on_let_in(self)
+
+    def on_proved(self) -> None:
+        """Lift the limits, because the peer has proved that it is a broker."""
+        self.principal = BROKER
+        self._unsent_bytes_max = UNSENT_BYTES_MAX
+        self._server.on_proved(self)
 
     def on_response(self, context: RequestContext, response: Any) -> None:
-        """A parked request has its answer; it leaves with others that have theirs now."""
+        """Take the answer of a parked request; it leaves with others that have theirs now."""
         if self.is_closed:
             return
+        if self.quotas is not None:
+            response = self.quotas.complete(context, response)
         try:
             context.segments = encode_reply(context, response)
         except Exception:
@@ -243,8 +316,6 @@ class Connection:
         if not self.is_closed:
             self._reader.maybe_resume()
 
-    # Sending.
-
     def _send(self) -> None:
         out, self._out = self._out, []
         self._out_size = 0
@@ -252,9 +323,10 @@ class Connection:
             return
         self.sender.push(out)
         if not self._is_writing:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what the socket takes now, and the rest when it takes more."""
         try:
             state = self.sender.flush()
         except SliceLostError as error:
@@ -276,19 +348,18 @@ class Connection:
                 self._server.loop.remove_writer(self._fd)
 
     def _on_writable(self) -> None:
-        self._flush()
+        self.flush()
         if not self.is_closed:
             self._reader.maybe_resume()
 
-    def _on_warm(self, error: BaseException | None) -> None:
+    def on_warm(self, error: BaseException | None) -> None:
+        """Go on sending: what the sender waited for has been read, or could not be."""
         if self.is_closed:
             return
         if error is not None:
             self.close(f"reading ahead failed: {error}")
             return
         self._on_writable()
-
-    # Life.
 
     def client_id_of(self, raw: bytes) -> str:
         """Decode a client id; connections hardly ever change theirs."""
@@ -315,7 +386,7 @@ class Connection:
         if overdue_s := reader.overdue_s(tick):
             self.close(f"a frame didn't arrive within {overdue_s} s")
         elif tick - reader.read_tick >= idle_s and not (
-            self._slots or sender.unsent_bytes or reader.has_partial_frame
+            self._slots or sender.unsent_bytes or reader.has_partial_frame or self.is_muted
         ):
             self.close()
 
@@ -342,6 +413,9 @@ class Connection:
                 ascii(self._client_id),
                 reason,
             )
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
+            self._mute_timer = None
         if self._is_writing:
             self._server.loop.remove_writer(self._fd)
         for context in self._slots:

@@ -12,7 +12,7 @@ import struct
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
-from fairlead_broker.handlers.registry import HANDLERS, NO_REPLY, PENDING, RequestContext
+from fairlead_broker.api_registry import HANDLERS, NO_REPLY, PENDING, RequestContext
 from fairlead_broker.limits import CLIENT_ID_BYTES_MAX, UNDERSTOOD_FRAME_BYTES_MAX
 from fairlead_broker.peer_check import BEFORE_PROOF
 from fairlead_wire.api_keys import ApiKey
@@ -21,7 +21,7 @@ from fairlead_wire.header import encode_response_frame, has_flexible_response_he
 from fairlead_wire.primitives import skip_tags
 
 if TYPE_CHECKING:
-    from fairlead_broker.handlers.registry import Handler
+    from fairlead_broker.api_registry import Handler
     from fairlead_broker.net.connection import Connection
     from fairlead_wire.segments import Segment
 
@@ -40,7 +40,7 @@ def dispatch(connection: Connection, frame: memoryview) -> RequestContext | None
         raise RemoteProtocolError(f"a frame of {len(frame)} bytes has no room for a header")
     api_key, version, correlation_id, client_id_size = _FIXED_HEADER.unpack_from(frame)
     handler = HANDLERS.get(api_key)
-    if handler is None or not handler.is_served_on(connection.listener):
+    if handler is None:
         raise RemoteProtocolError(f"API {name_api(api_key)} is not served here")
     peer_check = connection.peer_check
     if peer_check is not None and not peer_check.is_passed and api_key not in BEFORE_PROOF:
@@ -67,7 +67,13 @@ def dispatch(connection: Connection, frame: memoryview) -> RequestContext | None
     if api_key != connection.run_api_key:
         connection.begin_run(api_key)
     request, _ = handler.decode(frame, position, version)
-    outcome = handler.call(request, context)
+    call = handler.call if connection.authorizer is None else handler.call_if_allowed
+    quotas = connection.quotas
+    outcome = (
+        call(request, context)
+        if quotas is None
+        else quotas.handle(call, request, context, len(frame))
+    )
     if outcome is PENDING and context.segments is None:
         context.arrived_ns = connection.arrived_ns
         context.parked_ns = perf_counter_ns()
@@ -79,14 +85,14 @@ def dispatch(connection: Connection, frame: memoryview) -> RequestContext | None
 
 
 def _copied(frame: memoryview, api_key: int) -> memoryview:
-    """The frame's memory is reused after dispatch; what a handler keeps must survive that."""
+    """Copy what a handler may keep: the frame's memory is reused after dispatch."""
     if len(frame) > UNDERSTOOD_FRAME_BYTES_MAX:
         raise RemoteProtocolError(f"{name_api(api_key)} of {len(frame)} bytes is too large")
     return memoryview(bytes(frame))
 
 
 def encode_reply(context: RequestContext, response: Any) -> list[Segment]:
-    """The frame of a response message, or of the `bytes` of an encoded body."""
+    """Return the frame of a response message, or of the `bytes` of an encoded body."""
     api_key, version, correlation_id = context.api_key, context.version, context.correlation_id
     if type(response) is not bytes:
         return encode_response_frame(api_key, version, correlation_id, response)
@@ -96,7 +102,7 @@ def encode_reply(context: RequestContext, response: Any) -> list[Segment]:
 
 
 def name_api(api_key: int) -> str:
-    """An API key for a log line."""
+    """Return an API key for a log line."""
     try:
         return f"{ApiKey(api_key).name} ({api_key})"
     except ValueError:

@@ -50,7 +50,7 @@ class FrameMemory:
         return len(self._waiting)
 
     def acquire(self, size: int, user: MemoryUser) -> bytearray | None:
-        """A buffer of at least `size` bytes; None: `user` will be told when to try again."""
+        """Return a buffer of at least `size` bytes; None: `user` will be told when to try again."""
         for size_class in _CLASSES:
             if size <= size_class:
                 size = size_class
@@ -69,7 +69,7 @@ class FrameMemory:
         return bytearray(size)
 
     def release(self, buffer: bytearray) -> None:
-        """Give a buffer back; nothing may refer to it any more."""
+        """Return a buffer back; nothing may refer to it any more."""
         size = len(buffer)
         self.used_bytes -= size
         free = self._free.get(size)

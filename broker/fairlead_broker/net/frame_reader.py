@@ -9,22 +9,19 @@ down, while its connection has too much to answer or to send, or while frame mem
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from fairlead_broker.limits import (
     BYTES_READ_PER_TURN,
     CARRY_BYTES_MAX,
     FRAME_DEADLINE_S,
     FRAME_RATE_MIN_BYTES_PER_S,
-    FRAME_SIZE_MIN,
     FRAME_STEP_BYTES,
     KIB,
     RECEIVE_BUFFER_BYTES,
 )
 
 if TYPE_CHECKING:
-    import socket
-
     from fairlead_broker.net.connection import Connection
     from fairlead_broker.net.server import Server
 
@@ -33,6 +30,22 @@ _LENGTH_SIZE: Final = 4
 _FIRST_FRAME_BYTES: Final = 16 * KIB
 _LARGE_FRAME_BYTES: Final = 64 * KIB
 _PEEK_BYTES: Final = 4 * KIB
+
+
+class ReadSide(Protocol):
+    """What a reader needs of a socket, or of what stands for one. BlockingIOError: not now."""
+
+    def fileno(self) -> int:
+        """Give the descriptor that tells when there is something to read."""
+        ...
+
+    def recv_into(self, buffer: memoryview, /) -> int:
+        """Fill the beginning of a buffer; 0 at the end of the stream."""
+        ...
+
+    def recvmsg_into(self, buffers: list[memoryview], /) -> tuple[int, object, object, object]:
+        """Fill several buffers, one after the other; how many bytes, and what sockets add."""
+        ...
 
 
 class FrameReader:
@@ -62,7 +75,7 @@ class FrameReader:
         "read_tick",
     )
 
-    def __init__(self, connection: Connection, server: Server, sock: socket.socket) -> None:
+    def __init__(self, connection: Connection, server: Server, sock: ReadSide) -> None:
         self.is_reading = True
         self.read_tick = server.tick
         self._connection = connection
@@ -79,9 +92,10 @@ class FrameReader:
         self._largest_frame = _FIRST_FRAME_BYTES
         self._read_limit = RECEIVE_BUFFER_BYTES
         self._waits_for_memory = False
-        server.loop.add_reader(self._fd, self._on_readable)
+        server.loop.add_reader(self._fd, self.on_readable)
 
-    def _on_readable(self) -> None:
+    def on_readable(self) -> None:
+        """Read what the socket has, as far as this turn of the loop allows, and handle it."""
         self.read_tick = self._server.tick
         connection = self._connection
         left = BYTES_READ_PER_TURN
@@ -153,7 +167,7 @@ class FrameReader:
         connection.begin_frames()
         while end - position >= _LENGTH_SIZE and connection.close_reason is None:
             (size,) = _LENGTH.unpack_from(view, position)
-            if not FRAME_SIZE_MIN <= size <= frame_size_max:
+            if not 0 <= size <= frame_size_max:
                 connection.refuse(f"a frame of {size} bytes is not acceptable")
                 break
             frame_end = position + _LENGTH_SIZE + size
@@ -214,7 +228,7 @@ class FrameReader:
         self._buffer = larger
 
     def _finish_frame(self, buffer: bytearray) -> None:
-        """Hand over the frame that is complete in its own buffer, and give the buffer back."""
+        """Hand over the frame that is complete in its own buffer, and return the buffer back."""
         connection = self._connection
         size = self._size
         self._buffer = None
@@ -232,7 +246,7 @@ class FrameReader:
             self.update_reading()
 
     def on_frame_memory(self) -> None:
-        """The memory budget has room again."""
+        """Go on reading, because the memory budget has room again."""
         self._waits_for_memory = False
         self._frame_tick = self._server.tick
         if self._buffer is not None:
@@ -260,12 +274,12 @@ class FrameReader:
             return
         self.is_reading = wanted
         if wanted:
-            self._server.loop.add_reader(self._fd, self._on_readable)
+            self._server.loop.add_reader(self._fd, self.on_readable)
         else:
             self._server.loop.remove_reader(self._fd)
 
     def overdue_s(self, tick: int) -> int:
-        """The deadline that the frame at hand has missed, or 0. Our own pauses don't count."""
+        """Return the deadline that the frame at hand has missed, or 0, own pauses excluded."""
         if not self.is_reading or not self.has_partial_frame:
             return 0
         allowed_s = FRAME_DEADLINE_S
@@ -278,7 +292,7 @@ class FrameReader:
         return self._buffer is not None or bool(self._carry)
 
     def close(self) -> None:
-        """Stop reading and give all memory back."""
+        """Stop reading and return all memory back."""
         self._server.loop.remove_reader(self._fd)
         memory = self._server.memory
         memory.unreserve(self._stash_reserved)

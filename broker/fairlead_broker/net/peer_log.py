@@ -32,7 +32,7 @@ class PeerLog:
             _LOGGER.warning(message, *arguments, exc_info=trace)
 
     def tick(self) -> None:
-        """A second has passed."""
+        """Let a second pass."""
         self._seconds += 1
         if self._seconds < PEER_LOG_WINDOW_S:
             return

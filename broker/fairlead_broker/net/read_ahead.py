@@ -1,31 +1,23 @@
 """Keeps cold file reads off the event loop.
 
 `sendfile` on pages that aren't cached blocks the whole loop on the disk, non-blocking socket or
-not. So a slice is probed first, without waiting (`RWF_NOWAIT`); what isn't there is read by a
-thread, which fills the page cache, and sent afterwards.
-
-Some file systems (overlayfs, tmpfs) refuse the probe. Their devices are remembered; there, the end
-of a file counts as cached and everything else goes through a thread.
+not. So the page cache is asked first, without waiting; what isn't there is read by a thread, which
+fills the page cache, and sent afterwards.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
-from fairlead_broker.limits import (
-    MIB,
-    PROBE_STRIDE_BYTES,
-    READ_AHEAD_THREADS,
-)
+from fairlead_broker.limits import READ_AHEAD_THREADS
+from fairlead_broker.net.page_cache import PageCache
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-_TAIL_BYTES: Final = 64 * MIB
 _CHUNK_BYTES: Final = 256 * 1024
 
 
@@ -52,18 +44,17 @@ class SliceLostError(Exception):
 
 
 class ReadAhead:
-    """Probes the page cache, and fills it in a bounded pool of threads.
+    """Asks what the page cache holds, and fills it in a bounded pool of threads.
 
     At most one job for each connection is in flight, each of at most READ_AHEAD_BYTES.
     """
 
-    __slots__ = ("_device_refuses_probe", "_loop", "_pool", "_probe", "bytes_count", "jobs_count")
+    __slots__ = ("_loop", "_page_cache", "_pool", "bytes_count", "jobs_count")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._pool: ThreadPoolExecutor | None = None
-        self._device_refuses_probe: set[int] = set()
-        self._probe = [bytearray(1)]
+        self._page_cache = PageCache()
         self.jobs_count = 0
         """Reads that would have waited for the disk, since the start: page-cache misses."""
         self.bytes_count = 0
@@ -72,40 +63,17 @@ class ReadAhead:
         """Fill `buffer` with the whole of a small slice; False where that would wait for disk."""
         fd = file_slice.file.read_fd
         position = file_slice.position
-        if self._may_probe(fd):
-            try:
-                if os.preadv(fd, [buffer], position, os.RWF_NOWAIT) == len(buffer):
-                    return True
-            except BlockingIOError:
-                return False
-            except OSError as error:
-                self._note_refusal(fd, error)
-            else:
-                return False
-        if not self._is_tail(fd, position, len(buffer)):
+        length = len(buffer)
+        if self._page_cache.read(fd, [buffer], length, position):
+            return True
+        if not self._page_cache.holds(fd, position, length):
             return False
         read_exactly(fd, buffer, position)
         return True
 
     def is_cached(self, fd: int, position: int, length: int) -> bool:
-        """Whether sending this range will most likely not wait for the disk.
-
-        Its ends are asked, and a page every PROBE_STRIDE_BYTES: the kernel reads, and mostly
-        drops, long runs. A wrong yes costs one short wait.
-        """
-        if self._may_probe(fd):
-            end = position + length
-            try:
-                for probe in range(position, end, PROBE_STRIDE_BYTES):
-                    os.preadv(fd, self._probe, probe, os.RWF_NOWAIT)
-                os.preadv(fd, self._probe, end - 1, os.RWF_NOWAIT)
-            except BlockingIOError:
-                return False
-            except OSError as error:
-                self._note_refusal(fd, error)
-            else:
-                return True
-        return self._is_tail(fd, position, length)
+        """Tell whether sending this range (not an empty one) will not wait for the disk."""
+        return self._page_cache.holds(fd, position, length)
 
     def start(
         self,
@@ -133,18 +101,6 @@ class ReadAhead:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
-
-    def _may_probe(self, fd: int) -> bool:
-        refusing = self._device_refuses_probe
-        return not refusing or os.fstat(fd).st_dev not in refusing
-
-    def _note_refusal(self, fd: int, error: OSError) -> None:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-            raise error
-        self._device_refuses_probe.add(os.fstat(fd).st_dev)
-
-    def _is_tail(self, fd: int, position: int, length: int) -> bool:
-        return position + length + _TAIL_BYTES >= os.fstat(fd).st_size
 
 
 def read_exactly(fd: int, buffer: memoryview, position: int) -> None:

@@ -2,8 +2,7 @@
 
 Bytes are written, small slices of segment files are copied beside them, large ones go through
 `os.sendfile` on the non-blocking socket: 4 to 6 times cheaper than asyncio's own sendfile. Nobody
-else knows about `sendfile`, cold pages or partial writes. A TLS twin would have the same three
-members, `push`, `flush` and `unsent_bytes`, and read the slices instead.
+else knows about `sendfile`, cold pages or partial writes. Other transports have to read the slices.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class Sender:
         return SendState.DONE
 
     def _flush_single(self, data: bytes) -> SendState:
-        """The usual case: one small reply, nothing before it."""
+        """Send one small reply with nothing before it, which is the usual case."""
         try:
             count = self._socket.send(data)
         except BlockingIOError:
@@ -172,7 +171,7 @@ class Sender:
             count -= len(piece)
 
     def _copy_slice(self, file_slice: Slice) -> bytearray | None:
-        """The bytes of a small slice; None when they are cold."""
+        """Return the bytes of a small slice; None when they are cold."""
         data = bytearray(file_slice.length)
         if self._cached_until:
             # A thread has just read it; if it is gone again, asking once more won't help.

@@ -1,5 +1,9 @@
 """Listening sockets, and what all connections of a broker share.
 
+Limits are the clients': brokers reach each other however many clients there are (as in Kafka,
+KIP-402 and KIP-612). Who comes to the brokers' listener has limits of its own until it has proved
+that it is a broker.
+
 `bind` opens the sockets, so that port 0 becomes a number before the broker registers; `start`
 begins to accept; `stop` lets replies leave and closes everything. A sweep once a second stands in
 for timers of single connections: two thousand idle ones cost a millisecond of it.
@@ -10,8 +14,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import resource
 import socket
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.limits import (
@@ -21,30 +27,51 @@ from fairlead_broker.limits import (
     CONNECTION_CREATIONS_PER_S,
     CONNECTIONS_MAX,
     CONNECTIONS_PER_IP_MAX,
+    DESCRIPTORS_KEPT_MAX,
     FOLLOWER_SOCKET_BUFFER_BYTES,
     FRAME_BUFFERS_KEPT_BYTES,
     FRAME_SIZE_MAX,
     IDLE_CONNECTION_S,
+    INTERNAL_CREATIONS_BURST,
+    INTERNAL_CREATIONS_PER_S,
     KEEPALIVE_IDLE_S,
     KEEPALIVE_INTERVAL_S,
     KEEPALIVE_PROBES,
     LISTEN_BACKLOG,
+    QUOTA_SWEEP_S,
     RECEIVE_BUFFER_BYTES,
     REQUEST_MEMORY_BYTES,
+    STRANGER_S,
+    STRANGERS_MAX,
+    STRANGERS_PER_IP_MAX,
+    UNPROVED_MAX,
+    UNPROVED_PER_IP_MAX,
+    UNPROVED_S,
 )
 from fairlead_broker.net.connection import Connection
+from fairlead_broker.net.connection_quotas import ConnectionQuotas
+from fairlead_broker.net.creation_allowance import CreationAllowance
+from fairlead_broker.net.delayed_sockets import DelayedSockets
 from fairlead_broker.net.expiry import ExpiryTimer
 from fairlead_broker.net.frame_memory import FrameMemory
+from fairlead_broker.net.handshakes import HandshakePool
 from fairlead_broker.net.peer_log import PeerLog
 from fairlead_broker.net.read_ahead import ReadAhead
 from fairlead_broker.net.ready_replies import ReadyReplies
+from fairlead_broker.net.sasl_connection import SaslConnection
+from fairlead_broker.net.transport import open_plain
+from fairlead_model.unproved_peers import UnprovedPeers
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
 
+    from fairlead_broker.api_registry import RequestContext
+    from fairlead_broker.authorization import Authorizer
     from fairlead_broker.broker import Broker
-    from fairlead_broker.handlers.registry import RequestContext
     from fairlead_broker.listener import Listener
+    from fairlead_broker.net.logins import Logins
+    from fairlead_broker.net.transport import OpenTransport
+    from fairlead_broker.quota.client_quotas import ClientQuotas
 
 _LOGGER: Final = logging.getLogger(__name__)
 _SWEEP_S: Final = 1.0
@@ -69,6 +96,8 @@ class ServerLimits:
     send_buffer_bytes: int = _SYSTEM_DEFAULT
     """`socket.send.buffer.bytes`; -1 leaves it to the system, which adapts it."""
     receive_buffer_bytes: int = _SYSTEM_DEFAULT
+    client_descriptor_max: int = 0
+    """The highest descriptor that a client's connection may have; 0: by the process' limit."""
 
 
 class Server:
@@ -81,28 +110,62 @@ class Server:
         limits: ServerLimits | None = None,
         *,
         cluster_secret: bytes = b"",
+        transports: Mapping[str, OpenTransport] = MappingProxyType({}),
+        logins: Logins | None = None,
+        authorizer: Authorizer | None = None,
+        client_quotas: ClientQuotas | None = None,
     ) -> None:
-        """Without `cluster_secret` nobody gets past the door of an internal listener."""
+        """Without `cluster_secret` nobody gets past the door of an internal listener.
+
+        `transports` has those of listeners that do not speak on plain sockets, by their names,
+        and `logins` the listeners whose clients log in.
+        Without `authorizer` clients may do everything, without `client_quotas` as much as they can.
+        """
         self.broker = broker
         self.metrics = broker.metrics
         self.listeners: tuple[Listener, ...] = tuple(listeners)
         self.limits = limits or ServerLimits()
         self.cluster_secret = cluster_secret
+        self.authorizer, self._client_quotas = authorizer, client_quotas
+        self._transports = transports
+        self._logins = logins
+        self._sasl_listeners = frozenset(logins.settings if logins is not None else ())
         self.frame_size_max = self.limits.frame_size_max
         self.loop = asyncio.get_running_loop()
+        self._handshakes = HandshakePool(self.loop)
+        # Brokers do not wait behind clients that all come back at once.
+        self._peer_handshakes = HandshakePool(self.loop)
         self.receive_view = memoryview(bytearray(RECEIVE_BUFFER_BYTES + CARRY_BYTES_MAX))
         self.memory = FrameMemory(
             budget_bytes=self.limits.request_memory_bytes,
             free_bytes_max=FRAME_BUFFERS_KEPT_BYTES,
         )
         self.read_ahead = ReadAhead(self.loop)
-        self.peer_log = PeerLog()
+        self.peer_log, self._delayed_sockets = PeerLog(), DelayedSockets(self.loop)
         self.tick = 0
         self.connections: set[Connection] = set()
-        self._per_ip: dict[str, int] = {}
+        self.unproved: UnprovedPeers[Connection] = UnprovedPeers(
+            total_max=UNPROVED_MAX, per_address_max=UNPROVED_PER_IP_MAX, patience_s=UNPROVED_S
+        )
+        self.strangers: UnprovedPeers[Connection] = UnprovedPeers(
+            total_max=STRANGERS_MAX, per_address_max=STRANGERS_PER_IP_MAX, patience_s=STRANGER_S
+        )
+        """Clients of listeners with TLS or SASL that have yet to be let in."""
+        self._clients = 0
+        self._clients_per_ip: dict[str, int] = {}
+        self._client_descriptor_max = (
+            self.limits.client_descriptor_max or _find_client_descriptor_max()
+        )
         self._sockets: list[tuple[socket.socket, Listener]] = []
-        self._creations_left = float(self.limits.connection_creations_burst)
-        self._creations_seen_s = self.loop.time()
+        now_s = self.loop.time()
+        self._client_creations = CreationAllowance(
+            per_s=self.limits.connection_creations_per_s,
+            burst=self.limits.connection_creations_burst,
+            now_s=now_s,
+        )
+        self._internal_creations = CreationAllowance(
+            per_s=INTERNAL_CREATIONS_PER_S, burst=INTERNAL_CREATIONS_BURST, now_s=now_s
+        )
         self.ready_replies = ReadyReplies(self.loop)
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -120,6 +183,11 @@ class Server:
             try:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.setblocking(False)
+                if self.limits.receive_buffer_bytes > 0:
+                    # Accepted sockets inherit it. The window that a client is offered first is
+                    # settled before a connection can be accepted.
+                    size = self.limits.receive_buffer_bytes
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
                 sock.bind((listener.host, listener.port))
                 sock.listen(self.limits.listen_backlog)
             except OSError:
@@ -140,7 +208,11 @@ class Server:
         for sock, listener in self._sockets:
             self.loop.add_reader(sock.fileno(), self._accept, sock, listener)
         self._sweep_timer = self.loop.call_later(_SWEEP_S, self._sweep)
+        if self._logins is not None:
+            self._logins.start()
         self.broker.answering = self.ready_replies
+        if self._client_quotas is not None:
+            self._client_quotas.on_changed = self._on_quotas_changed
 
     async def stop(self, *, grace_s: float) -> None:
         """Accept no more, give unsent replies `grace_s` to leave, close everything."""
@@ -157,9 +229,30 @@ class Server:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for connection in list(self.connections):
             connection.close()
+        self._delayed_sockets.close()
         self.read_ahead.close()
+        self._handshakes.close()
+        self._peer_handshakes.close()
+        if self._logins is not None:
+            await self._logins.stop()
 
-    # What connections ask of it.
+    def quotas_for(self, connection: Connection) -> ConnectionQuotas | None:
+        """Return what holds back the client of a connection; None if no quota may bind it.
+
+        Brokers are never held back.
+        """
+        quotas = self._client_quotas
+        if quotas is None or not quotas.binds_clients or connection.listener.is_internal:
+            return None
+        return ConnectionQuotas(quotas, connection)
+
+    def _on_quotas_changed(self) -> None:
+        """Judge every client anew, also those who wait."""
+        for connection in list(self.connections):
+            connection.quotas = self.quotas_for(connection)
+            if connection.is_muted:
+                # Not now: what it has sent meanwhile is handled then, by the image as a whole.
+                self.loop.call_soon(connection.unmute)
 
     def run_later(
         self, connection: Connection, context: RequestContext, coroutine: Coroutine[Any, Any, Any]
@@ -169,17 +262,34 @@ class Server:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def handshakes_on(self, listener: Listener) -> HandshakePool:
+        """Return where the TLS handshakes of a listener compute."""
+        return self._peer_handshakes if listener.is_internal else self._handshakes
+
     def forget(self, connection: Connection) -> None:
-        """`connection` has closed."""
+        """Forget `connection`, which has closed."""
         self.connections.discard(connection)
         self.metrics.connections_open = len(self.connections)
         self.metrics.connections_by_listener[connection.listener.name] -= 1
+        if connection.listener.is_internal:
+            self.unproved.discard(connection)
+            return
+        self.strangers.discard(connection)
+        self._clients -= 1
         host = connection.client_host
-        count = self._per_ip.get(host, 0) - 1
+        count = self._clients_per_ip.get(host, 0) - 1
         if count > 0:
-            self._per_ip[host] = count
+            self._clients_per_ip[host] = count
         else:
-            self._per_ip.pop(host, None)
+            self._clients_per_ip.pop(host, None)
+
+    def on_proved(self, connection: Connection) -> None:
+        """Lift the limits of `connection`, whose peer has proved that it is a broker."""
+        self.unproved.discard(connection)
+
+    def on_let_in(self, connection: Connection) -> None:
+        """Lift the limits of `connection`, whose client has shown who it is."""
+        self.strangers.discard(connection)
 
     async def _answer(
         self, connection: Connection, context: RequestContext, coroutine: Coroutine[Any, Any, Any]
@@ -195,10 +305,9 @@ class Server:
     def _has_unsent_replies(self) -> bool:
         return bool(self.ready_replies) or any(c.sender.unsent_bytes for c in self.connections)
 
-    # Accepting.
-
     def _accept(self, listening: socket.socket, listener: Listener) -> None:
-        for _ in range(min(ACCEPTS_PER_TURN, self._creations_allowed())):
+        creations = self._internal_creations if listener.is_internal else self._client_creations
+        for _ in range(min(ACCEPTS_PER_TURN, creations.available(self.loop.time()))):
             try:
                 sock, address = listening.accept()
             except BlockingIOError:
@@ -208,20 +317,13 @@ class Server:
                     self.peer_log.warn("accept", "cannot accept connections: %s", error.strerror)
                     self._pause_accepting(listening, listener, _DESCRIPTORS_PAUSE_S)
                 return
-            self._creations_left -= 1
-            self._admit(sock, address[0], listener)
-        if self._creations_left < 1:
+            creations.spend()
+            if listener.is_internal:
+                self._admit_unproved(sock, address[0], listener)
+            else:
+                self._admit_client(sock, address[0], listener)
+        if creations.is_spent:
             self._pause_accepting(listening, listener, _ACCEPT_PAUSE_S)
-
-    def _creations_allowed(self) -> int:
-        """Refill the allowance of new connections by the time that has passed."""
-        now_s = self.loop.time()
-        earned = (now_s - self._creations_seen_s) * self.limits.connection_creations_per_s
-        self._creations_seen_s = now_s
-        self._creations_left = min(
-            self._creations_left + earned, float(self.limits.connection_creations_burst)
-        )
-        return int(self._creations_left)
 
     def _pause_accepting(
         self, listening: socket.socket, listener: Listener, pause_s: float
@@ -236,39 +338,88 @@ class Server:
         timer = self.loop.call_later(pause_s, resume)
         self._accept_timers.add(timer)
 
-    def _admit(self, sock: socket.socket, client_host: str, listener: Listener) -> None:
-        """Make a connection of an accepted socket, or close it when a limit says so."""
-        limits = self.limits
-        count = self._per_ip.get(client_host, 0)
-        # Brokers must reach each other however many clients there are.
-        is_refused = not listener.is_internal and (
-            len(self.connections) >= limits.connections_max
-            or count >= limits.connections_per_ip_max
+    def set_connection_limits(self, *, total: int, per_ip: int, creations_per_s: int) -> None:
+        """Go by other limits from now on; connections that there are already stay."""
+        self.limits = replace(
+            self.limits,
+            connections_max=total,
+            connections_per_ip_max=per_ip,
+            connection_creations_per_s=creations_per_s,
         )
-        if is_refused:
+        self._client_creations.per_s = creations_per_s
+
+    def _admit_client(self, sock: socket.socket, client_host: str, listener: Listener) -> None:
+        """Make a connection of an accepted socket, or close it when a limit says so."""
+        limits, quotas = self.limits, self._client_quotas
+        count = self._clients_per_ip.get(client_host, 0)
+        if (
+            self._clients >= limits.connections_max
+            or count >= limits.connections_per_ip_max
+            or sock.fileno() > self._client_descriptor_max
+        ):
             self.metrics.connections_refused += 1
+            descriptor = sock.fileno()
             sock.close()
             self.peer_log.warn(
                 "connection refused",
-                "refusing a connection of %s: it has %d of %d, all have %d of %d",
+                "refusing a connection of %s: it has %d of %d, all have %d of %d, "
+                "and descriptor %d of %d would be its",
                 client_host,
                 count,
                 limits.connections_per_ip_max,
-                len(self.connections),
+                self._clients,
                 limits.connections_max,
+                descriptor,
+                self._client_descriptor_max,
             )
             return
+        if quotas is not None and quotas.binds_addresses:
+            delay_ms = quotas.delay_connection(client_host, self.broker.clock.monotonic_ms())
+            if delay_ms:
+                self.metrics.note_throttle("connection_creation", delay_ms)
+                self._delayed_sockets.close_later(sock, delay_ms)
+                return
+        connection = self._add(sock, client_host, listener)
+        if connection is None:
+            return
+        self._clients += 1
+        self._clients_per_ip[client_host] = count + 1
+        if listener.name in self._transports or listener.name in self._sasl_listeners:
+            leaving = self.strangers.add(connection, client_host, self.tick)
+            if leaving is not None:
+                self.metrics.connections_refused += 1
+                leaving.close("too many clients have not been let in yet")
+
+    def _admit_unproved(self, sock: socket.socket, client_host: str, listener: Listener) -> None:
+        """Make a connection of a socket that has yet to prove that it is a broker's."""
+        connection = self._add(sock, client_host, listener)
+        if connection is None:
+            return
+        leaving = self.unproved.add(connection, client_host, self.tick)
+        if leaving is not None:
+            self.metrics.connections_refused += 1
+            leaving.close("too many peers have not proved that they are brokers")
+
+    def _add(self, sock: socket.socket, client_host: str, listener: Listener) -> Connection | None:
         try:
             self._configure(sock, listener)
         except OSError:
             # Reset by the peer before we looked at it.
             sock.close()
-            return
-        self._per_ip[client_host] = count + 1
-        self.connections.add(Connection(self, listener, sock, client_host))
+            return None
+        open_transport = self._transports.get(listener.name, open_plain)
+        connection: Connection
+        if self._logins is not None and listener.name in self._sasl_listeners:
+            connection = SaslConnection(
+                self, listener, sock, client_host, open_transport, logins=self._logins
+            )
+        else:
+            connection = Connection(self, listener, sock, client_host, open_transport)
+        self.connections.add(connection)
         self.metrics.connections_opened += 1
         self.metrics.connections_by_listener[listener.name] += 1
         self.metrics.connections_open = len(self.connections)
+        return connection
 
     def _configure(self, sock: socket.socket, listener: Listener) -> None:
         sock.setblocking(False)
@@ -280,17 +431,15 @@ class Server:
         send_buffer_bytes = self.limits.send_buffer_bytes
         if listener.is_internal:
             send_buffer_bytes = FOLLOWER_SOCKET_BUFFER_BYTES
-        for option, size in (
-            (socket.SO_SNDBUF, send_buffer_bytes),
-            (socket.SO_RCVBUF, self.limits.receive_buffer_bytes),
-        ):
-            if size > 0:
-                sock.setsockopt(socket.SOL_SOCKET, option, size)
-
-    # Once a second.
+        if send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
 
     def _sweep(self) -> None:
         self._sweep_timer = self.loop.call_later(_SWEEP_S, self._sweep)
+        self.pass_second()
+
+    def pass_second(self) -> None:
+        """Close what has been too slow; called once a second."""
         self.tick += 1
         self.peer_log.tick()
         self.metrics.cold_reads = self.read_ahead.jobs_count
@@ -298,6 +447,14 @@ class Server:
         idle_s = self.limits.idle_s
         for connection in list(self.connections):
             connection.check_deadlines(self.tick, idle_s)
+        if self._client_quotas is not None:
+            self.metrics.quota_meters = len(self._client_quotas)
+            if self.tick % QUOTA_SWEEP_S == 0:
+                self._client_quotas.forget_quiet(self.broker.clock.monotonic_ms())
+        for connection in self.unproved.take_overdue(self.tick):
+            connection.close(f"it has not proved within {UNPROVED_S} s that it is a broker's")
+        for connection in self.strangers.take_overdue(self.tick):
+            connection.close(f"it was not let in within {STRANGER_S} s")
 
     def _close_sockets(self) -> None:
         for timer in self._accept_timers:
@@ -307,3 +464,8 @@ class Server:
             self.loop.remove_reader(sock.fileno())
             sock.close()
         self._sockets.clear()
+
+
+def _find_client_descriptor_max() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft - min(DESCRIPTORS_KEPT_MAX, soft // 8)

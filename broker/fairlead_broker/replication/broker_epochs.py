@@ -9,11 +9,11 @@ class BrokerEpochs(Protocol):
     """What the cluster's image says of brokers: the only thing a leader asks of it."""
 
     def broker_epoch(self, broker_id: int) -> int:
-        """Epoch of the broker's registration, -1 if it has none."""
+        """Return epoch of the broker's registration, -1 if it has none."""
         ...
 
     def may_join(self, broker_id: int) -> bool:
-        """True while the broker is registered, unfenced and not shutting down (R10)."""
+        """Return True while the broker is registered, unfenced and not shutting down (R10)."""
         ...
 
 

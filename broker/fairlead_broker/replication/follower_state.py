@@ -5,12 +5,13 @@ action value that `Partition` carries out. One state lives as long as the leader
 
 A follower asks from its log's end and names the epoch that its log ends with (R3). The leader
 then knows where the two logs part, and says so instead of sending records; the follower truncates
-to that point and asks again. It never truncates to a high watermark (R1).
+to that point and asks again (I7). It never truncates to a high watermark (R1).
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from fairlead_broker.replication.divergence import truncation_offset
 from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -97,11 +98,11 @@ class FollowerState:
         self.leader_high_watermark = -1
 
     def next_fetch(self, log: "EpochHistory") -> FetchPosition:
-        """What to ask for now."""
+        """Return what to ask for now."""
         return FetchPosition(log.log_end_offset, log.last_leader_epoch, self.leader_epoch)
 
     def on_fetched(self, log: "EpochHistory", reply: FetchedPartition) -> Action:
-        """What to do about an answer.
+        """Return what to do about an answer.
 
         One to a question of another epoch, or from another position, is discarded: the log or
         the leader has changed since (R5).
@@ -135,19 +136,7 @@ class FollowerState:
         return self.retry()
 
     def _on_divergence(self, log: "EpochHistory", reply: FetchedPartition) -> Action:
-        """Where to cut (R2).
-
-        own (3, 0) (4, 50), end 80; the leader's epoch 4 ends at 60   -> 60
-        own (3, 0) (5, 50), end 80; the leader's epoch 4 ends at 70   -> 50, own end of epoch 3;
-                                    asked again, the leader says where its epoch 3 ends
-        """
-        own = log.end_offset_for_epoch(reply.diverging_epoch)
-        if own.end_offset < 0:
-            offset = min(reply.diverging_end_offset, log.log_end_offset)
-        elif own.leader_epoch != reply.diverging_epoch:
-            offset = min(own.end_offset, log.log_end_offset)
-        else:
-            offset = min(own.end_offset, reply.diverging_end_offset, log.log_end_offset)
+        offset = truncation_offset(log, reply.diverging_epoch, reply.diverging_end_offset)
         if offset < log.log_start_offset:
             return RestartAt(max(offset, reply.log_start_offset, 0))
         if offset == log.log_end_offset and log.last_leader_epoch <= reply.diverging_epoch:

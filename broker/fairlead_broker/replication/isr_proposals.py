@@ -47,7 +47,7 @@ class IsrProposals(Generic[PartitionT]):
         self._waiting[partition] = proposal
 
     def take(self, now_ms: int) -> list[SentProposal[PartitionT]]:
-        """What one call shall carry now; empty while one is in flight or a delay runs."""
+        """Return what one call shall carry now; empty while one is in flight or a delay runs."""
         if self.is_in_flight or now_ms < self.due_ms or not self._waiting:
             return []
         batch = [
@@ -58,7 +58,7 @@ class IsrProposals(Generic[PartitionT]):
         return batch
 
     def settle(self, repeated: list[SentProposal[PartitionT]], now_ms: int) -> None:
-        """The call is over; `repeated` have to be sent again unless newer ones wait."""
+        """End the call; `repeated` have to be sent again unless newer ones wait."""
         self.is_in_flight = False
         if not repeated:
             self._failures = 0

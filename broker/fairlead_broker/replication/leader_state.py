@@ -142,15 +142,13 @@ class LeaderState:
         """True once all that earlier leaders committed is known to be committed (R7)."""
         return self.high_watermark >= self.epoch_start_offset
 
-    # What moves the high watermark.
-
     def record_append(self, log_end_offset: int) -> bool:
-        """The leader's own log grew (or what of it counts); did the high watermark move?"""
+        """Note the end of the leader's own log; return whether the high watermark moved."""
         self.log_end_offset = log_end_offset
         return self.maybe_advance_high_watermark()
 
     def is_stale(self, replica_id: int, broker_epoch: int) -> bool:
-        """True if a fetch comes from an older process start of its broker than one known (R11)."""
+        """Return True if a fetch comes from an older start of its broker than one known (R11)."""
         follower = self.followers.get(replica_id)
         known = UNKNOWN_BROKER_EPOCH if follower is None else follower.broker_epoch
         return broker_epoch < known or broker_epoch < self.brokers.broker_epoch(replica_id)
@@ -158,7 +156,7 @@ class LeaderState:
     def record_fetch(
         self, replica_id: int, broker_epoch: int, fetch_offset: int, now_ms: int
     ) -> Progress:
-        """A follower has everything below `fetch_offset`, in a log that does not part from ours.
+        """Note that a follower has everything below `fetch_offset`, in a log that matches ours.
 
         Fetches of strangers and of earlier starts of the broker (R11) change nothing.
         """
@@ -187,7 +185,7 @@ class LeaderState:
         return Progress(moved, self._propose_joining(replica_id))
 
     def record_alive(self, replica_id: int, at_ms: int) -> None:
-        """A follower asked again at `at_ms` from where it is, in a session that leaves that out."""
+        """Note that a follower asked again at `at_ms`, in a session that leaves this out."""
         follower = self.followers.get(replica_id)
         if follower is None or follower.end_offset == UNKNOWN_END_OFFSET:
             return
@@ -211,10 +209,8 @@ class LeaderState:
         self.high_watermark = candidate
         return True
 
-    # The ISR.
-
     def tick(self, now_ms: int, max_lag_ms: int) -> IsrProposal | None:
-        """Time has passed: propose to let lagging replicas go, or fit ones in (R12)."""
+        """Let time pass: propose to let lagging replicas go, or fit ones in (R12)."""
         is_changed = False
         for replica, follower in self.followers.items():
             if follower.is_close and now_ms - follower.last_fetch_ms > max_lag_ms:
@@ -239,7 +235,7 @@ class LeaderState:
         return self.propose_joining()
 
     def propose_joining(self) -> IsrProposal | None:
-        """The first replica in assignment order that is fit to join, if there is one (R10).
+        """Return the first replica in assignment order that is fit to join, if there is one (R10).
 
         To be asked when the image says something new of brokers or of this partition; a fetch
         asks for its own replica. Only for those that have fetched since the ISR lost them.
@@ -253,7 +249,7 @@ class LeaderState:
         return None
 
     def brokers_changed(self) -> bool:
-        """The image says something new of brokers; says whether the high watermark moved.
+        """Apply a new image of the brokers; return whether the high watermark moved.
 
         A fenced broker doesn't hold the high watermark back any more unless it is in the ISR.
         """
@@ -263,7 +259,7 @@ class LeaderState:
     def isr_committed(
         self, isr: frozenset[int], *, partition_epoch: int, min_insync_replicas: int, now_ms: int
     ) -> bool:
-        """The controller has written the record anew; says whether the high watermark moved.
+        """Adopt the controller's new record; return whether the high watermark moved.
 
         Whatever was pending is settled: a proposal for the older record cannot be accepted any
         more, because its partition epoch is checked (R9).
@@ -286,7 +282,7 @@ class LeaderState:
         partition_epoch: int,
         now_ms: int,
     ) -> bool:
-        """The controller's answer to `proposal`; adopted only within this reign and forwards (R8).
+        """Take the answer to `proposal`; adopt it only in this reign and forwards (R8).
 
         Mostly the image has told it already. Says whether the high watermark moved.
         """
@@ -300,7 +296,7 @@ class LeaderState:
         return self.maybe_advance_high_watermark()
 
     def proposal_refused(self, proposal: IsrProposal, code: ErrorCode) -> Refusal:
-        """The controller did not accept `proposal`, or did not answer (R8)."""
+        """Decide about a `proposal` that the controller refused or did not answer (R8)."""
         if proposal is not self.proposal:
             return Refusal.OBSOLETE
         if code in _REVERTING:

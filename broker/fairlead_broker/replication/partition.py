@@ -1,40 +1,191 @@
 """One replica of a partition on this broker: its log, and its state as leader or as follower.
 
 Handlers append and read through it, `Broker.publish` makes it lead or follow, the fetcher of its
-leader feeds it. It does no I/O of its own and knows no clients; the callbacks it is given tell the
-broker what somebody must act on. Following is `Replica`'s part, leading is here.
+leader feeds it. `LeaderState` decides what a leader does and `FollowerState` what a follower does;
+here their decisions are carried out on the log and the marks. It does no I/O of its own but
+through its log (`replica_log.ReplicaLog` says what it needs of one) and knows no clients; the
+callbacks it is given tell the broker what somebody must act on.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from fairlead_broker.measures.traffic import TopicTraffic
+from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
+from fairlead_broker.replication.broker_epochs import AnyBrokers
+from fairlead_broker.replication.follower_state import (
+    Append,
+    FollowerState,
+    RestartAt,
+    TruncateTo,
+)
 from fairlead_broker.replication.leader_state import CommittedIsr, LeaderState, Refusal
-from fairlead_broker.replication.replica import Replica
+from fairlead_model.invariants import violated
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from fairlead_broker.log.log import AppendResult
-    from fairlead_broker.log.lookup import ReadResult
+    from fairlead_broker.log.log import AppendResult, Log
+    from fairlead_broker.log.lookup import Arrival, ReadResult
+    from fairlead_broker.log.producers.end_marker import EndMarker
+    from fairlead_broker.log.producers.producer_state import ProducerEntry
+    from fairlead_broker.log.producers.verification import VerificationGuard
+    from fairlead_broker.replication.broker_epochs import BrokerEpochs
+    from fairlead_broker.replication.follower_state import Action, FetchedPartition, FetchPosition
     from fairlead_broker.replication.isr import IsrProposal
     from fairlead_model.partition import PartitionRegistration
 
-ALL_IN_SYNC: Final = -1
-"""`acks` of a producer that waits for the whole ISR."""
 READ_COMMITTED: Final = 1
 NO_REPLICA: Final = -1
+HASTENED_MS: Final = 600_000
+"""Consumers ask the leader anew after `metadata.max.age.ms`, which is five minutes."""
 LATEST_KNOWN_EPOCH: Final = -1
 """`current_leader_epoch` of a client that doesn't know one: not checked."""
 
 
-class Partition(Replica):
-    """A partition this broker holds a replica of; see `Replica` for its fields."""
+class Partition:
+    """A partition this broker holds a replica of.
 
-    __slots__ = ()
+    `leader_id`, `leader_epoch`, `partition_epoch`, `replicas` and `isr` are the controller's and
+    change in `lead`, `follow` and `proposal_accepted` only. `high_watermark` is moved by
+    `LeaderState` while leading, by `take` while following. At most one of `leader` and `follower`
+    is there. Order, asserted at each set (I1):
+    `log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset`.
+    """
 
-    # What the controller says.
+    __slots__ = (
+        "_arrivals",
+        "_broker_id",
+        "_brokers",
+        "_follower_high_watermark",
+        "_hastened_ms",
+        "_on_advanced",
+        "_on_offline",
+        "_on_proposal",
+        "adding",
+        "follower",
+        "has_outsiders",
+        "hastens_followers",
+        "index",
+        "is_advance_noted",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "partition_epoch",
+        "replicas",
+        "topic",
+        "topic_id",
+        "traffic",
+    )
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        index: int,
+        topic_id: bytes,
+        log: Log,
+        broker_id: int,
+        high_watermark: int,
+        on_advanced: Callable[[Partition], None],
+        on_proposal: Callable[[Partition, IsrProposal], None] | None = None,
+        on_offline: Callable[[Partition], None] | None = None,
+        brokers: BrokerEpochs | None = None,
+        traffic: TopicTraffic | None = None,
+    ) -> None:
+        """`high_watermark` is the checkpoint's hint; it is clamped into the log.
+
+        `on_advanced` hears of everything that a parked request may wait for, `on_proposal` of
+        changes of the ISR to ask the controller for, `on_offline` that the disk failed the log.
+        """
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        self.traffic = TopicTraffic() if traffic is None else traffic
+        self.leader_id = -1
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.replicas: tuple[int, ...] = ()
+        self.isr: tuple[int, ...] = ()
+        self.adding: tuple[int, ...] = ()
+        self.has_outsiders = False
+        """Whether a replica is not in sync: only those are ever held back."""
+        self.hastens_followers = False
+        """Whether followers are told of a high watermark at once, because consumers read there."""
+        self._hastened_ms = 0
+        self.leader: LeaderState | None = None
+        self.follower: FollowerState | None = None
+        self.is_advance_noted = False
+        self._arrivals: set[Arrival] = set()
+        self._broker_id = broker_id
+        self._brokers: BrokerEpochs = AnyBrokers() if brokers is None else brokers
+        self._on_advanced = on_advanced
+        self._on_proposal = on_proposal
+        self._on_offline = on_offline
+        self._follower_high_watermark = min(
+            max(high_watermark, log.log_start_offset), log.log_end_offset
+        )
+        log.recall_unreplicated(self._follower_high_watermark)
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader is not None
+
+    @property
+    def is_in_sync_follower(self) -> bool:
+        """Whether consumers may read here though another broker leads (KIP-392)."""
+        return self.follower is not None and self._broker_id in self.isr
+
+    def awaits(self, offset: int) -> bool:
+        """Tell whether the leader has committed what this follower does not have yet."""
+        follower = self.follower
+        return follower is not None and (
+            self.log.log_end_offset < offset <= follower.leader_high_watermark
+        )
+
+    def hasten_followers(self, now_ms: int) -> None:
+        """Have followers told of each high watermark at once: a consumer was sent to one."""
+        self.hastens_followers = True
+        self._hastened_ms = now_ms
+
+    @property
+    def high_watermark(self) -> int:
+        """Exclusive: everything below is committed."""
+        leader = self.leader
+        return self._follower_high_watermark if leader is None else leader.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Exclusive: what read_committed consumers may see.
+
+        It is the high watermark where no transaction is open, or ended above that. All that
+        read_committed consumers get, wait for, or are told goes by this property. Whoever moves it
+        otherwise than by the high watermark notes an advance, for fetches that wait.
+        """
+        log = self.log
+        if log.producers.first_unstable_offset is None:
+            return self.high_watermark
+        # A leader may have deleted what a follower still takes for the beginning of one.
+        return max(log.producers.last_stable_offset(self.high_watermark), log.log_start_offset)
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def is_high_watermark_valid(self) -> bool:
+        """False between an election and the moment when the high watermark is known (R7)."""
+        return self.leader is not None and self.leader.is_high_watermark_valid
 
     def lead(self, registration: PartitionRegistration, *, now_ms: int = 0) -> bool:
         """Lead as the controller says; returns whether that began a new leader epoch.
@@ -54,7 +205,7 @@ class Partition(Replica):
             moved = leader.isr_committed(
                 frozenset(registration.isr),
                 partition_epoch=registration.partition_epoch,
-                min_insync_replicas=registration.min_insync_replicas,
+                min_insync_replicas=registration.effective_min_isr,
                 now_ms=now_ms,
             )
             # Producers that wait look again also where nothing moved: the ISR may be too small.
@@ -65,38 +216,213 @@ class Partition(Replica):
         self._propose_joining()
         return is_new_epoch
 
+    def follow(self, registration: PartitionRegistration) -> bool:
+        """Stop leading, if this broker did; returns whether it did.
+
+        Whoever waits on this partition is told, so that parked requests answer
+        NOT_LEADER_OR_FOLLOWER and never success (R13).
+        """
+        was_leading = self.leader is not None
+        self._follower_high_watermark = self.high_watermark
+        self.leader = None
+        follower = self.follower
+        if registration.leader < 0:
+            self.follower = None
+        elif follower is None or follower.leader_epoch != registration.leader_epoch:
+            self.follower = FollowerState(registration.leader_epoch)
+        self._take_over(registration)
+        self._note_advance()
+        return was_leading
+
+    def retire(self) -> None:
+        """Serve nothing any more: the replica is deleted, or its disk has failed."""
+        self._follower_high_watermark = self.high_watermark
+        self.leader = None
+        self.follower = None
+        self.leader_id = -1
+        self._note_advance()
+
+    def next_fetch(self) -> FetchPosition | None:
+        """Return what to ask the leader; None while this replica follows nobody or can't append."""
+        if self.follower is None or self.log.refusal is not None:
+            return None
+        return self.follower.next_fetch(self.log)
+
+    def take(self, reply: FetchedPartition, *, now_ms: int) -> Action | None:
+        """Carry out what the leader's answer asks for; answers what that was.
+
+        None: there is nobody to follow any more. `now_ms` is wall time, for the log.
+        """
+        follower = self.follower
+        if follower is None or self.log.refusal is not None:
+            return None
+        action = follower.on_fetched(self.log, reply)
+        try:
+            if isinstance(action, Append):
+                self._append_as_follower(action, now_ms)
+            elif isinstance(action, TruncateTo):
+                self.log.truncate_to(action.offset)
+                self._end_at_log()
+            elif isinstance(action, RestartAt):
+                self.log.restart_at(action.offset)
+                self._end_at_log()
+        except KafkaError:
+            # Damaged on the way, or the disk: in either case nothing of it counts.
+            self._maybe_report_offline()
+            return follower.retry()
+        return action
+
+    def _append_as_follower(self, action: Append, now_ms: int) -> None:
+        log = self.log
+        if self.follower is not None:
+            self.follower.leader_high_watermark = action.leader_high_watermark
+        if len(action.records):
+            log.append_as_follower(
+                memoryview(action.records), now_ms=now_ms, leader_epoch=self.leader_epoch
+            )
+        before = self._follower_high_watermark
+        high_watermark = max(before, min(action.leader_high_watermark, log.log_end_offset))
+        if action.leader_log_start_offset > log.log_start_offset:
+            # What the leader has forgotten was committed, and this log may end before it (R17).
+            start = min(action.leader_log_start_offset, log.log_end_offset)
+            high_watermark = max(high_watermark, start)
+            log.advance_log_start_offset(start)
+        self._follower_high_watermark = high_watermark
+        if len(action.records) or high_watermark != before:
+            self.check_order()
+            self._note_advance()
+
+    def _end_at_log(self) -> None:
+        """Bring the marks back into a log that was cut (I1)."""
+        log = self.log
+        self._follower_high_watermark = min(
+            max(self._follower_high_watermark, log.log_start_offset), log.log_end_offset
+        )
+        self.check_order()
+        self._note_advance()
+
+    def begin_verification(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        first_sequence: int,
+        *,
+        supports_epoch_bump: bool,
+    ) -> VerificationGuard | None:
+        """Return the guard to ask a transaction's coordinator under, before its first batch.
+
+        None: a transaction of this producer and epoch is open here, nothing needs to be asked.
+        `supports_epoch_bump`: the client has an epoch for each transaction (KIP-890, version 2).
+        KafkaError NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH.
+        """
+        if self.leader is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"not the leader of {self}")
+        return self.log.producers.begin_verification(
+            producer_id, producer_epoch, first_sequence, supports_epoch_bump=supports_epoch_bump
+        )
+
     def append_as_leader(
-        self, batch: memoryview, *, required_acks: int, now_ms: int, has_keys: bool = False
+        self,
+        batch: memoryview,
+        *,
+        required_acks: int,
+        now_ms: int,
+        has_keys: bool = False,
+        guard: VerificationGuard | None = None,
+        is_from_coordinator: bool = False,
     ) -> AppendResult:
         """Append one batch; raises KafkaError where it is refused.
 
         A batch that `required_acks` cannot be met for is refused before it is in the log (R13).
         `has_keys`: the caller has made the batch and gave each record a key, so compacted logs
-        need not look.
+        need not look. `guard` is what `begin_verification` gave for this batch, once the
+        transaction's coordinator has agreed; without it a batch that would open a transaction is
+        refused with INVALID_TXN_STATE. `is_from_coordinator`: offsets that a group coordinator
+        writes in a producer's transaction, which have no sequences.
         """
         leader = self.leader
-        if leader is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"not the leader of {self}")
-        if required_acks == ALL_IN_SYNC and not leader.has_enough_in_sync_replicas:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self} has {len(self.isr)} in-sync replicas, "
-                f"min.insync.replicas is {leader.effective_min_insync_replicas}",
-            )
+        if leader is None or (
+            required_acks == ALL_IN_SYNC and not leader.has_enough_in_sync_replicas
+        ):
+            raise self._refusal()
         log = self.log
         try:
             result = log.append_as_leader(
-                batch, leader_epoch=self.leader_epoch, now_ms=now_ms, has_keys=has_keys
+                batch,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                has_keys=has_keys,
+                guard=guard,
+                is_from_coordinator=is_from_coordinator,
             )
         except KafkaError:
-            if log.is_offline:
-                # Whoever waits for this log waits in vain; somebody has to look at the disk.
-                self._maybe_report_offline()
-                self._note_advance()
+            self._append_failed()
             raise
         leader.record_append(self._committable_offset())
         self._note_advance()
         return result
+
+    def append_end_marker(self, marker: EndMarker, *, now_ms: int) -> AppendResult:
+        """Append what ends a producer's transaction here; raises KafkaError where it is refused.
+
+        Whether it is committed is then asked as for any append with acks=all. A repeated marker is
+        written again, and changes nothing. NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+        KAFKA_STORAGE_ERROR: to be tried again. INVALID_PRODUCER_EPOCH,
+        TRANSACTION_COORDINATOR_FENCED: somebody newer owns the producer.
+        """
+        leader = self.leader
+        if leader is None or not leader.has_enough_in_sync_replicas:
+            raise self._refusal()
+        try:
+            result = self.log.append_end_marker(
+                marker, leader_epoch=self.leader_epoch, now_ms=now_ms
+            )
+        except KafkaError:
+            self._append_failed()
+            raise
+        leader.record_append(self._committable_offset())
+        # Also forgets ended transactions that are committed: nobody else may be asking.
+        self.check_order()
+        self._note_advance()
+        return result
+
+    def _refusal(self) -> KafkaError:
+        """Return why nothing may be appended here with acks=all."""
+        leader = self.leader
+        if leader is None:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"not the leader of {self}")
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{self} has {len(self.isr)} in-sync replicas, "
+            f"min.insync.replicas is {leader.effective_min_insync_replicas}",
+        )
+
+    def _append_failed(self) -> None:
+        if self.log.is_offline:
+            # Whoever waits for this log waits in vain; somebody has to look at the disk.
+            self._maybe_report_offline()
+            self._note_advance()
+
+    def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> list[tuple[int, int]]:
+        """Return producer id and first offset of what a reader of a range must leave out.
+
+        The range is [fetch_offset, upper_offset), with the upper offset at or below the last
+        stable offset.
+        """
+        return [
+            (aborted.producer_id, aborted.first_offset)
+            for aborted in self.log.aborted_transactions(fetch_offset, upper_offset)
+        ]
+
+    def producers(self) -> list[ProducerEntry]:
+        """Return all that the log remembers of producers."""
+        return list(self.log.producers)
+
+    @property
+    def oldest_open_transaction_ms(self) -> int | None:
+        """When the producer of the oldest open transaction wrote last, in record time."""
+        entry = self.log.producers.oldest_open
+        return None if entry is None else entry.last_timestamp
 
     @property
     def awaits_flush(self) -> bool:
@@ -105,18 +431,16 @@ class Partition(Replica):
         return log.unflushed_messages >= log.config.flush_messages
 
     def flushed(self) -> None:
-        """The log's recovery point has moved, or its disk has failed: whoever waits looks again."""
+        """Let all who wait look again: the recovery point has moved, or the disk has failed."""
         if self.leader is not None:
             self.leader.record_append(self._committable_offset())
         self._maybe_report_offline()
         self._note_advance()
 
-    # Leading others.
-
     def record_fetch(
         self, replica_id: int, broker_epoch: int, fetch_offset: int, now_ms: int
     ) -> None:
-        """A follower asks from `fetch_offset` on: it has what lies below. KafkaError if it may not.
+        """Take note that a follower has all below `fetch_offset`; KafkaError if it may not ask.
 
         Only after its log was found not to part from ours (R3).
         """
@@ -142,6 +466,8 @@ class Partition(Replica):
         leader = self.leader
         if leader is None:
             return
+        if self.hastens_followers and now_ms - self._hastened_ms > HASTENED_MS:
+            self.hastens_followers = False
         before = leader.high_watermark
         proposal = leader.tick(now_ms, max_lag_ms)
         if leader.high_watermark != before:
@@ -150,7 +476,7 @@ class Partition(Replica):
             self._propose(proposal)
 
     def brokers_changed(self) -> None:
-        """A broker that holds a replica registered anew, was fenced or came back into service."""
+        """Look at the ISR anew: a broker registered, was fenced or came back into service."""
         if self.leader is not None:
             if self.leader.brokers_changed():
                 self._note_advance()
@@ -165,7 +491,7 @@ class Partition(Replica):
         partition_epoch: int,
         now_ms: int,
     ) -> None:
-        """The controller has written the record that `proposal` asked for (R8)."""
+        """Adopt the record that `proposal` asked for: the controller has written it (R8)."""
         leader = self.leader
         if leader is None or leader_epoch != self.leader_epoch:
             return
@@ -182,10 +508,11 @@ class Partition(Replica):
         if is_newer and leader.partition_epoch == partition_epoch:
             self.partition_epoch = partition_epoch
             self.isr = tuple(replica for replica in self.replicas if replica in members)
+            self.has_outsiders = len(self.isr) < len(self.replicas)
         self._propose_joining()
 
     def proposal_refused(self, proposal: IsrProposal, code: ErrorCode) -> Refusal:
-        """What becomes of a proposal that was not accepted; RETRIED is the caller's to do (R8)."""
+        """Return what becomes of a refused proposal; RETRIED is the caller's to do (R8)."""
         leader = self.leader
         if leader is None:
             return Refusal.OBSOLETE
@@ -201,19 +528,6 @@ class Partition(Replica):
         if current_leader_epoch < self.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
-
-    def has_forgotten_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> bool:
-        """True where a follower ends at this log's start, in an epoch that is gone from here.
-
-        Whether its last records ever were the leader's cannot be told any more: it may count only
-        once it holds nothing below the start (R17).
-        """
-        log = self.log
-        return (
-            0 < fetch_offset <= log.log_start_offset
-            and last_fetched_epoch < log.last_leader_epoch
-            and log.end_offset_for_epoch(last_fetched_epoch).end_offset <= log.log_start_offset
-        )
 
     def end_offset_for_reader(self, *, isolation_level: int, replica_id: int = NO_REPLICA) -> int:
         """Exclusive end of what this reader may see."""
@@ -235,33 +549,59 @@ class Partition(Replica):
         """Whole batches from the one that holds `offset`; KafkaError(OFFSET_OUT_OF_RANGE) outside.
 
         Between the reader's end and the end of the log the answer is empty, never out of range:
-        that would make consumers reset their position (R18).
+        that would make consumers reset their position (R18). Of records that lie elsewhere the
+        answer is empty, too, and whoever waits for this partition looks again when they are here.
         """
         end_offset = self.end_offset_for_reader(
             isolation_level=isolation_level, replica_id=replica_id
         )
-        return self.log.read(
+        result = self.log.read(
             offset, max_bytes, end_offset=end_offset, minimum_one_batch=minimum_one_batch
         )
+        if result.arrival is not None:
+            self._await_arrival(result.arrival)
+        return result
+
+    def _await_arrival(self, arrival: Arrival) -> None:
+        # Each reader that waits asks again at every move of the partition: that is one wait still.
+        if arrival not in self._arrivals:
+            self._arrivals.add(arrival)
+            arrival.notify(partial(self._on_arrival, arrival))
+
+    def _on_arrival(self, arrival: Arrival) -> None:
+        self._arrivals.discard(arrival)
+        self._note_advance()
 
     def delete_records(self, before_offset: int) -> int:
-        """Forget everything below `before_offset` (-1: the high watermark); the new log start."""
-        target = self.high_watermark if before_offset == -1 else before_offset
-        if not self.log.log_start_offset <= target <= self.high_watermark:
+        """Forget everything below `before_offset` (-1: all that may go); the new log start.
+
+        What belongs to an open transaction stays (I1).
+        """
+        last_stable_offset = self.last_stable_offset
+        target = last_stable_offset if before_offset == -1 else before_offset
+        if not self.log.log_start_offset <= target <= last_stable_offset:
             if 0 <= target < self.log.log_start_offset:
                 return self.log.log_start_offset
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {before_offset} is beyond the high watermark {self.high_watermark}"
-                f" of {self}",
+                f"offset {before_offset} is beyond the last stable offset {last_stable_offset}"
+                f" of {self}, whose high watermark is {self.high_watermark}",
             )
         self.log.advance_log_start_offset(target)
         self.start_moved()
         return self.log.log_start_offset
 
+    def start_moved(self) -> None:
+        """Tell followers, with their next answer, that the log starts later now."""
+        self.check_order()
+        self._note_advance()
+
     def _committable_offset(self) -> int:
-        """What this replica adds to the high watermark: its end, or with `flush.messages` due,
-        only what is on the disk. A lower offset than before moves nothing."""
+        """Return what this replica adds to the high watermark: its end.
+
+        With `flush.messages` due only what is on the disk; a lower offset than before moves
+        nothing.
+        """
         return self.log.recovery_point if self.awaits_flush else self.log.log_end_offset
 
     def _begin_reign(self, registration: PartitionRegistration, now_ms: int) -> None:
@@ -275,7 +615,7 @@ class Partition(Replica):
             leader_epoch=registration.leader_epoch,
             epoch_start_offset=log.log_end_offset if before is None else before.epoch_start_offset,
             isr_state=CommittedIsr(frozenset(registration.isr)),
-            min_insync_replicas=registration.min_insync_replicas,
+            min_insync_replicas=registration.effective_min_isr,
             log_end_offset=self._committable_offset(),
             high_watermark=max(self.high_watermark, log.log_start_offset),
             partition_epoch=registration.partition_epoch,
@@ -298,3 +638,50 @@ class Partition(Replica):
     def _propose(self, proposal: IsrProposal) -> None:
         if self._on_proposal is not None:
             self._on_proposal(self, proposal)
+
+    def check_order(self) -> None:
+        """Assert the order of this partition's marks (I1)."""
+        log, high_watermark = self.log, self.high_watermark
+        last_stable_offset = self.last_stable_offset
+        if log.log_start_offset > last_stable_offset:
+            violated(
+                "log_start_offset {} > last_stable_offset {} in {}",
+                log.log_start_offset,
+                last_stable_offset,
+                self,
+            )
+        if last_stable_offset > high_watermark:
+            violated(
+                "last_stable_offset {} > high_watermark {} in {}",
+                last_stable_offset,
+                high_watermark,
+                self,
+            )
+        if high_watermark > log.log_end_offset:
+            violated(
+                "high_watermark {} > log_end_offset {} in {}",
+                high_watermark,
+                log.log_end_offset,
+                self,
+            )
+
+    def _take_over(self, registration: PartitionRegistration) -> None:
+        self.leader_id = registration.leader
+        self.leader_epoch = registration.leader_epoch
+        self.partition_epoch = registration.partition_epoch
+        self.replicas = tuple(registration.replicas)
+        self.isr = tuple(registration.isr)
+        self.adding = tuple(registration.adding_replicas)
+        self.has_outsiders = len(self.isr) < len(self.replicas)
+
+    def _maybe_report_offline(self) -> None:
+        if self.log.is_offline and self._on_offline is not None:
+            self._on_offline(self)
+
+    def _note_advance(self) -> None:
+        if not self.is_advance_noted:
+            self.is_advance_noted = True
+            self._on_advanced(self)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"

@@ -85,7 +85,8 @@ class Purgatory:
         keys_count = self._keys_count + len(keys)
         if self._size >= self._operations_max or keys_count > self._keys_max:
             return None
-        parked = ParkedOperation(self, operation, tuple(dict.fromkeys(keys)), deadline_ms)
+        distinct = tuple(dict.fromkeys(keys)) if len(keys) > 1 else tuple(keys)
+        parked = ParkedOperation(self, operation, distinct, deadline_ms)
         watchers = self._watchers
         for key in parked.keys:
             watching = watchers.get(key)
@@ -101,6 +102,10 @@ class Purgatory:
         if is_earliest and self.on_earlier_deadline is not None:
             self.on_earlier_deadline(deadline_ms)
         return parked
+
+    def check_all(self) -> int:
+        """Let everything try to complete, once each; how many did."""
+        return self.check(list(self._watchers))
 
     def check(self, keys: Iterable[PurgatoryKey]) -> int:
         """Let everything that waits for `keys` try to complete, once each; how many did."""
@@ -131,7 +136,7 @@ class Purgatory:
         return expired
 
     def next_deadline_ms(self) -> int | None:
-        """The earliest deadline of anything parked."""
+        """Return the earliest deadline of anything parked."""
         deadlines = self._deadlines
         while deadlines and not deadlines[0][2].is_parked:
             heapq.heappop(deadlines)

@@ -7,9 +7,13 @@
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from fairlead_broker.log.index.transaction_index import AbortedTransaction
     from fairlead_broker.log.leader_epochs import EpochEndOffset
     from fairlead_broker.log.log import AppendResult
     from fairlead_broker.log.lookup import ReadResult
+    from fairlead_broker.log.producers.end_marker import EndMarker
+    from fairlead_broker.log.producers.producer_state import ProducerState
+    from fairlead_broker.log.producers.verification import VerificationGuard
 
 
 class FlushPolicy(Protocol):
@@ -60,10 +64,38 @@ class ReplicaLog(EpochHistory, Protocol):
         """Why nothing may be appended now; None if something may."""
         ...
 
+    @property
+    def producers(self) -> "ProducerState":
+        """Idempotent producers and transactions of the log up to its end."""
+        ...
+
     def append_as_leader(
-        self, batch: memoryview, *, leader_epoch: int, now_ms: int, has_keys: bool = False
+        self,
+        batch: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        has_keys: bool = False,
+        guard: "VerificationGuard | None" = None,
+        is_from_coordinator: bool = False,
     ) -> "AppendResult":
         """Give one produced batch offsets and append it; `batch` is writable."""
+        ...
+
+    def append_end_marker(
+        self, marker: "EndMarker", *, leader_epoch: int, now_ms: int
+    ) -> "AppendResult":
+        """Append what ends a producer's transaction."""
+        ...
+
+    def recall_unreplicated(self, high_watermark: int) -> None:
+        """Find transactions whose end the last process may have seen uncommitted."""
+        ...
+
+    def aborted_transactions(
+        self, fetch_offset: int, upper_offset: int
+    ) -> "list[AbortedTransaction]":
+        """Return what was aborted and may have records in a range of offsets."""
         ...
 
     def append_as_follower(
@@ -82,7 +114,7 @@ class ReplicaLog(EpochHistory, Protocol):
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, minimum_one_batch: bool
     ) -> "ReadResult":
-        """Whole batches from the one that holds `offset`."""
+        """Return whole batches from the one that holds `offset`."""
         ...
 
     def truncate_to(self, offset: int) -> None:

@@ -35,7 +35,7 @@ class WakeGuard:
         self._closed_until_ms: int | None = None
 
     def note_time(self, *, monotonic_ms: int, wall_ms: int) -> bool:
-        """The process runs at this time; says whether it had been stopped for too long before."""
+        """Note that the process runs now; return whether it was stopped for too long before."""
         gap_ms = max(monotonic_ms - self._monotonic_ms, wall_ms - self._wall_ms)
         self._monotonic_ms = monotonic_ms
         self._wall_ms = wall_ms
@@ -46,7 +46,7 @@ class WakeGuard:
         return True
 
     def is_closed(self, monotonic_ms: int) -> bool:
-        """True while acks=0 and acks=1 must wait."""
+        """Return True while acks=0 and acks=1 must wait."""
         closed_until_ms = self._closed_until_ms
         if closed_until_ms is None:
             return False
@@ -56,7 +56,7 @@ class WakeGuard:
         return True
 
     def confirmed(self, question: int) -> bool:
-        """The controller answered what was asked after gap `question`; says whether it opens."""
+        """Take the controller's answer to what was asked after gap `question`."""
         if question != self.question or self._closed_until_ms is None:
             return False
         self._closed_until_ms = None

@@ -1,8 +1,9 @@
 """The broker's session with the active controller: registration, image, calls, heartbeats.
 
 One link to each candidate; the one that answers as active, with the highest controller epoch seen
-so far, is in use. Without a controller the broker keeps its image and goes on serving; calls wait
-for a controller until their time is up.
+so far, is in use. Which candidates there are may change at any time (`follow_candidates`). Without
+a controller the broker keeps its image and goes on serving; calls wait for a controller until their
+time is up.
 """
 
 import asyncio
@@ -10,36 +11,53 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 
 from fairlead_broker.session.fault_answers import FaultAnswers, FaultTarget
 from fairlead_broker.session.image_follower import ImageFollower, Position
 from fairlead_broker.session.link import Link, SessionRefusedError
-from fairlead_broker.session.messages import is_call_acceptable, pack_message
 from fairlead_model.broker import BrokerRegistration
 from fairlead_model.cluster import ClusterDelta, ClusterImage
-from fairlead_model.codec import encode_registration
+from fairlead_model.codec import KIND_LENGTH_MAX, encode_registration
 from fairlead_model.ids import NO_BROKER_EPOCH
+from fairlead_model.metadata_seen import NOTHING_SEEN, MetadataSeen
+from fairlead_model.session_messages import is_call_acceptable, pack_message
 from fairlead_model.session_protocol import (
     CALL_SIZE_MAX,
     CONTAINER_LENGTH_MAX,
     HEARTBEAT_INTERVAL_MS,
+    OPTIONAL_MARK,
     SESSION_TIMEOUT_MS,
     MessageType,
     SessionProtocolError,
 )
+from fairlead_tls.engine import TlsRefusedError
 from fairlead_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from fairlead_tls.followed_certificate import FollowedPeer
 
 logger = logging.getLogger(__name__)
 
 RECONNECT_DELAY_MIN_S: Final = 0.02
 RECONNECT_DELAY_MAX_S: Final = 1.0
+REFUSED_DELAY_MAX_S: Final = 0.2
+"""The same while there is no controller, of a candidate whose port refuses: that costs next to
+nothing, and a controller that takes over knows by who comes at once who is dead."""
 CALLS_IN_FLIGHT_MAX: Final = 1000
+CANDIDATES_MAX: Final = 64
+"""Controllers that a broker keeps a link to."""
 
-_PASSING_REFUSALS: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
-"""A controller whose reign has just ended, or that is overloaded: no reason to give up."""
+UNKNOWN_KINDS_MAX: Final = 100
+"""Kinds of messages and changes that are remembered as skipped, so that each is logged once."""
+
+_PASSING_REFUSALS: Final = frozenset(
+    {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNSUPPORTED_VERSION}
+)
+"""A controller whose reign has just ended, that is overloaded, or that is of another release while
+the controllers are being upgraded: no reason to give up."""
 
 _ERROR_CODES: Final = {int(code): code for code in ErrorCode}
 
@@ -58,30 +76,42 @@ class ControllerSession:
         *,
         cluster_id: str = "",
         progress: Callable[[], dict[str, Any]] = dict,
+        replicas_seen: Callable[[], list[list[Any]]] = list,
         is_ready: bool = True,
         unclean: Sequence[tuple[str, int]] = (),
+        metadata_seen: MetadataSeen = NOTHING_SEEN,
         faults: FaultTarget | None = None,
+        certificate: "FollowedPeer | None" = None,
     ) -> None:
         """`registration` carries what the broker says of itself; its epoch is ignored.
 
         `unclean` names replicas (topic, index) that are lost or damaged in spite of the rest.
 
         `cluster_id` is that of the data directory, empty for a new one. `progress` adds fields to
-        heartbeats. With `is_ready` false the broker stays fenced until `set_ready`. `faults`
-        carries out what a drill asks for.
+        heartbeats, `replicas_seen` gives the epochs of the replicas here (`LocalReplicas`),
+        `metadata_seen` is what processes before this one have noted. With `is_ready` false the
+        broker stays fenced until `set_ready`. `faults` carries out what a drill asks for. With a
+        `certificate` all controllers are reached over TLS.
         """
         self.secret = secret
+        self.certificate = certificate
         self.broker_epoch = NO_BROKER_EPOCH
         self.controller_epoch = -1
-        self._urls = list(urls)
+        self.metadata_seen = metadata_seen
+        """How far the metadata has come that controllers have told of."""
+        self._urls = self._addresses(urls)
         self._registration = registration
         self._publish = publish
         self._progress = progress
+        self._replicas_seen = replicas_seen
         self._is_ready = is_ready
         self._unclean = [list(replica) for replica in unclean]
         self._faults = FaultAnswers(faults)
-        self._follower = ImageFollower(cluster_id)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._follower = ImageFollower(cluster_id, self._note_skipped)
+        self._skipped: set[str] = set()
+        self._beating: asyncio.Task[None] | None = None
+        self._linking: dict[str, asyncio.Task[None]] = {}
+        """By address of a candidate: the task that keeps a link to it."""
         self._link: Link | None = None
         self._connected = asyncio.Event()
         self._registered: asyncio.Future[None] | None = None
@@ -130,8 +160,32 @@ class ControllerSession:
     async def start(self) -> None:
         """Begin connecting to all candidates; returns at once."""
         self._registered = asyncio.get_running_loop().create_future()
-        self._tasks = [asyncio.create_task(self._keep_linked(url)) for url in self._urls]
-        self._tasks.append(asyncio.create_task(self._beat()))
+        self._beating = asyncio.create_task(self._beat())
+        self.follow_candidates(self._urls)
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Addresses of the controllers that may be active."""
+        return self._urls
+
+    def follow_candidates(self, urls: Sequence[str]) -> None:
+        """Connect to these candidates from now on.
+
+        A link to any other is kept until it ends: that a candidate is not listed any more is no
+        proof that it is not the active one. Of a longer list the first `CANDIDATES_MAX` count.
+        """
+        self._urls = self._addresses(urls)
+        if self._beating is None:
+            return  # Not started yet.
+        for url in self._urls:
+            if url not in self._linking:
+                self._linking[url] = asyncio.create_task(self._keep_linked(url))
+
+    def _addresses(self, urls: Sequence[str]) -> tuple[str, ...]:
+        if self.certificate is not None:
+            # Whoever tells of candidates cannot talk this broker out of TLS.
+            urls = [f"wss://{url.partition('://')[2]}" for url in urls]
+        return tuple(dict.fromkeys(urls))[:CANDIDATES_MAX]
 
     async def wait_registered(self, timeout_s: float) -> None:
         """Wait until the broker has its epoch and the first image has been published.
@@ -154,12 +208,18 @@ class ControllerSession:
         if link is not None:
             link.send(pack_message(MessageType.GOODBYE))
             await link.close()
-        for task in self._tasks:
+        tasks = self._tasks()
+        self._beating = None
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._linking.clear()
         if self._registered is not None:
             self._registered.cancel()
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        beating = [] if self._beating is None else [self._beating]
+        return [*beating, *self._linking.values()]
 
     async def call(self, method: str, body: dict[str, Any], *, timeout_ms: int) -> dict[str, Any]:
         """Ask the controller; the deltas that the call causes are published before this returns.
@@ -197,10 +257,12 @@ class ControllerSession:
         finally:
             self._calls.pop(number, None)
 
-    # What the links call.
+    def registration_message(self, controller_epoch: int) -> bytes:
+        """Return the `register` message for a controller and the position that the broker has now.
 
-    def registration_message(self) -> bytes:
-        """Give the `register` message for the position that the broker has now."""
+        One with an epoch below those that were seen gets it, too: either it does not know yet that
+        it has been deposed, or its tables went back in time, and then it has to be told.
+        """
         position = self._follower.position
         return pack_message(
             MessageType.REGISTER,
@@ -210,7 +272,14 @@ class ControllerSession:
             if position.sequence >= 0
             else None,
             unclean=self._unclean,
+            testimony=self._testimony_for(controller_epoch),
         )
+
+    def _testimony_for(self, controller_epoch: int) -> list[Any]:
+        """Return what this broker has seen; without replicas for a controller that was told."""
+        is_told = controller_epoch == self.controller_epoch
+        replicas = [] if is_told else self._replicas_seen()
+        return [self.controller_epoch, self.broker_epoch, replicas, list(self.metadata_seen)]
 
     def on_active(self, controller_epoch: int) -> None:
         """Judge a controller that has proved that it knows the secret."""
@@ -225,7 +294,7 @@ class ControllerSession:
     def on_registered(self, link: Link, message: dict[str, Any]) -> None:
         """Take a link into use."""
         try:
-            self.broker_epoch = int(message["broker_epoch"])
+            broker_epoch = int(message["broker_epoch"])
             self._interval_s = max(int(message["heartbeat_interval_ms"]), 10) / 1000
             self._timeout_s = max(int(message["session_timeout_ms"]), 100) / 1000
             epoch, cluster_id = int(message["controller_epoch"]), str(message["cluster_id"])
@@ -233,20 +302,23 @@ class ControllerSession:
             raise SessionProtocolError("bad answer to the registration") from error
         self.on_active(epoch)
         self._follower.begin(cluster_id, epoch)
-        self.controller_epoch = epoch
+        self.broker_epoch, self.controller_epoch = broker_epoch, epoch
         if self._link is not None:
             # Asked of a controller that is not in charge any more: it will not answer.
             self._fail_calls()
+        self._note_writes(message)
         # Answered: later registrations of this start are of replicas that may be well again.
         self._unclean.clear()
         self._link = link
         self._heard_at = asyncio.get_running_loop().time()
         self._connected.set()
         logger.info(
-            "registered with the controller at %s: broker epoch %d, controller epoch %d",
+            "registered with the controller at %s: broker epoch %d, controller epoch %d, "
+            "version %d of the session",
             link.url,
             self.broker_epoch,
             epoch,
+            link.version,
         )
         if self._follower.position.sequence >= 0:
             self._send_heartbeat(0.0)
@@ -262,11 +334,25 @@ class ControllerSession:
             case MessageType.REPLY:
                 self._receive_reply(message)
             case MessageType.HEARTBEAT_ACK:
-                pass
+                self._note_writes(message)
             case MessageType.FAULT:
                 self._faults.receive(link, message)
+            case str() as optional if optional.startswith(OPTIONAL_MARK):
+                self._note_skipped(optional[:KIND_LENGTH_MAX])
             case unexpected:
                 raise SessionProtocolError(f"unexpected message {unexpected[:40]!r}")
+
+    def _note_writes(self, message: dict[str, Any]) -> None:
+        """Note how far the metadata has come; a controller of an older release does not tell."""
+        writes = message.get("writes")
+        if type(writes) is int:
+            self.metadata_seen = MetadataSeen(self.controller_epoch, writes)
+
+    def _note_skipped(self, kind: str) -> None:
+        """Say once that the controller tells of something that this release does not know."""
+        if kind not in self._skipped and len(self._skipped) < UNKNOWN_KINDS_MAX:
+            self._skipped.add(kind)
+            logger.warning("skipping %r of the controller, which is of a newer release", kind)
 
     def _receive_changes(self, message: dict[str, Any]) -> None:
         publication = self._follower.receive(message)
@@ -291,20 +377,21 @@ class ControllerSession:
         known = _ERROR_CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
         future.set_exception(KafkaError(known, str(message.get("error_message"))))
 
-    # Keeping the links up.
-
     async def _keep_linked(self, url: str) -> None:
         delay_s = RECONNECT_DELAY_MIN_S
         # A candidate that comes back may have another address: its name is asked for every time.
         connector = aiohttp.TCPConnector(use_dns_cache=False)
         async with aiohttp.ClientSession(connector=connector) as http:
-            while True:
+            while url in self._urls:
                 link = Link(self, url)
                 was_good = await self._run_link(link, http) or link.was_standby
                 delay_s = RECONNECT_DELAY_MIN_S if was_good else delay_s * 1.6
-                delay_s = min(delay_s, RECONNECT_DELAY_MAX_S)
+                is_wanted = link.was_refused and self._link is None
+                delay_s = min(delay_s, REFUSED_DELAY_MAX_S if is_wanted else RECONNECT_DELAY_MAX_S)
                 # Brokers that lost one controller together must not come back in step.
                 await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))  # noqa: S311
+        self._failures.pop(url, None)
+        del self._linking[url]
 
     async def _run_link(self, link: Link, http: aiohttp.ClientSession) -> bool:
         """Run a link to its end; tell whether it was in use."""
@@ -320,6 +407,11 @@ class ControllerSession:
                 self._registered.exception()
         except SessionProtocolError as error:
             reason = str(error)
+        except (TlsRefusedError, aiohttp.ClientConnectorCertificateError) as error:
+            reason = f"no TLS: {error}"
+        except aiohttp.ClientConnectorError as error:
+            link.was_refused = isinstance(error.os_error, ConnectionRefusedError)
+            reason = f"{type(error).__name__}: {error}"
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             reason = f"{type(error).__name__}: {error}"
         except Exception:
@@ -346,8 +438,6 @@ class ControllerSession:
                         "no controller: the connection to it was lost before it answered",
                     )
                 )
-
-    # Heartbeats.
 
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fairlead_broker.session.messages import pack_message
+from fairlead_model.session_messages import pack_message
 from fairlead_model.session_protocol import MessageType, SessionProtocolError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class FaultTarget(Protocol):
     """Whoever can do faults to this process."""
 
     def refusal(self, fault: str, duration_ms: int) -> str:
-        """Why the fault cannot be carried out; empty if it can."""
+        """Return why the fault cannot be carried out; empty if it can."""
         ...
 
     def carry_out(self, fault: str, duration_ms: int) -> None:

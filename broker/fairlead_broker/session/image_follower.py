@@ -4,6 +4,7 @@ It refuses gaps, and everything of a controller older than one it has followed (
 deposed controller may still be talking.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,10 +33,14 @@ class Publication:
 class ImageFollower:
     """Assembles messages into publications; `commit` once a publication has been acted on."""
 
-    def __init__(self, cluster_id: str = "") -> None:
+    def __init__(
+        self, cluster_id: str = "", on_skipped: Callable[[str], None] = lambda kind: None
+    ) -> None:
+        """`on_skipped` hears of each change of an optional kind that is not known here."""
         self.image = empty_image(cluster_id)
         self.position = Position()
         self._parts: list[Change] = []
+        self._on_skipped = on_skipped
 
     def begin(self, cluster_id: str, controller_epoch: int) -> None:
         """Start listening to a controller; SessionProtocolError if it must not be."""
@@ -57,10 +62,10 @@ class ImageFollower:
             )
 
     def receive(self, message: dict[str, Any]) -> Publication | None:
-        """Take a `changes` message; give the publication that it completes."""
+        """Take a `changes` message; return the publication that it completes."""
         try:
-            epoch, sequence = (whole(number) for number in message["position"])
-            changes = decode_changes(message["changes"])
+            epoch, sequence = (whole(number) for number in message["position"][:2])
+            changes = decode_changes(message["changes"], self._on_skipped)
             is_image, is_last = flag(message["is_image"]), flag(message["is_last"])
             position = Position(epoch, sequence)
             self._check(position, is_image=is_image)

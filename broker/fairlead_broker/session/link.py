@@ -7,7 +7,7 @@ import asyncio
 import secrets
 import socket as sockets
 from contextlib import AsyncExitStack
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import aiohttp
 
@@ -16,20 +16,29 @@ from fairlead_broker.limits import (
     LINK_KEEPALIVE_INTERVAL_S,
     LINK_KEEPALIVE_PROBES,
 )
-from fairlead_broker.session.messages import pack_message, unpack_message
+from fairlead_model.session_messages import pack_message, unpack_message
 from fairlead_model.session_protocol import (
     HANDSHAKE_TIMEOUT_S,
     MESSAGE_SIZE_MAX,
     NONCE_SIZE,
-    PROTOCOL_VERSION,
+    OPTIONAL_MARK,
     SESSION_PATH,
     STANDBY_TIMEOUT_MS,
+    VERSIONS,
+    Greeting,
     MessageType,
+    NoCommonVersionError,
     SessionProtocolError,
     broker_proof,
+    common_version,
     controller_proof,
     is_proof,
+    read_versions,
 )
+from fairlead_tls.session_client import check_controller, tls_options
+
+if TYPE_CHECKING:
+    from fairlead_tls.followed_certificate import FollowedPeer
 
 CONNECT_TIMEOUT_S: Final = 2.0
 """For the name, the connection and the upgrade: a candidate may have moved to another address."""
@@ -60,13 +69,11 @@ class LinkOwner(Protocol):
     """What a link needs of its session."""
 
     secret: bytes
+    certificate: "FollowedPeer | None"
+    """What is shown to the controller, over TLS; None: in clear."""
 
-    def registration_message(self) -> bytes:
-        """Give the `register` message for the position that the broker has now."""
-        ...
-
-    def on_active(self, controller_epoch: int) -> None:
-        """Judge an active controller; SessionProtocolError if it is a deposed one."""
+    def registration_message(self, controller_epoch: int) -> bytes:
+        """Return the `register` message for a controller, and the position of the broker."""
         ...
 
     def on_registered(self, link: "Link", message: dict[str, Any]) -> None:
@@ -85,6 +92,10 @@ class Link:
         self.url = url
         self.was_standby = False
         """Whether the candidate kept this link while another one was active."""
+        self.was_refused = False
+        """Whether nobody listened at the candidate's port."""
+        self.version = 0
+        """Version of the session, once both sides have proved who they are."""
         self._owner = owner
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._sends: set[asyncio.Task[None]] = set()
@@ -93,43 +104,49 @@ class Link:
         """Connect, register, and hand over messages until the connection ends."""
         address = self.url.rstrip("/") + SESSION_PATH
         timeout = aiohttp.ClientWSTimeout(ws_close=1.0)
+        certificate = self._owner.certificate
+        own = None if certificate is None else certificate.current
         async with AsyncExitStack() as stack:
             connecting = http.ws_connect(
-                address, max_msg_size=MESSAGE_SIZE_MAX, compress=0, timeout=timeout
+                address,
+                max_msg_size=MESSAGE_SIZE_MAX,
+                compress=0,
+                timeout=timeout,
+                **tls_options(own),
             )
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 socket = await stack.enter_async_context(connecting)
+            if own is not None:
+                check_controller(socket.get_extra_info("ssl_object"), own)
             self._socket = socket
             _notice_death(socket)
             try:
                 async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
                     welcome = await self._authenticate(socket)
-                if welcome.is_active:
-                    self._owner.on_active(welcome.controller_epoch)
-                else:
-                    await self._wait_active(socket)
-                await socket.send_bytes(self._owner.registration_message())
+                epoch = welcome.controller_epoch
+                if not welcome.is_active:
+                    epoch = await self._wait_active(socket)
+                await socket.send_bytes(self._owner.registration_message(epoch))
                 self._owner.on_registered(self, await self._expect(socket, MessageType.REGISTERED))
                 while (message := await self._next(socket)) is not None:
                     self._owner.on_message(self, message)
             finally:
                 self._socket = None
 
-    async def _wait_active(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        """Keep the link of a standby until it says that it has taken over."""
+    async def _wait_active(self, socket: aiohttp.ClientWebSocketResponse) -> int:
+        """Keep the link of a standby until it says that it has taken over; give its epoch."""
         self.was_standby = True
         while True:
             async with asyncio.timeout(STANDBY_TIMEOUT_MS / 1000):
                 message = await self._next(socket)
             if message is None:
                 raise SessionProtocolError("the standby closed the connection")
-            if message["type"] == MessageType.STANDBY:
+            if message["type"] == MessageType.STANDBY or message["type"].startswith(OPTIONAL_MARK):
                 continue
             epoch = message.get("controller_epoch")
             if message["type"] != MessageType.ACTIVE or not isinstance(epoch, int):
                 raise SessionProtocolError(f"a standby sent {message['type'][:40]!r}")
-            self._owner.on_active(epoch)
-            return
+            return epoch
 
     def send(self, data: bytes) -> None:
         """Send a message soon; silently dropped if the connection is over."""
@@ -160,19 +177,23 @@ class Link:
 
     async def _authenticate(self, socket: aiohttp.ClientWebSocketResponse) -> Welcome:
         challenge = await self._expect(socket, MessageType.CHALLENGE)
-        if challenge.get("version") != PROTOCOL_VERSION:
-            raise SessionProtocolError(
-                f"the controller speaks version {challenge.get('version')} of the session, "
-                f"this broker {PROTOCOL_VERSION}"
-            )
+        their_versions = read_versions(challenge.get("versions"))
         theirs, ours = challenge.get("nonce"), secrets.token_bytes(NONCE_SIZE)
         if not isinstance(theirs, bytes) or len(theirs) != NONCE_SIZE:
             raise SessionProtocolError("bad nonce from the controller")
-        proof = broker_proof(self._owner.secret, theirs, ours)
-        await socket.send_bytes(pack_message(MessageType.AUTHENTICATE, nonce=ours, proof=proof))
+        greeting = Greeting(theirs, ours, their_versions, VERSIONS)
+        proof = broker_proof(self._owner.secret, greeting)
+        # Also to one that has no version in common: it shall know who is turned away, and why.
+        await socket.send_bytes(
+            pack_message(MessageType.AUTHENTICATE, versions=VERSIONS, nonce=ours, proof=proof)
+        )
         answer = await self._expect(socket, MessageType.AUTHENTICATED)
-        if not is_proof(controller_proof(self._owner.secret, theirs, ours), answer.get("proof")):
+        if not is_proof(controller_proof(self._owner.secret, greeting), answer.get("proof")):
             raise SessionProtocolError("the controller does not know the cluster's secret")
+        try:
+            self.version = common_version(their_versions, VERSIONS)
+        except NoCommonVersionError as error:
+            raise SessionProtocolError(str(error)) from None
         return Welcome(answer)
 
     async def _expect(

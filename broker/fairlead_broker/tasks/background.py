@@ -18,18 +18,26 @@ from fairlead_broker.tasks.housekeeping import (
 )
 from fairlead_broker.tasks.isr_proposer import IsrProposer
 from fairlead_broker.tasks.loop_lag import LoopLagMeter
+from fairlead_broker.tasks.marker_writer import MarkerWriter
+from fairlead_broker.tasks.metadata_recorder import MetadataRecorder
 from fairlead_broker.tasks.offset_expiry import OffsetExpiry
-from fairlead_broker.tasks.periodic import run_periodically
+from fairlead_broker.tasks.periodic import Interval, run_periodically
 from fairlead_broker.tasks.replica_fetchers import ReplicaFetchers
+from fairlead_broker.tasks.transaction_expiry import TransactionExpiry
+from fairlead_broker.tasks.transaction_verifier import TransactionVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from concurrent.futures import Executor
 
     from fairlead_broker.broker import Broker
+    from fairlead_model.cluster import ClusterDelta, ClusterImage
+    from fairlead_model.metadata_seen import MetadataSeen
 
 logger = logging.getLogger(__name__)
 
+METADATA_RECORD_INTERVAL_MS: Final = 1_000
+"""Age that the note on disk of how far the metadata has come may have."""
 ISR_TICK_MS_MIN: Final = 50
 ISR_TICK_MS_MAX: Final = 5_000
 
@@ -43,16 +51,25 @@ class Background:
         self._broker = broker
         self._housekeeping = Housekeeping(broker, executor)
         self._checkpoints = CheckpointWriter(broker, executor)
+        self.metadata_recorder = MetadataRecorder(broker.log_directory, executor)
         self._cleaner = Cleaner(broker, executor)
         self._proposer = IsrProposer(broker)
         self._fetchers = ReplicaFetchers(
             broker, cluster_secret, on_truncated=self._checkpoints.write_soon
         )
+        self._marker_writer = MarkerWriter(broker, cluster_secret)
+        self._verifier = TransactionVerifier(broker, cluster_secret)
+        broker.marker_writing = self._marker_writer
+        broker.verification = self._verifier
+        broker.on_published = self._publish
         self._loop_lag = LoopLagMeter(broker.metrics)
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start_replicating(self) -> None:
-        """Begin what makes this broker a replica: before it serves, once it is registered."""
+    def start_replicating(self, metadata_seen: Callable[[], MetadataSeen]) -> None:
+        """Begin what makes this broker a replica: before it serves, once it is registered.
+
+        `metadata_seen` tells how far the metadata has come by now.
+        """
         broker = self._broker
         broker.on_proposal = self._proposer.propose
         self._tasks.append(asyncio.create_task(self._proposer.run(), name="ISR proposals"))
@@ -63,6 +80,12 @@ class Background:
             max(min(lag_ms // 2, ISR_TICK_MS_MAX), ISR_TICK_MS_MIN),
         )
         self._tasks.append(asyncio.create_task(broker.wake_check.run(), name="wake check"))
+        self._every(
+            "metadata record",
+            lambda: self.metadata_recorder.note(metadata_seen()),
+            METADATA_RECORD_INTERVAL_MS,
+            first_delay_ms=0,
+        )
         self._fetchers.start()
 
     def start(self) -> None:
@@ -74,7 +97,7 @@ class Background:
         self._every(
             "retention",
             self._housekeeping.apply_retention,
-            settings.retention_check_interval_ms,
+            lambda: self._broker.running_number("log.retention.check.interval.ms"),
             first_delay_ms=FIRST_RETENTION_DELAY_MS,
         )
         self._every("deletion", self._housekeeping.unlink_deleted, DELETION_INTERVAL_MS)
@@ -86,6 +109,17 @@ class Background:
             OffsetExpiry(self._broker).remove_expired,
             settings.offsets_retention_check_interval_ms,
         )
+        transactions = TransactionExpiry(self._broker)
+        self._every(
+            "transaction time-outs",
+            transactions.abort_timed_out,
+            settings.transaction_timeout_check_interval_ms,
+        )
+        self._every(
+            "transactional id expiry",
+            transactions.remove_expired,
+            settings.transactional_id_expiration_check_interval_ms,
+        )
         self._every(
             "checkpoints",
             self._checkpoints.write,
@@ -96,12 +130,20 @@ class Background:
             ),
         )
         if settings.cleaner_enable:
-            self._every("compaction", self._cleaner.clean_all, settings.cleaner_backoff_ms)
+            self._every(
+                "compaction",
+                self._cleaner.clean_all,
+                lambda: self._broker.running_number("log.cleaner.backoff.ms"),
+            )
         self._loop_lag.start()
 
     async def stop(self) -> None:
         """Cancel all; flushes that threads have begun are finished by `flusher.flush_all`."""
         self._loop_lag.stop()
+        self._broker.on_published = None
+        self._broker.on_altered.clear()
+        self._marker_writer.stop()
+        self._verifier.stop()
         await self._fetchers.stop()
         self._broker.wake_check.stop()
         self._broker.reporter.stop()
@@ -114,18 +156,25 @@ class Background:
         await self._disk_check.finished()
         await self._checkpoints.finished()
 
+    def _publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        self._marker_writer.publish(delta, image)
+        self._verifier.publish(image)
+
     def _every(
         self,
         name: str,
         round_of_work: Callable[[], Awaitable[None]],
-        interval_ms: int,
+        interval_ms: int | Callable[[], int],
         *,
         first_delay_ms: int | None = None,
     ) -> None:
+        interval = Interval(interval_ms if callable(interval_ms) else lambda: interval_ms)
+        if callable(interval_ms):
+            self._broker.on_altered.append(interval.changed)
         coroutine = run_periodically(
             name,
             round_of_work,
-            interval_ms=interval_ms,
+            interval=interval,
             first_delay_ms=first_delay_ms,
             metrics=self._broker.metrics,
         )

@@ -15,12 +15,12 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead_broker.limits import HOUSEKEEPING_SLICE_MS
-from fairlead_broker.log.batch_scan import CorruptSegmentError
-from fairlead_broker.log.cleaner_worker import NonsenseError, decode_group, decode_report
-from fairlead_broker.log.cleaning_plan import plan_cleaning
-from fairlead_broker.log.cleaning_state import LogCleaner, log_facts, maybe_roll
-from fairlead_broker.log.leftovers import discard_cleaned
-from fairlead_broker.log.log_cleaning import NoRoomError
+from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
+from fairlead_broker.log.compaction.cleaner_worker import NonsenseError, decode_group, decode_report
+from fairlead_broker.log.compaction.cleaning_plan import plan_cleaning
+from fairlead_broker.log.compaction.cleaning_state import LogCleaner, log_facts, maybe_roll
+from fairlead_broker.log.compaction.log_cleaning import NoRoomError
+from fairlead_broker.log.recovery.leftovers import discard_cleaned
 from fairlead_broker.log.segment_swap import SegmentSwap
 from fairlead_broker.tasks.cleaner_process import CleanerDiedError, CleanerProcess
 from fairlead_broker.tasks.cleaning_retries import CleaningRetries
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from fairlead_broker.broker import Broker
-    from fairlead_broker.log.cleaning_plan import CleaningPlan
-    from fairlead_broker.log.log_cleaning import CleanedGroup, CleaningReport
+    from fairlead_broker.log.compaction.cleaning_plan import CleaningPlan
+    from fairlead_broker.log.compaction.log_cleaning import CleanedGroup, CleaningReport
     from fairlead_broker.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Cleaner:
             await self._process.kill()
 
     async def _choose(self, given_up: set[Partition]) -> _Choice | None:
-        """The log that gains most; those that have waited too long come first."""
+        """Return the log that gains most; those that have waited too long come first."""
         clock, best = self._broker.clock, None
         best_rank = (False, -1.0)
         deadline_ms = clock.monotonic_ms() + HOUSEKEEPING_SLICE_MS
@@ -105,19 +105,20 @@ class Cleaner:
         return plan_cleaning(facts, log.config, now_ms)
 
     async def _clean(self, choice: _Choice) -> bool:
-        """One cleaning; False if it was given up."""
+        """Clean one log; return False if it was given up."""
         partition, broker = choice.partition, self._broker
-        log, settings, metrics = partition.log, broker.settings, broker.metrics.cleaner
+        log, metrics = partition.log, broker.metrics.cleaner
         cleaner = LogCleaner(log, choice.plan)
         try:
             cleaner.check_room()
         except (NoRoomError, OSError) as error:
             self._note_no_room(partition, str(error))
             return False
+        limits = broker.settings.cleaner_limits(broker.running_values())
         order = cleaner.order(
             broker.clock.now_ms(),
-            dedupe_buffer_bytes=settings.cleaner_dedupe_buffer_bytes,
-            io_bytes_per_second=settings.cleaner_io_bytes_per_second,
+            dedupe_buffer_bytes=limits.dedupe_buffer_bytes,
+            io_bytes_per_second=limits.io_bytes_per_second,
         )
         began_ms = broker.clock.monotonic_ms()
         metrics.is_running = 1
@@ -170,6 +171,11 @@ class Cleaner:
         log, loop = partition.log, asyncio.get_running_loop()
         swap = SegmentSwap(log, group)
         try:
+            forgotten = swap.forget_snapshots()
+            if forgotten is not None:
+                await loop.run_in_executor(self._executor, forgotten.run)
+                if not cleaner.may_replace(group):
+                    return False
             begun = swap.begin()
         except OSError as error:
             # Nothing has changed: a disk without room for a name is no reason to stop serving.

@@ -15,16 +15,16 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.limits import CLEANER_MESSAGE_BYTES_MAX, CLEANER_SILENCE_S
-from fairlead_broker.log.cleaner_worker import encode_order
+from fairlead_broker.log.compaction.cleaner_worker import encode_order
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
     from concurrent.futures import Executor
 
-    from fairlead_broker.log.log_cleaning import CleaningOrder
+    from fairlead_broker.log.compaction.log_cleaning import CleaningOrder
 
 READ_BYTES: Final = 64 * 1024
-COMMAND: Final = (sys.executable, "-m", "fairlead_broker.log.cleaner_worker")
+COMMAND: Final = (sys.executable, "-m", "fairlead_broker.log.compaction.cleaner_worker")
 
 
 class CleanerDiedError(Exception):
@@ -76,7 +76,7 @@ class CleanerProcess:
             return
         process.kill()
         # It is dead at once, unless the disk hangs; waited for even if nobody waits for us now.
-        waiting = asyncio.get_running_loop().run_in_executor(self._executor, _bury, process)
+        waiting = asyncio.get_running_loop().run_in_executor(self._executor, _reap, process)
         await asyncio.shield(waiting)
         self._process = None
 
@@ -117,7 +117,7 @@ def _silent() -> CleanerDiedError:
     return CleanerDiedError(f"the cleaner has said nothing for {CLEANER_SILENCE_S} seconds")
 
 
-def _bury(process: subprocess.Popen[bytes]) -> None:
+def _reap(process: subprocess.Popen[bytes]) -> None:
     """Wait for a killed child, then close its pipes: before, a write may hang in one of them."""
     process.wait()
     for pipe in (process.stdin, process.stdout):
@@ -134,7 +134,7 @@ def _write(process: subprocess.Popen[bytes], line: bytes) -> None:
 
 
 async def _read(process: subprocess.Popen[bytes]) -> bytes:
-    """What the child has said since; nothing once it is gone."""
+    """Return what the child has said since; nothing once it is gone."""
     if process.stdout is None:
         return b""
     loop, fd = asyncio.get_running_loop(), process.stdout.fileno()

@@ -50,14 +50,14 @@ class CleaningRetries(Generic[Name]):
         return sum(failure.is_without_room for failure in self._failures.values())
 
     def may_try(self, name: Name, config: LogConfig, now_ms: int) -> bool:
-        """Whether a log has waited long enough, or has other settings now."""
+        """Tell whether a log has waited long enough, or has other settings now."""
         failure = self._failures.get(name)
         return failure is None or now_ms >= failure.retry_ms or config != failure.config
 
     def note_failure(
         self, name: Name, config: LogConfig, now_ms: int, *, is_uncleanable: bool = False
     ) -> int:
-        """A cleaning has failed; answers how many milliseconds the log waits now."""
+        """Note that a cleaning has failed; return how many milliseconds the log waits now."""
         before = self._failures.get(name)
         wait_ms = self._first_ms
         if before is not None and before.config == config:
@@ -66,7 +66,7 @@ class CleaningRetries(Generic[Name]):
         return wait_ms
 
     def note_no_room(self, name: Name, config: LogConfig, now_ms: int) -> tuple[int, bool]:
-        """A cleaning was not begun, or not finished, for want of room on the disk.
+        """Note that a cleaning was not begun, or not finished, because the disk is full.
 
         Answers how many milliseconds the log waits now, and whether this is news.
         """
@@ -77,7 +77,7 @@ class CleaningRetries(Generic[Name]):
         return self._first_ms, before is None or not before.is_without_room
 
     def note_success(self, name: Name) -> bool:
-        """A cleaning was finished; answers whether the one before had failed."""
+        """Note that a cleaning was finished; return whether the one before had failed."""
         return self._failures.pop(name, None) is not None
 
     def keep_only(self, names: Collection[Name]) -> None:

@@ -29,7 +29,7 @@ class DiskCheck:
         self._task: asyncio.Task[None] | None = None
 
     def on_offline(self, partition: Partition) -> None:
-        """A replica's log is offline; heard of any number of times."""
+        """Note that a replica's log is offline; repeated calls do no harm."""
         identity = (partition.topic_id, partition.index)
         if identity in self._known:
             return

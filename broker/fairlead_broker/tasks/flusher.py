@@ -58,15 +58,15 @@ class Flusher:
         self._slots = asyncio.Semaphore(FLUSHES_AT_ONCE_MAX)
 
     def note(self, partitions: Sequence[Partition]) -> None:
-        """These partitions have moved, most by an append."""
-        self._dirty.update(dict.fromkeys(partitions))
+        """Note partitions that have moved, most by an append."""
         for partition in partitions:
+            self._dirty[partition] = None
             if partition.log.epochs.is_dirty:
                 self._unwritten[partition] = None
+            if partition.awaits_flush:
+                # A producer waits for it: don't wait for the next round.
+                self._is_urgent.set()
         self._has_work.set()
-        if any(partition.awaits_flush for partition in partitions):
-            # A producer waits for it: don't wait for the next round.
-            self._is_urgent.set()
 
     async def run(self) -> None:
         """Until cancelled; sleeps while nothing is appended anywhere."""
@@ -141,7 +141,7 @@ class Flusher:
                 await asyncio.sleep(0)
 
     def _must_watch(self, partition: Partition) -> bool:
-        """Whether the next round must look even if nothing is appended until then."""
+        """Tell whether the next round must look even if nothing is appended until then."""
         log = partition.log
         if log.is_offline or log.log_end_offset == log.recovery_point:
             return False

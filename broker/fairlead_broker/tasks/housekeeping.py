@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fairlead_broker.broker import Broker
     from fairlead_broker.disk import Disk
-    from fairlead_broker.log.deletions import Deletions
+    from fairlead_broker.log.files.deletions import Deletions
     from fairlead_broker.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Housekeeping:
         deleted = 0
         while partition.log.refusal is None:
             if partition.is_leader:
-                count = partition.log.delete_expired_segments(now_ms, partition.high_watermark)
+                count = partition.log.delete_expired_segments(now_ms, partition.last_stable_offset)
             else:
                 count = partition.log.delete_segments_below_start(now_ms, partition.high_watermark)
             if count:

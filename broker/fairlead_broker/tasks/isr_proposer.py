@@ -14,7 +14,7 @@ from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from fairlead_broker.broker import Broker
-    from fairlead_broker.metrics import BrokerMetrics
+    from fairlead_broker.measures.broker_metrics import BrokerMetrics
     from fairlead_broker.replication.isr import IsrProposal
     from fairlead_broker.replication.partition import Partition
 
@@ -81,7 +81,7 @@ class IsrProposer:
                 deadline_ms = clock.monotonic_ms() + HOUSEKEEPING_SLICE_MS
 
     async def _ask(self, batch: list[SentProposal[Partition]]) -> list[SentProposal[Partition]]:
-        """One call; answers what has to be sent again."""
+        """Make one call; return what has to be sent again."""
         body: AlterPartitionCall = {
             "broker_epoch": self._broker.broker_epoch,
             "partitions": [

@@ -1,4 +1,4 @@
-"""A follower's connection to one leader's broker: requests out, whole replies in.
+"""A broker's connection to another one, which leads something: requests out, whole replies in.
 
 A raw non-blocking socket on the loop, like those of clients: no task and no future per fetch.
 Replies are received into one buffer, and handed over as views of it that hold until the receiver
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fairlead_broker.limits import (
     FOLLOWER_REPLY_BUFFER_BYTES,
@@ -26,8 +26,11 @@ from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fairlead_model.cluster import ClusterImage
+    from fairlead_tls.followed_certificate import FollowedPeer
     from fairlead_wire.message import Message
 
+CONNECT_TIMEOUT_S: Final = 2.0
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_SIZE: Final = 4
 _CALL_TIMEOUT_S: Final = 5.0
@@ -35,6 +38,64 @@ _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 2
 _QUIET_FRAMES_MAX: Final = 200
 """After so many replies that need but an eighth of the buffer, a smaller one takes its place."""
+
+
+async def connect_to_leader(
+    image: ClusterImage,
+    leader_id: int,
+    secret: bytes,
+    *,
+    client_id: str,
+    certificate: FollowedPeer | None = None,
+) -> LeaderConnection:
+    """Connect to a broker's internal listener; on return both sides have proved themselves.
+
+    Over TLS if there is a `certificate`. PeerProofError, RemoteProtocolError, OSError or
+    TimeoutError.
+    """
+    registration = image.brokers.get(leader_id)
+    endpoint = None
+    if registration is not None:
+        endpoint = next((each for each in registration.endpoints if each.is_internal), None)
+    if endpoint is None:
+        raise ConnectionRefusedError("it has no internal listener")
+    if certificate is None:
+        connection = await LeaderConnection.open(
+            endpoint.host, endpoint.port, client_id=client_id, timeout_s=CONNECT_TIMEOUT_S
+        )
+    else:
+        from fairlead_broker.tasks.tls_leader_connection import open_tls
+
+        connection = await open_tls(
+            endpoint.host,
+            endpoint.port,
+            leader_id,
+            certificate.current,
+            client_id=client_id,
+            timeout_s=CONNECT_TIMEOUT_S,
+        )
+    try:
+        await connection.prove(secret)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def new_socket(host: str) -> socket.socket:
+    """Return a socket for a connection to a broker, which is not connected yet."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, FOLLOWER_SOCKET_BUFFER_BYTES)
+    return sock
+
+
+class Source(Protocol):
+    """Where replies come from: the socket, or what decrypts it."""
+
+    def recv_into(self, buffer: memoryview, /) -> int: ...
 
 
 class LeaderConnection:
@@ -45,6 +106,7 @@ class LeaderConnection:
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._socket = sock
+        self._source: Source = sock
         self._client_id = client_id
         self._correlation_id = 0
         self._unsent = bytearray()
@@ -59,12 +121,8 @@ class LeaderConnection:
         cls, host: str, port: int, *, client_id: str, timeout_s: float
     ) -> LeaderConnection:
         """Connect; OSError or TimeoutError."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock = new_socket(host)
         try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, FOLLOWER_SOCKET_BUFFER_BYTES)
             async with asyncio.timeout(timeout_s):
                 await asyncio.get_running_loop().sock_connect(sock, (host, port))
         except BaseException:
@@ -89,8 +147,11 @@ class LeaderConnection:
         if second.error_code:
             raise PeerProofError("the listener has another cluster secret")
 
-    async def call(self, request: Any, version: int) -> Any:
-        """One request and its reply, before `on_reply` is in use."""
+    async def call(self, request: Any, version: int, timeout_s: float = _CALL_TIMEOUT_S) -> Any:
+        """Send one request and return its reply; `on_reply` must not be in use.
+
+        Where it raises, the connection is of no use any more: a reply may still come.
+        """
         waiter: asyncio.Future[bytes] = self._loop.create_future()
 
         def receive(frame: memoryview) -> None:
@@ -100,7 +161,7 @@ class LeaderConnection:
         self.on_reply = receive
         self.send(request, version)
         try:
-            async with asyncio.timeout(_CALL_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 await asyncio.wait((waiter, self.closed), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.on_reply = None
@@ -110,16 +171,23 @@ class LeaderConnection:
         return response
 
     def send(self, request: Message, version: int) -> None:
-        """Send a request; what the socket doesn't take follows when it does."""
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        """Send a request."""
         segments = encode_request_frame(
             type(request).API_KEY,
             version,
-            self._correlation_id,
+            self.next_correlation_id(),
             self._client_id,
             request,
         )
-        data = b"".join(bytes(segment) for segment in segments)  # type: ignore[arg-type]
+        self.send_frame(b"".join(bytes(segment) for segment in segments))  # type: ignore[arg-type]
+
+    def next_correlation_id(self) -> int:
+        """For a frame that the caller encodes itself."""
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        return self._correlation_id
+
+    def send_frame(self, data: bytes) -> None:
+        """Send an encoded request; what the socket doesn't take follows when it does."""
         if self._unsent:
             self._unsent += data
             return
@@ -135,7 +203,7 @@ class LeaderConnection:
             self._loop.add_writer(self._socket.fileno(), self._on_writable)
 
     def has_hung_up(self) -> bool:
-        """Whether the leader has closed the connection, though the loop has yet to notice."""
+        """Tell whether the leader has closed the connection, though the loop has yet to notice."""
         if self.closed.done():
             return True
         try:
@@ -168,7 +236,7 @@ class LeaderConnection:
 
     def _on_readable(self) -> None:
         try:
-            count = self._socket.recv_into(self._view[self._filled :])
+            count = self._source.recv_into(self._view[self._filled :])
         except BlockingIOError:
             return
         except OSError:
@@ -181,7 +249,7 @@ class LeaderConnection:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """Give on every whole frame; make room for one that doesn't fit."""
+        """Return on every whole frame; make room for one that doesn't fit."""
         position = 0
         while self._filled - position >= _LENGTH_SIZE:
             (size,) = _LENGTH.unpack_from(self._buffer, position)

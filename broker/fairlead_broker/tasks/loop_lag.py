@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from fairlead_broker.metrics import BrokerMetrics
+    from fairlead_broker.measures.broker_metrics import BrokerMetrics
 
 TICK_S: Final = 0.25
 TICKS_A_PERIOD: Final = 120

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.invariants import InvariantViolation
 from fairlead_broker.limits import FOLLOWER_FETCHES_IN_FLIGHT_MAX, PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.peer_check import PeerProofError
 from fairlead_broker.replication.follower_state import (
@@ -26,28 +25,21 @@ from fairlead_broker.replication.follower_state import (
     FetchPosition,
     Retry,
 )
-from fairlead_broker.tasks.leader_connection import LeaderConnection
+from fairlead_broker.tasks.leader_connection import connect_to_leader
+from fairlead_model.invariants import InvariantViolation
 from fairlead_wire.errors import RemoteProtocolError
-from fairlead_wire.header import decode_response
-from fairlead_wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    ForgottenTopic,
-    ReplicaState,
-)
+from fairlead_wire.replica_fetch import decode_reply, encode_fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairlead_broker.broker import Broker
     from fairlead_broker.replication.partition import Partition
-    from fairlead_wire.messages.fetch import FetchResponse, PartitionData
+    from fairlead_broker.tasks.leader_connection import LeaderConnection
+    from fairlead_wire.replica_fetch import FetchedRange, Position
 
 logger = logging.getLogger(__name__)
 
-FETCH_VERSION: Final = 17
-CONNECT_TIMEOUT_S: Final = 2.0
 SILENCE_MAX_S: Final = 10.0
 """A leader that answers nothing for so long, long polls apart, is connected to anew."""
 _NO_SESSION: Final = 0
@@ -58,9 +50,12 @@ _PartitionKey = tuple[bytes, int]
 
 
 class ReplicaFetcher:
-    """`_changed` are partitions that the next fetch has to name: new ones, and those whose last
-    answer was taken in. `_asked` holds what was asked of each that is named, and in which fetch; a
-    partition in neither is put off until its delay is over."""
+    """Fetches from one leader.
+
+    `_changed` are partitions that the next fetch has to name: new ones, and those whose last answer
+    was taken in. `_asked` holds what was asked of each that is named, and in which fetch; a
+    partition in neither is put off until its delay is over.
+    """
 
     def __init__(
         self,
@@ -74,6 +69,7 @@ class ReplicaFetcher:
         self.leader_id = leader_id
         self._broker = broker
         self._secret = secret
+        self._client_id = f"replica-{broker.node_id}".encode()
         self._on_truncated = on_truncated
         self._partitions: dict[_PartitionKey, Partition] = {}
         self._changed: dict[_PartitionKey, None] = {}
@@ -120,8 +116,6 @@ class ReplicaFetcher:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    # The connection.
-
     async def _run(self) -> None:
         """Keep connected until cancelled."""
         while True:
@@ -147,20 +141,14 @@ class ReplicaFetcher:
             await asyncio.sleep(delay_ms / 1000)
 
     async def _connect_and_fetch(self) -> None:
-        registration = self._broker.image.brokers.get(self.leader_id)
-        endpoint = None
-        if registration is not None:
-            endpoint = next((each for each in registration.endpoints if each.is_internal), None)
-        if endpoint is None:
-            raise ConnectionRefusedError("it has no internal listener")
-        connection = await LeaderConnection.open(
-            endpoint.host,
-            endpoint.port,
-            client_id=f"replica-{self._broker.node_id}",
-            timeout_s=CONNECT_TIMEOUT_S,
+        connection = await connect_to_leader(
+            self._broker.image,
+            self.leader_id,
+            self._secret,
+            client_id=self._client_id.decode(),
+            certificate=self._broker.peer_certificate,
         )
         try:
-            await connection.prove(self._secret)
             self._broker.leader_doubts.trust(self.leader_id)
             self._connection = connection
             connection.on_reply = self._on_reply
@@ -174,8 +162,10 @@ class ReplicaFetcher:
             connection.close()
 
     def look(self) -> None:
-        """Notice at once if the leader has hung up: in one turn of the loop a client's question may
-        come before the end of this connection."""
+        """Notice at once if the leader has hung up.
+
+        In one turn of the loop a client's question may come before the end of this connection.
+        """
         if self._connection is not None and self._connection.has_hung_up():
             self._doubt_leader()
 
@@ -187,7 +177,7 @@ class ReplicaFetcher:
         self._in_flight = 0
 
     def _begin_session(self) -> None:
-        """The first fetch of a session names every partition."""
+        """Begin a fetch session: its first fetch names every partition."""
         self._session_id = _NO_SESSION
         self._session_epoch = _INITIAL_EPOCH
         self._in_flight = 0
@@ -195,8 +185,6 @@ class ReplicaFetcher:
         self._forgotten.clear()
         self._changed = dict.fromkeys(self._partitions)
         self._send()
-
-    # Asking.
 
     def _ask_about(self, key: _PartitionKey) -> None:
         """Name a partition soon; all that come up in one turn go together."""
@@ -216,18 +204,19 @@ class ReplicaFetcher:
             return
         if self._in_flight and self._session_id == _NO_SESSION:
             return  # The session's id is on its way.
-        settings = self._broker.settings
-        request = FetchRequest(
-            replica_state=ReplicaState(self._broker.node_id, self._broker.broker_epoch),
+        broker = self._broker
+        settings = broker.settings
+        frame = encode_fetch(
+            correlation_id=connection.next_correlation_id(),
+            client_id=self._client_id,
+            replica_id=broker.node_id,
+            replica_epoch=broker.broker_epoch,
             max_wait_ms=settings.replica_fetch_wait_max_ms,
-            min_bytes=1,
             max_bytes=settings.replica_fetch_response_max_bytes,
             session_id=self._session_id,
             session_epoch=self._session_epoch,
             topics=self._name_changed(settings.replica_fetch_max_bytes),
-            forgotten_topics_data=[
-                ForgottenTopic("", topic_id, [index]) for topic_id, index in self._forgotten
-            ],
+            forgotten=self._forgotten,
         )
         self._forgotten.clear()
         self._session_epoch = 1 if self._session_epoch == _INT32_MAX else self._session_epoch + 1
@@ -235,34 +224,35 @@ class ReplicaFetcher:
             self._heard_s = self._loop.time()
         self._in_flight += 1
         self._sent += 1
-        connection.send(request, FETCH_VERSION)
+        connection.send_frame(frame)
 
-    def _name_changed(self, max_bytes: int) -> list[FetchTopic]:
-        topics: dict[bytes, FetchTopic] = {}
+    def _name_changed(self, max_bytes: int) -> dict[bytes, list[Position]]:
+        topics: dict[bytes, list[Position]] = {}
         keys = list(self._changed)
         if len(keys) > PARTITIONS_PER_REQUEST_MAX:
             keys = keys[:PARTITIONS_PER_REQUEST_MAX]
         for key in keys:
             del self._changed[key]
-            position = self._partitions[key].next_fetch()
+            partition = self._partitions[key]
+            position = partition.next_fetch()
             if position is None:
                 self._put_off(key, RETRY_DELAY_MIN_MS)
                 continue
+            if partition.has_outsiders:
+                delay_ms = self._broker.replication_throttle.delay_ms(partition)
+                if delay_ms:
+                    self._put_off(key, delay_ms)
+                    continue
             self._asked[key] = position, self._sent + 1
             topic_id, index = key
+            fetch_offset, last_fetched_epoch, leader_epoch = position
+            named = (index, leader_epoch, fetch_offset, last_fetched_epoch, max_bytes)
             topic = topics.get(topic_id)
             if topic is None:
-                topic = topics[topic_id] = FetchTopic("", topic_id)
-            topic.partitions.append(
-                FetchPartition(
-                    index,
-                    current_leader_epoch=position.current_leader_epoch,
-                    fetch_offset=position.fetch_offset,
-                    last_fetched_epoch=position.last_fetched_epoch,
-                    partition_max_bytes=max_bytes,
-                )
-            )
-        return list(topics.values())
+                topics[topic_id] = [named]
+            else:
+                topic.append(named)
+        return topics
 
     def _put_off(self, key: _PartitionKey, delay_ms: int) -> None:
         """Leave a partition alone for a while. It may be led by somebody else by then."""
@@ -277,55 +267,49 @@ class ReplicaFetcher:
 
         self._loop.call_later(delay_ms / 1000, resume)
 
-    # Taking in.
-
     def _on_reply(self, frame: memoryview) -> None:
-        _, message = decode_response(frame, FetchRequest.API_KEY, FETCH_VERSION)
-        response = cast("FetchResponse", message)
+        error_code, session_id, ranges = decode_reply(frame)
         self._in_flight -= 1
         self._heard_s = self._loop.time()
         self._failures = 0
-        if response.error_code:
+        if error_code:
             # The leader has forgotten the session, or never knew this start of ours.
-            self._restart_session(response)
+            self._restart_session(error_code)
             return
-        self._session_id = response.session_id
+        self._session_id = session_id
         now_ms = self._broker.clock.now_ms()
-        for topic in response.responses:
-            for data in topic.partitions:
-                self._take(topic.topic_id, data, now_ms)
+        for fetched in ranges:
+            self._take(fetched, now_ms)
         if self._in_flight == 0 or (
             self._changed and self._in_flight < FOLLOWER_FETCHES_IN_FLIGHT_MAX
         ):
             self._send()
 
-    def _restart_session(self, response: FetchResponse) -> None:
+    def _restart_session(self, error_code: int) -> None:
         logger.info(
             "the fetch session with broker %d begins anew: error %d",
             self.leader_id,
-            response.error_code,
+            error_code,
         )
         if self._connection is not None:
             self._connection.close()
 
-    def _take(self, topic_id: bytes, data: PartitionData, now_ms: int) -> None:
-        key = (topic_id, data.partition_index)
+    def _take(self, fetched: FetchedRange, now_ms: int) -> None:
+        key = fetched.key
         asked, number = self._asked.get(key, (None, 0))
         if asked is None:
             return  # Left, or put off, since it was asked about.
         if number > self._sent - self._in_flight:
             return  # It answers an earlier fetch; the one that asked last has its own answer (R5).
         partition = self._partitions[key]
-        records = data.records
-        diverging = data.diverging_epoch
         reply = FetchedPartition(
             asked,
-            data.error_code,
-            data.high_watermark,
-            data.log_start_offset,
-            -1 if diverging is None else diverging.epoch,
-            -1 if diverging is None else diverging.end_offset,
-            records if isinstance(records, memoryview) else b"",
+            fetched.error_code,
+            fetched.high_watermark,
+            fetched.log_start_offset,
+            fetched.diverging_epoch,
+            fetched.diverging_end_offset,
+            fetched.records,
         )
         try:
             action = partition.take(reply, now_ms=now_ms)
@@ -338,6 +322,8 @@ class ReplicaFetcher:
             if not reply.records:
                 return  # Marks only: the leader goes on with what it was asked.
             self._broker.metrics.replicated_in_bytes += len(reply.records)
+            if partition.has_outsiders:
+                self._broker.replication_throttle.note_taken(partition, len(reply.records))
         elif isinstance(action, Retry):
             self._put_off(key, action.after_ms)
             return

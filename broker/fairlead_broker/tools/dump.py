@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from fairlead_broker.log.file_names import (
+from fairlead_broker.log.files.file_names import (
     BOOT_RECORD,
     CLEAN_SHUTDOWN,
     CLEANED_SUFFIX,
@@ -28,6 +28,7 @@ from fairlead_broker.log.file_names import (
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     META_PROPERTIES,
+    METADATA_RECORD,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     SNAPSHOT_SUFFIX,
@@ -126,13 +127,14 @@ _BY_NAME: Final[dict[str, tuple[FileKind, tuple[str, ...], _Reader]]] = {
     CLEAN_SHUTDOWN: (FileKind.CLEAN_SHUTDOWN, PROPERTY_COLUMNS, dump_json),
     START_RECORD: (FileKind.START, PROPERTY_COLUMNS, dump_json),
     BOOT_RECORD: (FileKind.START, PROPERTY_COLUMNS, dump_json),
+    METADATA_RECORD: (FileKind.START, PROPERTY_COLUMNS, dump_json),
     FAILED_FLUSH: (FileKind.FAILED_FLUSH, NUMBER_COLUMNS, dump_number),
     HOLES_MARK: (FileKind.HOLES_MARK, PROPERTY_COLUMNS, dump_holes_mark),
 }
 
 
 def open_dump(path: str | Path, *, records: bool = False) -> Dump:
-    """A table of one file. With `records` a `.log` file is unpacked to its records.
+    """Return a table of one file. With `records` a `.log` file is unpacked to its records.
 
     Working suffixes (`.deleted`, `.swap`, `.cleaned`) are seen through.
     """
@@ -155,7 +157,7 @@ def open_dump(path: str | Path, *, records: bool = False) -> Dump:
 
 
 def partition_directories(path: str | Path) -> list[Path]:
-    """The partition directories at or below a directory, sorted: one, or those of a data directory.
+    """Return the partition directories at or below a directory, sorted.
 
     A directory that holds segments is a partition. The name alone decides only where there are
     neither segments nor partitions below: a data directory may well be called `broker-0`.
@@ -174,7 +176,7 @@ def partition_directories(path: str | Path) -> list[Path]:
 
 
 def segment_files(directory: str | Path) -> list[Path]:
-    """The `.log` files of a partition directory in offset order."""
+    """Return the `.log` files of a partition directory in offset order."""
     return sorted(
         child
         for child in Path(directory).iterdir()
@@ -183,7 +185,7 @@ def segment_files(directory: str | Path) -> list[Path]:
 
 
 def dumpable_files(directory: str | Path) -> list[Path]:
-    """All files of one directory that `open_dump` reads, sorted by name."""
+    """Return all files of one directory that `open_dump` reads, sorted by name."""
     found = []
     for child in sorted(Path(directory).iterdir()):
         if child.is_file():

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from fairlead_broker.log.file_names import OFFSET_DIGITS
-from fairlead_broker.log.index_file import OFFSET_ENTRY, TIME_ENTRY
+from fairlead_broker.log.files.file_names import OFFSET_DIGITS
+from fairlead_broker.log.index.index_file import OFFSET_ENTRY, TIME_ENTRY
+from fairlead_broker.log.index.transaction_index import TRANSACTION_ENTRY
 
 INDEX_COLUMNS: Final = ("offset", "position")
 TIME_INDEX_COLUMNS: Final = ("timestamp", "offset")
@@ -17,12 +18,11 @@ TRANSACTION_INDEX_COLUMNS: Final = (
     "last_offset",
     "last_stable_offset",
 )
-TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
 READ_BYTES: Final = 1 << 20
 
 
 def dump_index(path: Path, problems: list[str]) -> Iterator[tuple[object, ...]]:
-    """Last offset of a batch and the position of its first byte."""
+    """Yield last offset of a batch and the position of its first byte."""
     base_offset = int(path.name[:OFFSET_DIGITS])
     previous = (-1, -1)
     for at, (relative, position) in _entries(path, OFFSET_ENTRY, problems):
@@ -33,7 +33,7 @@ def dump_index(path: Path, problems: list[str]) -> Iterator[tuple[object, ...]]:
 
 
 def dump_time_index(path: Path, problems: list[str]) -> Iterator[tuple[object, ...]]:
-    """Largest timestamp so far and the last offset of the batch that brought it."""
+    """Yield largest timestamp so far and the last offset of the batch that brought it."""
     base_offset = int(path.name[:OFFSET_DIGITS])
     previous = (-1, -1)
     for at, (timestamp, relative) in _entries(path, TIME_ENTRY, problems):
@@ -54,7 +54,7 @@ def dump_transaction_index(path: Path, problems: list[str]) -> Iterator[tuple[ob
 def _entries(
     path: Path, entry: struct.Struct, problems: list[str]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Number and fields of each whole entry."""
+    """Yield number and fields of each whole entry."""
     at = 0
     with path.open("rb") as file:
         while content := file.read(READ_BYTES - READ_BYTES % entry.size):

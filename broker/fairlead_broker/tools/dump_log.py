@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from fairlead_broker.disk import RealDisk
-from fairlead_broker.log.batch_scan import CorruptSegmentError, walk_headers
-from fairlead_broker.log.file_slice import OpenFile
+from fairlead_broker.log.batches.batch_scan import CorruptSegmentError, walk_headers
+from fairlead_broker.log.files.file_slice import OpenFile
 from fairlead_wire.compression import Codec
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.record_batch import BatchHeader, batch_crc
@@ -38,7 +38,7 @@ RECORDS_UNPACKED_MAX: Final = 256 << 20
 
 
 def dump_batches(path: Path, problems: list[str]) -> Iterator[tuple[object, ...]]:
-    """A row a batch, in file order. It ends where the layout breaks, not at a wrong CRC."""
+    """Yield a row a batch, in file order. It ends where the layout breaks, not at a wrong CRC."""
     for position, header, batch in read_batches(path, problems):
         crc = batch_crc(batch, 0, header.size)
         if crc != header.crc:
@@ -68,7 +68,7 @@ def dump_batches(path: Path, problems: list[str]) -> Iterator[tuple[object, ...]
 
 
 def dump_records(path: Path, problems: list[str]) -> Iterator[tuple[object, ...]]:
-    """A row a record; batches that cannot be unpacked are skipped and reported."""
+    """Yield a row a record; batches that cannot be unpacked are skipped and reported."""
     for position, _, batch in read_batches(path, problems):
         try:
             records = decode_batch(batch, decompressed_max=RECORDS_UNPACKED_MAX)
@@ -90,7 +90,7 @@ def read_batches(path: Path, problems: list[str]) -> Iterator[tuple[int, BatchHe
 
 
 def codec_name(codec: int) -> str:
-    """The codec's name; a number that stands for none is shown as it is."""
+    """Return the codec's name; a number that stands for none is shown as it is."""
     try:
         return Codec(codec).name.lower()
     except ValueError:

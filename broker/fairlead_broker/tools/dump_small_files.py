@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
-from fairlead_broker.log.producer_snapshot import decode_snapshot
-from fairlead_broker.log.text_files import (
+from fairlead_broker.log.files.text_files import (
+    NewerFormatError,
     decode_epoch_checkpoint,
     decode_json_object,
     decode_meta_properties,
     decode_offset_checkpoint,
     decode_partition_metadata,
 )
+from fairlead_broker.log.producers.producer_snapshot import decode_snapshot
 from fairlead_model.ids import topic_id_text
 
 Decoded = TypeVar("Decoded")
@@ -34,7 +35,7 @@ NUMBER_COLUMNS: Final = ("recovery_point",)
 
 
 def dump_snapshot(path: Path, problems: list[str]) -> Iterator[tuple[object, ...]]:
-    """Producers of a `.snapshot`, as far as its CRC holds."""
+    """Yield the producers of a `.snapshot`, as far as its CRC holds."""
     for entry in _decoded(path, decode_snapshot, problems) or ():
         last = entry.batches[-1] if entry.batches else None
         yield (
@@ -55,7 +56,7 @@ def dump_epochs(path: Path, problems: list[str]) -> Iterator[tuple[object, ...]]
 
 
 def dump_offsets(path: Path, problems: list[str]) -> Iterator[tuple[object, ...]]:
-    """The checkpoints of a data directory: recovery points, start offsets, high watermarks."""
+    """Yield the checkpoints of a data directory: recovery points, log starts, high watermarks."""
     for (topic, partition), offset in (
         _decoded(path, decode_offset_checkpoint, problems) or {}
     ).items():
@@ -83,12 +84,12 @@ def dump_holes_mark(path: Path, problems: list[str]) -> Iterator[tuple[object, .
 
 
 def dump_json(path: Path, problems: list[str]) -> Iterator[tuple[object, ...]]:
-    """Files that hold one JSON object."""
+    """Yield files that hold one JSON object."""
     yield from (_decoded(path, decode_json_object, problems) or {}).items()
 
 
 def dump_number(path: Path, problems: list[str]) -> Iterator[tuple[object, ...]]:
-    """A file with one number."""
+    """Yield a file with one number."""
     number = _decoded(path, int, problems)
     if number is not None:
         yield (number,)
@@ -102,6 +103,6 @@ def _decoded(path: Path, decode: Callable[[bytes], Decoded], problems: list[str]
         return None
     try:
         return decode(content)
-    except ValueError as error:
+    except (ValueError, NewerFormatError) as error:
         problems.append(str(error))
         return None

@@ -6,11 +6,13 @@ of each file says about versions, behaviour and omissions.
 
 import re
 import sys
+import textwrap
 from typing import Final
 
-from fairlead_broker.handlers.registry import Handler, VersionRange, load_handlers
+from fairlead_broker.api_registry import Handler, VersionRange, load_handlers
 
 SECTIONS: Final = ("Behaviour", "Versions", "Missing")
+_COLUMNS: Final = 118
 _SECTION: Final = re.compile(rf"^({'|'.join(SECTIONS)}): *", re.MULTILINE)
 
 INTRODUCTION: Final = """\
@@ -30,7 +32,7 @@ def main() -> int:
 
 
 def build_document() -> str:
-    """The whole of `docs/apis.md`."""
+    """Return the whole of `docs/apis.md`."""
     handlers = [handler for _, handler in sorted(load_handlers().items())]
     rows = [
         "| key | API | served | advertised | between brokers | flexible from |",
@@ -42,7 +44,7 @@ def build_document() -> str:
 
 
 def contract(handler: Handler) -> dict[str, str]:
-    """The sections of the docstring on top of a handler's file, each as one line of text."""
+    """Return the sections of the docstring on top of a handler's file, each as one line of text."""
     text = sys.modules[handler.call.__module__].__doc__ or ""
     parts = _SECTION.split(text)
     return {
@@ -51,7 +53,7 @@ def contract(handler: Handler) -> dict[str, str]:
 
 
 def name_of(handler: Handler) -> str:
-    """The API's name as Kafka spells it, `ListOffsets`: how the file's docstring begins."""
+    """Return the API's name as Kafka spells it, `ListOffsets`: how the file's docstring begins."""
     text = sys.modules[handler.call.__module__].__doc__ or ""
     return text.partition(" ")[0]
 
@@ -78,7 +80,15 @@ def _chapter(handler: Handler) -> str:
     sections = contract(handler)
     lines = [f"## {name_of(handler)}", ""]
     for name in SECTIONS:
-        lines.append(f"* **{name}.** {sections[name]}")
+        lines.append(
+            textwrap.fill(
+                f"* **{name}.** {sections[name]}",
+                _COLUMNS,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
     return "\n".join([*lines, ""])
 
 

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead_broker.log.file_names import (
+from fairlead_broker.log.files.file_names import (
     HOLES_MARK,
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
@@ -44,7 +44,7 @@ class _Batches:
 
 
 def verify_partition(directory: str | Path) -> Iterator[Finding]:
-    """Findings about one partition directory, as they are made."""
+    """Yield the findings about one partition directory, as they are made."""
     directory = Path(directory)
     previous: BatchHeader | None = None
     has_holes = (directory / HOLES_MARK).exists()
@@ -58,7 +58,7 @@ def verify_partition(directory: str | Path) -> Iterator[Finding]:
 
 
 def verify_segment(path: str | Path) -> Iterator[Finding]:
-    """Findings about one `.log` file and its indexes."""
+    """Yield the findings about one `.log` file and its indexes."""
     path = Path(path)
     yield from _verify_segment(path, None, has_holes=path.with_name(HOLES_MARK).exists())
 
@@ -145,7 +145,7 @@ def _verify_time_index(path: Path, batches: _Batches) -> Iterator[Finding]:
 
 
 def _dump_findings(path: Path) -> Iterator[Finding]:
-    """What is wrong with a file by itself."""
+    """Yield what is wrong with a file by itself."""
     dump = open_dump(path)
     for _ in dump.rows:
         pass

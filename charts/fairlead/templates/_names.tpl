@@ -1,4 +1,4 @@
-{{/* The StatefulSet, its Service, its pods: brokers are told this name. */}}
+{{/* The StatefulSet, its Service, its pods, its Lease: brokers are told this name. */}}
 {{- define "fairlead.name" -}}
 {{- .Values.nameOverride | default "fairlead-operator" -}}
 {{- end -}}
@@ -11,6 +11,14 @@
 
 {{- define "fairlead.serviceAccountName" -}}
 {{- .Values.serviceAccount.name | default (include "fairlead.name" .) -}}
+{{- end -}}
+
+{{/* What drivers of StreamJobs may do: a Role where one namespace is served, else a ClusterRole. */}}
+{{- define "fairlead.driverRoleKind" -}}
+{{- ternary "Role" "ClusterRole" (ne .Values.watchNamespace "") -}}
+{{- end -}}
+{{- define "fairlead.driverRole" -}}
+{{- ternary (include "fairlead.name" .) (include "fairlead.clusterWideName" .) (ne .Values.watchNamespace "") | trunc 50 | trimSuffix "-" }}-spark-driver
 {{- end -}}
 
 {{- define "fairlead.priorityClassName" -}}
@@ -40,6 +48,61 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* What the containers of the operator's pod share. Takes a list: the root, the container's name. */}}
+{{- define "fairlead.container" -}}
+{{- $root := first . -}}
+{{- $name := last . -}}
+image: {{ include "fairlead.image" $root | quote }}
+imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+command: [python, -m, fairlead_pod.{{ $name }}]
+env:
+  - name: POD_NAME
+    valueFrom: {fieldRef: {fieldPath: metadata.name}}
+  - name: POD_NAMESPACE
+    valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+  - name: POD_IP
+    valueFrom: {fieldRef: {fieldPath: status.podIP}}
+  - name: NODE_NAME
+    valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+  - name: FAIRLEAD_LEASE
+    value: {{ include "fairlead.name" $root }}
+  - name: FAIRLEAD_WATCH_NAMESPACE
+    value: {{ $root.Values.watchNamespace | quote }}
+  - name: FAIRLEAD_CONTROLLER_DRILLS
+    value: {{ $root.Values.drills.controller | quote }}
+  - name: FAIRLEAD_OPERATOR_LOG_LEVEL
+    value: {{ $root.Values.logLevel }}
+  {{- if eq $name "operator" }}
+  - name: FAIRLEAD_BROKER_IMAGE
+    value: {{ include "fairlead.image" $root | quote }}
+  {{- with $root.Values.spark.image }}
+  - name: FAIRLEAD_SPARK_IMAGE
+    value: {{ . | quote }}
+  {{- end }}
+  {{- if $root.Values.spark.driverAccounts }}
+  - name: FAIRLEAD_SPARK_DRIVER_ROLE
+    value: {{ include "fairlead.driverRoleKind" $root }}/{{ include "fairlead.driverRole" $root }}
+  {{- end }}
+  {{- if $root.Values.refusePlaintext }}
+  - name: FAIRLEAD_REFUSE_PLAINTEXT
+    value: "true"
+  {{- end }}
+  - name: FAIRLEAD_OPERATOR_SERVICE
+    value: {{ include "fairlead.name" $root }}
+  - name: FAIRLEAD_OPERATOR_REPLICAS
+    value: {{ $root.Values.replicas | quote }}
+  {{- end }}
+  {{- with $root.Values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+resources: {{- toYaml (index $root.Values.resources $name) | nindent 2 }}
+terminationMessagePolicy: FallbackToLogsOnError
+securityContext:
+  allowPrivilegeEscalation: false
+  capabilities: {drop: [ALL]}
+  readOnlyRootFilesystem: true
 {{- end -}}
 
 {{/* The objects of a generated file, with this chart's labels. Takes a list: the root, the path. */}}

@@ -42,7 +42,7 @@ def command(data: Path, output: str) -> None:
 
 
 def list_brokers(cluster: ClusterFile) -> list[dict[str, Any]]:
-    """One entry a broker; counts are None while no broker answers."""
+    """Return one entry a broker; counts are None while no broker answers."""
     from fairlead_cli.local.control import state_of_entry
 
     counts = count_partitions(cluster)
@@ -63,18 +63,22 @@ COUNTS = ("leaders", "replicas", "inSync")
 
 
 def count_partitions(cluster: ClusterFile) -> dict[str, dict[int | None, int]] | None:
-    """How many partitions each broker leads, replicates, and is in sync for."""
-    from collections import Counter
-
+    """Return how many partitions each broker leads, replicates, and is in sync for."""
     from fairlead_cli.client.connection import build_admin, fetch_metadata
     from fairlead_cli.client.target import find_local, join_addresses
 
     answering = find_local(cluster).answering
     if not answering:
         return None
-    admin = build_admin(join_addresses(answering))
+    return count_in(fetch_metadata(build_admin(join_addresses(answering))))
+
+
+def count_in(metadata: Any) -> dict[str, dict[int | None, int]]:
+    """Count as `count_partitions`, in metadata that is at hand."""
+    from collections import Counter
+
     counts: dict[str, dict[int | None, int]] = {name: Counter() for name in COUNTS}
-    for topic in fetch_metadata(admin).topics.values():
+    for topic in metadata.topics.values():
         for partition in topic.partitions.values():
             if partition.leader >= 0:
                 counts["leaders"][partition.leader] += 1

@@ -31,9 +31,9 @@ def pause(broker_id: int, data: Path) -> None:
     After the session timeout the controller moves its leaders. `fairlead broker resume ID` lets it
     go on; `fairlead down` does too.
     """
-    from fairlead_cli.local.control import find_broker, require_cluster, send_signal
+    from fairlead_cli.local.control import find_broker, pause_process, require_cluster
 
-    process = send_signal(find_broker(require_cluster(data), broker_id), signal.SIGSTOP)
+    process = pause_process(find_broker(require_cluster(data), broker_id))
     click.echo(f"Paused broker {broker_id} (pid {process.pid}).")
     click.echo(f"Let it go on with:  fairlead broker resume {broker_id}{cluster_arguments()}")
 

@@ -7,6 +7,7 @@ out too, one address after the other and a time-out each, where a person waits.
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import struct
 import threading
@@ -15,19 +16,27 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
+from fairlead_cli.client.access import wrap
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 PATIENCE_S = 8.0
 # A Service may for a moment still lead to a pod that has gone; a new connection is led elsewhere.
-ASK_AGAIN_S = 2.0
+SILENT_AGAIN_S = 2.0
+# A Service refuses as long as no node's proxy has heard of a pod that is ready; a broker that has
+# just become ready may be known a second or two later.
+REFUSED_AGAIN_S = 0.5
 # So much longer than the first one may the others take.
 GRACE_S = 0.2
 ADDRESSES_OF_A_NAME_MAX = 16
 # ApiVersions v0: key 18, version 0, correlation id 1, no client id.
 REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 REPLY_HEAD = struct.Struct(">ii")
-NOT_KAFKA = "does not speak Kafka's protocol there, or only behind TLS, which this command lacks"
+NOT_KAFKA = (
+    "does not speak Kafka's protocol there, or only over TLS, for which --client-config FILE says "
+    "how to log in"
+)
 
 
 class Address(NamedTuple):
@@ -38,6 +47,14 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an address did not answer; `may_pass`: the same question may have an answer soon."""
+
+    reason: str
+    may_pass: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,44 +73,51 @@ class Answers:
 def find_answering(
     addresses: Collection[Address], *, patience_s: float = PATIENCE_S, grace_s: float = GRACE_S
 ) -> Answers:
-    """Those that answer within `patience_s`, and within `grace_s` of the first one that did.
+    """Return those that answer within `patience_s`, and within `grace_s` of the first one that did.
 
-    An address that refuses is believed at once; while none answers, the silent ones are asked again
-    every two seconds, on new connections.
+    While none answers, a silent address is asked again every two seconds, on a new connection, and
+    one that refuses every half second. A refusal by this very machine is believed at once: no proxy
+    stands in between.
     """
-    outcomes: SimpleQueue[tuple[Address, str | None]] = SimpleQueue()
-    waiting = dict.fromkeys(addresses)
+    outcomes: SimpleQueue[tuple[Address, Failure | None]] = SimpleQueue()
+    began = now = time.monotonic()
+    deadline = now + patience_s
+    ask_at = dict.fromkeys(addresses, now)
     answering: list[Address] = []
     reasons: dict[Address, str] = {}
-    began = now = time.monotonic()
-    deadline, next_round = now + patience_s, now
-    while waiting and now < deadline:
-        if now >= next_round and not answering:
-            for address in waiting:
-                ask_aside(address, deadline - now, outcomes)
-            next_round += ASK_AGAIN_S
-        until = deadline if answering else min(deadline, next_round)
+    while ask_at and now < deadline:
+        if not answering:
+            for address, at in ask_at.items():
+                if at <= now:
+                    ask_aside(address, deadline - now, outcomes)
+                    ask_at[address] = now + SILENT_AGAIN_S
+        until = deadline if answering else min(deadline, *ask_at.values())
         try:
             address, failure = outcomes.get(timeout=max(0.0, until - now))
         except Empty:
             now = time.monotonic()
             continue
         now = time.monotonic()
-        if address not in waiting:
+        if address not in ask_at:
             continue  # an earlier question had its answer
-        del waiting[address]
         if failure is None:
             answering.append(address)
             deadline = min(deadline, now + grace_s)
         else:
-            reasons[address] = failure
-    for address in waiting:
-        reasons[address] = f"{address} did not answer within {now - began:.1f} s"
+            reasons[address] = failure.reason
+            if failure.may_pass:
+                ask_at[address] = now + REFUSED_AGAIN_S
+                continue
+        del ask_at[address]
+    for address in ask_at:
+        reasons.setdefault(address, f"{address} did not answer within {now - began:.1f} s")
+    for address in answering:
+        reasons.pop(address, None)
     return Answers(tuple(answering), reasons)
 
 
 def ask_aside(
-    address: Address, timeout_s: float, outcomes: SimpleQueue[tuple[Address, str | None]]
+    address: Address, timeout_s: float, outcomes: SimpleQueue[tuple[Address, Failure | None]]
 ) -> None:
     """In a thread that nobody waits for: a name that is looked up slowly has no time-out."""
 
@@ -103,7 +127,7 @@ def ask_aside(
     start_thread(run)
 
 
-def ask(address: Address, timeout_s: float) -> str | None:
+def ask(address: Address, timeout_s: float) -> Failure | None:
     """None when a broker answers, else why not.
 
     A name may stand for several brokers, as that of a headless Service does: any of them will do.
@@ -115,8 +139,8 @@ def ask(address: Address, timeout_s: float) -> str | None:
             address.host.strip("[]"), address.port, family, socket.SOCK_STREAM
         )
     except OSError as error:
-        return f"{address}: {error.strerror or error}"
-    outcomes: SimpleQueue[str | None] = SimpleQueue()
+        return Failure(f"{address}: {error.strerror or error}")
+    outcomes: SimpleQueue[Failure | None] = SimpleQueue()
     for _family, _type, _protocol, _name, where in found[:ADDRESSES_OF_A_NAME_MAX]:
 
         def run(host: str = str(where[0]), port: int = int(where[1])) -> None:
@@ -132,25 +156,35 @@ def ask(address: Address, timeout_s: float) -> str | None:
     return failures[0]
 
 
-def ask_host(address: Address, host: str, port: int, timeout_s: float) -> str | None:
-    """The same for one of the hosts of an address, which is named as it was given."""
+def ask_host(address: Address, host: str, port: int, timeout_s: float) -> Failure | None:
+    """Ask one of the hosts of an address; errors name the address as it was given."""
     try:
-        with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        with (
+            socket.create_connection((host, port), timeout=timeout_s) as plain,
+            wrap(plain, address.host) as connection,
+        ):
             connection.sendall(REQUEST)
             head = b""
             while len(head) < REPLY_HEAD.size:
                 part = connection.recv(REPLY_HEAD.size - len(head))
                 if not part:
-                    return f"{address} {NOT_KAFKA}"
+                    return Failure(f"{address} {NOT_KAFKA}")
                 head += part
     except TimeoutError:
-        return f"{address} did not answer within {timeout_s:.0f} s"
+        return Failure(f"{address} did not answer within {timeout_s:.0f} s")
+    except ConnectionRefusedError as error:
+        return Failure(f"{address}: {error.strerror}", may_pass=may_be_a_proxy(host))
     except OSError as error:
-        return f"{address}: {error.strerror or error}"
+        return Failure(f"{address}: {error.strerror or error}")
     _, correlation_id = REPLY_HEAD.unpack(head)
-    return None if correlation_id == 1 else f"{address} {NOT_KAFKA}"
+    return None if correlation_id == 1 else Failure(f"{address} {NOT_KAFKA}")
+
+
+def may_be_a_proxy(host: str) -> bool:
+    """Return whether somebody else may refuse in a broker's name, as a Service does."""
+    return not ipaddress.ip_address(host).is_loopback
 
 
 def start_thread(run: Callable[[], None]) -> None:
-    """A daemon: the process may end while it still waits."""
+    """Start a daemon thread: the process may end while the thread still waits."""
     threading.Thread(target=run, name="ask a broker", daemon=True).start()

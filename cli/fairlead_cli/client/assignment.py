@@ -27,8 +27,11 @@ IDLE_PATIENCE_S = 10.0
 
 @dataclass(slots=True)
 class Assignment:
-    """`places` is None as long as a group has not said what is ours. `changed_at` is a monotonic
-    time: silence is counted from there, because nothing can come before."""
+    """The partitions that the group has assigned to this member.
+
+    `places` is None as long as a group has not assigned any. `changed_at` is a monotonic time:
+    silence is counted from there, because nothing can come before.
+    """
 
     places: set[Place] | None = None
     ended: set[Place] = field(default_factory=set)
@@ -42,14 +45,14 @@ class Assignment:
         self.changed_at = time.monotonic()
 
     def remove(self, places: Iterable[Place]) -> None:
-        """Some are not ours any more."""
+        """Remove partitions that are not assigned to this member any more."""
         removed = set(places)
         self.places = (self.places or set()) - removed
         self.ended -= removed
         self.changed_at = time.monotonic()
 
     def is_at_end(self, now: float) -> bool:
-        """Whether everything was read to the end that it had at some moment.
+        """Tell whether everything was read to the end that it had at some moment.
 
         A member without partitions may get some with the next rebalance, so it waits for a while.
         """
@@ -59,7 +62,7 @@ class Assignment:
 
 
 def choose_partitions(metadata: Any, topic: str, partition: int | None) -> list[int]:
-    """Those to read; a partition without leader is named, and joins in when it has one."""
+    """Return the partitions to read; one without leader is named, and joins when it has one."""
     known = sorted(metadata.partitions)
     if partition is not None and partition not in known:
         raise build_no_partition_error(topic, str(partition), known)
@@ -107,7 +110,11 @@ def assign(consumer: Consumer, bootstrap: str, places: list[Place], start: Start
 
 
 def clip_offset(place: Place, offset: int, ends: dict[Place, tuple[int, int]]) -> int:
-    """The offset where it exists. Of several partitions the shorter ones begin at their end."""
+    """Return the offset if the partition has it.
+
+    Of several partitions, one that does not have it begins at its nearer end. A single one is a
+    CliError.
+    """
     first, end = ends[place]
     if first <= offset <= end:
         return offset

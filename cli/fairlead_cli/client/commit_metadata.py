@@ -54,7 +54,7 @@ def read_commit_metadata(admin: AdminClient, group: GroupDescription) -> dict[Pl
 
 
 def fetch_offsets(group: GroupDescription) -> Any:
-    """One OffsetFetch for all partitions."""
+    """Send one OffsetFetch for all partitions."""
     if group.coordinator is None:
         raise CliError(f"group '{group.group}' has no coordinator", hint="Try again in a moment.")
     _, host, port = group.coordinator

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairlead_cli.advice import cluster_arguments, data_directory
+from fairlead_cli.client.access import client_settings
 from fairlead_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ READING = {
     "check.crcs": True,
     "fetch.wait.max.ms": 100,
 }
+READ_COMMITTED = "read_committed"
+READ_UNCOMMITTED = "read_uncommitted"
 Result = TypeVar("Result")
 
 HINTS = {
@@ -41,7 +44,6 @@ HINTS = {
     "INVALID_REPLICATION_FACTOR": "Leave --replication-factor out to get the cluster's default.",
     "INVALID_PARTITIONS": "The number of partitions can only grow.",
     "INVALID_CONFIG": "See what there is:  fairlead config list",
-    "POLICY_VIOLATION": "Change its manifest, then start the cluster with it again.",
     "BAD_MSG": "A batch is damaged. Look for it where the brokers' files are:\n"
     "  fairlead log dump {data} --verify",
     "UNKNOWN_TOPIC_OR_PART": "See what there is:  fairlead topic list{cluster}",
@@ -58,7 +60,7 @@ HINTS = {
 
 
 def quiet_logger() -> logging.Logger:
-    """A sink: connection trouble is reported by the verb that meets it."""
+    """Return a sink: connection trouble is reported by the verb that meets it."""
     logger = logging.getLogger("fairlead_cli.librdkafka")
     logger.propagate = False
     if not logger.handlers:
@@ -86,11 +88,15 @@ def build_producer(bootstrap: str, settings: dict[str, Any]) -> Producer:
     return Producer(base_settings(bootstrap) | defaults | settings, logger=quiet_logger())
 
 
-def build_consumer(bootstrap: str) -> Consumer:
+def build_consumer(bootstrap: str, *, isolation: str = READ_COMMITTED) -> Consumer:
     """For `consume` and offsets. Partitions are assigned by hand: the group is never joined."""
     from confluent_kafka import Consumer
 
-    own = {"group.id": CLIENT_ID, "auto.offset.reset": "error"}
+    own = {
+        "group.id": CLIENT_ID,
+        "auto.offset.reset": "error",
+        "isolation.level": isolation,
+    }
     return Consumer(base_settings(bootstrap) | READING | own, logger=quiet_logger())
 
 
@@ -102,7 +108,7 @@ def build_group_consumer(bootstrap: str, settings: dict[str, Any]) -> Consumer:
 
 
 def base_settings(bootstrap: str) -> dict[str, Any]:
-    """What all three share."""
+    """Return the settings that consumers, producers and admin clients share."""
     return {
         "bootstrap.servers": bootstrap,
         "client.id": CLIENT_ID,
@@ -112,18 +118,22 @@ def base_settings(bootstrap: str) -> dict[str, Any]:
         # A Service may lead to a pod that has just gone, which never answers: try another soon.
         "socket.connection.setup.timeout.ms": CONNECTION_SETUP_TIMEOUT_MS,
         "allow.auto.create.topics": False,
+        **client_settings(),
     }
 
 
 def explain(error: KafkaError) -> str:
-    """The broker's own words where it sent some, else librdkafka's for the code."""
+    """Return the broker's own words where it sent some, else librdkafka's for the code."""
     text = str(error.str())
     name = str(error.name()).lstrip("_")
     return text if name in text else f"{text} ({name})"
 
 
 def build_error(what: str, error: KafkaError, *, name: str = "NAME") -> CliError:
-    """`what` names the attempt: `cannot create topic orders`; `name` is its topic or group."""
+    """Return the error of an attempt that failed.
+
+    `what` names the attempt, as in `cannot create topic orders`; `name` is its topic or group.
+    """
     hint = HINTS.get(str(error.name()).lstrip("_"))
     if hint is not None:
         hint = hint.format(
@@ -144,7 +154,7 @@ def kafka_errors(what: str) -> Iterator[None]:
 
 
 def wait_for(future: Future[Result], what: str) -> Result:
-    """Result of one admin operation."""
+    """Wait for the result of one admin operation."""
     with kafka_errors(what):
         return future.result()
 
@@ -175,7 +185,7 @@ UNKNOWN_TOPIC_NAMES = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")
 def build_unknown_topic_error(
     topic: str, existing: list[str], *, is_wanted: bool = True
 ) -> CliError:
-    """Names the nearest existing topic; how to make one only where it is wanted."""
+    """Return an error that names the nearest topic, and how to create one if that is wanted."""
     from difflib import get_close_matches
 
     cluster = cluster_arguments()

@@ -22,7 +22,7 @@ PASSING = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_
 
 
 def is_passing(error: KafkaError) -> bool:
-    """Whether the same question may have an answer in a moment."""
+    """Tell whether the same question may have an answer in a moment."""
     return error.name() in PASSING
 
 
@@ -31,9 +31,9 @@ def settle(
     ask: Callable[[], Future[Answer]],
     find_error: Callable[[Answer], KafkaError | None] = lambda _answer: None,
 ) -> Answer:
-    """The answer of `first`, or of `ask` as often as it takes; KafkaException with the last error.
+    """Return the answer of `first`, or else repeat `ask`; raise its last KafkaException.
 
-    `find_error` looks for an error inside an answer; one that does not pass is left in it.
+    `find_error` looks for an error inside an answer; an error that does not pass stays in it.
     """
     from confluent_kafka import KafkaException
 

@@ -43,7 +43,7 @@ class Deliveries:
     started: float = field(default_factory=time.monotonic)
 
     def on_delivery(self, error: KafkaError | None, _message: object) -> None:
-        """librdkafka calls this for failures only (delivery.report.only.error)."""
+        """Handle a failed delivery (librdkafka calls this: delivery.report.only.error)."""
         if error is None:
             return
         self.failed += 1
@@ -58,6 +58,7 @@ class Destination:
     partition: int | None
     partitioner: Partitioner | None
     rate_per_s: float | None
+    is_transactional: bool = False
 
     def choose(self, record: SourceRecord) -> int | None:
         """None leaves it to librdkafka."""
@@ -90,10 +91,11 @@ def send_all(
     except (CliError, KeyboardInterrupt):
         # What was read before the bad line, or before Ctrl-C, still counts.
         deliveries.failed += producer.flush(INTERRUPTED_FLUSH_S)
-        done = deliveries.sent - deliveries.failed
-        click.echo(
-            f"Stopped early: {done:,} records were written to {destination.topic}.", err=True
-        )
+        if not destination.is_transactional:
+            done = deliveries.sent - deliveries.failed
+            click.echo(
+                f"Stopped early: {done:,} records were written to {destination.topic}.", err=True
+            )
         raise
 
 

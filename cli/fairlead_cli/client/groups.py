@@ -5,7 +5,8 @@ What librdkafka hands out becomes values of ours here, so that verbs know nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairlead_cli.advice import cluster_arguments
@@ -14,6 +15,7 @@ from fairlead_cli.client.connection import (
     build_error,
     kafka_errors,
 )
+from fairlead_cli.client.consumer_groups import GroupProgress, MemberProgress, read_progress
 from fairlead_cli.client.coordinators import settle
 from fairlead_cli.client.group_listing import list_groups
 from fairlead_cli.client.places import Place
@@ -58,11 +60,16 @@ class Member:
     client_id: str
     host: str
     partitions: tuple[Place, ...]
+    progress: MemberProgress | None = None
+    """For members of a `consumer` group, where its coordinator tells."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group as its coordinator sees it. State `Dead` means that there is no such group."""
+    """A group as its coordinator sees it. State `Dead` means that there is no such group.
+
+    `kind` is the protocol: `classic`, or `consumer` for that of KIP-848.
+    """
 
     group: str
     state: str
@@ -71,6 +78,8 @@ class GroupDescription:
     assignor: str
     coordinator: tuple[int, str, int] | None
     members: tuple[Member, ...]
+    progress: GroupProgress | None = None
+    """For a `consumer` group, where its coordinator tells."""
 
     @property
     def exists(self) -> bool:
@@ -96,17 +105,40 @@ def describe_groups(admin: AdminClient, groups: list[str]) -> list[GroupDescript
         with kafka_errors("cannot describe consumer groups"):
             futures = admin.describe_consumer_groups(part, request_timeout=REQUEST_TIMEOUT_S)
         described += [read_description(admin, group, futures[group]) for group in part]
-    return described
+    return add_progress(described)
+
+
+def add_progress(described: list[GroupDescription]) -> list[GroupDescription]:
+    """Ask the coordinators of `consumer` groups for what librdkafka does not tell."""
+    asked = defaultdict(list)
+    for group in described:
+        if group.kind == "consumer" and group.coordinator is not None:
+            asked[group.coordinator[1:]].append(group.group)
+    progress: dict[str, GroupProgress] = {}
+    for (host, port), groups in asked.items():
+        progress |= read_progress(host, port, groups)
+    return [
+        with_progress(group, progress[group.group]) if group.group in progress else group
+        for group in described
+    ]
+
+
+def with_progress(group: GroupDescription, progress: GroupProgress) -> GroupDescription:
+    """Return the group with what its coordinator said a moment later."""
+    members = tuple(
+        replace(member, progress=progress.members.get(member.member_id)) for member in group.members
+    )
+    return replace(group, state=progress.state, members=members, progress=progress)
 
 
 def describe_group(admin: AdminClient, group: str) -> GroupDescription:
-    """One group."""
+    """Return one group."""
     (description,) = describe_groups(admin, [group])
     return description
 
 
 def read_description(admin: AdminClient, group: str, future: Any) -> GroupDescription:
-    """The answer for one group; newer brokers answer an error where older ones say `Dead`."""
+    """Return the answer for one group; newer brokers return an error instead of `Dead`."""
     from confluent_kafka import KafkaException
 
     def ask() -> Any:
@@ -145,17 +177,17 @@ def read_member(member: Any) -> Member:
 
 
 def member_order(member: Member) -> tuple[str, str, str]:
-    """Static members by their names, the others by client id."""
+    """Return the sort key of a member: static ones by their names, others by client id."""
     return (member.instance_id or "", member.client_id, member.member_id)
 
 
 def read_committed(admin: AdminClient, group: str) -> dict[Place, Committed]:
-    """Every committed offset of a group; empty for a group that does not exist."""
+    """Return every committed offset of a group; empty for a group that does not exist."""
     return read_committed_of(admin, [group])[group]
 
 
 def read_committed_of(admin: AdminClient, groups: list[str]) -> dict[str, dict[Place, Committed]]:
-    """The same for many groups, with many questions on their way at a time."""
+    """Return the offsets of many groups, with several requests on their way at a time."""
     committed = {}
     for begin in range(0, len(groups), ASKED_AT_ONCE):
         part = groups[begin : begin + ASKED_AT_ONCE]
@@ -166,7 +198,7 @@ def read_committed_of(admin: AdminClient, groups: list[str]) -> dict[str, dict[P
 
 
 def ask_committed(admin: AdminClient, group: str) -> Future[Any]:
-    """One OffsetFetch for all partitions of a group."""
+    """Send one OffsetFetch for all partitions of a group."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     request = [ConsumerGroupTopicPartitions(group)]
@@ -177,7 +209,7 @@ def ask_committed(admin: AdminClient, group: str) -> Future[Any]:
 
 
 def take_committed(admin: AdminClient, group: str, future: Future[Any]) -> dict[Place, Committed]:
-    """The answer of `ask_committed`, asked again while the coordinator moves."""
+    """Return the answer of `ask_committed`, asked again while the coordinator moves."""
     from confluent_kafka import KafkaException
 
     what = f"cannot read the offsets of group '{group}'"
@@ -222,7 +254,7 @@ def write_committed(
 
 
 def find_first_error(answer: Any) -> KafkaError | None:
-    """An error of a single partition inside an answer."""
+    """Return an error of a single partition inside an answer."""
     return next((at.error for at in answer.topic_partitions if at.error is not None), None)
 
 
@@ -245,7 +277,7 @@ def delete_groups(admin: AdminClient, groups: Iterable[str]) -> dict[str, KafkaE
 
 
 def require_group(admin: AdminClient, group: str) -> GroupDescription:
-    """A group that exists, or an error that names the nearest one."""
+    """Return a group that exists, or an error that names the nearest one."""
     found = describe_group(admin, group)
     if found.exists:
         return found
@@ -253,7 +285,7 @@ def require_group(admin: AdminClient, group: str) -> GroupDescription:
 
 
 def build_unknown_group_error(admin: AdminClient, group: str) -> CliError:
-    """Names the nearest group there is."""
+    """Return an error that names the nearest group."""
     from difflib import get_close_matches
 
     listings, _ = list_groups(admin)
@@ -288,7 +320,7 @@ def build_members_error(what: str, group: GroupDescription) -> CliError:
 
 
 def describe_member(member: Member) -> str:
-    """One line: who it is, where it runs, what it reads."""
+    """Return one line: who it is, where it runs, what it reads."""
     name = member.instance_id or member.member_id
     kind = "instance" if member.instance_id is not None else "member"
     count = len(member.partitions)

@@ -58,7 +58,7 @@ class Membership:
         )
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """librdkafka calls this from a poll: only additions with a cooperative assignor."""
+        """Add partitions, as librdkafka asks in a poll: a cooperative assignor only adds."""
         self.assignment.add(places_of(partitions))
         if partitions:
             self.say(f"assigned {self.describe_begins(consumer, partitions)}")
@@ -66,7 +66,7 @@ class Membership:
             self.say("assigned nothing so far: the other members have all partitions")
 
     def on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """The last moment to commit: another member reads on from there."""
+        """Commit for the last time: another member reads on from there."""
         places = places_of(partitions)
         due = {place: offset for place, offset in self.find_due().items() if place in places}
         if due:
@@ -92,13 +92,13 @@ class Membership:
             self.confirmed.pop(place, None)
 
     def mark_written(self, batch: Iterable[Message]) -> None:
-        """These records have left the process."""
+        """Note that these records have left the process."""
         for message in batch:
             place = Place(message.topic(), message.partition())
             self.written[place] = NextOffset(message.offset() + 1, message.leader_epoch())
 
     def find_due(self) -> dict[Place, NextOffset]:
-        """What a commit would change."""
+        """Return what a commit would change."""
         if not self.is_committing:
             return {}
         confirmed = self.confirmed
@@ -117,7 +117,7 @@ class Membership:
         return True
 
     def on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        """The answer to a commit that was not waited for."""
+        """Take the answer to a commit that was not waited for."""
         from confluent_kafka import KafkaError
 
         if error is not None:
@@ -200,7 +200,7 @@ def commit(
 
 
 def is_passing(error: KafkaError) -> bool:
-    """Whether to try again: a coordinator moves, a rebalance ends."""
+    """Tell whether to try again: a coordinator moves, a rebalance ends."""
     from confluent_kafka import KafkaError
 
     return bool(error.retriable()) or error.code() in (

@@ -24,7 +24,7 @@ def read_ends(admin: AdminClient, topic: str, partitions: list[int]) -> dict[int
 def read_ends_of(
     admin: AdminClient, places: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    """The same for partitions of several topics, by (topic, partition)."""
+    """Return the ends of partitions of several topics, by (topic, partition)."""
     from confluent_kafka.admin import OffsetSpec
 
     wanted = list(places)
@@ -36,7 +36,7 @@ def read_ends_of(
 def find_times(
     admin: AdminClient, topic: str, partitions: list[int], timestamp_ms: int
 ) -> dict[int, int]:
-    """First offset at or after a time, -1 where every record is older."""
+    """Return first offset at or after a time, -1 where every record is older."""
     found = find_times_of(admin, [(topic, partition) for partition in partitions], timestamp_ms)
     return {partition: offset for (_, partition), offset in found.items()}
 
@@ -44,7 +44,7 @@ def find_times(
 def find_times_of(
     admin: AdminClient, places: Iterable[tuple[str, int]], timestamp_ms: int
 ) -> dict[tuple[str, int], int]:
-    """The same for partitions of several topics."""
+    """Return the first offsets of a time in partitions of several topics."""
     from confluent_kafka.admin import OffsetSpec
 
     return list_offsets(admin, list(places), OffsetSpec.for_timestamp(timestamp_ms))
@@ -53,7 +53,7 @@ def find_times_of(
 def list_offsets(
     admin: AdminClient, places: list[tuple[str, int]], spec: object
 ) -> dict[tuple[str, int], int]:
-    """One ListOffsets call."""
+    """Make one ListOffsets call."""
     from confluent_kafka import TopicPartition
 
     if not places:

@@ -49,7 +49,7 @@ class Reader:
     def read(
         self, limits: Limits, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[list[Message]]:
-        """Batches of records; ends with the first limit, or when `is_stopped` says so."""
+        """Yield batches of records; ends with the first limit, or when `is_stopped` says so."""
         remaining = limits.count
         last_seen = self.began_at
         timeout_s = None if limits.timeout_ms is None else limits.timeout_ms / 1000
@@ -73,7 +73,7 @@ class Reader:
                 return
 
     def is_joining(self, now: float) -> bool:
-        """Whether a group has not let us in yet; CliError when it takes too long."""
+        """Tell whether a group has not let us in yet; CliError when it takes too long."""
         if self.assignment.places is not None:
             return False
         if now - self.began_at < JOIN_PATIENCE_S:
@@ -85,10 +85,10 @@ class Reader:
         )
 
     def take_batch(self, size: int, poll_s: float) -> list[Message]:
-        """What is at hand, waiting only for the first one.
+        """Return the records that have arrived; wait only for the first one.
 
-        A rebalance may happen in here: what was taken of a partition that is no longer ours is
-        for its new owner.
+        A rebalance may happen in here: records of a partition that is no longer assigned to this
+        member belong to its new owner.
         """
         first = self.consumer.poll(poll_s)
         if first is None:
@@ -101,7 +101,7 @@ class Reader:
         return [each for each in records if (each.topic(), each.partition()) in owned]
 
     def is_event(self, message: Message) -> bool:
-        """Ends of partitions are remembered, real errors raised; records are no events."""
+        """Tell whether a message is no record: remember the end of a partition, raise an error."""
         from confluent_kafka import KafkaError
 
         from fairlead_cli.client.connection import HINTS, build_error
@@ -127,7 +127,7 @@ class Reader:
 
 
 def transient_codes() -> tuple[int, ...]:
-    """librdkafka reports lost connections and goes on by itself."""
+    """Return the codes of lost connections, which librdkafka reports and repairs by itself."""
     from confluent_kafka import KafkaError
 
     return (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlead_cli.client.connection import RECORD_BYTES_MAX
+from fairlead_cli.options import require_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,12 +17,16 @@ DELIVERY_TIMEOUT_MS = 60_000
 # Records must not grow old in the client: librdkafka gives them up after the delivery time-out.
 LINGER_MS_MAX = 30_000
 BATCH_BYTES_DEFAULT = 1_000_000
+# librdkafka's own bound.
+RETRIES_MAX = 2_147_483_647
+# Input may come slowly; no cluster takes a longer one by default (transaction.max.timeout.ms).
+TRANSACTION_TIMEOUT_MS = 900_000
 # With --batch-size bytes alone decide when a batch is full.
 BATCH_RECORDS_MAX = 1_000_000
 
 
 def sending_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Collected into SendingOptions."""
+    """Add the options that are collected into SendingOptions."""
     options = (
         click.option("--partition", type=click.IntRange(min=0), help="Send everything there."),
         click.option(
@@ -65,10 +70,39 @@ def sending_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Send a batch after so long even if it is not full.",
         ),
         click.option(
+            "--retries",
+            type=click.IntRange(0, RETRIES_MAX),
+            metavar="N",
+            help="Send a batch again so often. 0: each record is written at most once, and what "
+            "got no answer may be lost.  [default: until it is written, for a minute]",
+        ),
+        click.option(
             "--rate",
             type=click.FloatRange(min=0, min_open=True),
             metavar="N",
             help="At most N records a second.  [default: as fast as it goes]",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def transaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add those of SendingOptions that make the input one transaction, or several."""
+    options = (
+        click.option(
+            "--transactional-id",
+            metavar="ID",
+            callback=require_name,
+            help="Write in a transaction: readers with read_committed see all of it or nothing. "
+            "Another producer with this id is shut out.",
+        ),
+        click.option(
+            "--commit-every",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Commit after N records and begin anew.  [default: once, at the end]",
         ),
     )
     for option in reversed(options):
@@ -88,6 +122,9 @@ class SendingOptions:
     batch_size: int | None
     linger_ms: int
     rate: float | None
+    retries: int | None = None
+    transactional_id: str | None = None
+    commit_every: int | None = None
 
     def check(self) -> None:
         """UsageError for what makes no sense together."""
@@ -98,6 +135,17 @@ class SendingOptions:
                 f"--idempotent needs --acks all: with --acks {self.acks} a broker may lose what "
                 "it has acknowledged, and nobody could tell what to send again"
             )
+        if self.idempotent and self.retries is not None:
+            raise click.UsageError("--idempotent sends again until it is written: no --retries")
+        if self.commit_every is not None and self.transactional_id is None:
+            raise click.UsageError("--commit-every needs --transactional-id")
+        if self.transactional_id is not None and (
+            self.acks != "all" or self.idempotent is False or self.retries is not None
+        ):
+            raise click.UsageError(
+                "--transactional-id needs --acks all, retries and idempotence: without them a "
+                "transaction could lose or double records"
+            )
 
     @property
     def batch_bytes(self) -> int:
@@ -106,7 +154,9 @@ class SendingOptions:
     @property
     def settings(self) -> dict[str, Any]:
         """For librdkafka."""
-        is_idempotent = self.acks == "all" if self.idempotent is None else self.idempotent
+        is_idempotent = self.idempotent
+        if is_idempotent is None:
+            is_idempotent = self.acks == "all" and self.retries is None
         settings = {
             "acks": self.acks,
             "enable.idempotence": is_idempotent,
@@ -115,6 +165,13 @@ class SendingOptions:
             "message.timeout.ms": DELIVERY_TIMEOUT_MS,
             "delivery.report.only.error": True,
         }
+        if self.retries is not None:
+            settings["retries"] = self.retries
+        if self.transactional_id is not None:
+            settings |= {
+                "transactional.id": self.transactional_id,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            }
         if self.batch_size is not None:
             settings |= {"batch.size": self.batch_size, "batch.num.messages": BATCH_RECORDS_MAX}
         return settings

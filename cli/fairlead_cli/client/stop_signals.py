@@ -49,5 +49,5 @@ class StopSignals:
             signal.signal(number, handler)
 
     def is_stopped(self) -> bool:
-        """Whether a signal came."""
+        """Tell whether a signal came."""
         return self._received is not None

@@ -7,11 +7,13 @@ the addresses of those that answered: it would spend a time-out on one that hang
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from fairlead_cli.advice import data_arguments, up_command
+from fairlead_cli.client.access import configured_bootstrap, note_local_cluster
 from fairlead_cli.client.answering import PATIENCE_S, Address, Answers, find_answering
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import read_cluster_file
@@ -20,7 +22,6 @@ from fairlead_cli.local.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from fairlead_cli.local.cluster_file import ClusterFile
 
@@ -29,7 +30,8 @@ PORT_MAX = 65535
 
 
 def resolve_bootstrap(bootstrap: str | None, data: Path, *, patience_s: float = PATIENCE_S) -> str:
-    """Addresses that answer, as `host:port,…`. CliError says what to do when none does."""
+    """Return addresses that answer, as `host:port,…`. CliError says what to do when none does."""
+    bootstrap = bootstrap or configured_bootstrap()
     if bootstrap is None:
         return resolve_local(data, patience_s)
     found = find_answering(parse_addresses(bootstrap), patience_s=patience_s)
@@ -42,7 +44,7 @@ def resolve_bootstrap(bootstrap: str | None, data: Path, *, patience_s: float = 
 
 
 def resolve_local(data: Path, patience_s: float) -> str:
-    """The same for the local cluster of a data directory."""
+    """Return the target for the local cluster of a data directory."""
     cluster = read_cluster_file(Layout(data).cluster_file)
     if cluster is None:
         raise CliError(
@@ -67,7 +69,7 @@ def resolve_local(data: Path, patience_s: float) -> str:
 
 
 def build_no_broker_error(data: Path, cluster: ClusterFile) -> CliError:
-    """The supervisor is there, and each broker has ended or has yet to start."""
+    """Return the error for a running supervisor whose brokers have ended or not started yet."""
     names = ", ".join(f"{broker.name} is {state_of_entry(broker)}" for broker in cluster.brokers)
     output = Layout(data).output_file(cluster.brokers[0].name if cluster.brokers else "controller")
     return CliError(
@@ -78,6 +80,7 @@ def build_no_broker_error(data: Path, cluster: ClusterFile) -> CliError:
 
 def find_local(cluster: ClusterFile, *, patience_s: float = PATIENCE_S) -> Answers:
     """Which brokers of a local cluster answer. One that is known to be paused is not asked."""
+    note_local_cluster(Path(cluster.data))
     asked, reasons = [], {}
     for broker in cluster.brokers:
         address = Address(broker.host, broker.port)

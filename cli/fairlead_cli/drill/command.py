@@ -127,7 +127,7 @@ def command(
 
 
 def refuse_flags_beside_file(ctx: click.Context) -> None:
-    """What the file says cannot be said a second time."""
+    """Refuse options for what the file says already."""
     from click.core import ParameterSource
 
     for parameter in ctx.command.params:
@@ -138,7 +138,7 @@ def refuse_flags_beside_file(ctx: click.Context) -> None:
 
 
 def run_plan(plan: DrillPlan, limit_ms: int | None, data: Path, output: str) -> int:
-    """A drill of flags, judged by the promises of this project."""
+    """Run a drill of flags, judged by the promises of this project."""
     from fairlead_cli.drill.limits import default_limit_ms, find_failures, judged_timing
     from fairlead_cli.drill.report import build_document
 
@@ -156,7 +156,7 @@ def run_plan(plan: DrillPlan, limit_ms: int | None, data: Path, output: str) -> 
 
 
 def run_manifest(file: Path, data: Path, output: str) -> int:
-    """A drill of a file, judged by its own limits."""
+    """Run a drill of a file, judged by its own limits."""
     from fairlead_cli.drill.manifest import (
         find_manifest_failures,
         judged_manifest_timing,

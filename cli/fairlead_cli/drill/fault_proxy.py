@@ -52,7 +52,7 @@ class Route:
 
 
 def parse_route(text: str) -> Route:
-    """The inverse of `str`."""
+    """Parse what `str` of a route gives."""
     name, port, target_port, kind = text.split(":")
     return Route(name, int(port), int(target_port), kind == "peers")
 
@@ -147,7 +147,7 @@ class FaultProxy:
 
 
 def find_owner(peer_port: int, own_port: int, cluster_file: Path) -> str:
-    """Which process of the cluster opened a connection to us."""
+    """Return which process of the cluster opened a connection to us."""
     inode = find_inode(peer_port, own_port)
     cluster = read_cluster_file(cluster_file)
     if inode is None or cluster is None:
@@ -159,7 +159,7 @@ def find_owner(peer_port: int, own_port: int, cluster_file: Path) -> str:
 
 
 def find_inode(local_port: int, remote_port: int) -> str | None:
-    """The socket at the other end of a connection, by the kernel's table."""
+    """Return the socket at the other end of a connection, by the kernel's table."""
     for line in (PROC / "net" / "tcp").read_text().splitlines()[1:]:
         fields = line.split()
         ports = [int(fields[column].rsplit(":", 1)[1], 16) for column in (1, 2)]
@@ -205,7 +205,7 @@ class ProxyControl:
 
 
 def main() -> None:
-    """The proxy's own process."""
+    """Run the proxy in a process of its own."""
     parser = argparse.ArgumentParser(description="A TCP proxy that can cut processes off.")
     parser.add_argument("--cluster-file", type=Path, required=True)
     parser.add_argument("--http-port", type=int, required=True)

@@ -80,7 +80,7 @@ class FaultInjector:
         self.heal()
 
     def inject(self, entries: list[ProcessEntry]) -> list[ProcessId]:
-        """All at once, as nearly as possible; the processes that it was done to."""
+        """Inject the fault into all at once, as nearly as possible; return their processes."""
         processes = [require_process(entry) for entry in entries]
         match self.kind:
             case FaultKind.ISOLATE:

@@ -44,23 +44,26 @@ class KeyHistory:
         return len(self.offsets)
 
     def note_sent(self) -> int:
-        """One more record goes out; its sequence number."""
+        """Note that one more record goes out; return its sequence number."""
         self.offsets.append(UNKNOWN)
         return len(self.offsets) - 1
 
     def note_acknowledged(self, sequence: int, offset: int | None) -> None:
-        """A broker has promised that it is there. Where a retry was a duplicate of a record long
-        written, it says only that: the offset is None, or negative, by client."""
+        """Note that a broker has acknowledged a record.
+
+        If a retry was a duplicate of a record written long ago, the offset is None or negative,
+        depending on the client.
+        """
         if offset is None or offset < 0:
             offset = ACKNOWLEDGED_SOMEWHERE
         self.offsets[sequence] = offset
 
     def note_refused(self, sequence: int) -> None:
-        """The client reported an error for it."""
+        """Note that the client reported an error for a record."""
         self.offsets[sequence] = REFUSED
 
     def is_acknowledged(self, sequence: int) -> bool:
-        """Whether it has been promised."""
+        """Tell whether it has been promised."""
         offset = self.offsets[sequence]
         return offset >= 0 or offset == ACKNOWLEDGED_SOMEWHERE
 
@@ -72,7 +75,7 @@ class History:
     keys: dict[str, KeyHistory] = field(default_factory=dict)
 
     def add_key(self, key: str, partition: int) -> KeyHistory:
-        """A key of its own for one writer."""
+        """Return a key of its own for one writer."""
         if key in self.keys:
             raise ValueError(f"two writers for key {key}")
         self.keys[key] = KeyHistory(key, partition)
@@ -96,12 +99,12 @@ class History:
 
 
 def encode_value(key: str, sequence: int, size: int) -> bytes:
-    """A record's value: it names itself, and is filled up to `size` bytes."""
+    """Return a record's value: it names itself, and is filled up to `size` bytes."""
     return f"{key}:{sequence}:".encode().ljust(size, PADDING)
 
 
 def decode_value(value: bytes) -> tuple[str, int]:
-    """The inverse of `encode_value`; ValueError for anything else."""
+    """Return the key and number in a value of `encode_value`; ValueError for anything else."""
     key, _, rest = value.partition(b":")
     number, separator, padding = rest.partition(b":")
     if not separator or padding.strip(PADDING) or not number.isdigit():

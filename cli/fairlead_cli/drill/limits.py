@@ -27,14 +27,14 @@ CONTROLLER_ALONE_MS_MAX = 250
 
 
 def default_limit_ms(kind: FaultKind, *, is_broker: bool, is_controller: bool) -> int:
-    """The promise for a fault, in milliseconds at the 99th percentile."""
+    """Return the promise for a fault, in milliseconds at the 99th percentile."""
     if not is_controller:
         return RECOVERY_MS_MAX[kind]
     return CONTROLLER_TOO_MS_MAX if is_broker else CONTROLLER_ALONE_MS_MAX
 
 
 def judged_timing(kind: FaultKind, *, is_broker: bool) -> str:
-    """Which of the timings the limit is for."""
+    """Return which of the timings the limit is for."""
     return "recovery_ms" if is_broker and kind is not FaultKind.STOP else "longest_gap_ms"
 
 
@@ -46,7 +46,7 @@ def find_failures(
     timing: str,
     limit_ms: int,
 ) -> list[str]:
-    """Why a drill has failed, in words; empty when it has passed."""
+    """Return why a drill has failed, in words; empty when it has passed."""
     failures = [
         f"{count} {what}"
         for count, what in (

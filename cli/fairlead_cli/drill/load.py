@@ -107,8 +107,11 @@ class DrillLoad:
         self._probing = [asyncio.create_task(probe.run()) for probe in self.probes]
 
     async def settle(self) -> None:
-        """All replicas in sync, preferred ones leading, every probe answered, and the application
-        acknowledged on every partition: it backs off from a broker that it has lost lately."""
+        """Wait until all replicas are in sync, preferred ones lead, and every probe is answered.
+
+        The application must have been acknowledged on every partition, too: it backs off from a
+        broker that it has lost recently.
+        """
         await self.wait_until(lambda: self.is_well, "the cluster is not well before the fault")
         give_up_at = time.monotonic() + BALANCE_TIMEOUT_S
         while not self.watch.is_balanced and time.monotonic() < give_up_at:
@@ -126,7 +129,7 @@ class DrillLoad:
         )
 
     def forget_answers(self) -> None:
-        """What was acknowledged so far is of no interest to what is measured next."""
+        """Forget the acknowledgements so far, which do not belong to the next measurement."""
         for probe in self.probes:
             probe.answers.clear()
 
@@ -170,14 +173,14 @@ class DrillLoad:
             await asyncio.sleep(POLL_S)
 
     def client_errors(self) -> dict[str, int]:
-        """What the application saw."""
+        """Return the errors that the application saw."""
         errors = dict(self.workload.errors)
         if self.workload.unanswered_after_flush:
             errors["no answer at all"] = self.workload.unanswered_after_flush
         return errors
 
     def probe_refusals(self) -> dict[str, int]:
-        """What the probes heard instead of an acknowledgement."""
+        """Return the errors that the probes got."""
         total: dict[str, int] = {}
         for probe in self.probes:
             for reason, count in probe.refusals.items():

@@ -23,7 +23,7 @@ FAULTS = {"Kill": FaultKind.KILL, "Delete": FaultKind.STOP, "Pause": FaultKind.P
 
 
 def read_drill_document(path: Path) -> dict[str, Any]:
-    """The one manifest of a file; InputError where it is none."""
+    """Return the one manifest of a file; InputError where it is none."""
     import yaml
 
     try:
@@ -36,7 +36,7 @@ def read_drill_document(path: Path) -> dict[str, Any]:
 
 
 def read_drill_manifest(path: Path, *, is_local: bool = True) -> FailoverDrillSpec:
-    """The drill of a file; InputError lists all that is wrong with it."""
+    """Return the drill of a file; InputError lists all that is wrong with it."""
     try:
         return FailoverDrillSpec.from_manifest(read_drill_document(path), is_local=is_local)
     except ManifestError as error:
@@ -45,7 +45,7 @@ def read_drill_manifest(path: Path, *, is_local: bool = True) -> FailoverDrillSp
 
 
 def plan_drill(spec: FailoverDrillSpec) -> DrillPlan:
-    """What it means for local processes."""
+    """Return the plan of the drill for local processes."""
     from fairlead_cli.drill.run import DrillPlan
 
     workload = spec.workload
@@ -74,12 +74,12 @@ def build_target(spec: FailoverDrillSpec) -> Target:
 
 
 def judged_manifest_timing(spec: FailoverDrillSpec) -> str:
-    """Which of the timings `limits.recoveryMs` is for."""
+    """Return which of the timings `limits.recoveryMs` is for."""
     return "longest_gap_ms" if measures_gaps(spec) else "recovery_ms"
 
 
 def find_manifest_failures(spec: FailoverDrillSpec, outcome: DrillOutcome) -> list[str]:
-    """Why it has failed, by its own limits."""
+    """Return why it has failed, by its own limits."""
     timing = judged_manifest_timing(spec)
     times = [ms for run in outcome.runs if (ms := getattr(run, timing)) is not None]
     findings = outcome.findings

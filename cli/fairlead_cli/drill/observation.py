@@ -69,7 +69,7 @@ class Observation:
             run.client_recovery_ms = self._find_client_recovery()
 
     def end(self) -> None:
-        """The longest gap, over the whole time and all partitions."""
+        """Set the longest gap, over the whole time and all partitions."""
         now = time.monotonic()
         gap, partition = max(
             (longest_gap_after(probe.answers, self.fault_at, now), probe.partition)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from fairlead_cli.client.access import is_tls
 from fairlead_cli.drill.history import encode_value
 from fairlead_cli.drill.wire_connection import WireConnection, WireErrors
 from fairlead_wire.errors import ErrorCode
@@ -34,6 +35,9 @@ PRODUCE_VERSION = 9
 INIT_PRODUCER_ID_VERSION = 4
 RETRY_INTERVAL_S = 0.02
 REQUEST_TIMEOUT_S = 0.25
+# On a secure cluster a handshake and a login compute on both sides, for all probes at once: if they
+# were given up as soon as requests, none would ever be done on a busy machine.
+LOGIN_TIMEOUT_S = 1.0
 PRODUCER_ID_TIMEOUT_S = 2.0
 ACKS_ALL = -1
 VALUE_BYTES = 64
@@ -125,8 +129,12 @@ class PartitionProbe:
         sequence = history.next_sequence - 1
         begun = time.monotonic()
         try:
+            connection = await self._connect()
+            if connection is None:
+                self.refusals[ErrorCode.LEADER_NOT_AVAILABLE.name] += 1
+                return
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                code, offset = await self._produce(sequence)
+                code, offset = await self._produce(connection, sequence)
         except TimeoutError:
             self._refuse(TIMED_OUT)
             return
@@ -141,15 +149,20 @@ class PartitionProbe:
         else:
             self.refusals[CODE_NAMES.get(code, str(code))] += 1
 
-    async def _produce(self, sequence: int) -> tuple[int, int]:
+    async def _connect(self) -> WireConnection | None:
+        """Return the connection to the leader; None where there is no leader."""
         address = self.watch.leader_address(self.partition)
         if address is None:
-            return ErrorCode.LEADER_NOT_AVAILABLE, -1
+            return None
         if address != self._address:
             self._drop_connection()
         if self._connection is None:
-            self._connection = await WireConnection.open(*address)
+            async with asyncio.timeout(LOGIN_TIMEOUT_S if is_tls() else REQUEST_TIMEOUT_S):
+                self._connection = await WireConnection.open(*address)
             self._address = address
+        return self._connection
+
+    async def _produce(self, connection: WireConnection, sequence: int) -> tuple[int, int]:
         record = Record(
             0,
             int(time.time() * 1000),
@@ -169,7 +182,7 @@ class PartitionProbe:
             timeout_ms=int(REQUEST_TIMEOUT_S * 1000),
             topic_data=[TopicProduceData(name=self.watch.topic, partition_data=data)],
         )
-        reply = await self._connection.call(request, PRODUCE_VERSION)
+        reply = await connection.call(request, PRODUCE_VERSION)
         answer = reply.responses[0].partition_responses[0]
         return answer.error_code, answer.base_offset
 
@@ -184,7 +197,7 @@ class PartitionProbe:
 
 
 def first_answer_after(answers: list[Answer], moment: float) -> float | None:
-    """Seconds from a moment to the first answer to an attempt that was begun after it."""
+    """Return seconds from a moment to the first answer to an attempt that was begun after it."""
     ended = [answer.ended for answer in answers if answer.begun >= moment]
     return min(ended) - moment if ended else None
 
@@ -197,7 +210,7 @@ class Gap(NamedTuple):
 
 
 def longest_gap_after(answers: list[Answer], moment: float, now: float) -> Gap:
-    """The longest one from the last answer before a moment until now."""
+    """Return the longest gap from the last answer before a moment until now."""
     times = sorted(answer.ended for answer in answers)
     before = [at for at in times if at <= moment]
     marks = [before[-1] if before else moment, *(at for at in times if at > moment), now]

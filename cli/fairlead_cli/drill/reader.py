@@ -37,8 +37,11 @@ def read_back(bootstrap: str, topic: str, partitions: int) -> Iterator[FoundReco
 
 
 def find_end(consumer: Any, topic: str, number: int) -> int:
-    """The high watermark. Leaders may still be moving back to where they belong, and librdkafka
-    (2.16) answers "unknown partition" when one moves during this request, instead of asking on."""
+    """Return the high watermark.
+
+    Leaders may still be moving back, and librdkafka (2.16) answers "unknown partition" when one
+    moves during this request, instead of asking again.
+    """
     from confluent_kafka import KafkaException, TopicPartition
 
     give_up_at = time.monotonic() + REQUEST_TIMEOUT_S
@@ -56,7 +59,7 @@ def find_end(consumer: Any, topic: str, number: int) -> int:
 
 
 def read_until(consumer: Any, open_ends: dict[int, int]) -> Iterator[FoundRecord]:
-    """Records below the ends; `open_ends` is used up."""
+    """Yield records below the ends; `open_ends` is empty afterwards."""
     last = time.monotonic()
     while open_ends:
         messages = consumer.consume(BATCH, POLL_S)
@@ -80,7 +83,7 @@ def read_until(consumer: Any, open_ends: dict[int, int]) -> Iterator[FoundRecord
 
 
 def decode(message: Any) -> FoundRecord:
-    """What the record says it is; a record that names two keys is damaged."""
+    """Return the record as its value describes it; one that names another key is damaged."""
     try:
         key, sequence = decode_value(message.value() or b"")
         if key.encode() != message.key():

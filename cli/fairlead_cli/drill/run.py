@@ -187,8 +187,10 @@ class Drill:
         return run
 
     async def _observe(self, observation: Observation, injector: FaultInjector) -> float:
-        """Until the fault's time is over and everything that it causes has been seen; the moment
-        when it was undone."""
+        """Watch until the fault is over and all its effects have been seen.
+
+        Return the moment when the fault was undone.
+        """
         fault_at = observation.fault_at
         hold_until = fault_at + (self.plan.hold_s if self.plan.kind.lasts else OBSERVE_S)
         give_up_at = hold_until + RECOVERY_TIMEOUT_S
@@ -209,7 +211,10 @@ class Drill:
             await asyncio.sleep(POLL_S)
 
     async def _resolve_all(self) -> list[ProcessEntry]:
-        """The processes that the targets name; the drill's topic is well before a user's may be."""
+        """Return the processes that the targets name; wait until each has one.
+
+        The drill's topic may be healthy before a user's topic is.
+        """
         give_up_at = time.monotonic() + BALANCE_TIMEOUT_S
         context = click.get_current_context(silent=True)
         while True:
@@ -221,7 +226,7 @@ class Drill:
             await asyncio.sleep(POLL_S)
 
     def _resolve(self) -> list[ProcessEntry]:
-        """The processes that the targets name now."""
+        """Return the processes that the targets name now."""
         from fairlead_cli.client.connection import fetch_metadata
 
         self.cluster = require_cluster(self.data)
@@ -238,8 +243,10 @@ class Drill:
     async def _wait_for_replacements(
         self, run: RunTimings, entries: list[ProcessEntry], old: list[ProcessId]
     ) -> None:
-        """Of those that were ended, and of those that the supervisor did not wait for: it replaces
-        a controller that stands still."""
+        """Wait for the successors of the processes that were ended.
+
+        The supervisor also replaces a controller that does not answer.
+        """
         for entry, process in zip(entries, old, strict=True):
             if not self.plan.kind.ends_process:
                 if process.is_alive:
@@ -250,7 +257,7 @@ class Drill:
             )
 
     def _named(self, target: Target) -> Target:
-        """Targets without a topic are about the drill's own."""
+        """Return the target; one without a topic is about the drill's own."""
         is_own = target.kind in (TargetKind.LEADER, TargetKind.FOLLOWER) and not target.topic
         return replace(target, topic=self.load.plan.topic) if is_own else target
 
@@ -258,7 +265,7 @@ class Drill:
 def in_context_of(
     context: click.Context | None, call: Callable[[], Result]
 ) -> Callable[[], Result]:
-    """The same call for another thread: errors name the cluster of the command line there, too."""
+    """Return the call for another thread, where errors name the cluster, too."""
 
     def wrapped() -> Result:
         with nullcontext() if context is None else context.scope(cleanup=False):
@@ -268,7 +275,7 @@ def in_context_of(
 
 
 def describe(run: RunTimings) -> str:
-    """One line about one run."""
+    """Return one line about one run."""
     parts = [
         f"{name} {value} ms"
         for name, value in (

@@ -63,7 +63,7 @@ def parse_target(text: str) -> Target:
 
 
 def resolve_broker(target: Target, metadata: Any) -> int:
-    """The broker that a target names now, by librdkafka's metadata of its topic."""
+    """Return the broker that a target names now, by librdkafka's metadata of its topic."""
     if target.kind is TargetKind.BROKER:
         return target.broker_id
     topic = metadata.topics.get(target.topic)

@@ -65,18 +65,18 @@ TIMINGS = {
 
 
 def to_ms(seconds: float | None) -> int | None:
-    """Whole milliseconds, never flattering."""
+    """Return whole milliseconds, never flattering."""
     return None if seconds is None else math.ceil(seconds * 1000)
 
 
 def percentile(values: list[int], fraction: float) -> int:
-    """Nearest rank: a value that was measured."""
+    """Return nearest rank: a value that was measured."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)]
 
 
 def summarize(runs: Iterable[RunTimings]) -> dict[str, Distribution]:
-    """A distribution for each timing that any run has."""
+    """Return a distribution for each timing that any run has."""
     everything = list(runs)
     summary = {}
     for name in TIMINGS:

@@ -19,8 +19,10 @@ ELECTION_TIMEOUT_S = 2.0
 def create_drill_topic(
     admin: AdminClient, topic: str, *, partitions: int, replication_factor: int
 ) -> None:
-    """A majority of the replicas must acknowledge, and nothing is ever removed. A topic that is
-    there is the drill's own, made before a time-out."""
+    """Create a topic for which a majority of replicas must acknowledge, without retention.
+
+    A topic that exists already is the drill's own, created before a time-out.
+    """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import NewTopic
 
@@ -55,8 +57,14 @@ def delete_drill_topic(admin: AdminClient, topic: str) -> None:
             raise build_error(f"cannot delete the drill's topic '{topic}'", error) from exception
 
 
+_NOT_TO_BE_HAD = frozenset({"_UNSUPPORTED_FEATURE", "CLUSTER_AUTHORIZATION_FAILED"})
+
+
 def elect_preferred(admin: AdminClient, topic: str) -> bool:
-    """Ask for balanced leaders; False where the cluster knows no such request."""
+    """Ask for balanced leaders; False where the cluster knows no such request, or refuses it.
+
+    The right to ask would be one over access rules, too (ALTER of the cluster).
+    """
     from confluent_kafka import ElectionType, KafkaException, TopicPartition
 
     with suppress(KafkaException):
@@ -70,7 +78,7 @@ def elect_preferred(admin: AdminClient, topic: str) -> bool:
             return True  # Slow, not unable.
         except KafkaException as exception:
             error = exception.args[0]
-            if error.name() == "_UNSUPPORTED_FEATURE":
+            if error.name() in _NOT_TO_BE_HAD:
                 return False
             if not error.retriable():
                 raise build_error("cannot balance the drill's topic", error) from exception

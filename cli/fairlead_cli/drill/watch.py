@@ -82,7 +82,7 @@ class ClusterWatch:
         return None if view is None else self.brokers.get(view.leader)
 
     def led_by(self, broker_ids: set[int]) -> set[int]:
-        """Partitions that one of these leads."""
+        """Return partitions that one of these leads."""
         return {number for number, view in self.partitions.items() if view.leader in broker_ids}
 
     @property

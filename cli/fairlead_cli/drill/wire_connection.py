@@ -12,8 +12,12 @@ import struct
 import time
 from typing import TYPE_CHECKING, Any
 
+from fairlead_cli.client.access import build_context, login_settings
+from fairlead_cli.client.sasl_login import LoginRefusedError, begin_login
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.header import decode_response, encode_request_frame
+from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest
 
 if TYPE_CHECKING:
     from typing import Self
@@ -39,10 +43,42 @@ class WireConnection:
 
     @classmethod
     async def open(cls, host: str, port: int) -> Self:
-        """Connect; OSError when nobody listens."""
-        reader, writer = await asyncio.open_connection(await resolve(host), port)
+        """Connect, and log in where the client's settings say so; OSError when nobody listens."""
+        context = build_context()
+        reader, writer = await asyncio.open_connection(
+            await resolve(host),
+            port,
+            ssl=context,
+            server_hostname=None if context is None else host,
+        )
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return cls(reader, writer)
+        connection = cls(reader, writer)
+        try:
+            await connection._log_in()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _log_in(self) -> None:
+        settings = login_settings()
+        if settings is None:
+            return
+        handshake = await self.call(SaslHandshakeRequest(settings.mechanism), 1)
+        if handshake.error_code:
+            raise RemoteProtocolError(f"it does not take {settings.mechanism}")
+        login = begin_login(*settings)
+        try:
+            token = next(login)
+            while True:
+                reply = await self.call(SaslAuthenticateRequest(token), 2)
+                if reply.error_code:
+                    raise RemoteProtocolError(reply.error_message or "the login is refused")
+                token = login.send(bytes(reply.auth_bytes))
+        except StopIteration:
+            return
+        except LoginRefusedError as error:
+            raise RemoteProtocolError(str(error)) from None
 
     async def call(self, message: Any, version: int) -> Any:
         """Send a request and read its reply. Bound it with `asyncio.timeout`."""
@@ -65,7 +101,7 @@ class WireConnection:
 
 
 async def resolve(host: str) -> str:
-    """An address for a name, at most half a second old; OSError where there is none."""
+    """Return an address for a name, at most half a second old; OSError where there is none."""
     now = time.monotonic()
     asked_at, address = _resolved.get(host, (0.0, ""))
     if not address or now - asked_at > NAME_AGE_S_MAX:

@@ -12,6 +12,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from fairlead_cli.client.access import client_settings
 from fairlead_cli.client.connection import quiet_logger
 from fairlead_cli.drill.history import encode_value
 
@@ -43,6 +44,7 @@ class Workload:
         from confluent_kafka import Producer
 
         own = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True}
+        own |= client_settings()
         self.producer = Producer(own | (settings or {}), logger=quiet_logger())
         self.topic = topic
         self.rate = rate
@@ -93,7 +95,7 @@ class Workload:
         self.unanswered_after_flush = int(self.producer.flush(FLUSH_TIMEOUT_S))
 
     def _send(self, history: KeyHistory) -> bool:
-        """False when the client's queue is full: its number is not used then."""
+        """Return False when the client's queue is full: its number is not used then."""
         sequence = history.next_sequence
         try:
             self.producer.produce(

@@ -19,6 +19,12 @@ VERBS = {
     "delete": Verb(
         "fairlead_cli.group.delete", "command", "Delete groups, or their offsets of a topic."
     ),
+    "import": Verb(
+        "fairlead_cli.group.import_positions", "command", "Take positions out of ZooKeeper."
+    ),
+    "export": Verb(
+        "fairlead_cli.group.export_positions", "command", "Put positions into ZooKeeper."
+    ),
 }
 
 EPILOG = """\b
@@ -28,9 +34,10 @@ Examples:
   fairlead group reset billing --topic orders --to-earliest
   fairlead group reset billing --topic orders:0,2 --shift-by -100 --execute
   fairlead group delete billing
+  fairlead group import --zookeeper zk1:2181/kafka billing --dry-run
 """
 
 
 @click.group(cls=VerbGroup, verbs=VERBS, epilog=EPILOG)
 def group() -> None:
-    """Look at consumer groups, move their offsets, delete them."""
+    """Look at consumer groups, move their offsets, delete them, take them from ZooKeeper."""

@@ -74,7 +74,7 @@ def command(
 
 
 def delete_whole(admin: AdminClient, groups: list[str], *, if_exists: bool) -> int:
-    """Every group that can be is deleted, every refusal said; the exit code."""
+    """Return every group that can be is deleted, every refusal said; the exit code."""
     from fairlead_cli.client.connection import build_error
     from fairlead_cli.client.groups import (
         MISSING_GROUP_NAMES,

@@ -13,6 +13,7 @@ from fairlead_cli.options import bootstrap_option, data_option, require_name, ta
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fairlead_cli.client.consumer_groups import MemberProgress
     from fairlead_cli.client.groups import GroupDescription, Member
     from fairlead_cli.group.lag import PartitionLag
 
@@ -79,7 +80,7 @@ def command(
 
 
 def build_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[str, Any]:
-    """The contract for scripts: every field is always there, null where nothing is known."""
+    """Return the JSON for scripts: every field is always there, null if it is not known."""
     from fairlead_cli.group.lag import total_lag
 
     node = group.coordinator
@@ -87,7 +88,10 @@ def build_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[st
         "group": group.group,
         "state": group.state,
         "type": "simple" if group.is_simple else group.kind,
+        "protocol": group.kind,
         "assignor": group.assignor or None,
+        "groupEpoch": None if group.progress is None else group.progress.group_epoch,
+        "assignmentEpoch": None if group.progress is None else group.progress.assignment_epoch,
         "coordinator": None
         if node is None
         else dict(zip(("id", "host", "port"), node, strict=True)),
@@ -99,6 +103,7 @@ def build_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[st
                 "clientId": member.client_id,
                 "host": member.host,
                 "partitions": [place._asdict() for place in member.partitions],
+                **build_progress_document(member.progress),
             }
             for member in group.members
         ],
@@ -106,8 +111,22 @@ def build_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[st
     }
 
 
+def build_progress_document(progress: MemberProgress | None) -> dict[str, Any]:
+    """Return what only members of `consumer` groups have."""
+    if progress is None:
+        names = ("protocol", "epoch", "subscribedTopics", "subscribedPattern", "target")
+        return dict.fromkeys(names)
+    return {
+        "protocol": progress.protocol,
+        "epoch": progress.epoch,
+        "subscribedTopics": list(progress.subscribed_topics),
+        "subscribedPattern": progress.subscribed_pattern,
+        "target": [place._asdict() for place in progress.target],
+    }
+
+
 def build_offset_document(lag: PartitionLag) -> dict[str, Any]:
-    """One partition of the JSON output."""
+    """Return one partition of the JSON output."""
     committed, member = lag.committed, lag.member
     return {
         **lag.place._asdict(),
@@ -123,7 +142,7 @@ def build_offset_document(lag: PartitionLag) -> dict[str, Any]:
 
 
 def print_state(group: GroupDescription, lags: list[PartitionLag]) -> None:
-    """The first thing to read: is anybody there, and how far behind."""
+    """Print the state first: whether the group has members, and its lag."""
     from fairlead_cli.group.lag import total_lag
     from fairlead_cli.output import format_count
 
@@ -134,6 +153,9 @@ def print_state(group: GroupDescription, lags: list[PartitionLag]) -> None:
     click.echo(click.style(f"Group {group.group}", bold=True))
     kind = "simple" if group.is_simple else group.kind
     click.echo(f"  state        {group.state} ({', '.join(filter(None, (kind, group.assignor)))})")
+    if group.progress is not None:
+        made_for = group.progress.assignment_epoch
+        click.echo(f"  epoch        {group.progress.group_epoch}, assigned for {made_for}")
     place = "unknown" if node is None else f"broker {node[0]} at {node[1]}:{node[2]}"
     click.echo(f"  coordinator  {place}")
     click.echo(f"  members      {len(group.members)}")
@@ -146,7 +168,7 @@ def print_state(group: GroupDescription, lags: list[PartitionLag]) -> None:
 
 
 def print_offsets(group: GroupDescription, lags: list[PartitionLag]) -> None:
-    """A line a partition; columns that would be empty everywhere are left out."""
+    """Print a line a partition; leave out columns that would be empty everywhere."""
     from fairlead_cli.output import print_table
 
     if not lags:
@@ -178,7 +200,7 @@ def print_offsets(group: GroupDescription, lags: list[PartitionLag]) -> None:
 
 
 def print_members(group: GroupDescription, *, is_full: bool) -> None:
-    """A line a member."""
+    """Print a line a member."""
     from fairlead_cli.client.places import format_places
     from fairlead_cli.output import print_table
 
@@ -188,7 +210,12 @@ def print_members(group: GroupDescription, *, is_full: bool) -> None:
         return
     has_instances = any(member.instance_id is not None for member in group.members)
     columns = ["member", *(["instance"] if has_instances and is_full else [])]
-    columns += ["client", "host", "count", "partitions"]
+    columns += ["client", "host"]
+    is_consumer = any(member.progress is not None for member in group.members)
+    columns += ["epoch"] if is_consumer else []
+    columns += ["count", "partitions"]
+    is_moving = any(is_on_its_way(member) for member in group.members)
+    columns += ["target"] if is_moving else []
     rows = []
     for member in group.members:
         cells = {
@@ -198,11 +225,20 @@ def print_members(group: GroupDescription, *, is_full: bool) -> None:
             "host": member.host,
             "count": str(len(member.partitions)),
             "partitions": format_places(member.partitions) or "none: idle",
+            "epoch": "-" if member.progress is None else str(member.progress.epoch),
+            "target": format_places(member.progress.target) or "none"
+            if member.progress is not None and is_on_its_way(member)
+            else "-",
         }
         rows.append([cells[column] for column in columns])
-    print_table(columns, rows, right=("count",))
+    print_table(columns, rows, right=("count", "epoch"))
+
+
+def is_on_its_way(member: Member) -> bool:
+    """Tell whether a member shall have other partitions than it has."""
+    return member.progress is not None and member.progress.target != member.partitions
 
 
 def short_name(member: Member) -> str:
-    """A static member's own name; else so much of its id as tells it from others."""
+    """Return a static member's own name, else enough of its id to distinguish it."""
     return member.instance_id or UUID_TAIL.sub("…", member.member_id)

@@ -37,7 +37,7 @@ def build_lags(
     ends: Mapping[Place, tuple[int, int]],
     leaders: Mapping[str, Mapping[int, int]],
 ) -> list[PartitionLag]:
-    """Every partition that has a committed offset or a member, in order.
+    """Return every partition that has a committed offset or a member, in order.
 
     `ends`: log start and log end where there is a leader. `leaders`: by topic that exists.
     """
@@ -57,7 +57,7 @@ def find_problem(
     ends: tuple[int, int] | None,
     leaders: Mapping[str, Mapping[int, int]],
 ) -> str | None:
-    """What an operator must hear; None where all is well."""
+    """Return what an operator must know; None if all is well."""
     if place.partition not in leaders.get(place.topic, {}):
         return "no such partition" if place.topic in leaders else "no such topic"
     if ends is None:

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
     from fairlead_cli.client.group_listing import GroupListing
 
-STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance")
+STATES = (
+    *("Stable", "Empty", "PreparingRebalance", "CompletingRebalance"),
+    *("Assigning", "Reconciling"),
+)
 EPILOG = """\b
 Examples:
   fairlead group list
@@ -48,7 +51,11 @@ def command(
     bootstrap: str | None,
     output: str,
 ) -> int:
-    """List consumer groups. Type `simple`: only offsets, nobody ever joined."""
+    """List consumer groups, by both protocols.
+
+    Type `simple`: only offsets, nobody ever joined. `consumer`: the protocol of KIP-848, in which
+    the broker assigns partitions; Assigning and Reconciling are states of it alone.
+    """
     from fairlead_cli.client.connection import build_admin
     from fairlead_cli.client.group_listing import list_groups
     from fairlead_cli.client.target import resolve_bootstrap
@@ -70,7 +77,7 @@ def command(
 
 
 def print_groups(documents: list[dict[str, Any]], *, with_lag: bool) -> None:
-    """A line a group."""
+    """Print a line a group."""
     from fairlead_cli.output import print_table
 
     columns = ["group", "state", "type", "members"] + (["lag"] if with_lag else [])
@@ -81,7 +88,10 @@ def print_groups(documents: list[dict[str, Any]], *, with_lag: bool) -> None:
 def build_documents(
     admin: AdminClient, listings: list[GroupListing], *, with_lag: bool
 ) -> list[dict[str, Any]]:
-    """What the JSON output has. Only groups that can have members are asked for them."""
+    """Return the JSON output.
+
+    Members are read only for groups that can have members.
+    """
     from fairlead_cli.client.groups import describe_groups
 
     asked = [listing.group for listing in listings if listing.state != "Empty"]
@@ -93,6 +103,7 @@ def build_documents(
             "group": listing.group,
             "state": listing.state if now is None else now.state,
             "type": "simple" if listing.is_simple else listing.kind,
+            "protocol": listing.kind,
             "members": 0 if now is None else len(now.members),
         }
         documents.append(document)
@@ -104,7 +115,7 @@ def build_documents(
 
 
 def read_total_lags(admin: AdminClient, groups: list[str]) -> dict[str, int | None]:
-    """Total lag by group. Partitions that several groups read are looked at once."""
+    """Return total lag by group. Partitions that several groups read are looked at once."""
     from fairlead_cli.client.groups import read_committed_of
     from fairlead_cli.group.lag import build_lags, total_lag
     from fairlead_cli.group.observation import observe_partitions

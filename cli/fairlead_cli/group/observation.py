@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def observe_group(admin: AdminClient, group: str) -> tuple[GroupDescription, list[PartitionLag]]:
-    """A group that exists, and each of its partitions."""
+    """Return a group that exists, and each of its partitions."""
     description = require_group(admin, group)
     committed = read_committed(admin, group)
     if committed:
@@ -39,7 +39,7 @@ def observe_group(admin: AdminClient, group: str) -> tuple[GroupDescription, lis
 def observe_partitions(
     admin: AdminClient, places: Iterable[Place]
 ) -> tuple[dict[str, dict[int, int]], dict[Place, tuple[int, int]]]:
-    """Leaders by topic, and (log start, log end) of every partition that has a leader."""
+    """Return leaders by topic, and (log start, log end) of every partition that has a leader."""
     wanted = sorted(places)
     leaders = read_leaders(admin, (place.topic for place in wanted))
     led = [at for at in wanted if leaders.get(at.topic, {}).get(at.partition, -1) >= 0]

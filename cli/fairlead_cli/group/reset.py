@@ -50,7 +50,7 @@ first. Offsets that a log does not hold become its nearer end. A group that does
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The seven ways to say where to."""
+    """Add the seven options for the target."""
     options = (
         click.option("--to-earliest", is_flag=True, help="To the oldest record that is there."),
         click.option("--to-latest", is_flag=True, help="To the log end: skip what is there."),
@@ -156,7 +156,7 @@ def choose_target(values: dict[str, Any], *, now_ms: int) -> Target:
 def read_facts(
     admin: AdminClient, group: str, selections: list[TopicSelection], target: Target
 ) -> list[PartitionFacts]:
-    """Everything the plan is made of; without selections, what the group has offsets of."""
+    """Return everything the plan is made of; without selections, what the group has offsets of."""
     from fairlead_cli.client.groups import read_committed
     from fairlead_cli.client.leaders import read_leaders
     from fairlead_cli.client.offsets import find_times_of, read_ends_of
@@ -192,7 +192,7 @@ def read_facts(
 def choose_places(
     admin: AdminClient, selections: list[TopicSelection], leaders: dict[str, dict[int, int]]
 ) -> list[Place]:
-    """The partitions that the options name, all of which must exist and be led."""
+    """Return the partitions that the options name, all of which must exist and be led."""
     from fairlead_cli.client.connection import build_unknown_topic_error, fetch_metadata
     from fairlead_cli.client.places import Place
     from fairlead_cli.group.selection import expand_selection
@@ -249,7 +249,7 @@ def apply_plan(admin: AdminClient, group: str, plan: list[PlannedOffset]) -> Non
 
 
 def print_document(group: str, plan: list[PlannedOffset], *, is_executed: bool) -> None:
-    """The contract for scripts."""
+    """Print the JSON for scripts."""
     from fairlead_cli.output import print_json
 
     partitions = [

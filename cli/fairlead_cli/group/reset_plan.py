@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """A partition as it is. `committed` is None where the group has no offset; `at_time` is the
-    first offset not older than the time asked for, None when every record is older."""
+    """A partition as it is.
+
+    `committed` is None if the group has no offset; `at_time` is the first offset not older than the
+    time asked for, None if every record is older.
+    """
 
     place: Place
     committed: int | None
@@ -50,7 +53,7 @@ class PlannedOffset:
 
 
 def plan_reset(target: Target, partitions: list[PartitionFacts]) -> list[PlannedOffset]:
-    """A line for each partition, in the order given."""
+    """Return a line for each partition, in the order given."""
     return [plan_partition(target, facts) for facts in partitions]
 
 
@@ -78,7 +81,7 @@ def plan_partition(target: Target, facts: PartitionFacts) -> PlannedOffset:
 
 
 def clamp(facts: PartitionFacts, wanted: int) -> PlannedOffset:
-    """The offset where the log holds it, else the nearer end of the log."""
+    """Return the offset where the log holds it, else the nearer end of the log."""
     if wanted < facts.log_start:
         return PlannedOffset(facts, facts.log_start, f"{wanted} is below the log start")
     if wanted > facts.log_end:

@@ -33,7 +33,7 @@ class ToCurrent:
 
 @dataclass(frozen=True, slots=True)
 class ToOffset:
-    """This offset in each partition."""
+    """One offset for all partitions."""
 
     offset: int
 
@@ -68,7 +68,7 @@ def parse_datetime(text: str) -> ToTime:
 
 
 def parse_duration(text: str, *, now_ms: int) -> ToTime:
-    """An age, `15m` or ISO 8601 `PT15M`; ValueError says what is understood."""
+    """Return an age, `15m` or ISO 8601 `PT15M`; ValueError says what is understood."""
     if ago := AGO.match(text):
         return ToTime(now_ms - int(ago[1]) * UNIT_MS[ago[2]])
     found = DURATION.match(text.upper())

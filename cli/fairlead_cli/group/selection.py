@@ -24,7 +24,7 @@ class TopicSelection:
 
 
 def parse_selections(texts: Iterable[str]) -> list[TopicSelection]:
-    """One for each topic; one named twice means both. BadParameter says what is wrong."""
+    """Return one selection a topic; one named twice means both. BadParameter if malformed."""
     chosen: dict[str, set[int] | None] = {}
     for text in texts:
         topic, separator, numbers = text.partition(":")
@@ -45,7 +45,7 @@ def parse_selections(texts: Iterable[str]) -> list[TopicSelection]:
 def expand_selection(
     selection: TopicSelection, leaders: Mapping[int, int]
 ) -> list[tuple[str, int]]:
-    """Partitions that exist and have a leader, or an error: half a selection helps nobody.
+    """Return partitions that exist and have a leader, or an error: half a selection helps nobody.
 
     `leaders`: the leader of each partition of the topic, -1 where there is none.
     """

@@ -16,7 +16,7 @@ from fairlead_cli.errors import CliError
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from fairlead_controller.kube.client import KubeClient
+    from fairlead_kube.client import KubeClient
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -37,13 +37,13 @@ class Access:
         return asyncio.run(self._run(work))
 
     async def _run(self, work: Callable[[KubeClient, str], Awaitable[T]]) -> T:
-        from fairlead_controller.kube.client import KubeClient
-        from fairlead_controller.kube.credentials import (
+        from fairlead_kube.client import KubeClient
+        from fairlead_kube.credentials import (
             kubeconfig_paths,
             load_credentials,
             read_kubeconfig,
         )
-        from fairlead_controller.kube.errors import (
+        from fairlead_kube.errors import (
             ApiError,
             ApiUnavailableError,
             CredentialsError,
@@ -76,7 +76,7 @@ class Access:
 
 
 def explain_api_error(error: Any) -> CliError:
-    """What the server said, and what to do about it."""
+    """Return what the server said, and what to do about it."""
     hint = None
     if error.status == 403:
         hint = "Ask for the role fairlead-view, or fairlead-edit to create drills."

@@ -32,7 +32,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def propose(words: list[str]) -> list[str]:
-    """What may come in the place of the last word."""
+    """Return what may come in the place of the last word."""
     from click.shell_completion import ShellComplete
 
     from fairlead_cli.kubectl.main import plugin

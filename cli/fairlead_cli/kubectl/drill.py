@@ -18,7 +18,7 @@ from fairlead_cli.options import table_or_json
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from fairlead_controller.kube.client import KubeClient
+    from fairlead_kube.client import KubeClient
 
 EPILOG = """\b
 Examples:
@@ -64,7 +64,7 @@ def drill(
     check_manifest(manifest)
 
     async def work(client: KubeClient, namespace: str) -> dict[str, Any]:
-        from fairlead_controller.kube.kinds import FAILOVER_DRILL
+        from fairlead_kube.kinds import FAILOVER_DRILL
 
         home = access.namespace or manifest["metadata"].get("namespace") or namespace
         manifest["metadata"]["namespace"] = home
@@ -92,12 +92,12 @@ def drill(
 
 
 def status_of(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The status under its own key, for JSON."""
+    """Return the status under its own key, for JSON."""
     return {"status": manifest.get("status") or {}}
 
 
 def build_from_file(file: Path, flags: dict[str, Any]) -> dict[str, Any]:
-    """What the file says; only name, cluster and limit can be said again."""
+    """Return the manifest in the file; options can replace only name, cluster and limit."""
     from fairlead_cli.drill.manifest import read_drill_document
 
     for flag in ("target", "topic", "partition", "broker_id", "fault", "duration_s"):
@@ -117,7 +117,7 @@ def build_from_file(file: Path, flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def build_from_flags(flags: dict[str, Any]) -> dict[str, Any]:
-    """A manifest that says what the options say."""
+    """Return a manifest that says what the options say."""
     for flag in ("cluster", "target", "fault"):
         if not flags[flag]:
             raise click.UsageError("say --cluster, --target and --fault, or -f FILE")
@@ -172,8 +172,8 @@ async def follow(
 
 async def watch_drill(client: KubeClient, made: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
     """Every state of one drill; ends when it is deleted."""
-    from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
-    from fairlead_controller.kube.kinds import FAILOVER_DRILL
+    from fairlead_kube.errors import ApiError, ApiUnavailableError
+    from fairlead_kube.kinds import FAILOVER_DRILL
 
     metadata = made["metadata"]
     while True:
@@ -208,7 +208,7 @@ class Teller:
         self._runs = 0
 
     def tell(self, seen: dict[str, Any]) -> None:
-        """What has changed since the last time."""
+        """Print what has changed since the last time."""
         status = seen.get("status") or {}
         complete = condition(seen, "Complete")
         line = f"{status.get('phase', 'Pending')}: {complete.get('message', 'not seen yet')}"

@@ -9,9 +9,11 @@ import click
 from fairlead_cli.command_line import run_command_line
 from fairlead_cli.kubectl.completion import completion
 from fairlead_cli.kubectl.drill import drill
+from fairlead_cli.kubectl.metadata import metadata
 from fairlead_cli.kubectl.report import report
 from fairlead_cli.kubectl.status import status
 from fairlead_cli.kubectl.topic import topic
+from fairlead_cli.kubectl.whatif import whatif
 from fairlead_cli.verb_group import VerbGroup
 
 HELP = """Look after Fairlead in a Kubernetes cluster.
@@ -20,7 +22,9 @@ HELP = """Look after Fairlead in a Kubernetes cluster.
 Examples:
   kubectl fairlead status
   kubectl fairlead topic describe orders
+  kubectl fairlead whatif node/worker-2
   kubectl fairlead drill --cluster demo --target Leader --fault Kill
+  kubectl fairlead metadata export metadata.json
   kubectl fairlead report
 
 Exit codes: 0 done, 1 failed or something is wrong, 2 wrong usage, 130 interrupted.
@@ -34,10 +38,10 @@ Exit codes: 0 done, 1 failed or something is wrong, 2 wrong usage, 130 interrupt
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 def plugin() -> None:
-    """The group itself does nothing."""
+    """Do nothing: the verbs do the work."""
 
 
-for command in (status, topic, drill, report, completion):
+for command in (status, topic, whatif, metadata, drill, report, completion):
     plugin.add_command(command)
 
 

@@ -38,7 +38,7 @@ _ASSIGNMENT = re.compile(
 
 
 def mask_manifest(value: Any, name: str = "") -> Any:
-    """A copy without what looks like a secret."""
+    """Return a copy in which secrets are masked."""
     if isinstance(value, dict):
         return _mask_mapping(value)
     if isinstance(value, list):
@@ -64,12 +64,12 @@ def _mask_mapping(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a field, variable or setting of this name may hold a secret."""
+    """Tell whether a field, variable or setting of this name may hold a secret."""
     return bool(SECRET_NAME.search(name)) and not HARMLESS_NAME.search(name)
 
 
 def mask_text(text: str) -> str:
-    """Logs, property files and other texts."""
+    """Mask secrets in logs, property files and other texts."""
     for pattern, replacement in _TEXT_RULES:
         text = pattern.sub(replacement, text)
     return _ASSIGNMENT.sub(_mask_assignment, text)

@@ -18,8 +18,8 @@ from fairlead_cli.options import table_or_json
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from fairlead_controller.kube.client import KubeClient
-    from fairlead_controller.kube.kinds import ResourceKind
+    from fairlead_kube.client import KubeClient
+    from fairlead_kube.kinds import ResourceKind
 
 EPILOG = """\b
 Examples:
@@ -97,8 +97,8 @@ class Bundle:
         self.entries[path] = mask_text(text).encode()
 
     async def attempt(self, what: str, work: Awaitable[Any]) -> Any:
-        """What cannot be read is left out, and said."""
-        from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
+        """Read a part; if that fails, leave it out and say so."""
+        from fairlead_kube.errors import ApiError, ApiUnavailableError
 
         try:
             return await work
@@ -107,7 +107,7 @@ class Bundle:
             return None
 
     def write(self, path: Path) -> None:
-        """A tar.gz that only its owner may read."""
+        """Write a tar.gz that only its owner may read."""
         entries = self.entries | {"problems.txt": "\n".join(self.problems).encode()}
         path.touch(mode=0o600)
         with tarfile.open(path, "w:gz") as archive:
@@ -118,8 +118,8 @@ class Bundle:
 
 
 def our_kinds() -> list[ResourceKind]:
-    """Kinds that are ours alone."""
-    from fairlead_controller.kube import kinds
+    """Return kinds that are ours alone."""
+    from fairlead_kube import kinds
 
     return [
         kinds.LOG_CLUSTER,
@@ -132,8 +132,8 @@ def our_kinds() -> list[ResourceKind]:
 
 
 def borrowed_kinds() -> list[ResourceKind]:
-    """Kinds of which only those with our label are of interest. Never Secrets."""
-    from fairlead_controller.kube import kinds
+    """Return kinds of which only those with our label are of interest. Never Secrets."""
+    from fairlead_kube import kinds
 
     return [
         kinds.STATEFUL_SET,
@@ -148,7 +148,7 @@ def borrowed_kinds() -> list[ResourceKind]:
 
 async def collect_namespace(client: KubeClient, namespace: str, bundle: Bundle) -> None:
     """Resources and Events."""
-    from fairlead_controller.kube.kinds import EVENT, NODE
+    from fairlead_kube.kinds import EVENT, NODE
 
     wanted = [(kind, "") for kind in our_kinds()]
     wanted += [(kind, OUR_SELECTOR) for kind in borrowed_kinds()] + [(EVENT, "")]
@@ -166,8 +166,8 @@ async def collect_namespace(client: KubeClient, namespace: str, bundle: Bundle) 
 async def find_operators(
     client: KubeClient, named: str | None, namespace: str, bundle: Bundle
 ) -> list[str]:
-    """Namespaces with an operator's pods."""
-    from fairlead_controller.kube.kinds import POD
+    """Return namespaces with an operator's pods."""
+    from fairlead_kube.kinds import POD
 
     if named:
         return [named]
@@ -183,7 +183,7 @@ async def collect_pods(
     client: KubeClient, namespace: str, selector: str, bundle: Bundle, since_s: int
 ) -> None:
     """Manifests and logs, those of the container before the last restart too."""
-    from fairlead_controller.kube.kinds import POD
+    from fairlead_kube.kinds import POD
 
     pods = await bundle.attempt("pods", client.list(POD, namespace, label_selector=selector))
     for pod in pods.items if pods else ():
@@ -206,8 +206,8 @@ async def collect_pods(
 async def collect_log(
     client: KubeClient, namespace: str, pod: str, params: dict[str, str], bundle: Bundle
 ) -> None:
-    """The last lines of one container."""
-    from fairlead_controller.kube.kinds import POD
+    """Collect the last lines of one container."""
+    from fairlead_kube.kinds import POD
 
     container = params["container"]
     text = await bundle.attempt(
@@ -219,8 +219,8 @@ async def collect_log(
 
 
 async def collect_controller(client: KubeClient, namespace: str, bundle: Bundle) -> None:
-    """What each candidate says of itself, through the API server; and who holds the Lease."""
-    from fairlead_controller.kube.kinds import LEASE, POD
+    """Collect the public pages of each candidate, and who holds the Lease."""
+    from fairlead_kube.kinds import LEASE, POD
 
     leases = await bundle.attempt("leases", client.list(LEASE, namespace))
     for lease in leases.items if leases else ():
@@ -230,7 +230,7 @@ async def collect_controller(client: KubeClient, namespace: str, bundle: Bundle)
     )
     for pod in pods.items if pods else ():
         name = pod["metadata"]["name"]
-        for page in ("status", "metrics"):
+        for page in ("readyz", "metrics"):
             path = POD.path(namespace, f"{name}:{CONTROLLER_PORT}", f"proxy/{page}")
             text = await bundle.attempt(f"{page} of {name}", client.read_text(path))
             if text is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairlead_controller.kube.client import KubeClient
+    from fairlead_kube.client import KubeClient
 
 Manifest = dict[str, Any]
 
@@ -41,7 +41,7 @@ class Complaint:
 
 async def read_snapshots(client: KubeClient, namespace: str, name: str | None) -> list[Snapshot]:
     """All clusters of a namespace, or the one that is named; ApiError where it is not there."""
-    from fairlead_controller.kube.kinds import BROKER_POOL, FAILOVER_DRILL, LOG_CLUSTER, POD, TOPIC
+    from fairlead_kube.kinds import BROKER_POOL, FAILOVER_DRILL, LOG_CLUSTER, POD, TOPIC
 
     clusters = (
         [await client.get(LOG_CLUSTER, namespace, name)]
@@ -69,13 +69,13 @@ async def read_snapshots(client: KubeClient, namespace: str, name: str | None) -
 
 
 def of_cluster(manifests: list[Manifest], cluster: Manifest) -> list[Manifest]:
-    """Those whose spec names the cluster."""
+    """Return those whose spec names the cluster."""
     name = cluster["metadata"]["name"]
     return [each for each in manifests if (each.get("spec") or {}).get("clusterName") == name]
 
 
 def find_complaints(snapshot: Snapshot) -> list[Complaint]:
-    """Everything that is wrong, worst first."""
+    """Return everything that is wrong, worst first."""
     status, name = snapshot.status, snapshot.name
     if not status.get("conditions"):
         return [
@@ -130,7 +130,7 @@ def find_complaints(snapshot: Snapshot) -> list[Complaint]:
 
 
 def find_resource_complaints(snapshot: Snapshot) -> list[Complaint]:
-    """What pools and Topics say of themselves."""
+    """Return the problems that pools and Topics report."""
     complaints = []
     for pool in snapshot.pools:
         blocked = condition(pool, "Blocked")
@@ -154,13 +154,13 @@ def find_resource_complaints(snapshot: Snapshot) -> list[Complaint]:
 
 
 def condition(manifest: Manifest, kind: str) -> Manifest:
-    """One condition of a status; empty if it is not there."""
+    """Return one condition of a status; empty if it is not there."""
     conditions = (manifest.get("status") or {}).get("conditions") or []
     return next((entry for entry in conditions if entry.get("type") == kind), {})
 
 
 def pod_problem(pod: Manifest) -> str:
-    """Why a broker's pod is not ready; empty if it is."""
+    """Return why a broker's pod is not ready; empty if it is."""
     status = pod.get("status") or {}
     if pod["metadata"].get("deletionTimestamp"):
         return "is being deleted"

@@ -18,7 +18,7 @@ from fairlead_cli.kubectl.snapshot import (
 from fairlead_cli.options import table_or_json
 
 if TYPE_CHECKING:
-    from fairlead_controller.kube.client import KubeClient
+    from fairlead_kube.client import KubeClient
 
 EPILOG = """\b
 Examples:
@@ -58,7 +58,7 @@ def status(*, cluster: str | None, access: Access, output: str) -> int:
 
 
 def build_document(snapshot: Snapshot) -> dict[str, Any]:
-    """One cluster as JSON."""
+    """Return one cluster as JSON."""
     status = snapshot.status
     topics_ready = sum(condition(t, "Ready").get("status") == "True" for t in snapshot.topics)
     return {

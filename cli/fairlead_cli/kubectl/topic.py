@@ -13,7 +13,7 @@ from fairlead_cli.options import table_or_json
 from fairlead_cli.verb_group import VerbGroup
 
 if TYPE_CHECKING:
-    from fairlead_controller.kube.client import KubeClient
+    from fairlead_kube.client import KubeClient
 
 EPILOG = """\b
 Examples:
@@ -49,8 +49,8 @@ def describe(*, name: str, cluster: str | None, access: Access, output: str) -> 
 async def read_topic(
     client: KubeClient, namespace: str, name: str, cluster: str | None
 ) -> dict[str, Any]:
-    """The resource, and what the controller has recorded of its partitions."""
-    from fairlead_controller.kube.kinds import PARTITION_TABLE, TOPIC
+    """Return the resource, and what the controller has recorded of its partitions."""
+    from fairlead_kube.kinds import PARTITION_TABLE, TOPIC
 
     topics = (await client.list(TOPIC, namespace)).items
     tables = (await client.list(PARTITION_TABLE, namespace)).items
@@ -64,7 +64,7 @@ async def read_topic(
 
 
 def build_unknown_topic_error(name: str, namespace: str, topics: list[dict[str, Any]]) -> CliError:
-    """Names the nearest one."""
+    """Return an error that names the nearest topic."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, [each["metadata"]["name"] for each in topics], n=1)
@@ -90,7 +90,7 @@ def find_resource(
 def find_records(
     tables: list[dict[str, Any]], topic_name: str, cluster: str | None
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
-    """The topic's header and its partitions, in order, out of the tables' lines."""
+    """Return the topic's header and its partitions, in order, out of the tables' lines."""
     import json
 
     headers: dict[str, dict[str, Any]] = {}
@@ -120,7 +120,7 @@ def build_document(
     header: dict[str, Any] | None,
     partitions: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """All of it as JSON; `problem` is why a partition is not as it should be."""
+    """Return all of it as JSON; `problem` is why a partition is not as it should be."""
     status = (resource or {}).get("status") or {}
     return {
         "name": name,

@@ -33,6 +33,8 @@ class ProcessEntry:
     start_time: int | None = None
     state: str = "stopped"
     restarts: int = 0
+    rest: str | None = None
+    """URL of a broker's HTTP API."""
 
     @property
     def process(self) -> ProcessId | None:
@@ -94,7 +96,7 @@ def write_cluster_file(path: Path, cluster: ClusterFile) -> None:
 
 
 def read_cluster_file(path: Path) -> ClusterFile | None:
-    """The file, or None when this directory never held a cluster."""
+    """Return the file, or None when this directory never held a cluster."""
     try:
         text = path.read_text()
     except (FileNotFoundError, NotADirectoryError):

@@ -6,6 +6,7 @@ is bounded, and a process counts as back when the supervisor says that it serves
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,16 +17,15 @@ from fairlead_cli.local.cluster_file import read_cluster_file
 from fairlead_cli.local.layout import Layout
 
 if TYPE_CHECKING:
-    import signal
-
     from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry
     from fairlead_cli.local.process_table import ProcessId
 
 POLL_S = 0.02
+PAUSE_TIMEOUT_S = 10.0
 
 
 def require_cluster(data: Path) -> ClusterFile:
-    """The local cluster that runs on a data directory; CliError says how to start one."""
+    """Return the local cluster that runs on a data directory; CliError says how to start one."""
     cluster = read_cluster_file(Layout(data).cluster_file)
     if cluster is None:
         raise CliError(
@@ -41,7 +41,7 @@ def require_cluster(data: Path) -> ClusterFile:
 
 
 def find_broker(cluster: ClusterFile, broker_id: int) -> ProcessEntry:
-    """The entry of a broker; InputError names those that there are."""
+    """Return the entry of a broker; InputError names those that there are."""
     for entry in cluster.brokers:
         if entry.id == broker_id:
             return entry
@@ -60,7 +60,7 @@ def require_process(entry: ProcessEntry) -> ProcessId:
 
 
 def state_of_entry(entry: ProcessEntry) -> str:
-    """The supervisor's word while the process lives, and what it cannot see: a pause."""
+    """Return a process's state as the supervisor reports it, or that it is paused or stopped."""
     if not entry.is_alive:
         return "restarting" if entry.state == "restarting" else "stopped"
     return "paused" if entry.process is not None and entry.process.is_paused else entry.state
@@ -71,6 +71,25 @@ def send_signal(entry: ProcessEntry, number: signal.Signals) -> ProcessId:
     process = require_process(entry)
     if not process.send(number):
         raise CliError(f"{entry.name} has just ended")
+    return process
+
+
+def pause_process(entry: ProcessEntry) -> ProcessId:
+    """Stop a live process with SIGSTOP, and wait until it stands still; CliError if it does not.
+
+    The signal counts from the moment that the process would run next, which a busy machine delays.
+    """
+    process = send_signal(entry, signal.SIGSTOP)
+    deadline_s = time.monotonic() + PAUSE_TIMEOUT_S
+    while not process.is_paused:
+        if not process.is_alive:
+            raise CliError(f"{entry.name} has just ended")
+        if time.monotonic() > deadline_s:
+            raise CliError(
+                f"{entry.name} does not stand still {PAUSE_TIMEOUT_S:.0f} s after SIGSTOP",
+                hint="Somebody lets it go on again, or the machine is too busy to stop it.",
+            )
+        time.sleep(POLL_S)
     return process
 
 

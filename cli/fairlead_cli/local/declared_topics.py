@@ -36,7 +36,7 @@ async def wait_for_declared_topics(controller: ProcessEntry, reporter: Reporter)
 
 
 async def read_status(controller: ProcessEntry) -> dict[str, Any] | None:
-    """The controller's view of the cluster, or None while it does not answer."""
+    """Return the controller's view of the cluster, or None while it does not answer."""
     reply = await http_get(controller.host, controller.http_port, "/status")
     if reply is None or reply[0] != 200:
         return None
@@ -45,7 +45,7 @@ async def read_status(controller: ProcessEntry) -> dict[str, Any] | None:
 
 
 def find_open_topics(status: dict[str, Any]) -> list[str]:
-    """Declared topics that wait for brokers, or that a resource declares and nobody leads."""
+    """Return declared topics that wait for brokers, or that have no leader."""
     waiting = list(status["declaredTopics"]["waiting"])
     leaderless = [
         topic["name"] for topic in status["topics"] if topic["resource"] and topic["offline"]

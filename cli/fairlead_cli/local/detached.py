@@ -139,8 +139,8 @@ def show_event(event: dict[str, Any], *, data_option: str, say: Callable[[str], 
 
 
 def main() -> None:
-    """The detached process itself."""
-    from fairlead_cli.local.supervisor import Supervisor
+    """Run the supervisor in the detached process."""
+    from fairlead_cli.local.cluster_supervisor import ClusterSupervisor
 
     plan = decode_plan(sys.stdin.readline())
     sys.stdin.close()
@@ -148,7 +148,7 @@ def main() -> None:
     os.chdir("/")
 
     async def supervise() -> None:
-        await Supervisor(plan, reporter).run()
+        await ClusterSupervisor(plan, reporter).run()
 
     try:
         asyncio.run(supervise())

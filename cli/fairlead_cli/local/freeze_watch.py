@@ -22,8 +22,8 @@ from fairlead_cli.local.readiness import http_get
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairlead_cli.local.child import Child
     from fairlead_cli.local.freeze_judgement import Verdict
+    from fairlead_cli.local.local_process import LocalProcess
     from fairlead_cli.local.process_table import ProcessId
 
 FREEZE_TIMEOUT_SETTING: Final = "fairlead.controller.freeze.timeout.ms"
@@ -37,7 +37,9 @@ ALIVE_PATH: Final = "/healthz"
 class FreezeWatch:
     """Looks at one child for as long as it serves, whichever process that is by then."""
 
-    def __init__(self, child: Child, patience_s: float, warn: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, child: LocalProcess, patience_s: float, warn: Callable[[str, str], None]
+    ) -> None:
         self._child = child
         self._warn = warn
         self._judgement = FreezeJudgement(patience_s)
@@ -92,7 +94,7 @@ class FreezeWatch:
 
 
 def see(process: ProcessId, *, has_answered: bool) -> Look:
-    """What can be seen of it now."""
+    """Return the facts about the controller now."""
     return Look(
         at_s=time.clock_gettime(time.CLOCK_BOOTTIME),
         has_answered=has_answered,

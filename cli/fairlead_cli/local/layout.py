@@ -3,8 +3,11 @@
 DIR/cluster.json     who runs the cluster now: pids, ports, state (rewritten on every change)
 DIR/supervisor.lock  held (flock) by the supervisor for as long as it lives
 DIR/secret           what brokers and controller authenticate each other with
-DIR/config/          one server.properties a broker, written by `up`
-DIR/controller/      the controller's metadata store
+DIR/tls/             certificates of a secure cluster, and its authority's key
+DIR/clients/         how clients log in to a secure cluster
+DIR/config/          one file of settings a process, written by `up`
+DIR/controller/      the controller's metadata store, or what it remembers of the one in ZooKeeper
+DIR/store            where in ZooKeeper the metadata is, if not in files
 DIR/broker-<i>/      the log directory of broker i
 DIR/logs/            what each process printed
 """
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 INTERNAL_PORT_SHIFT = 100
+TLS_PORT_SHIFT = 50
 SESSION_PORT_SHIFT = 99
 CONTROLLER_HTTP_PORT_SHIFT = 90
 PROXY_HTTP_PORT_SHIFT = 91
@@ -26,6 +30,7 @@ PROXY_HTTP_PORT_SHIFT = 91
 HIDDEN_SESSION_PORT_SHIFT = 149
 HIDDEN_KAFKA_PORT_SHIFT = 150
 HIDDEN_INTERNAL_PORT_SHIFT = 200
+REST_PORT_SHIFT = 100
 PORT_MAX = 65535
 # Above this, broker ports (P+i) would run into the ports reserved for TLS (P+50+i), and
 # those into the controller's session (P+99).
@@ -39,6 +44,7 @@ class BrokerPorts:
     kafka: int
     internal: int
     http: int
+    rest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,8 @@ class Ports:
 
     first_kafka: int
     first_http: int
+    is_secure: bool = False
+    """Whether clients come over TLS, and by no other way."""
 
     @property
     def session(self) -> int:
@@ -74,26 +82,31 @@ class Ports:
             kafka=self.first_kafka + HIDDEN_KAFKA_PORT_SHIFT + broker_id,
             internal=self.first_kafka + HIDDEN_INTERNAL_PORT_SHIFT + broker_id,
             http=self.first_http + broker_id,
+            rest=self.first_http + REST_PORT_SHIFT + broker_id,
         )
 
     def of_broker(self, broker_id: int) -> BrokerPorts:
         """Ports of broker `broker_id`."""
         return BrokerPorts(
-            kafka=self.first_kafka + broker_id,
+            kafka=self.first_kafka + (TLS_PORT_SHIFT if self.is_secure else 0) + broker_id,
             internal=self.first_kafka + INTERNAL_PORT_SHIFT + broker_id,
             http=self.first_http + broker_id,
+            rest=self.first_http + REST_PORT_SHIFT + broker_id,
         )
 
     def purposes(self, brokers: int, *, fault_proxy: bool = False) -> list[tuple[int, str]]:
-        """Every port with what it is for, in the order in which people think of them."""
+        """Return every port with what it is for, in the order in which people think of them."""
         purposes = []
         for broker_id in range(brokers):
             ports = self.of_broker(broker_id)
+            kafka = "Kafka over TLS" if self.is_secure else "Kafka"
             purposes += [
-                (ports.kafka, f"Kafka, broker {broker_id}"),
+                (ports.kafka, f"{kafka}, broker {broker_id}"),
                 (ports.internal, f"internal listener, broker {broker_id}"),
                 (ports.http, f"HTTP, broker {broker_id}"),
             ]
+            if not self.is_secure:
+                purposes.append((ports.rest, f"HTTP API, broker {broker_id}"))
         purposes.append((self.session, "controller session"))
         purposes.append((self.controller_http, "HTTP, controller"))
         if fault_proxy:
@@ -126,8 +139,39 @@ class Layout:
         return self.root / "secret"
 
     @property
+    def tls_directory(self) -> Path:
+        return self.root / "tls"
+
+    @property
+    def ca_certificate(self) -> Path:
+        return self.tls_directory / "ca.crt"
+
+    @property
+    def ca_key(self) -> Path:
+        return self.tls_directory / "ca.key"
+
+    def broker_certificate(self, broker_id: int) -> Path:
+        return self.tls_directory / f"broker-{broker_id}.pem"
+
+    @property
+    def controller_certificate(self) -> Path:
+        return self.tls_directory / "controller.pem"
+
+    @property
+    def clients_directory(self) -> Path:
+        return self.root / "clients"
+
+    @property
     def controller_directory(self) -> Path:
         return self.root / "controller"
+
+    @property
+    def store_file(self) -> Path:
+        return self.root / "store"
+
+    @property
+    def controller_config(self) -> Path:
+        return self.config_directory / "controller.properties"
 
     @property
     def config_directory(self) -> Path:
@@ -144,10 +188,10 @@ class Layout:
         return self.config_directory / f"broker-{broker_id}.properties"
 
     def output_file(self, name: str) -> Path:
-        """What the process `name` prints; appended to over restarts."""
+        """Return the file for the output of process `name`; restarts append to it."""
         return self.log_directory / f"{name}.log"
 
     def known_brokers(self) -> list[int]:
-        """Ids of the brokers that have ever had data here."""
+        """Return ids of the brokers that have ever had data here."""
         suffixes = [path.name.removeprefix("broker-") for path in self.root.glob("broker-*")]
         return sorted(int(suffix) for suffix in suffixes if suffix.isdecimal())

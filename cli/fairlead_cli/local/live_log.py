@@ -8,28 +8,32 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.local.client_files import format_clients
+from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.partition_digest import LogLine, PartitionDigest
+from fairlead_cli.local.secure_files import ADMIN, admin_file
 
 if TYPE_CHECKING:
     from fairlead_cli.local.cluster_file import ClusterFile
 
 LOG_LINE = re.compile(
-    r"^\d{4}-\d\d-\d\d[T ][\d:.,]+Z? (?:broker \d+ |controller )?"
+    r"^\d{4}-\d\d-\d\d[T ][\d:.,]+Z? (?:broker \d+ |controller (?:\d+ )?)?"
     r"(?P<level>[A-Z]+) (?P<logger>[\w.]+): (?P<message>.*)$"
 )
 COLOURS = ("cyan", "magenta", "yellow", "blue", "green", "bright_cyan", "bright_magenta")
 LEVEL_COLOURS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
 NAME_COLUMNS = 10
 # What a process says about itself that the supervisor says better.
-REPEATED = re.compile(r"^ready (node\.id=\d+|controller) ")
+REPEATED = re.compile(r"^ready (node\.id=\d+|controller|candidate) ")
 
 
 def colour_of(name: str) -> str:
-    """The same colour for a process in every run."""
+    """Return the same colour for a process in every run."""
     if name.startswith("broker-"):
         return COLOURS[int(name.removeprefix("broker-")) % len(COLOURS)]
     return "white"
@@ -43,7 +47,7 @@ def format_line(name: str, text: str, *, level: str = "INFO") -> str:
 
 
 def read_child_line(name: str, line: str) -> LogLine | None:
-    """A line of a child's output as the live log shows it; None for what is not worth a line."""
+    """Return a child's line as the live log shows it; None if it is left out."""
     if REPEATED.match(line):
         return None
     match = LOG_LINE.match(line)
@@ -55,7 +59,7 @@ def read_child_line(name: str, line: str) -> LogLine | None:
 
 
 def format_addresses(cluster: ClusterFile) -> str:
-    """Who listens where, and what to try first. Plain text: it is also what a log shows."""
+    """Return who listens where, and what to try first. Plain text: it is also what a log shows."""
     rows = [("process", "pid", "Kafka", "HTTP")]
     for broker in cluster.brokers:
         rows.append(
@@ -85,26 +89,48 @@ def format_addresses(cluster: ClusterFile) -> str:
     return "\n".join(lines)
 
 
+def is_secure(cluster: ClusterFile) -> bool:
+    """Tell whether clients of a cluster have to log in."""
+    return admin_file(Layout(Path(cluster.data))).exists()
+
+
+def client_lines(data: Path, bootstrap: str) -> str:
+    """Return what to paste into five clients."""
+    layout = Layout(data)
+    librdkafka = admin_file(layout)
+    return format_clients(
+        ADMIN,
+        bootstrap,
+        ca=layout.ca_certificate,
+        java=librdkafka.with_suffix(".properties"),
+        librdkafka=librdkafka,
+    )
+
+
 def format_first_steps(cluster: ClusterFile, data_option: str) -> str:
-    """Lines to paste into another terminal."""
+    """Return lines to paste into another terminal."""
     address = f"{cluster.brokers[0].host}:{cluster.brokers[0].port}"
     steps = [
         (f"fairlead status{data_option}", "brokers, leaders, topics"),
         (f"fairlead topic create hello{data_option}", "a topic of your own"),
         (f"echo world | fairlead produce hello{data_option}", "write to it"),
         (f"fairlead consume hello{data_option}", "read it back"),
-        (f"kcat -b {address} -L", "or any Kafka client"),
     ]
+    if not is_secure(cluster):
+        steps.append((f"kcat -b {address} -L", "or any Kafka client"))
     width = max(len(command) for command, _ in steps)
     lines = [f"  {command:<{width}}  {click.style('# ' + why, dim=True)}" for command, why in steps]
     return "\n".join(["Try this:", *lines])
 
 
 def format_ready(cluster: ClusterFile, seconds: float, data_option: str) -> str:
-    """The block that `up` prints once everything serves."""
+    """Return the block that `up` prints once everything serves."""
     count = len(cluster.brokers)
     brokers = f"{count} broker" if count == 1 else f"{count} brokers"
     head = f"Fairlead is up: {brokers} and a controller, ready in {seconds:.1f} s."
+    clients = []
+    if is_secure(cluster):
+        clients = [client_lines(Path(cluster.data), cluster.bootstrap), ""]
     return "\n".join(
         [
             "",
@@ -115,6 +141,7 @@ def format_ready(cluster: ClusterFile, seconds: float, data_option: str) -> str:
             "",
             format_first_steps(cluster, data_option),
             "",
+            *clients,
         ]
     )
 

@@ -40,7 +40,7 @@ CLUSTER_KINDS = frozenset(
 
 
 def check_manifests(paths: tuple[Path, ...]) -> list[TopicSpec]:
-    """Topics that the files declare; InputError lists everything that is wrong with them."""
+    """Return topics that the files declare; InputError lists everything that is wrong with them."""
     problems: list[str] = []
     manifests: list[object] = []
     specs: list[TopicSpec] = []
@@ -66,7 +66,7 @@ def check_manifests(paths: tuple[Path, ...]) -> list[TopicSpec]:
 
 
 def is_for_us(document: object) -> bool:
-    """False for an empty document and for kinds that only a Kubernetes cluster has.
+    """Return False for an empty document and for kinds that only a Kubernetes cluster has.
 
     Anything else is read as a Topic, so that a misspelt kind is an error and not silence.
     """

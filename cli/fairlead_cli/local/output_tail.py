@@ -27,7 +27,7 @@ class OutputTail:
     position: int = 0
 
     def skip_to_end(self) -> None:
-        """What earlier runs wrote is not news."""
+        """Skip what earlier runs have written."""
         try:
             self.position = self.path.stat().st_size
         except OSError:

@@ -2,7 +2,7 @@
 
 A broker that dies or comes back changes hundreds of partitions at once, and controller and leaders
 log a line for each (the controller for the first twenty of a decision). A few lines of one kind are
-shown as they are; more become one line, with counts. The files in `logs/` keep all of them.
+shown as they are; more become one line, with counts. The log files keep all of them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class PartitionDigest:
         self._last_cause: dict[str, str] = {}
 
     def take(self, lines: Iterable[LogLine]) -> list[LogLine]:
-        """The lines of one look at the outputs; what is to be shown now."""
+        """Take the lines of one read of the outputs; return what has to be shown now."""
         shown = [line for line in lines if not self._hold(line)]
         ended = []
         for key, burst in self._bursts.items():
@@ -96,7 +96,7 @@ class PartitionDigest:
         return shown
 
     def settle(self) -> list[LogLine]:
-        """Everything that is still held back."""
+        """Return everything that is still held back."""
         bursts, self._bursts = self._bursts, {}
         return [line for key, burst in bursts.items() for line in sum_up(key, burst)]
 
@@ -133,7 +133,7 @@ class PartitionDigest:
 
 
 def sum_up(key: tuple[str, str], burst: Burst) -> list[LogLine]:
-    """The lines themselves where they are few, else one."""
+    """Return the lines themselves if they are few, else one line."""
     name, cause = key
     count = len(burst.lines) + burst.unnamed
     if count <= SHOWN_SINGLY_MAX:

@@ -8,18 +8,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fairlead_cli.local.layout import HOST, BrokerPorts, Layout, Ports
+from fairlead_cli.local.secure_files import ADMIN
+from fairlead_tls.protocol_map import PROTOCOL_MAP
 
 BROKERS_DEFAULT = 3
 REPLICATION_FACTOR_DEFAULT = 3
 REPLICATION_FACTOR_SETTING = "default.replication.factor"
 KAFKA_PORT_DEFAULT = 9092
 HTTP_PORT_DEFAULT = 8080
+ZOOKEEPER_SCHEME = "zookeeper://"
+# No broker's id.
+CONTROLLER_ID = "10000"
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """Checked arguments. `settings` are broker settings by Kafka's names, the same for all;
-    brokers get them as arguments, where they win over the environment."""
+    """Checked arguments.
+
+    `settings` are broker settings by Kafka's names, the same for all; brokers get them as
+    arguments, which win over the environment.
+    """
 
     data: Path
     brokers: int
@@ -27,6 +35,8 @@ class LaunchPlan:
     settings: dict[str, str]
     manifests: tuple[Path, ...]
     fault_proxy: bool = False
+    store: str | None = None
+    """Address in ZooKeeper of the metadata; None: in files."""
     said: tuple[str, ...] = ()
     """What the user said behind `fairlead up`, ports aside: for advice."""
 
@@ -50,21 +60,87 @@ class LaunchPlan:
         return min(REPLICATION_FACTOR_DEFAULT, self.brokers)
 
     def broker_settings(self, broker_id: int) -> dict[str, str]:
-        """One broker's properties file: what no user chooses, and our own defaults."""
+        """Return one broker's properties file: what no user chooses, and our own defaults."""
         ports = self.ports.of_broker(broker_id)
         bound = self.ports.hidden(broker_id) if self.fault_proxy else ports
+        # A broker finds controllers in ZooKeeper, too: past a proxy that cuts it off.
+        is_announced = self.store is not None and not self.fault_proxy
         return {
             "node.id": str(broker_id),
             "log.dirs": str(self.layout.broker_directory(broker_id)),
             "listeners": build_listeners(bound),
             "advertised.listeners": build_listeners(ports),
             "fairlead.http.listener": f"{HOST}:{ports.http}",
-            "fairlead.controller.sessions": f"ws://{HOST}:{self.ports.session}",
+            **self.access_settings(broker_id),
+            "fairlead.controller.sessions": self.session_url,
             "fairlead.cluster.secret.file": str(self.layout.secret_file),
+            **({"zookeeper.connect": self.zookeeper_connect} if is_announced else {}),
             REPLICATION_FACTOR_SETTING: str(self.replication_factor),
             "offsets.topic.replication.factor": str(self.replication_factor),
+            "transaction.state.log.replication.factor": str(self.replication_factor),
             # On one machine there are few members, and whoever tries it out should not wait.
             "group.initial.rebalance.delay.ms": "0",
+        }
+
+    def access_settings(self, broker_id: int) -> dict[str, str]:
+        """Return what says who may come in, and how.
+
+        The HTTP API has no login: a secure cluster does without it.
+        """
+        if not self.ports.is_secure:
+            return {"fairlead.rest.listener": f"{HOST}:{self.ports.of_broker(broker_id).rest}"}
+        return {
+            PROTOCOL_MAP: "CLIENT:SASL_SSL,INTERNAL:SSL,CONTROLLER:SSL",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256",
+            "ssl.keystore.location": str(self.layout.broker_certificate(broker_id)),
+            **self.peer_settings("internal", self.layout.broker_certificate(broker_id)),
+            **self.peer_settings("controller", self.layout.broker_certificate(broker_id)),
+            "super.users": f"User:{ADMIN}",
+        }
+
+    def peer_settings(self, listener: str, certificate: Path) -> dict[str, str]:
+        """Return the TLS of a listener of brokers or controllers, as one of these has it."""
+        return {
+            f"listener.name.{listener}.ssl.keystore.location": str(certificate),
+            f"listener.name.{listener}.ssl.truststore.location": str(self.layout.ca_certificate),
+        }
+
+    def controller_tls_settings(self) -> dict[str, str]:
+        """Return the TLS of the controller; nothing for a cluster that is not secure."""
+        if not self.ports.is_secure:
+            return {}
+        return {
+            PROTOCOL_MAP: "CONTROLLER:SSL",
+            **self.peer_settings("controller", self.layout.controller_certificate),
+        }
+
+    @property
+    def session_url(self) -> str:
+        """Where brokers reach the controller."""
+        return f"{'wss' if self.ports.is_secure else 'ws'}://{HOST}:{self.ports.session}"
+
+    @property
+    def bootstrap(self) -> str:
+        """What a Kafka client takes as bootstrap.servers."""
+        ports = (self.ports.of_broker(broker_id).kafka for broker_id in range(self.brokers))
+        return ",".join(f"{HOST}:{port}" for port in ports)
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """The value of `zookeeper.connect`; for plans with a store in ZooKeeper."""
+        return (self.store or "").removeprefix(ZOOKEEPER_SCHEME)
+
+    def controller_settings(self) -> dict[str, str]:
+        """Return the properties of a controller that has its metadata in ZooKeeper."""
+        session = self.ports.hidden_session if self.fault_proxy else self.ports.session
+        return {
+            "node.id": CONTROLLER_ID,
+            "log.dirs": str(self.layout.controller_directory),
+            "listeners": f"CONTROLLER://{HOST}:{session}",
+            "fairlead.http.listener": f"{HOST}:{self.ports.controller_http}",
+            "fairlead.cluster.secret.file": str(self.layout.secret_file),
+            "zookeeper.connect": self.zookeeper_connect,
+            **self.controller_tls_settings(),
         }
 
 
@@ -77,12 +153,17 @@ def build_listeners(ports: BrokerPorts) -> str:
 OWN_SETTINGS = frozenset(
     {
         "node.id",
+        "broker.id",
+        "zookeeper.connect",
         "log.dirs",
         "listeners",
         "advertised.listeners",
         "fairlead.http.listener",
+        "fairlead.rest.listener",
+        "fairlead.rest.advertised.listener",
         "fairlead.controller.sessions",
         "fairlead.cluster.secret.file",
+        PROTOCOL_MAP,
     }
 )
 
@@ -96,7 +177,7 @@ def encode_plan(plan: LaunchPlan) -> str:
 
 
 def decode_plan(text: str) -> LaunchPlan:
-    """The inverse of `encode_plan`."""
+    """Return the plan that `encode_plan` has encoded."""
     document = json.loads(text)
     return LaunchPlan(
         data=Path(document["data"]),
@@ -105,11 +186,12 @@ def decode_plan(text: str) -> LaunchPlan:
         settings=document["settings"],
         manifests=tuple(Path(path) for path in document["manifests"]),
         fault_proxy=document["fault_proxy"],
+        store=document["store"],
         said=tuple(document["said"]),
     )
 
 
 def encode_properties(settings: dict[str, str]) -> str:
-    """A `server.properties` file."""
+    """Return the text of a `server.properties` file."""
     lines = [f"{name}={value}" for name, value in settings.items()]
     return "# Written by `fairlead up`; the next one overwrites it.\n" + "\n".join(lines) + "\n"

@@ -10,6 +10,7 @@ import fcntl
 import os
 import shlex
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fairlead_cli.errors import CliError
@@ -63,7 +64,7 @@ def hold_data_directory(layout: Layout) -> Iterator[None]:
 
 
 def build_unusable_error(layout: Layout, error: OSError) -> CliError:
-    """A disk that is full or read-only, a folder of somebody else, a path through a file."""
+    """Return the error for a full or read-only disk, a foreign folder, a path through a file."""
     where = f" ({error.filename})" if error.filename else ""
     hint = "Choose another one with --data DIR."
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -74,7 +75,7 @@ def build_unusable_error(layout: Layout, error: OSError) -> CliError:
 
 
 def build_held_error(layout: Layout) -> CliError:
-    """Names the supervisor that has the data directory."""
+    """Return an error that names the supervisor of the data directory."""
     cluster = read_cluster_file(layout.cluster_file)
     pid = cluster.supervisor_pid if cluster else None
     where = f", serving at {cluster.bootstrap}" if cluster else ""
@@ -91,7 +92,7 @@ def down_command(layout: Layout) -> str:
 
 
 def is_data_directory_held(layout: Layout) -> bool:
-    """Whether a supervisor has the lock now."""
+    """Tell whether a supervisor has the lock now."""
     try:
         descriptor = os.open(layout.lock_file, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -131,7 +132,7 @@ def refuse_taken_ports(plan: LaunchPlan) -> None:
         if port in purposes:
             raise CliError(
                 f"port {port} would be used twice: {purposes[port]}, and {purpose}",
-                hint="--port P takes P to P+250, --http-port H takes H to H+91.\n"
+                hint="--port P takes P to P+250, --http-port H takes H to H+139.\n"
                 + advise_ports(plan),
             )
         purposes[port] = purpose
@@ -141,7 +142,7 @@ def refuse_taken_ports(plan: LaunchPlan) -> None:
 
 
 def advise_ports(plan: LaunchPlan) -> str:
-    """The same command at ports that are free now."""
+    """Return the same command with ports that are free now."""
     free = find_free_ports(plan)
     if free is None:
         return "Choose other ones with --port PORT and --http-port PORT."
@@ -156,9 +157,9 @@ def find_free_ports(plan: LaunchPlan) -> Ports | None:
     kafka, http = plan.ports.first_kafka, plan.ports.first_http
     for shift in PORT_SHIFTS:
         for ports in (
-            Ports(kafka, http + shift),
-            Ports(kafka + shift, http),
-            Ports(kafka + shift, http + shift),
+            replace(plan.ports, first_http=http + shift),
+            replace(plan.ports, first_kafka=kafka + shift),
+            replace(plan.ports, first_kafka=kafka + shift, first_http=http + shift),
         ):
             used = [port for port, _ in ports.purposes(plan.brokers, fault_proxy=plan.fault_proxy)]
             is_legal = min(used) > PRIVILEGED_PORT_MAX and max(used) <= PORT_MAX
@@ -169,7 +170,7 @@ def find_free_ports(plan: LaunchPlan) -> Ports | None:
 
 
 def build_port_error(plan: LaunchPlan, port: int, purpose: str) -> CliError:
-    """Names the process that listens there, if it may be seen."""
+    """Return an error that names the process that listens there, if it may be seen."""
     pid = find_port_holder(port)
     other = find_cluster_of(pid) if pid is not None else None
     elsewhere = advise_ports(plan)
@@ -186,7 +187,7 @@ def build_port_error(plan: LaunchPlan, port: int, purpose: str) -> CliError:
 
 
 def find_cluster_of(pid: int) -> Path | None:
-    """Data directory of the local cluster that a process belongs to."""
+    """Return the data directory of the local cluster that a process belongs to."""
     from pathlib import Path
 
     for argument in read_command_line(pid):

@@ -45,8 +45,10 @@ class ProcessId:
 
     @property
     def waited_s(self) -> float:
-        """How long its main thread was ready to run and had no processor; 0 where the kernel does
-        not tell (CONFIG_SCHED_INFO), and when it is gone."""
+        """Return how long its main thread was ready to run and had no processor.
+
+        It is 0 if the kernel does not tell (CONFIG_SCHED_INFO), and when the process is gone.
+        """
         try:
             fields = (PROC / str(self.pid) / "schedstat").read_text().split()
         except OSError:
@@ -79,7 +81,7 @@ def find_owner(pid: int) -> str | None:
 
 
 def read_stat(pid: int) -> list[str] | None:
-    """Fields of /proc/PID/stat behind the command, or None when there is no such process."""
+    """Return fields of /proc/PID/stat behind the command, or None when there is no such process."""
     try:
         stat = (PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
@@ -97,13 +99,13 @@ def read_start_time(pid: int) -> int | None:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The process that has this pid now."""
+    """Return the process that has this pid now."""
     start_time = read_start_time(pid)
     return None if start_time is None else ProcessId(pid, start_time)
 
 
 def read_command_line(pid: int) -> list[str]:
-    """Arguments of a process; empty when it is gone or not ours to look at."""
+    """Return arguments of a process; empty when it is gone or not ours to look at."""
     try:
         raw = (PROC / str(pid) / "cmdline").read_bytes()
     except OSError:
@@ -123,7 +125,7 @@ def is_port_free(host: str, port: int) -> bool:
 
 
 def find_port_holder(port: int) -> int | None:
-    """Pid of the process that listens on a TCP port, if we may see it."""
+    """Return pid of the process that listens on a TCP port, if we may see it."""
     inodes = set[str]()
     for table in ("tcp", "tcp6"):
         try:

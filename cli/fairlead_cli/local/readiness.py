@@ -15,7 +15,7 @@ BODY_BYTES_MAX = 1 << 24
 async def http_get(
     host: str, port: int, path: str, *, timeout_s: float = REPLY_TIMEOUT_S
 ) -> tuple[int, bytes] | None:
-    """Status and body, or None when nobody answers in time."""
+    """Return status and body, or None when nobody answers in time."""
     try:
         async with asyncio.timeout(timeout_s):
             reader, writer = await asyncio.open_connection(host, port)

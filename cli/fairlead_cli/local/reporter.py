@@ -21,7 +21,7 @@ class Reporter(Protocol):
         """Everything serves."""
 
     def output(self, lines: list[tuple[str, str]]) -> None:
-        """What processes printed themselves since the last call: (name, line)."""
+        """Report what processes printed since the last call: (name, line)."""
 
     def settle(self) -> None:
         """Show what was held back to be summed up."""

@@ -14,7 +14,7 @@ class Pace:
         self.due = now
 
     def take_delay(self, now: float) -> float:
-        """Seconds until the next record may go, 0 if it may now; counts it as sent then."""
+        """Return seconds until the next record may go, 0 if it may now; counts it as sent then."""
         self.due = max(self.due, now - CATCH_UP_S_MAX)
         delay = max(0.0, self.due - now)
         self.due += self.interval_s

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
-from itertools import count
+from itertools import cycle
 from pathlib import Path
 
 from fairlead_cli.errors import CliError, InputError
@@ -16,37 +16,47 @@ Partitioner = Callable[[bytes | None, bytes | None], int]
 NAMES = ("murmur2", "round-robin", "sticky")
 
 
-def build_partitioner(name: str, partitions: int, *, batch_bytes: int) -> Partitioner | None:
-    """None for `murmur2`, which the client library does itself; InputError for a wrong name."""
+def build_partitioner(
+    name: str, partitions: int, *, batch_bytes: int, leaderless: Collection[int] = ()
+) -> Partitioner | None:
+    """Return None for `murmur2`, which the client library does itself; InputError for a wrong name.
+
+    Where a record may go anywhere, it goes to none of the `leaderless` unless all partitions are.
+    """
+    anywhere = [each for each in range(partitions) if each not in leaderless]
+    anywhere = anywhere or list(range(partitions))
     match name:
         case "murmur2":
             return None
         case "round-robin":
-            return build_round_robin(partitions)
+            return build_round_robin(anywhere)
         case "sticky":
-            return build_sticky(partitions, batch_bytes)
+            return build_sticky(anywhere, batch_bytes)
     return build_own(name, load_function(name), partitions)
 
 
-def build_round_robin(partitions: int) -> Partitioner:
-    """Each record to the next partition, whatever its key."""
-    numbers = count()
-    return lambda _key, _value: next(numbers) % partitions
+def build_round_robin(partitions: Sequence[int]) -> Partitioner:
+    """Return a partitioner that sends each record to the next partition, whatever its key."""
+    turns = cycle(partitions)
+    return lambda _key, _value: next(turns)
 
 
-def build_sticky(partitions: int, batch_bytes: int) -> Partitioner:
-    """A batch's worth of bytes to one partition, then on to the next (as KIP-794 does)."""
-    # Programs that each send a little would otherwise all begin with partition 0.
-    chosen = random.randrange(partitions)  # noqa: S311
+def build_sticky(partitions: Sequence[int], batch_bytes: int) -> Partitioner:
+    """Return a partitioner that fills a batch for one partition, then goes to the next.
+
+    As KIP-794 does.
+    """
+    # Programs that each send a little would otherwise all begin with the first.
+    place = random.randrange(len(partitions))  # noqa: S311
     sent_bytes = 0
 
     def choose(key: bytes | None, value: bytes | None) -> int:
-        nonlocal chosen, sent_bytes
+        nonlocal place, sent_bytes
         if sent_bytes >= batch_bytes:
-            chosen = (chosen + 1) % partitions
+            place = (place + 1) % len(partitions)
             sent_bytes = 0
         sent_bytes += len(key or b"") + len(value or b"")
-        return chosen
+        return partitions[place]
 
     return choose
 
@@ -78,7 +88,7 @@ def load_function(name: str) -> Callable[..., object]:
 
 
 def build_own(name: str, function: Callable[..., object], partitions: int) -> Partitioner:
-    """Calls the user's function; what it raises or answers wrongly is a CliError."""
+    """Return a partitioner that calls the user's function; its errors become CliError."""
 
     def choose(key: bytes | None, value: bytes | None) -> int:
         try:

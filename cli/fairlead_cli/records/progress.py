@@ -14,7 +14,7 @@ REDRAW_S = 0.1
 
 @contextmanager
 def progress_bar(label: str, total_bytes: int | None) -> Iterator[Callable[[int, int], None]]:
-    """Yields `advance(size, records)`; cheap enough to be called for every record.
+    """Yield `advance(size, records)`; cheap enough to be called for every record.
 
     With a known size it is a bar with an estimate, otherwise a spinner with a count.
     """

@@ -45,7 +45,7 @@ class SinkOptions:
 
 
 def build_formatter(output: str, options: SinkOptions) -> Callable[[ConsumedRecord], bytes]:
-    """The function for one of `text`, `raw`, `json`."""
+    """Return the function for one of `text`, `raw`, `json`."""
     if output == "json":
         return format_json
     if output == "raw":
@@ -69,7 +69,7 @@ def format_json(record: ConsumedRecord) -> bytes:
 
 
 def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Text where it is text; never a guess, never a loss."""
+    """Return text where it is text; never a guess, never a loss."""
     if data is None:
         return {name: None}
     try:
@@ -79,7 +79,7 @@ def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 def format_raw(record: ConsumedRecord, options: SinkOptions) -> bytes:
-    """Exact bytes, then the separator; a null value is empty."""
+    """Return exact bytes, then the separator; a null value is empty."""
     value = (record.value or b"") + options.separator.encode()
     if options.keys:
         return (record.key or b"") + options.key_separator.encode() + value

@@ -26,8 +26,11 @@ CELLS_REMEMBERED = 1 << 16
 
 
 class SourceRecord(NamedTuple):
-    """One record to send. `size` is what it took in the input, for the progress bar; without a
-    timestamp the client takes the time of sending."""
+    """One record to send.
+
+    `size` is what it took in the input, for the progress bar; without a timestamp the client takes
+    the time of sending.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -57,7 +60,7 @@ class SourceOptions:
 
 
 def read_lines(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceRecord]:
-    """One record a line; with a key separator, `key<separator>value`."""
+    """Yield one record a line; with a key separator, `key<separator>value`."""
     separator = options.key_separator.encode() if options.key_separator else None
     marker = options.null_marker.encode() if options.null_marker is not None else None
     headers = list(options.headers)
@@ -79,7 +82,7 @@ def read_lines(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceReco
 
 
 def read_json_lines(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceRecord]:
-    """One JSON object a line; the line is the value, byte for byte."""
+    """Yield one JSON object a line; the line is the value, byte for byte."""
     needs_fields = bool(options.fields)
     for number, line in enumerate(stream, start=1):
         text = line.strip()
@@ -94,7 +97,7 @@ def read_json_lines(stream: IO[bytes], options: SourceOptions) -> Iterator[Sourc
 
 
 def parse_object(text: bytes, place: str) -> dict[str, Any]:
-    """A JSON object, or an error that says where it stops being one."""
+    """Return a JSON object, or an error that says where it stops being one."""
     try:
         row = json.loads(text)
     except ValueError as error:
@@ -127,7 +130,7 @@ def read_csv_rows(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceR
 def build_csv_record(
     cells: dict[str, str], options: SourceOptions, counted: CountingLines, place: str
 ) -> SourceRecord:
-    """A row as compact JSON."""
+    """Return a row as compact JSON."""
     document = {
         name: parse_cell(cell, options.null_marker, options.numbers) for name, cell in cells.items()
     }
@@ -138,7 +141,7 @@ def build_csv_record(
 def build_row_record(
     row: dict[str, Any], value: bytes, options: SourceOptions, size: int, place: str
 ) -> SourceRecord:
-    """Key, headers and timestamp out of the fields that the options name."""
+    """Return key, headers and timestamp out of the fields that the options name."""
     key = take_field(row, options.key_field, place) if options.key_field else None
     headers = list(options.headers)
     headers += [(field, take_field(row, field, place) or b"") for field in options.header_fields]
@@ -157,7 +160,7 @@ def parse_moment(text: str) -> int:
 
 
 def parse_timestamp(text: bytes | None, place: str) -> int | None:
-    """Milliseconds since 1970, or ISO 8601 (UTC unless it has a zone); null stays null."""
+    """Return milliseconds since 1970, or ISO 8601 (UTC unless it has a zone); null stays null."""
     if text is None:
         return None
     if text.isdigit():
@@ -188,7 +191,7 @@ def parse_cell(cell: str, null_marker: str | None, numbers: bool) -> str | int |
 
 
 def check_header_line(names: list[str], options: SourceOptions) -> None:
-    """The first line must name every field that the options use."""
+    """Check that the first line names every field that the options use."""
     for field in options.fields:
         if field not in names:
             raise CliError(
@@ -198,7 +201,7 @@ def check_header_line(names: list[str], options: SourceOptions) -> None:
 
 
 def take_field(row: dict[str, Any], field: str, place: str) -> bytes | None:
-    """A field as bytes: text as it is, anything else as JSON; null is null."""
+    """Return a field as bytes: text as it is, anything else as JSON; null is null."""
     try:
         value = row[field]
     except KeyError as error:
@@ -228,6 +231,6 @@ class CountingLines:
         return line
 
     def take_size(self) -> int:
-        """Bytes since the last call."""
+        """Return bytes since the last call."""
         size, self.size = self.size, 0
         return size

@@ -22,7 +22,7 @@ class FromEnd:
 
 @dataclass(frozen=True, slots=True)
 class FromOffset:
-    """This offset in every partition that is read."""
+    """One offset for every partition that is read."""
 
     offset: int
 

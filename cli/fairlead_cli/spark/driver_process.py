@@ -72,7 +72,7 @@ class DriverProcess:
         return self._process.returncode
 
     def describe_failure(self) -> str:
-        """The last error in Spark's log, in a line."""
+        """Return the last error in Spark's log, in a line."""
         text = self.log_file.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         told = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b.*: ", line)]

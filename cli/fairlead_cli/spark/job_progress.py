@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def job_progress(name: str, *, is_shown: bool) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
-    """Yields `show(queries)`, which takes what the driver says of its queries."""
+    """Yield `show(queries)`, which takes what the driver says of its queries."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from fairlead_cli.output import build_console
@@ -47,7 +47,7 @@ def job_progress(name: str, *, is_shown: bool) -> Iterator[Callable[[list[dict[s
 
 
 def describe_figures(queries: list[dict[str, Any]]) -> str:
-    """Batch, speed and lag of all queries together, in a few words."""
+    """Return batch, speed and lag of all queries together, in a few words."""
     if not queries:
         return "starting"
     batches = [query["batchId"] for query in queries if query.get("batchId") is not None]

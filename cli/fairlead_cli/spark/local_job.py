@@ -113,5 +113,5 @@ def _read_manifest(file: Path, arguments: tuple[str, ...]) -> LocalJob:
 
 
 def _name_of(file: Path) -> str:
-    """A name that topics, groups and files take."""
+    """Return a name that is valid for topics, groups and files."""
     return re.sub(r"[^a-z0-9-]+", "-", file.stem.lower()).strip("-") or "job"

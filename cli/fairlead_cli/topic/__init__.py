@@ -12,9 +12,15 @@ VERBS = {
     "describe": Verb(
         "fairlead_cli.topic.describe", "command", "Show partitions, leaders, offsets and settings."
     ),
-    "alter": Verb("fairlead_cli.topic.alter", "command", "Add partitions, set or unset settings."),
+    "alter": Verb(
+        "fairlead_cli.topic.alter", "command", "Change partitions, replicas and settings."
+    ),
+    "reassign": Verb("fairlead_cli.topic.reassign", "command", "Move replicas to other brokers."),
     "elect": Verb("fairlead_cli.topic.elect", "command", "Let preferred replicas lead again."),
     "delete": Verb("fairlead_cli.topic.delete", "command", "Delete topics and their records."),
+    "import": Verb(
+        "fairlead_cli.topic.import_topics", "command", "Read the topics of a Kafka on ZooKeeper."
+    ),
 }
 
 EPILOG = """\b
@@ -23,11 +29,13 @@ Examples:
   fairlead topic list -o json
   fairlead topic describe orders
   fairlead topic alter orders --partitions 12 --config max.message.bytes=2097152
+  fairlead topic reassign orders --to 1 --to 2 --to 4
   fairlead topic elect orders
   fairlead topic delete orders
+  fairlead topic import --zookeeper zk1:2181/kafka -o manifests
 """
 
 
 @click.group(cls=VerbGroup, verbs=VERBS, epilog=EPILOG)
 def topic() -> None:
-    """Create, list, describe, alter and delete topics; elect their leaders."""
+    """Create, list, describe, alter, move and delete topics; elect their leaders."""

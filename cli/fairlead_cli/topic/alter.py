@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.advice import cluster_arguments
+from fairlead_cli.errors import CliError
 from fairlead_cli.name_completion import complete_topic_settings, complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, parse_assignments
 
@@ -17,16 +19,24 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   fairlead topic alter orders --partitions 12
+  fairlead topic alter orders --replication-factor 3
   fairlead topic alter orders --config retention.ms=3600000
   fairlead topic alter orders --delete-config retention.ms
 
-Keys move to other partitions when their number grows; records that are there stay where they are.
+Replicas are added and removed while the topic is used; `fairlead topic reassign orders --wait`
+returns when that is done. Keys move to other partitions when their number grows; records that are
+there stay where they are.
 """
 
 
 @click.command("alter", epilog=EPILOG)
 @click.argument("name", shell_complete=complete_topics)
 @click.option("--partitions", type=click.IntRange(min=1), help="New number; it can only grow.")
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="New number of replicas of each partition.",
+)
 @click.option(
     "--config",
     "assignments",
@@ -49,20 +59,24 @@ def command(
     *,
     name: str,
     partitions: int | None,
+    replication_factor: int | None,
     assignments: tuple[str, ...],
     removals: tuple[str, ...],
     data: Path,
     bootstrap: str | None,
 ) -> None:
-    """Add partitions to a topic, set or unset its settings."""
+    """Add partitions to a topic, change its replicas, set or unset its settings."""
     from fairlead_cli.client.connection import build_admin, require_topic
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.output import format_count
 
     configs = parse_assignments(assignments, "--config")
-    if partitions is None and not configs and not removals:
-        raise click.UsageError("nothing to alter: --partitions, --config or --delete-config")
-    admin = build_admin(resolve_bootstrap(bootstrap, data))
+    if partitions is None and replication_factor is None and not configs and not removals:
+        raise click.UsageError(
+            "nothing to alter: --partitions, --replication-factor, --config or --delete-config"
+        )
+    addresses = resolve_bootstrap(bootstrap, data)
+    admin = build_admin(addresses)
     require_topic(admin, name)
     if configs or removals:
         alter_configs(admin, name, configs, removals)
@@ -71,6 +85,14 @@ def command(
     if partitions is not None:
         add_partitions(admin, name, partitions)
         click.echo(f"Topic {name} has {partitions} partitions now.")
+    if replication_factor is not None:
+        changed = change_replication_factor(admin, addresses, name, replication_factor)
+        replicas = format_count(replication_factor, "replica")
+        click.echo(
+            f"{format_count(changed, 'partition')} of topic {name} will have {replicas}."
+            if changed
+            else f"Topic {name} has {replicas} already."
+        )
 
 
 def alter_configs(
@@ -101,3 +123,38 @@ def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
 
     futures = admin.create_partitions([NewPartitions(name, partitions)])
     wait_for(futures[name], f"cannot add partitions to topic '{name}'")
+
+
+def change_replication_factor(admin: AdminClient, addresses: str, name: str, factor: int) -> int:
+    """Ask for so many replicas of each partition; return how many partitions that changes."""
+    from fairlead_cli.client.connection import require_topic
+    from fairlead_cli.client.reassignment import alter_reassignments, read_targets
+    from fairlead_cli.output import format_count
+    from fairlead_cli.topic.assignment import TooFewBrokersError
+    from fairlead_cli.topic.reassign import build_assigner, leave_out_drained
+
+    assigner = build_assigner(admin)
+    leave_out_drained(admin, assigner)
+    partitions = require_topic(admin, name).partitions
+    before = {index: partition.replicas for index, partition in sorted(partitions.items())}
+    try:
+        targets = {
+            index: assigner.resized(replicas, factor, partitions[index].isrs)
+            for index, replicas in read_targets(addresses, name, before).items()
+            if len(replicas) != factor
+        }
+    except TooFewBrokersError:
+        raise CliError(
+            f"{factor} replicas need as many brokers; {len(assigner.places)} can take new ones",
+            hint=f"Look:  fairlead status{cluster_arguments()}",
+        ) from None
+    if not targets:
+        return 0
+    refused = alter_reassignments(addresses, name, targets)
+    if refused:
+        index, refusal = min(refused.items())
+        raise CliError(
+            f"{format_count(len(refused), 'partition')} of topic '{name}' cannot get {factor} "
+            f"replicas; partition {index}: {refusal.message}"
+        )
+    return len(targets)

@@ -50,7 +50,7 @@ def command(
 
 
 def describe_topic(admin: AdminClient, name: str, *, all_configs: bool) -> dict[str, Any]:
-    """Everything about one topic, as the JSON output has it."""
+    """Return everything about one topic, as the JSON output has it."""
     from fairlead_cli.client.connection import require_topic
     from fairlead_cli.client.offsets import read_ends
 
@@ -82,7 +82,7 @@ def health_of(partition: Any) -> str:
 
 
 def describe_configs(admin: AdminClient, name: str, *, all_configs: bool) -> dict[str, str | None]:
-    """Settings that the topic has of its own, or all of them."""
+    """Return the topic's own overrides, or all its settings."""
     from confluent_kafka.admin import ConfigResource, ConfigSource
 
     from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, wait_for

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError, ExitCode
 from fairlead_cli.name_completion import complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+from fairlead_cli.topic.create import VISIBLE_POLL_S, VISIBLE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,17 +87,18 @@ def command(
 def elect(
     admin: AdminClient, topic: str, partitions: list[int], *, is_unclean: bool
 ) -> list[dict[str, Any]]:
-    """One request; a row for each partition, with the leader it has now."""
+    """Send one request; return a row for each partition, with the leader it has now."""
     from confluent_kafka import ElectionType, TopicPartition
 
-    from fairlead_cli.client.connection import require_topic, wait_for
+    from fairlead_cli.client.connection import wait_for
 
     kind = ElectionType.UNCLEAN if is_unclean else ElectionType.PREFERRED
     asked = [TopicPartition(topic, partition) for partition in partitions]
     # Without options: confluent-kafka 2.16 fails on every one that it documents.
     future = admin.elect_leaders(kind, asked)
     errors = wait_for(future, f"cannot elect leaders of topic '{topic}'")
-    leaders = {p.id: p.leader for p in require_topic(admin, topic).partitions.values()}
+    elected = {at.partition for at in asked if errors.get(at) is None}
+    leaders = read_leaders(admin, topic, elected, is_unclean=is_unclean)
     rows: list[dict[str, Any]] = []
     for at in asked:
         error = errors.get(at)
@@ -110,6 +113,26 @@ def elect(
             }
         )
     return rows
+
+
+def read_leaders(
+    admin: AdminClient, topic: str, elected: set[int], *, is_unclean: bool
+) -> dict[int, int]:
+    """Return the leader of each partition, once the broker knows of the elections."""
+    from fairlead_cli.client.connection import require_topic
+
+    deadline = time.monotonic() + VISIBLE_TIMEOUT_S
+    while True:
+        partitions = list(require_topic(admin, topic).partitions.values())
+        waiting = [
+            each
+            for each in partitions
+            if each.id in elected
+            and (each.leader < 0 if is_unclean else each.leader != each.replicas[0])
+        ]
+        if not waiting or time.monotonic() > deadline:
+            return {each.id: each.leader for each in partitions}
+        time.sleep(VISIBLE_POLL_S)
 
 
 def print_outcomes(rows: list[dict[str, Any]]) -> None:

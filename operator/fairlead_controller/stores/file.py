@@ -1,9 +1,12 @@
 """The embedded metadata store of a local cluster: one journal file in one folder.
 
-All file work happens in one thread of its own, in order; the event loop never waits for a disk.
-A failed write or sync is never tried again: what the file holds is then unknown, so the store
-refuses everything from there on, and the controller ends and starts anew from what is on disk.
-Only a rewrite of the journal may fail for want of room: what it leaves is not the journal yet.
+All work with files happens in a thread of the store's own, in order; the event loop never waits for
+a disk. A failed write or sync is never tried again: the content of the file is then unknown. So the
+store refuses all later requests, and the controller ends and starts again from what is on disk.
+Only a rewrite of the journal may fail for lack of space: the file that it leaves is not the journal
+yet.
+
+Methods that begin with an underscore run in the store's thread.
 """
 
 import asyncio
@@ -18,6 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
+from fairlead_controller.decisions.tables.stored_table import (
+    StoreCorruptError,
+    StoredTable,
+    StoreError,
+)
 from fairlead_controller.stores.journal import (
     Tables,
     apply_write,
@@ -27,9 +35,6 @@ from fairlead_controller.stores.journal import (
 )
 from fairlead_controller.stores.metadata_store import (
     MetadataStore,
-    StoreCorruptError,
-    StoredTable,
-    StoreError,
     StoreHeldError,
     TableWrite,
     WriteOutcome,
@@ -41,7 +46,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ROTATION_BYTES_MIN: Final = 1 << 20
-"""A journal is not rewritten before its increments have this size …"""
+"""A journal is not rewritten before the writes after its snapshot have this size …"""
 ROTATION_FACTOR: Final = 4
 """… and so many times that of its snapshot."""
 
@@ -51,7 +56,7 @@ _JOURNAL_NAME: Final = re.compile(r"metadata-(\d{10})\.journal")
 
 
 class FileStore(MetadataStore):
-    """Made by `open_file_store`; holds the folder's lock until closed."""
+    """The store of one folder; it holds the folder's lock. `open_file_store` makes it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -66,11 +71,11 @@ class FileStore(MetadataStore):
         self._rotation_put_off_to = 0
 
     async def load(self) -> dict[str, StoredTable]:
-        """Give all tables."""
+        """Return all tables."""
         return await self._run(lambda: dict(self._tables))
 
     async def read(self, table: str) -> StoredTable | None:
-        """Give one table."""
+        """Return one table."""
         return await self._run(lambda: self._tables.get(table))
 
     async def write(self, writes: Sequence[TableWrite]) -> list[WriteResult]:
@@ -78,7 +83,7 @@ class FileStore(MetadataStore):
         return await self._run(lambda: self._write(writes))
 
     async def close(self) -> None:
-        """Close the files and let go of the lock."""
+        """Close the files and release the lock."""
         await asyncio.get_running_loop().run_in_executor(self._executor, self._close_files)
         self._executor.shutdown(wait=False)
 
@@ -89,8 +94,6 @@ class FileStore(MetadataStore):
             return work()
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, guarded)
-
-    # In the store's thread.
 
     def _write(self, writes: Sequence[TableWrite]) -> list[WriteResult]:
         results: list[WriteResult] = []
@@ -143,7 +146,10 @@ class FileStore(MetadataStore):
         return True
 
     def _write_snapshot(self, generation: int) -> tuple[int, int]:
-        """Write all tables to a file beside the journal; its descriptor and its size. OSError."""
+        """Write all tables to a file beside the journal.
+
+        Return its descriptor and its size. OSError if it cannot be written.
+        """
         temporary = self._temporary(generation)
         content = encode_snapshot(self._tables, generation)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -235,7 +241,7 @@ class FileStore(MetadataStore):
 
 
 async def open_file_store(directory: Path) -> FileStore:
-    """Open the store in a folder, making it if needed.
+    """Open the store in a folder, and create it if necessary.
 
     StoreHeldError if another process has it; StoreCorruptError if it cannot be read.
     """
@@ -249,9 +255,9 @@ async def open_file_store(directory: Path) -> FileStore:
 
 
 def read_file_store(directory: Path) -> dict[str, StoredTable]:
-    """Read the tables in a folder as they are now, without holding it; StoreError if impossible.
+    """Read the tables in a folder as they are now, without the lock; StoreError if impossible.
 
-    A controller may be writing meanwhile: its last record is then seen whole or not at all.
+    A controller may be writing meanwhile: its last record is then read whole or not at all.
     """
     for _ in range(READ_ATTEMPTS):
         try:

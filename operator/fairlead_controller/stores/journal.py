@@ -2,7 +2,8 @@
 
     metadata-<generation>.journal, one record a line:
         <CRC-32 of the JSON, 8 hex digits> <space> <JSON> <newline>
-    line 1     {"format": "fairlead-metadata", "version": 1, "generation": G, "tables": N}
+    line 1     {"format": "fairlead-metadata", "version": 1, "generation": G, "tables": N,
+               "release": the one that wrote it}
     lines 2…   N tables as they were: {"table", "version", "epoch", "write", "lines"}
     then       {"writes": [{"table", "version", "epoch", "write", "set", "remove"}, …]}
 
@@ -17,7 +18,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from zlib import crc32
 
-from fairlead_controller.stores.metadata_store import StoreCorruptError, StoredTable, TableWrite
+from fairlead_controller.decisions.tables.stored_table import (
+    StoreCorruptError,
+    StoredTable,
+    StoreTooNewError,
+    newer_format,
+)
+from fairlead_controller.stores.metadata_store import TableWrite
+from fairlead_model.release import RELEASE
 
 FORMAT: Final = "fairlead-metadata"
 FORMAT_VERSION: Final = 1
@@ -26,18 +34,19 @@ Tables = dict[str, StoredTable]
 
 
 def encode_record(record: Mapping[str, Any]) -> bytes:
-    """Give the line of a record."""
+    """Return the line of a record."""
     text = json.dumps(record, separators=(",", ":")).encode()
     return b"%08x %s\n" % (crc32(text), text)
 
 
 def encode_snapshot(tables: Mapping[str, StoredTable], generation: int) -> bytes:
-    """Give the lines that begin a generation."""
+    """Return the lines that begin a generation."""
     header = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
         "generation": generation,
         "tables": len(tables),
+        "release": RELEASE,
     }
     lines = [encode_record(header)]
     for name, table in sorted(tables.items()):
@@ -53,7 +62,7 @@ def encode_snapshot(tables: Mapping[str, StoredTable], generation: int) -> bytes
 
 
 def encode_writes(writes: Sequence[tuple[TableWrite, str]]) -> bytes:
-    """Give the line of a group commit, each write with the version that it makes."""
+    """Return the line of a group commit, each write with the version that it makes."""
     entries = [
         {
             "table": write.table,
@@ -69,26 +78,32 @@ def encode_writes(writes: Sequence[tuple[TableWrite, str]]) -> bytes:
 
 
 def apply_write(table: StoredTable | None, write: TableWrite, version: str) -> StoredTable:
-    """Give a table after a write."""
+    """Return a table after a write."""
     lines = {} if table is None else dict(table.lines)
     for key, line in write.lines.items():
         if line is None:
             lines.pop(key, None)
         else:
             lines[key] = line
-    return StoredTable(version, write.controller_epoch, write.write_number, lines)
+    count = 1 if table is None else table.write_count + 1
+    return StoredTable(version, write.controller_epoch, write.write_number, lines, count)
 
 
 def decode_journal(content: bytes, name: str) -> tuple[Tables, int]:
     """Read a journal: its tables, and the size of what is whole (a torn last line is left out).
 
-    StoreCorruptError if the journal is damaged or of another format.
+    StoreCorruptError if the journal is damaged or of another format, StoreTooNewError if that is a
+    newer one.
     """
     records, size = _whole_records(content, name)
     if not records:
         raise StoreCorruptError(f"{name} holds nothing readable")
     header, rest = records[0], records[1:]
-    if header.get("format") != FORMAT or header.get("version") != FORMAT_VERSION:
+    is_ours = header.get("format") == FORMAT
+    version, release = header.get("version"), header.get("release")
+    if is_ours and (problem := newer_format(name, FORMAT_VERSION, version, release)):
+        raise StoreTooNewError(problem)
+    if not is_ours or version != FORMAT_VERSION:
         raise StoreCorruptError(
             f"{name} is {header.get('format')} version {header.get('version')}, this release "
             f"reads {FORMAT} version {FORMAT_VERSION}"
@@ -100,11 +115,16 @@ def decode_journal(content: bytes, name: str) -> tuple[Tables, int]:
     try:
         for record in rest[:count]:
             tables[record["table"]] = StoredTable(
-                record["version"], record["epoch"], record["write"], record["lines"]
+                record["version"],
+                record["epoch"],
+                record["write"],
+                record["lines"],
+                # Each write makes the next version.
+                write_count=int(record["version"]),
             )
         for record in rest[count:]:
             _replay(tables, record)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreCorruptError(f"{name} has a record of another shape: {error!r}") from error
     return tables, size
 

@@ -1,13 +1,16 @@
-"""The metadata store in the Kubernetes API server: a table is an object, its version is the
-object's resourceVersion, and a write is a replacement that names the version it is based on.
+"""The metadata store in the Kubernetes API server.
 
-What a failed request means decides everything here. A request that got no answer, or an answer of
-a server in trouble, may still be carried out. Sending the same write again is safe then, because it
-is based on the same version and at most one can land; but if it is answered with a conflict, the
-first one may be the reason: the outcome is unknown, not a conflict, and the caller settles it.
+A table is an object, its version is the object's resourceVersion, and a write is a replacement that
+names the version it is based on.
 
-While the server is away, `read` waits and writes end as unknown: metadata is frozen, and nobody
-needs to end for it. `is_available` tells, also when nothing is to be written.
+What a failed request means is the heart of this module. A request that got no answer, or an answer
+of a server in trouble, may still be carried out. Then it is safe to send the same write again,
+because it is based on the same version and at most one can land. But if the second is answered with
+a conflict, the first may be the cause: the outcome is unknown, not a conflict, and the caller
+settles it.
+
+While the server is away, `read` waits and writes end as unknown: metadata is frozen, and no process
+needs to end for it. `is_available` shows that, also when nothing has to be written.
 """
 
 import asyncio
@@ -15,13 +18,14 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, Literal
+from typing import Final
 
-from fairlead_controller.kube.client import RETRY_AFTER_S_MAX, KubeClient, jittered
-from fairlead_controller.kube.errors import TOO_MANY_REQUESTS, ApiError, ApiUnavailableError
-from fairlead_controller.kube.kinds import CLUSTER_STATE, PARTITION_TABLE
+from fairlead_controller.decisions.tables.stored_table import StoredTable, StoreError
+from fairlead_controller.decisions.tables.table_plan import CLUSTER_TABLE
+from fairlead_controller.stores.availability import RemoteStore, Sort
 from fairlead_controller.stores.kubernetes_tables import (
     CLUSTER_LABEL,
+    SECURITY_LABEL,
     KnownTable,
     Manifest,
     adopt_answer,
@@ -31,42 +35,37 @@ from fairlead_controller.stores.kubernetes_tables import (
     table_kind,
 )
 from fairlead_controller.stores.metadata_store import (
-    MetadataStore,
-    StoredTable,
-    StoreError,
+    CONFLICT,
+    UNKNOWN,
+    StoreUnavailableError,
     TableWrite,
     WriteOutcome,
     WriteResult,
 )
-from fairlead_controller.table_plan import CLUSTER_TABLE
+from fairlead_kube.client import RETRY_AFTER_S_MAX, KubeClient, jittered
+from fairlead_kube.errors import TOO_MANY_REQUESTS, ApiError, ApiUnavailableError
+from fairlead_kube.kinds import CLUSTER_STATE, PARTITION_TABLE, SECRET, ResourceKind
 
 logger = logging.getLogger(__name__)
 
 WRITES_IN_FLIGHT_MAX: Final = 16
 PAGE_SIZE: Final = 50
-"""Tables asked for at a time: a full one has some 50 KB, and reading a page holds up the loop."""
+"""Tables per request: a full one has some 50 KB, and reading a page blocks the loop."""
 WRITE_RETRY_DELAYS_S: Final = (0.05, 0.1, 0.2, 0.4)
 WRITE_RETRY_S_MAX: Final = 5.0
-"""No attempt is begun later than this after the first."""
+"""No attempt begins later than this after the first."""
 READ_PAUSE_S_MIN: Final = 0.1
 READ_PAUSE_S_MAX: Final = 1.0
 CHECK_INTERVAL_S: Final = 5.0
-"""Without other requests, the server is asked so often whether it is there."""
+"""How often the server is asked whether it is there, when there are no other requests."""
 
 _REFUSED_FOR_NOW: Final = frozenset({401, 403, TOO_MANY_REQUESTS})
-"""Answers that a request certainly was not carried out, and may be later: a token or a permission
-that is being renewed is an outage too, not a reason to give up."""
-
-UNKNOWN: Final = WriteResult(WriteOutcome.UNKNOWN)
-CONFLICT: Final = WriteResult(WriteOutcome.CONFLICT)
+"""Answers which say that the request was not carried out, and may be later. A token or a permission
+that is being renewed is an outage, too, and no reason to end."""
 
 
-class StoreUnavailableError(StoreError):
-    """The API server cannot be asked now; trying again later may succeed."""
-
-
-class KubernetesStore(MetadataStore):
-    """The tables of one cluster; made by `open_kubernetes_store`."""
+class KubernetesStore(RemoteStore):
+    """The tables of one cluster; `open_kubernetes_store` makes it."""
 
     def __init__(
         self,
@@ -76,6 +75,7 @@ class KubernetesStore(MetadataStore):
         *,
         check_interval_s: float = CHECK_INTERVAL_S,
     ) -> None:
+        super().__init__()
         self._client = client
         self._namespace = namespace
         self._cluster = cluster
@@ -83,28 +83,10 @@ class KubernetesStore(MetadataStore):
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self._check_interval_s = check_interval_s
         self._answered_at = time.monotonic()
-        self._failing_since: dict[str, float] = {}
-        """"read" and "write", where they fail, with the Unix time of the first failure."""
-        self.problem = ""
-        """Why the store is not available, empty while it is."""
         self._checks = asyncio.create_task(self._keep_checking(), name=f"check store {cluster}")
 
-    @property
-    def is_available(self) -> bool:
-        """Whether tables can be read and written; if not, metadata is frozen."""
-        return not self._failing_since
-
-    @property
-    def unavailable_since(self) -> float | None:
-        """Unix time of the first of the requests that fail now; None while the store is available.
-
-        A server whose disk is full still answers reads: only a write that was carried out proves
-        that writes are again.
-        """
-        return min(self._failing_since.values(), default=None)
-
     async def load(self) -> dict[str, StoredTable]:
-        """Give all tables; StoreUnavailableError if the server is away."""
+        """Return all tables; StoreUnavailableError if the server is away."""
         known: dict[str, KnownTable] = {}
         try:
             # The table of the cluster last: whoever adds a numbered one names it there first.
@@ -115,10 +97,11 @@ class KubernetesStore(MetadataStore):
                 limit=PAGE_SIZE,
             )
             self._note_answer()
+            secrets = await self._list_secrets()
             cluster = await self._fetch(CLUSTER_TABLE)
         except (ApiError, ApiUnavailableError) as error:
             raise self._store_error("the tables cannot be read", error) from error
-        for manifest in listing.items:
+        for manifest in [*listing.items, *secrets]:
             table, content = read_table(manifest, self._cluster)
             known[table] = content
         if cluster is not None:
@@ -126,8 +109,17 @@ class KubernetesStore(MetadataStore):
         self._known = known
         return {table: content.stored() for table, content in known.items()}
 
+    async def _list_secrets(self) -> list[Manifest]:
+        listing = await self._client.list(
+            SECRET,
+            self._namespace,
+            label_selector=f"{SECURITY_LABEL}={self._cluster}",
+            limit=PAGE_SIZE,
+        )
+        return listing.items
+
     async def read(self, table: str) -> StoredTable | None:
-        """Give one table; waits while the server is away."""
+        """Return one table; wait while the server is away."""
         pause_s = READ_PAUSE_S_MIN
         while True:
             try:
@@ -141,7 +133,7 @@ class KubernetesStore(MetadataStore):
             pause_s = min(2 * pause_s, READ_PAUSE_S_MAX)
 
     async def write(self, writes: Sequence[TableWrite]) -> list[WriteResult]:
-        """Write tables, some at a time, beginning in the order given."""
+        """Write tables, several at a time, beginning in the order given."""
         results = await asyncio.gather(
             *(self._write_in_turn(write) for write in writes), return_exceptions=True
         )
@@ -153,7 +145,7 @@ class KubernetesStore(MetadataStore):
         return answers
 
     async def close(self) -> None:
-        """End the checks; the client stays open, it is the caller's."""
+        """Stop the checks; the client belongs to the caller and stays open."""
         self._checks.cancel()
         with suppress(asyncio.CancelledError):
             await self._checks
@@ -179,7 +171,7 @@ class KubernetesStore(MetadataStore):
             return await self._send(write, manifest, content)
 
     async def _base_of(self, write: TableWrite) -> KnownTable | None:
-        """Give the table as it was in the version that a write is based on, or as it is now."""
+        """Return the table in the version that a write is based on, or as it is now."""
         if write.version is None:
             return None
         known = self._known.get(write.table)
@@ -190,7 +182,7 @@ class KubernetesStore(MetadataStore):
     async def _send(
         self, write: TableWrite, manifest: Manifest, content: KnownTable
     ) -> WriteResult:
-        """Send a write, some times if need be; give what is certain about its outcome."""
+        """Send a write, several times if necessary; return what is certain about its outcome."""
         started = time.monotonic()
         may_have_landed = False
         for delay_s in (*WRITE_RETRY_DELAYS_S, None):
@@ -259,31 +251,18 @@ class KubernetesStore(MetadataStore):
 
     def _note_answer(self, *, is_write: bool = False) -> None:
         self._answered_at = time.monotonic()
-        since = self.unavailable_since
-        if since is None:
-            return
-        self._failing_since.pop("read", None)
-        if is_write:
-            self._failing_since.pop("write", None)
-        if self.is_available:
-            self.problem = ""
-            logger.info("the store answers again after %.1f s", time.time() - since)
+        self._availability.note_answer(is_write=is_write)
 
-    def _note_failure(
-        self, error: ApiError | ApiUnavailableError, sort: Literal["read", "write"] = "read"
-    ) -> None:
-        self.problem = str(error)
-        if self.is_available:
-            logger.warning("the store is not available, metadata is frozen: %s", error)
-        self._failing_since.setdefault(sort, time.time())
+    def _note_failure(self, error: ApiError | ApiUnavailableError, sort: Sort = "read") -> None:
+        self._availability.note_failure(str(error), sort)
 
     def _store_error(
         self,
         what: str,
         error: ApiError | ApiUnavailableError,
-        sort: Literal["read", "write"] = "read",
+        sort: Sort = "read",
     ) -> StoreError:
-        """Give the error for a failed request, and note whether the server can be asked at all."""
+        """Return the error for a failed request; note whether the server can be asked at all."""
         text = f"{what}: {error}"
         if isinstance(error, ApiError) and not (
             error.is_passing or error.status in _REFUSED_FOR_NOW
@@ -317,35 +296,34 @@ async def open_kubernetes_store(
 
 
 async def delete_tables(client: KubeClient, namespace: str, cluster: str) -> int:
-    """Delete the tables of a cluster that is no more; give how many there were. Idempotent.
+    """Delete the tables of a cluster that is gone; return how many there were. Idempotent.
 
     Only for a LogCluster with `reclaimPolicy: Delete`, whose controller has ended. The table of the
     cluster goes last, so that an interrupted deletion is seen as unfinished. ApiError or
     ApiUnavailableError if it has to be tried again.
     """
-    listing = await client.list(
-        PARTITION_TABLE,
-        namespace,
-        label_selector=f"{CLUSTER_LABEL}={cluster}",
-        limit=PAGE_SIZE,
-    )
     slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
 
-    async def delete(name: str) -> bool:
+    async def delete(kind: ResourceKind, name: str) -> bool:
         async with slots:
-            return await _ensure_deleted(client, namespace, name, is_cluster=False)
+            return await _ensure_deleted(client, namespace, kind, name)
 
-    names = [manifest["metadata"]["name"] for manifest in listing.items]
-    deleted = await asyncio.gather(*(delete(name) for name in names))
-    is_cluster_deleted = await _ensure_deleted(client, namespace, cluster, is_cluster=True)
+    deleted: list[bool] = []
+    for kind, label in ((PARTITION_TABLE, CLUSTER_LABEL), (SECRET, SECURITY_LABEL)):
+        listing = await client.list(
+            kind, namespace, label_selector=f"{label}={cluster}", limit=PAGE_SIZE
+        )
+        names = [manifest["metadata"]["name"] for manifest in listing.items]
+        deleted += await asyncio.gather(*(delete(kind, name) for name in names))
+    is_cluster_deleted = await _ensure_deleted(client, namespace, CLUSTER_STATE, cluster)
     return sum(deleted) + is_cluster_deleted
 
 
 async def _ensure_deleted(
-    client: KubeClient, namespace: str, name: str, *, is_cluster: bool
+    client: KubeClient, namespace: str, kind: ResourceKind, name: str
 ) -> bool:
     try:
-        await client.delete(CLUSTER_STATE if is_cluster else PARTITION_TABLE, namespace, name)
+        await client.delete(kind, namespace, name)
     except ApiError as error:
         if not error.is_not_found:
             raise

@@ -3,39 +3,47 @@
 | table | object |
 |---|---|
 | `cluster` | ClusterState `<cluster>` |
+| `security-…` | Secret `<cluster>-<table>`, whose data are the same fields |
 | any other | PartitionTable `<cluster>-<table>` |
 
-The lines of a table are one text, a line "KEY VALUE" each, in the order in which they were made:
-many small fields cost the API server far more than one long one, and a person can read it all the
-same. The object's resourceVersion is the table's version. It moves only if the object differs, so
-`spec.writeNumber` counts all writes of the object: one that changes nothing else outdates a stuck
-one too. The number that the writer gives its write, which tells a repeated one, is an annotation.
+The lines of a table are one text (`table_text`). The object's resourceVersion is the table's
+version. It moves only if the object differs, so `spec.writeNumber` counts all writes of the object:
+one that changes nothing else outdates a stuck one too. The number that the writer gives its write,
+which tells a repeated one, is an annotation.
 
 What others have added to an object's metadata is kept.
 """
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fairlead_controller.kube.kinds import CLUSTER_STATE, PARTITION_TABLE, ResourceKind
-from fairlead_controller.stores.metadata_store import (
+from fairlead_controller.decisions.tables.security_lines import is_security_table
+from fairlead_controller.decisions.tables.stored_table import (
     StoreCorruptError,
     StoredTable,
     StoreError,
-    TableWrite,
 )
-from fairlead_controller.table_plan import CLUSTER_TABLE
+from fairlead_controller.decisions.tables.table_plan import CLUSTER_TABLE
+from fairlead_controller.stores.metadata_store import TableWrite
+from fairlead_controller.stores.table_text import decode_lines, encode_lines
+from fairlead_kube.kinds import CLUSTER_STATE, PARTITION_TABLE, SECRET, ResourceKind
 
 CLUSTER_LABEL: Final = "fairlead.io/cluster"
+SECURITY_LABEL: Final = "fairlead.io/security-of"
+"""On a Secret with rules and credentials: the cluster. It has not the label above, by which the
+operator watches Secrets: nobody keeps copies of verifiers who does not need them."""
 DELETE_WITH_LABEL: Final = "fairlead.io/delete-with"
-"""On a ClusterState: uid of the LogCluster with which the tables of the cluster have to go."""
+"""On a ClusterState: uid of the LogCluster with which the tables have to be deleted."""
 ATTEMPT_ANNOTATION: Final = "fairlead.io/attempt"
+SECURITY_TYPE: Final = "fairlead.io/security"
+"""The type of these Secrets."""
 
 OBJECT_BYTES_MAX: Final = 1_200_000
-"""Largest object that is sent. etcd refuses requests of more than 1.5 MiB, the API server adds to
-what it stores, and the schema allows a text of this length."""
+"""The largest object that is sent. etcd refuses requests of more than 1.5 MiB, the API server adds
+to what it stores, and the schema allows a text of this length."""
 
 Manifest = dict[str, Any]
 
@@ -56,49 +64,30 @@ class KnownTable:
         return version
 
     def stored(self) -> StoredTable:
-        """Give the table; StoreCorruptError if the text is not what a store writes."""
+        """Return the table; StoreCorruptError if a store would not write such a text."""
         lines = decode_lines(self.text, self.metadata["name"])
         attempt = (self.metadata.get("annotations") or {}).get(ATTEMPT_ANNOTATION, "0")
         number = int(attempt) if attempt.isdecimal() else 0
-        return StoredTable(self.version, self.controller_epoch, number, lines)
+        return StoredTable(self.version, self.controller_epoch, number, lines, self.write_count)
 
 
 def table_kind(table: str) -> ResourceKind:
-    """Give the kind of object that holds a table."""
-    return CLUSTER_STATE if table == CLUSTER_TABLE else PARTITION_TABLE
+    """Return the kind of object that holds a table."""
+    if table == CLUSTER_TABLE:
+        return CLUSTER_STATE
+    return SECRET if is_security_table(table) else PARTITION_TABLE
 
 
 def object_name(cluster: str, table: str) -> str:
-    """Give the name of the object that holds a table."""
+    """Return the name of the object that holds a table."""
     return cluster if table == CLUSTER_TABLE else f"{cluster}-{table}"
 
 
-def encode_lines(lines: Mapping[str, str]) -> str:
-    """Give the text of a table; StoreError if it could not be read back."""
-    for key, line in lines.items():
-        if not key or " " in key or "\n" in key or "\n" in line:
-            raise StoreError(f"a table cannot hold the line {key!r}: {line[:80]!r}")
-    return "".join(f"{key} {line}\n" for key, line in lines.items())
-
-
-def decode_lines(text: str, name: str) -> dict[str, str]:
-    """Read the text of a table; StoreCorruptError if it is not what `encode_lines` makes."""
-    lines: dict[str, str] = {}
-    for number, record in enumerate(text.split("\n"), start=1):
-        if not record:
-            continue
-        key, blank, line = record.partition(" ")
-        if not key or not blank or key in lines:
-            raise StoreCorruptError(f"{name} is damaged in line {number}: {record[:80]!r}")
-        lines[key] = line
-    return lines
-
-
 def read_table(manifest: Mapping[str, Any], cluster: str) -> tuple[str, KnownTable]:
-    """Give the name and content of the table in an object; StoreCorruptError if it is none."""
+    """Return the name and content of the table in an object; StoreCorruptError if malformed."""
     metadata = manifest["metadata"]
     try:
-        spec = manifest["spec"]
+        spec = manifest["spec"] if "spec" in manifest else _decoded(manifest["data"])
         owner, table = spec["clusterName"], str(spec["table"])
         epoch, count = int(spec["controllerEpoch"]), int(spec["writeNumber"])
         text = str(spec.get("lines", ""))
@@ -114,9 +103,9 @@ def read_table(manifest: Mapping[str, Any], cluster: str) -> tuple[str, KnownTab
 def build_table(
     write: TableWrite, known: KnownTable | None, *, namespace: str, cluster: str
 ) -> tuple[Manifest, KnownTable]:
-    """Give the object that a write makes of a known table (None: a new one), and its content.
+    """Return the object that a write makes of a known table (None: a new one), and its content.
 
-    StoreError if the lines cannot be held, or not in one object.
+    StoreError if the lines cannot be stored, or not in one object.
     """
     name = object_name(cluster, write.table)
     lines = {} if known is None else decode_lines(known.text, name)
@@ -126,7 +115,11 @@ def build_table(
         else:
             lines[key] = line
     text = encode_lines(lines)
-    metadata = _new_metadata(name, namespace, cluster) if known is None else dict(known.metadata)
+    if known is not None:
+        metadata = dict(known.metadata)
+    else:
+        label = SECURITY_LABEL if is_security_table(write.table) else CLUSTER_LABEL
+        metadata = _new_metadata(name, namespace, cluster, label)
     annotations = dict(metadata.get("annotations") or {})
     annotations.pop(ATTEMPT_ANNOTATION, None)
     if write.write_number:
@@ -134,18 +127,22 @@ def build_table(
     metadata["annotations"] = annotations
     write_count = 1 if known is None else known.write_count + 1
     kind = table_kind(write.table)
-    manifest = {
+    spec = {
+        "clusterName": cluster,
+        "table": write.table,
+        "controllerEpoch": write.controller_epoch,
+        "writeNumber": write_count,
+        "lines": text,
+    }
+    manifest: Manifest = {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
         "metadata": metadata,
-        "spec": {
-            "clusterName": cluster,
-            "table": write.table,
-            "controllerEpoch": write.controller_epoch,
-            "writeNumber": write_count,
-            "lines": text,
-        },
     }
+    if kind is SECRET:
+        manifest |= {"type": SECURITY_TYPE, "data": _encoded(spec)}
+    else:
+        manifest["spec"] = spec
     # In JSON, a character has at most six bytes: measuring small tables would be a waste.
     if len(text) * 6 > OBJECT_BYTES_MAX // 2:
         size = len(json.dumps(manifest, ensure_ascii=False).encode())
@@ -158,17 +155,25 @@ def build_table(
 
 
 def adopt_answer(sent: KnownTable, answer: Mapping[str, Any]) -> KnownTable:
-    """Give what is known once the server has answered with the new metadata."""
+    """Return what is known once the server has answered with the new metadata."""
     metadata = _kept(answer["metadata"])
     return KnownTable(metadata, sent.controller_epoch, sent.write_count, sent.text)
 
 
-def _new_metadata(name: str, namespace: str, cluster: str) -> Manifest:
+def _encoded(spec: Mapping[str, object]) -> dict[str, str]:
+    return {key: base64.b64encode(str(value).encode()).decode() for key, value in spec.items()}
+
+
+def _decoded(data: Mapping[str, str]) -> dict[str, str]:
+    return {key: base64.b64decode(value).decode() for key, value in data.items()}
+
+
+def _new_metadata(name: str, namespace: str, cluster: str, label: str) -> Manifest:
     labels = {
         "app.kubernetes.io/name": "fairlead",
         "app.kubernetes.io/instance": cluster,
         "app.kubernetes.io/managed-by": "fairlead-operator",
-        CLUSTER_LABEL: cluster,
+        label: cluster,
     }
     return {"name": name, "namespace": namespace, "labels": labels}
 

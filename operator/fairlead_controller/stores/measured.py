@@ -1,21 +1,18 @@
-"""A metadata store that is timed: how long its writes and reads take, and how they end."""
+"""A metadata store with measurements: how long writes and reads take, and how they end."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from fairlead_controller.metrics import ControllerMetrics
-from fairlead_controller.stores.metadata_store import (
-    MetadataStore,
-    StoredTable,
-    TableWrite,
-    WriteResult,
-)
+from fairlead_controller.counters import ControllerMetrics
+from fairlead_controller.decisions.tables.stored_table import StoredTable
+from fairlead_controller.stores.metadata_store import MetadataStore, TableWrite, WriteResult
+from fairlead_model.ids import ControllerEpoch
 
 FAILED = "error"
 
 
 class MeasuredStore(MetadataStore):
-    """Hands everything on."""
+    """Passes every call on and measures it."""
 
     def __init__(self, store: MetadataStore, metrics: ControllerMetrics) -> None:
         self._store = store
@@ -38,7 +35,7 @@ class MeasuredStore(MetadataStore):
             self._metrics.store_reads.observe(time.monotonic() - began)
 
     async def write(self, writes: Sequence[TableWrite]) -> list[WriteResult]:
-        """Write tables; each counts by how its write ended."""
+        """Write tables; count each by how its write ended."""
         outcomes = self._metrics.store_outcomes
         began = time.monotonic()
         try:
@@ -52,6 +49,10 @@ class MeasuredStore(MetadataStore):
             outcomes[result.outcome.value] += 1
         return results
 
+    def next_epoch(self, tables: Mapping[str, StoredTable]) -> ControllerEpoch:
+        """Return the epoch that the store says."""
+        return self._store.next_epoch(tables)
+
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         await self._store.close()

@@ -18,24 +18,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
+from fairlead_controller.decisions.tables.stored_table import StoredTable, StoreError
 from fairlead_model.ids import ControllerEpoch
-
-
-class StoreError(Exception):
-    """The store cannot go on; the process that uses it should end."""
 
 
 class StoreHeldError(StoreError):
     """Another process has the store open; the text says which."""
 
 
-class StoreCorruptError(StoreError):
-    """What the store holds contradicts itself; the text says where."""
-
-
 class SealedError(StoreError):
-    """Another controller has taken over: a table carries an epoch that is not ours."""
+    """Another controller has taken over: a table carries an epoch that is not this one's."""
+
+
+class TableTouchedError(StoreError):
+    """Something that is not a controller has changed or removed a table: read it again."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be asked now; a later attempt may succeed."""
 
 
 class WriteOutcome(Enum):
@@ -49,23 +51,12 @@ class WriteOutcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTable:
-    """A table as it is in the store."""
-
-    version: str
-    """Opaque; equal versions mean equal content."""
-    controller_epoch: ControllerEpoch
-    write_number: int
-    lines: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class TableWrite:
     """A change of one table: what becomes of its lines (None removes one)."""
 
     table: str
     version: str | None
-    """The version that must be there; None: the table must not exist."""
+    """The version that must be there; None if the table must not exist."""
     controller_epoch: ControllerEpoch
     lines: Mapping[str, str | None] = field(default_factory=dict)
     write_number: int = 0
@@ -80,8 +71,15 @@ class WriteResult:
     """The new version, where written."""
 
 
+UNKNOWN: Final = WriteResult(WriteOutcome.UNKNOWN)
+CONFLICT: Final = WriteResult(WriteOutcome.CONFLICT)
+
+
 class MetadataStore(ABC):
-    """The interface; `tests/unit/controller/metadata_store_contract.py` says what it promises."""
+    """Where tables are kept.
+
+    What each store promises: `tests/support/metadata_store_contract.py`.
+    """
 
     @abstractmethod
     async def load(self) -> dict[str, StoredTable]:
@@ -93,24 +91,31 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def write(self, writes: Sequence[TableWrite]) -> list[WriteResult]:
-        """Write tables, each on its own; results come in the order of the writes.
+        """Write tables, each by itself; results come in the order of the writes.
 
         A result WRITTEN means durable. StoreError if the store cannot go on.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
+
+    def next_epoch(self, tables: Mapping[str, StoredTable]) -> ControllerEpoch:
+        """Return the epoch of a controller that takes over what `load` has given."""
+        return 1 + max(table.controller_epoch for table in tables.values())
 
     async def seal(
         self,
         controller_epoch: ControllerEpoch,
         tables: Mapping[str, StoredTable] | None = None,
+        *,
+        first: str = "",
     ) -> dict[str, StoredTable]:
         """Write an epoch into every table, then load them; from then on older writers fail.
 
-        `tables` are those that were loaded just now, if they were. SealedError if a table carries
-        this epoch or a higher one, or changes meanwhile.
+        `tables` are those that were loaded just now, if any. The table `first` is sealed before the
+        others: no crash leaves one of them with a higher epoch. SealedError if a table carries this
+        epoch or a higher one, or changes meanwhile.
         """
         if tables is None:
             tables = await self.load()
@@ -119,12 +124,8 @@ class MetadataStore(ABC):
             if table.controller_epoch >= controller_epoch:
                 raise SealedError(f"table {name} has epoch {table.controller_epoch} already")
             writes.append(TableWrite(name, table.version, controller_epoch))
-        results = await self.write(writes)
-        for write, result in zip(writes, results, strict=True):
-            if result.outcome is not WriteOutcome.WRITTEN:
-                raise SealedError(
-                    f"table {write.table} could not be sealed: {result.outcome.value}"
-                )
+        await self._seal([write for write in writes if write.table == first])
+        await self._seal([write for write in writes if write.table != first])
         sealed = await self.load()
         for name, table in sorted(sealed.items()):
             if table.controller_epoch != controller_epoch:
@@ -132,3 +133,11 @@ class MetadataStore(ABC):
                 # were read just now, our writes would get past its seal.
                 raise SealedError(f"table {name} has epoch {table.controller_epoch} by now")
         return sealed
+
+    async def _seal(self, writes: list[TableWrite]) -> None:
+        results = await self.write(writes) if writes else []
+        for write, result in zip(writes, results, strict=True):
+            if result.outcome is not WriteOutcome.WRITTEN:
+                raise SealedError(
+                    f"table {write.table} could not be sealed: {result.outcome.value}"
+                )

@@ -1,1 +1,1 @@
-"""ConsumerGroup resources: what coordinators say into statuses, and resets, each once."""
+"""ConsumerGroup resources: status from the groups' coordinators, and resets, each done once."""

@@ -1,4 +1,4 @@
-"""The groups of one cluster: looked at together, each when its time has come."""
+"""Follows the groups of one cluster: looks at each when its time has come."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
+from fairlead_kube.errors import ApiError, ApiUnavailableError
 from fairlead_operator.consumer_groups.group_client import BrokersUnreachableError, GroupClient
 from fairlead_operator.consumer_groups.group_resource import ClusterKey, ResourceKey
 from fairlead_operator.consumer_groups.group_scope import Followed, GroupScope
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 BATCH_MAX: Final = 500
 """Groups in one look."""
 GATHER_S: Final = 0.2
-"""How long a look gathers what comes together; after it they stay together."""
+"""How long a look collects groups that are due together; after it they stay together."""
 RESET_LOOK_S: Final = 2.0
 """How often a group is looked at whose reset waits."""
 AFTER_RESET_S: Final = 0.2
@@ -38,7 +38,7 @@ WRITES_IN_FLIGHT_MAX: Final = 8
 
 
 class ClusterGroups:
-    """Made in a running loop, with a client of its own; `run` until cancelled."""
+    """The groups of one cluster, with a client of its own; `run` until cancelled."""
 
     def __init__(
         self,
@@ -131,7 +131,10 @@ class ClusterGroups:
         self._scope.sights[resource.key] = sight
         async with self._writes:
             try:
-                state = await resets.advance(followed, sight)
+                if self._scope.is_paused(resource):
+                    state = resets.hold(followed)
+                else:
+                    state = await resets.advance(followed, sight)
                 await self._write_sight(state, sight, looked_at)
             except BrokersUnreachableError as error:
                 logger.warning("ConsumerGroup %s/%s: its reset: %s", *resource.key, error)
@@ -166,6 +169,7 @@ class ClusterGroups:
             record=state.record,
             repeated_id=state.repeated_id,
             are_figures_kept=is_early or state.has_acted,
+            is_paused=self._scope.is_paused(resource),
         )
         await self._writer.write(state.followed, after)
         if state.has_acted:
@@ -174,13 +178,13 @@ class ClusterGroups:
             self._figures_at[key] = looked_at
 
     async def _refuse(self, followed: Followed) -> None:
-        """Say what is wrong with a spec; its next change brings it here again."""
+        """Report what is wrong with a spec; its next change brings it here again."""
         await self._excuse(
             followed, Verdict(False, "InvalidSpec", followed.resource.problem), is_retried=False
         )
 
     async def _excuse(self, followed: Followed, ready: Verdict, *, is_retried: bool) -> None:
-        """Say why a group cannot be followed now; what was seen of it before stays."""
+        """Report why a group cannot be followed now; its last known state stays in the status."""
         status = followed.manifest.get("status") or {}
         after = build_group_status(
             followed.resource,

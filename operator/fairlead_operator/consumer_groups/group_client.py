@@ -1,4 +1,4 @@
-"""What is asked of a cluster's brokers about groups, and how that can go wrong."""
+"""The questions about groups to a cluster's brokers, and how they can fail."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ class BrokersUnreachableError(Exception):
 
 
 class LogPoint(Enum):
-    """Which offset of a log is asked for."""
+    """Which offset of a log is requested."""
 
     START = "start"
     END = "end"
@@ -21,7 +21,7 @@ class LogPoint(Enum):
 
 @dataclass(slots=True)
 class LogOffsets:
-    """Offsets of logs; each partition that was asked for is in one of the three."""
+    """Offsets of logs; each requested partition is in one of the three fields."""
 
     offsets: dict[Place, int] = field(default_factory=dict)
     """For a time, -1 where no record is that late."""
@@ -33,17 +33,17 @@ class LogOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """All offsets were taken."""
+    """All offsets were committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupBusy:
-    """The group has members (again); nothing was taken."""
+    """The group has members (again); no offset was committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
-    """Offsets were not taken, or only some of them, and trying again does not help."""
+    """Offsets were not committed, or only some of them, and trying again does not help."""
 
     message: str
 
@@ -59,21 +59,21 @@ class GroupClient(Protocol):
         ...
 
     async def partition_counts(self, topics: Collection[str]) -> Mapping[str, int]:
-        """Give the number of partitions of each topic that exists."""
+        """Return the number of partitions of each topic that exists."""
         ...
 
     async def log_offsets(self, places: Collection[Place], point: LogPoint | int) -> LogOffsets:
-        """Give the start or end of logs, or the first offset of a time in milliseconds."""
+        """Return the start or end of logs, or the first offset of a time in milliseconds."""
         ...
 
     async def commit(self, group_id: str, offsets: Mapping[Place, int]) -> CommitOutcome:
-        """Set offsets of a group without members.
+        """Commit offsets of a group without members.
 
-        BrokersUnreachableError where it is not known whether they were taken, or where the
-        coordinator is to be asked again.
+        BrokersUnreachableError if it is not known whether they were committed, or if the
+        coordinator has to be asked again.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         ...

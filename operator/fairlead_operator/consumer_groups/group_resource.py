@@ -1,4 +1,4 @@
-"""A ConsumerGroup resource as the reconciler looks at it. Pure."""
+"""A ConsumerGroup resource as the reconciler reads it. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ ClusterKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class GroupResource:
-    """What of a manifest decides what is done about it."""
+    """The fields of a manifest that decide what is done about it."""
 
     namespace: str
     name: str
@@ -27,6 +27,7 @@ class GroupResource:
     group_id: str
     refresh_s: float
     reset: OffsetReset | None
+    is_paused: bool
     problem: str
     """What is wrong with the spec, empty if nothing is."""
     is_ours: bool
@@ -34,7 +35,7 @@ class GroupResource:
 
     @property
     def key(self) -> ResourceKey:
-        """Where it is."""
+        """Its namespace and name."""
         return self.namespace, self.name
 
     @property
@@ -44,7 +45,7 @@ class GroupResource:
 
 
 def read_group_resource(manifest: Mapping[str, Any]) -> GroupResource:
-    """Look at a manifest as the API server gives it."""
+    """Read a manifest as the API server returns it."""
     metadata = manifest["metadata"]
     annotations = metadata.get("annotations") or {}
     spec, problem = None, ""
@@ -63,6 +64,7 @@ def read_group_resource(manifest: Mapping[str, Any]) -> GroupResource:
         group_id=group_id[:GROUP_ID_LENGTH_MAX],
         refresh_s=float(REFRESH_S if spec is None else spec.refresh_seconds),
         reset=None if spec is None else spec.offset_reset,
+        is_paused=spec is not None and spec.paused,
         problem=problem,
         is_ours=annotations.get(MANAGED_ANNOTATION) != "false"
         and "deletionTimestamp" not in metadata,

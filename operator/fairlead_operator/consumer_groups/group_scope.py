@@ -1,4 +1,4 @@
-"""What is known of ConsumerGroups and LogClusters, and what of the groups was seen last."""
+"""The known ConsumerGroups and LogClusters, and the last sight of each group."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,6 +9,7 @@ from fairlead_operator.consumer_groups.group_resource import (
     ResourceKey,
     read_group_resource,
 )
+from fairlead_operator.specs.views import is_cluster_paused
 
 if TYPE_CHECKING:
     from fairlead_operator.consumer_groups.group_sight import GroupSight
@@ -41,14 +42,19 @@ class GroupScope:
         self.groups[key] = Followed(read_group_resource(manifest), manifest)
 
     def cluster_of(self, resource: GroupResource) -> ClusterKey | None:
-        """Give the LogCluster that a resource names, or means; None where there is none."""
+        """Return the LogCluster that a resource names, or implies; None if there is none."""
         if resource.cluster:
             return resource.cluster_key if resource.cluster_key in self.clusters else None
         places = [place for place in self.clusters if place[0] == resource.namespace]
         return places[0] if len(places) == 1 else None
 
+    def is_paused(self, resource: GroupResource) -> bool:
+        """Tell whether a resource, or its whole cluster, is to be left as it is."""
+        place = self.cluster_of(resource)
+        return resource.is_paused or (place is not None and is_cluster_paused(self.clusters[place]))
+
     def of_cluster(self, cluster: ClusterKey) -> list[GroupResource]:
-        """Give all resources that are ours and follow a group of this cluster."""
+        """Return all resources that are ours and follow a group of this cluster."""
         return [
             followed.resource
             for followed in self.groups.values()

@@ -1,4 +1,4 @@
-"""What was seen of a consumer group at its coordinator, and how far behind it is. Pure."""
+"""A consumer group as its coordinator shows it, and its lag. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class GroupSight:
-    """A group at one moment; a group that nobody has heard of is Dead and has no offsets."""
+    """A group at one moment; a group that does not exist is Dead and has no offsets."""
 
     state: str
     protocol: str = ""
@@ -44,7 +44,7 @@ class GroupSight:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nobody is in the group, so that its offsets may be set."""
+        """Whether the group has no members, so that its offsets may be set."""
         return self.state in {DEAD, EMPTY} and not self.members
 
     @property
@@ -56,14 +56,14 @@ class GroupSight:
 
 @dataclass(frozen=True, slots=True)
 class GroupProblem:
-    """A group that could not be looked at; others could."""
+    """Why one group could not be looked at, while others could."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
-    """What a group has still to read of a topic, in records."""
+    """The lag of a group on a topic, in records."""
 
     name: str
     partitions: int
@@ -72,10 +72,10 @@ class TopicLag:
 
 
 def lag_by_topic(sight: GroupSight) -> list[TopicLag]:
-    """Give the lag of every topic with committed offsets, by name.
+    """Return the lag of every topic with committed offsets, by name.
 
-    A partition whose end is not known counts as committed and adds nothing; an offset beyond the
-    end, as after an unclean election, is no lag.
+    A partition whose end is not known adds nothing; nor does an offset beyond the end, as after an
+    unclean election.
     """
     lags: dict[str, list[int]] = {}
     for (topic, partition), offset in sight.committed.items():

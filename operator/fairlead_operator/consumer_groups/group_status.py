@@ -1,11 +1,16 @@
-"""The status of a ConsumerGroup: what was seen of the group, and how its reset stands. Pure."""
+"""The status of a ConsumerGroup: the state of the group, and how its reset stands. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from fairlead_operator.conditions import find_condition, set_condition, without_condition
+from fairlead_operator.conditions import (
+    find_condition,
+    set_condition,
+    set_paused,
+    without_condition,
+)
 from fairlead_operator.consumer_groups.group_resource import GroupResource
 from fairlead_operator.consumer_groups.group_sight import ABSENT, GroupSight, lag_by_topic
 from fairlead_operator.consumer_groups.reset_record import (
@@ -19,7 +24,7 @@ READY: Final = "Ready"
 COORDINATOR_MOVES: Final = "CoordinatorNotAvailable"
 OFFSET_RESET: Final = "OffsetReset"
 FIGURES: Final = ("lag", "lagMax", "committedPartitions", "uncommittedPartitions", "topics")
-"""What changes with every record; it is written once a refresh at most."""
+"""Fields that change with every record; they are written once a refresh at most."""
 _SEEN: Final = (
     "state",
     "protocol",
@@ -30,11 +35,12 @@ _SEEN: Final = (
     *FIGURES,
 )
 _TEXT_MAX: Final = 255
+PAUSED_MESSAGE: Final = "paused is true, here or in the LogCluster: resets wait until it is false"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a condition says; `holds` is None for what is not known."""
+    """The content of a condition; `holds` is None for what is not known."""
 
     holds: bool | None
     reason: str
@@ -50,7 +56,7 @@ NOT_FOUND: Final = Verdict(
 
 
 def judge_reset(record: ResetRecord | None, repeated_id: str) -> Verdict | None:
-    """Give what `OffsetReset` says; None where there never was a reset."""
+    """Return the condition `OffsetReset`; None if there never was a reset."""
     if repeated_id:
         text = (
             f"the reset {repeated_id} was over before and is not carried out again: a new id is a "
@@ -81,11 +87,12 @@ def build_group_status(
     repeated_id: str = "",
     is_seen_kept: bool = False,
     are_figures_kept: bool = False,
+    is_paused: bool = False,
 ) -> dict[str, Any]:
-    """Give the status; equal to the one before if nothing has changed.
+    """Return the status; equal to the one before if nothing has changed.
 
-    `is_seen_kept` leaves what was seen last, for a group that cannot be looked at now, and
-    `are_figures_kept` its lag, which is not to be written yet.
+    `is_seen_kept` keeps the last known state of a group that cannot be looked at now, and
+    `are_figures_kept` keeps its lag, which is not to be written yet.
     """
     conditions = before.get("conditions") or []
     reset = judge_reset(record, repeated_id)
@@ -102,6 +109,12 @@ def build_group_status(
             generation=resource.generation,
             now=now,
         )
+    conditions = set_paused(
+        conditions,
+        PAUSED_MESSAGE if is_paused else "",
+        generation=resource.generation,
+        now=now,
+    )
     status: dict[str, Any] = {
         "conditions": list(conditions),
         "observedGeneration": resource.generation,
@@ -124,7 +137,7 @@ def build_group_status(
 
 
 def _describe(sight: GroupSight) -> dict[str, Any]:
-    """Say what was seen of a group."""
+    """Describe the state of a group."""
     topics = lag_by_topic(sight)
     largest = sorted(topics, key=lambda topic: (-topic.total, topic.name))[:TOPICS_SHOWN_MAX]
     members = sorted(sight.members, key=lambda each: (each.client_id, each.member_id))
@@ -164,10 +177,10 @@ def _describe(sight: GroupSight) -> dict[str, Any]:
 
 
 def turned_bad(before: Mapping[str, Any], ready: Verdict) -> bool:
-    """Tell whether people are to hear that a group is not followed.
+    """Tell whether an Event should say that a group is not followed.
 
-    One that is to come is no news, nor is a coordinator that moves or loads, as in every new
-    cluster.
+    A group that does not exist yet needs none, nor does a coordinator that moves or loads, as in
+    every new cluster.
     """
     if ready.holds or ready.reason in {NOT_FOUND.reason, COORDINATOR_MOVES}:
         return False

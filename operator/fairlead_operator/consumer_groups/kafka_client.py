@@ -1,6 +1,6 @@
-"""librdkafka's admin client behind `GroupClient`: its threads do the work, futures come back here.
+"""librdkafka's admin client behind `GroupClient`: its threads work, futures come back here.
 
-Imported by a process only once it has a ConsumerGroup to look at.
+A process imports it only once it has a ConsumerGroup to look at.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
     KafkaError,
     KafkaException,
     TopicCollection,
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
 
 REQUEST_TIMEOUT_S: Final = 10.0
 GRACE_S: Final = 5.0
-"""How much later than asked librdkafka may report a time-out."""
+"""How much later than requested librdkafka may report a time-out."""
 OFFSET_FETCHES_MAX: Final = 32
-"""Groups whose offsets are asked for at a time; the protocol in use takes one group a request."""
+"""Groups whose offsets are requested at a time; the protocol in use has one group a request."""
 _CRITICAL: Final = 2
 """Syslog's number. Failed connections show in conditions, not every second in the log."""
 
@@ -84,12 +85,12 @@ _STATES: Final = {
 
 
 class KafkaGroupClient:
-    """Made in a running loop; connects when first asked."""
+    """The client of one cluster; connects when first asked. `settings` say where and how."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, settings: Mapping[str, str]) -> None:
         self._admin: Any = AdminClient(
             {
-                "bootstrap.servers": bootstrap,
+                **settings,
                 "client.id": "fairlead-operator",
                 "log_level": _CRITICAL,
                 "reconnect.backoff.max.ms": 2_000,
@@ -99,7 +100,7 @@ class KafkaGroupClient:
         )
 
     async def look(self, group_ids: Sequence[str]) -> Mapping[str, GroupSight | GroupProblem]:
-        """Look at groups: one call for all states, one a group for offsets, one for all ends."""
+        """Look at groups: one call for all states, one per group for offsets, one for all ends."""
         described = await _settled(
             self._admin.describe_consumer_groups(list(group_ids), request_timeout=REQUEST_TIMEOUT_S)
         )
@@ -155,7 +156,7 @@ class KafkaGroupClient:
         return dict(zip(names, await asyncio.gather(*map(fetch, names)), strict=True))
 
     async def partition_counts(self, topics: Collection[str]) -> Mapping[str, int]:
-        """Give the number of partitions of each topic that exists."""
+        """Return the number of partitions of each topic that exists."""
         if not topics:
             return {}
         answers = await _settled(
@@ -172,7 +173,7 @@ class KafkaGroupClient:
         return counts
 
     async def log_offsets(self, places: Collection[Place], point: LogPoint | int) -> LogOffsets:
-        """Give offsets of logs, with one request to each leader."""
+        """Return offsets of logs, with one request to each leader."""
         if point is LogPoint.START:
             spec = OffsetSpec.earliest()
         elif point is LogPoint.END:
@@ -223,7 +224,7 @@ class KafkaGroupClient:
         return CommitFailed("; ".join(errors.values()))
 
     async def close(self) -> None:
-        """Let go of all connections; librdkafka may take a moment for it, in a thread."""
+        """Close all connections; librdkafka may need a moment for it, in a thread."""
         admin, self._admin = [self._admin], None
         await asyncio.to_thread(admin.clear)
 
@@ -232,9 +233,9 @@ _NO_GROUP: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND})
 
 
 async def _settled(futures: Mapping[Any, "Future[Any]"]) -> dict[Any, Any]:
-    """Wait for all answers; those that are errors come as the exceptions that they are.
+    """Wait for all answers; errors are returned as the exceptions that they are.
 
-    BrokersUnreachableError if there is no answer but such.
+    Raise BrokersUnreachableError if all answers are such errors.
     """
     waiting: list[Awaitable[Any]] = [asyncio.wrap_future(future) for future in futures.values()]
     try:
@@ -260,13 +261,24 @@ def _text(error: KafkaException) -> str:
     return str(error.args[0].str())
 
 
+def state_name(group: Any) -> str:
+    """Return Kafka's name of a group's state.
+
+    librdkafka has no names for two states of KIP-848's protocol. Both are passed through on the
+    way to Stable, and Reconciling is the one that lasts.
+    """
+    name = group.state.name
+    if name == "UNKNOWN" and group.type is ConsumerGroupType.CONSUMER:
+        return "Reconciling"
+    return _STATES.get(name) or name.title().replace("_", "")
+
+
 def _sight(group: Any, committed: Mapping[Place, int], ends: Mapping[Place, int]) -> GroupSight:
     log_ends = {place: ends[place] for place in committed if place in ends}
     if isinstance(group, KafkaException):
         return GroupSight(DEAD, committed=committed, log_ends=log_ends)
-    name = group.state.name
     return GroupSight(
-        state=_STATES.get(name) or name.title().replace("_", ""),
+        state=state_name(group),
         protocol=group.type.name.title(),
         assignor=group.partition_assignor or "",
         coordinator=None if group.coordinator is None else group.coordinator.id,

@@ -1,4 +1,4 @@
-"""What ConsumerGroups show, for Prometheus, under the names that Kafka's exporters give it."""
+"""The metrics of ConsumerGroups, under the names that Kafka's exporters use."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -11,13 +11,13 @@ from fairlead_operator.consumer_groups.group_sight import lag_by_topic
 from fairlead_operator.resources.consumer_group import TOPICS_SHOWN_MAX
 
 GROUPS_MAX: Final = 1_000
-"""Groups that are told, first by namespace and name of their resource."""
+"""Groups that have metrics, first by namespace and name of their resource."""
 TOPIC_LINES_MAX: Final = 5_000
 _LABELS: Final = ("namespace", "cluster", "consumergroup")
 
 
 class GroupMetrics(Collector):
-    """Groups that a resource names, as they were seen last; a group of two resources once."""
+    """Groups that a resource names, as they were last seen; a group of two resources once."""
 
     def __init__(
         self, scope: GroupScope, *, statuses: Callable[[], int], looks: Mapping[str, int]
@@ -27,7 +27,7 @@ class GroupMetrics(Collector):
         self._looks = looks
 
     def collect(self) -> Iterable[Metric]:
-        """Walk the metrics."""
+        """Yield the metrics."""
         members = GaugeMetricFamily(
             "kafka_consumergroup_members", "Consumers in the group.", labels=_LABELS
         )

@@ -1,8 +1,8 @@
-"""What is to be done about a reset of offsets, and where it goes. Pure.
+"""What to do about a reset of offsets, and which offsets it sets. Pure.
 
-A reset happens once, whatever dies when. Its targets are settled and written to the status first
-(phase Committing), then committed, then it is Done. Between the commit and Done an operator may
-die. The one that takes over finds the targets and what was committed before them:
+A reset happens once, whichever process dies at any time. First its targets are chosen and written
+to the status (phase Committing), then committed, then it is Done. Between the commit and Done an
+operator may die. The next one finds the targets and what was committed before them:
 
 * all partitions are at their targets: it was done;
 * nobody is in the group, and each partition is where it was or at its target: the same offsets
@@ -25,42 +25,42 @@ PLACES_NAMED_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Nothing is to be done; this is how the last reset stands, if there is one."""
+    """Do nothing; this is how the last reset stands, if there is one."""
 
     record: ResetRecord | None
     repeated_id: str = ""
-    """The reset that is wished for was over before."""
+    """The requested reset was already over before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The group has members."""
+    """Wait, because the group has members."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Find out where to go, write that down, commit it."""
+    """Choose the targets, write them down, commit them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitAgain:
-    """It was written down where to go, and not whether it was committed."""
+    """Commit targets that were written down; it is not known whether they were committed."""
 
     record: ResetRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """It was committed; only the word is missing."""
+    """Note the success: the offsets are at their targets."""
 
     record: ResetRecord
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """It can never be carried out."""
+    """Fail the reset: it can never be carried out."""
 
     record: ResetRecord
     reason: str
@@ -89,7 +89,7 @@ def decide_reset(
 
 
 def _resolve(record: ResetRecord, sight: GroupSight) -> ResetStep:
-    """Find out what became of a commit whose outcome nobody has written down."""
+    """Find out what became of a commit whose outcome was not written down."""
     now = {place: sight.committed.get(place) for place in record.targets}
     is_change = any(record.before.get(place) != target for place, target in record.targets.items())
     if now == record.targets and (is_change or sight.is_quiet):
@@ -109,7 +109,7 @@ def _resolve(record: ResetRecord, sight: GroupSight) -> ResetStep:
 
 
 def describe_members(sight: GroupSight) -> str:
-    """Say who keeps a reset waiting."""
+    """Say which members keep a reset waiting."""
     if not sight.members:
         return f"the group is in state {sight.state}; its offsets can be set when it is empty"
     names = sorted(
@@ -132,7 +132,7 @@ class Refusal:
 def choose_places(
     wish: OffsetReset, committed: Mapping[Place, int], partition_counts: Mapping[str, int]
 ) -> list[Place] | Refusal:
-    """Give the partitions to set; `partition_counts` knows each topic that the wish names."""
+    """Return the partitions to set; `partition_counts` has each topic that the reset names."""
     places: list[Place] = []
     for topic in wish.topics:
         count = partition_counts.get(topic.name)
@@ -178,10 +178,10 @@ def settle_targets(
     ends: Mapping[Place, int],
     at_time: Mapping[Place, int],
 ) -> dict[Place, int]:
-    """Give where each partition goes, within its log.
+    """Return the target of each partition, within its log.
 
-    `at_time` has the first offset of the time that is wished for; where it is missing or negative,
-    no record is that late, and the end is meant.
+    `at_time` has the first offset of the requested time. If it is missing or negative, no record is
+    that late, and the target is the end.
     """
     targets = {}
     for place in places:
@@ -203,7 +203,7 @@ def settle_targets(
 
 
 def name_places(places: Collection[Place]) -> str:
-    """Name partitions as Kafka does, some of them where there are many."""
+    """Name partitions as Kafka does; only some of them if there are many."""
     shown = ", ".join(f"{topic}-{number}" for topic, number in sorted(places)[:PLACES_NAMED_MAX])
     more = len(places) - PLACES_NAMED_MAX
     return shown + (f" and {more} more" if more > 0 else "")

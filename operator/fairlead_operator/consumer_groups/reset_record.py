@@ -1,6 +1,6 @@
 """How a reset of offsets stands, as the resource's status remembers it. Pure.
 
-The record is written before anything is done. It is all that an operator that takes over knows.
+The record is written before anything is done. A new operator knows nothing else.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ FINAL: Final = ("Done", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class ResetRecord:
-    """One reset; `targets` and `before` are settled when it is Committing."""
+    """One reset; `targets` and `before` are set from the phase Committing on."""
 
     id: str
     phase: ResetPhase
@@ -31,13 +31,13 @@ class ResetRecord:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is ever done about it again."""
+        """Whether nothing will be done about it any more."""
         return self.phase in FINAL
 
     def turned(
         self, phase: ResetPhase, now: datetime, message: str = "", reason: str = ""
     ) -> "ResetRecord":
-        """Give the record in another phase."""
+        """Return the record in another phase."""
         return replace(self, phase=phase, at=api_time(now), message=message, reason=reason)
 
 
@@ -66,7 +66,7 @@ def _offsets(topics: Iterable[Mapping[str, Any]], which: str) -> Iterable[tuple[
 
 
 def build_reset_status(record: ResetRecord) -> dict[str, Any]:
-    """Give what a status says of a reset."""
+    """Return what a status says of a reset."""
     status: dict[str, Any] = {"id": record.id, "phase": record.phase, "at": record.at}
     if record.reason:
         status["reason"] = record.reason
@@ -91,7 +91,7 @@ def _texts(offsets: Mapping[Place, int]) -> dict[str, str]:
 
 
 def past_resets(status: Mapping[str, Any], record: ResetRecord | None) -> list[str]:
-    """Give the ids that are over, this one too if it is; the oldest are forgotten first."""
+    """Return the ids that are over, including this one if it is; the oldest are dropped first."""
     known = [str(each) for each in status.get("pastResets") or ()]
     if record is not None and record.is_over and record.id not in known:
         known.append(record.id)

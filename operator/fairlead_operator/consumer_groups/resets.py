@@ -1,4 +1,4 @@
-"""Carries resets of offsets out: settle, write down, commit, write down; `reset_plan` decides."""
+"""Carries out resets of offsets: choose, write down, commit, write down; `reset_plan` decides."""
 
 import logging
 from collections.abc import Callable
@@ -54,16 +54,16 @@ class ResetState:
     record: ResetRecord | None
     repeated_id: str = ""
     has_acted: bool = False
-    """Offsets were set, so that what was seen of the group is out of date."""
+    """Offsets were set, so the last known state of the group is out of date."""
 
     @property
     def is_going_on(self) -> bool:
-        """Whether the group is to be looked at again soon."""
+        """Whether the group has to be looked at again soon."""
         return self.record is not None and not self.record.is_over
 
 
 class ResetRunner:
-    """One for a cluster; resets of one resource are never carried out side by side."""
+    """Resets of one cluster; those of one resource are never carried out side by side."""
 
     def __init__(
         self,
@@ -82,8 +82,15 @@ class ResetRunner:
         """Note that the status tells what became of a reset."""
         self._outcomes.pop(uid, None)
 
+    def hold(self, followed: Followed) -> ResetState:
+        """Return how a resource's reset stands, and do nothing about it."""
+        status = followed.manifest.get("status") or {}
+        return ResetState(
+            followed, self._outcomes.get(followed.resource.uid) or read_reset_record(status)
+        )
+
     async def advance(self, followed: Followed, sight: GroupSight) -> ResetState:
-        """Do what is to be done about a resource's reset now.
+        """Do what has to be done about a resource's reset now.
 
         BrokersUnreachableError: it is not known whether offsets were set. The next look finds out,
         as it does after an ApiError.
@@ -171,7 +178,7 @@ class ResetRunner:
         )
 
     async def _commit_again(self, followed: Followed, record: ResetRecord) -> ResetState:
-        """Commit what an earlier look has written down, if that still holds in the store."""
+        """Commit what an earlier look has written down, if the store still says the same."""
         now = await self._writer.read(followed)
         stored = None if now is None else read_reset_record(now.manifest.get("status") or {})
         if now is None or stored != record:

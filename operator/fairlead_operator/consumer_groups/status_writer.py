@@ -1,14 +1,14 @@
-"""Writes statuses of ConsumerGroups: only what has changed, and only over what was looked at.
+"""Writes statuses of ConsumerGroups: only changes, and only over the version that was read.
 
-Every write carries the resource's version. So an operator that has been replaced meanwhile cannot
-undo what its successor wrote, and what a reset has written down is there when it acts.
+Every write carries the resource's version. So an operator that has been replaced cannot undo what
+its successor wrote, and a reset acts only after its record is written.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.kinds import CONSUMER_GROUP
+from fairlead_kube.client import KubeClient
+from fairlead_kube.kinds import CONSUMER_GROUP
 from fairlead_operator.consumer_groups.group_scope import Followed, GroupScope
 from fairlead_operator.consumer_groups.reset_record import ResetRecord, build_reset_status
 from fairlead_operator.events import EventType, EventWriter
@@ -22,7 +22,7 @@ _EVENTS: Final[Mapping[str, tuple[str, EventType]]] = {
 
 
 class GroupStatusWriter:
-    """Keeps the scope up to date with what it wrote, before the informer tells."""
+    """Keeps the scope up to date with what it wrote, before the informer does."""
 
     def __init__(self, client: KubeClient, scope: GroupScope, events: EventWriter) -> None:
         self.written = 0
@@ -32,9 +32,9 @@ class GroupStatusWriter:
         self._events = events
 
     async def write(self, followed: Followed, after: Mapping[str, Any]) -> Followed:
-        """Write what differs, if anything; give the resource as it is then.
+        """Write what differs, if anything; return the resource after that.
 
-        ApiError with a conflict where somebody else wrote meanwhile.
+        ApiError with a conflict if somebody else wrote meanwhile.
         """
         before = followed.manifest.get("status") or {}
         patch = build_status_patch(before, after)
@@ -61,9 +61,9 @@ class GroupStatusWriter:
         return await self.write(followed, before | {"lastReset": build_reset_status(record)})
 
     async def read(self, followed: Followed) -> Followed | None:
-        """Read a resource as it is in the store now; None where it is another one or being deleted.
+        """Read a resource as it is in the store now; None if it was replaced or is being deleted.
 
-        ApiError where it is gone.
+        ApiError if it is gone.
         """
         manifest = await self._client.get(CONSUMER_GROUP, *followed.resource.key)
         self._scope.take(followed.resource.key, manifest)
@@ -72,7 +72,7 @@ class GroupStatusWriter:
         return now if is_same else None
 
     async def warn(self, followed: Followed, reason: str, message: str) -> None:
-        """Tell people that a group cannot be followed."""
+        """Emit a Warning that a group cannot be followed."""
         await self._events.emit(followed.manifest, reason, message, "Warning")
 
     async def _tell_reset(

@@ -1,7 +1,8 @@
 """ConsumerGroup resources between the API server and the brokers of their clusters.
 
-No kopf handlers here, as for Topics: an informer tells of resources, and each cluster that has any
-gets one client and one task. Deleting a resource leaves its group alone, so there is no finalizer.
+There are no kopf handlers here, as for Topics: an informer reports resources, and each cluster that
+has any gets one client and one task. Deleting a resource leaves its group alone, so there is no
+finalizer.
 """
 
 import asyncio
@@ -11,11 +12,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
-from fairlead_controller.kube.informer import Informer
-from fairlead_controller.kube.kinds import CONSUMER_GROUP, LOG_CLUSTER
-from fairlead_controller.kube.object_changes import ObjectChange
+from fairlead_kube.client import KubeClient
+from fairlead_kube.errors import ApiError, ApiUnavailableError
+from fairlead_kube.informer import Informer
+from fairlead_kube.kinds import CONSUMER_GROUP, LOG_CLUSTER
+from fairlead_kube.object_changes import ObjectChange
 from fairlead_operator.consumer_groups.cluster_groups import ClusterGroups
 from fairlead_operator.consumer_groups.group_client import GroupClient
 from fairlead_operator.consumer_groups.group_resource import (
@@ -26,23 +27,15 @@ from fairlead_operator.consumer_groups.group_resource import (
 )
 from fairlead_operator.consumer_groups.group_scope import Followed, GroupScope
 from fairlead_operator.consumer_groups.group_status import Verdict, build_group_status, turned_bad
+from fairlead_operator.consumer_groups.renewed_client import RenewedClient, connect_inside
 from fairlead_operator.consumer_groups.reset_record import read_reset_record
 from fairlead_operator.consumer_groups.status_writer import GroupStatusWriter
 from fairlead_operator.events import EventWriter
-from fairlead_operator.specs.names import CLIENT_PORT, bootstrap_service_name
+from fairlead_operator.specs.views import is_going
 from fairlead_operator.topics.work_queue import WorkQueue
 
 logger = logging.getLogger(__name__)
 STRAYS_AT_A_TIME: Final = 20
-
-
-def connect_inside(cluster: ClusterKey) -> GroupClient:
-    """Give a client that begins at the cluster's bootstrap Service."""
-    # Imported now: an operator without ConsumerGroups does without librdkafka.
-    from fairlead_operator.consumer_groups.kafka_client import KafkaGroupClient
-
-    namespace, name = cluster
-    return KafkaGroupClient(f"{bootstrap_service_name(name)}.{namespace}.svc:{CLIENT_PORT}")
 
 
 def _wall_clock() -> datetime:
@@ -58,7 +51,7 @@ class GroupSync:
         events: EventWriter,
         *,
         namespace: str = "",
-        connect: Callable[[ClusterKey], GroupClient] = connect_inside,
+        connect: Callable[[ClusterKey], GroupClient] | None = None,
         now: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = _wall_clock,
     ) -> None:
@@ -67,7 +60,7 @@ class GroupSync:
         self.looks = {"ok": 0, "failed": 0}
         """Looks at clusters that have ended, by how they ended."""
         self._client = client
-        self._connect = connect
+        self._connect = connect or self._connect_inside
         self._now = now
         self._wall_clock = wall_clock
         self._strays: WorkQueue[ResourceKey] = WorkQueue(now)
@@ -92,6 +85,11 @@ class GroupSync:
             self._route_all()
             group.create_task(self._work_on_strays())
 
+    def _connect_inside(self, cluster: ClusterKey) -> GroupClient:
+        return RenewedClient(
+            lambda: connect_inside(self._client, cluster[0], self.scope.clusters[cluster])
+        )
+
     def _on_resource(self, change: ObjectChange) -> None:
         known = self.scope.groups.get(change.key)
         before = None if known is None else self.scope.cluster_of(known.resource)
@@ -105,7 +103,7 @@ class GroupSync:
             self._end(before)
 
     def _on_cluster(self, change: ObjectChange) -> None:
-        is_there = change.new is not None and "deletionTimestamp" not in change.new["metadata"]
+        is_there = change.new is not None and not is_going(change.new)
         was_there = change.key in self.scope.clusters
         if change.new is not None and is_there:
             self.scope.clusters[change.key] = change.new
@@ -122,7 +120,7 @@ class GroupSync:
                 self._route(key)
 
     def _route(self, key: ResourceKey) -> None:
-        """Have a resource looked at by who is in charge of its cluster."""
+        """Pass a resource to the task of its cluster."""
         followed = self.scope.groups.get(key)
         if self._group is None or followed is None or not followed.resource.is_ours:
             return
@@ -145,13 +143,13 @@ class GroupSync:
         self._clusters[cluster][0].queue.add(key)
 
     def _end(self, cluster: ClusterKey) -> None:
-        """Leave a cluster that is gone, or of whose groups none is followed any more."""
+        """End the task of a cluster that is gone, or of whose groups none is followed any more."""
         _, task = self._clusters.pop(cluster, (None, None))
         if task is not None:
             task.cancel()
 
     async def _work_on_strays(self) -> None:
-        """Name the cluster of those that name none, and tell the others that they have none."""
+        """Write the cluster into resources that name none; report to the others if none exists."""
         while True:
             for key in await self._strays.batch(STRAYS_AT_A_TIME):
                 try:

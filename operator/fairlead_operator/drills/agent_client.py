@@ -1,40 +1,31 @@
-"""A drill's pod, asked over HTTP. Every question can be asked twice."""
+"""Asks a drill's pod over HTTP. Every question can be asked twice."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
-import aiohttp
-
+from fairlead_operator.drills.agent_answer import read_agent_state
 from fairlead_operator.drills.agent_pod import AGENT_PORT
-from fairlead_operator.drills.observations import AgentState, read_agent_state
+from fairlead_operator.drills.observations import AgentState
+from fairlead_operator.pod_http import PodAnswerError, ask_pod
 
 REQUEST_TIMEOUT_S: Final = 2.0
 
 
 class AgentError(Exception):
-    """The pod did not do what it was asked, or nobody answers; the text says why."""
+    """The pod did not do what it was asked, or does not answer; the text says why."""
 
 
 class AgentClient:
-    """Made in a running loop, for all drills' pods."""
-
-    def __init__(self) -> None:
-        self._session = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
-        )
-
-    async def close(self) -> None:
-        """Give up the connections."""
-        await self._session.close()
+    """The client of all drills' pods."""
 
     async def state(self, agent: "AgentAddress") -> AgentState:
-        """Ask for everything."""
+        """Ask for the whole state."""
         return await self._ask(agent, "GET", "/state")
 
     async def begin(
         self, agent: "AgentAddress", number: int, broker_ids: Iterable[int], memo: Mapping[str, Any]
     ) -> AgentState:
-        """Say that these brokers are broken next."""
+        """Say which brokers are broken next."""
         body = {"brokerIds": sorted(broker_ids), "memo": dict(memo)}
         return await self._ask(agent, "POST", f"/runs/{number}", body)
 
@@ -53,21 +44,24 @@ class AgentClient:
     ) -> AgentState:
         host, token = agent
         try:
-            async with self._session.request(
-                method,
-                f"http://{host}:{AGENT_PORT}{path}",
-                json=body,
+            answer = await ask_pod(
+                host,
+                AGENT_PORT,
+                path,
+                method=method,
+                body=body,
                 headers={"Authorization": f"Bearer {token}"},
-            ) as response:
-                answer = await response.json()
-                if response.status != 200:
-                    raise AgentError(f"{path}: {answer.get('error', response.status)}")
-                return read_agent_state(answer)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise AgentError(f"{path}: {error!r}") from error
-        except (KeyError, TypeError, ValueError) as error:
+                timeout_s=REQUEST_TIMEOUT_S,
+            )
+            content = answer.json()
+            if answer.status != 200:
+                raise AgentError(f"{path}: {str(content.get('error', answer.status))[:500]}")
+            return read_agent_state(content)
+        except PodAnswerError as error:
+            raise AgentError(f"{path}: {error}") from error
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise AgentError(f"{path}: an answer of another version: {error!r}") from error
 
 
 AgentAddress = tuple[str, str]
-"""The host as a URL has it, and the token."""
+"""The pod's IP address, and the token."""

@@ -1,16 +1,21 @@
-"""The pod that holds a drill's load: the same image as everything, and no credentials. Pure."""
+"""The pod that holds a drill's load: the same image as the brokers. Pure.
+
+It has no credentials of Kubernetes, and of a secured cluster those of a user for drills alone.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fairlead_controller.kube.kinds import FAILOVER_DRILL
+from fairlead_kube.kinds import FAILOVER_DRILL, SECRET
 from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_operator.own_access import OwnAccess
 
 AGENT_PORT: Final = 8080
 AGENT_CONTAINER: Final = "drill"
-CLIENT_PORT: Final = 9092
+CLIENT_FOLDER: Final = "/etc/fairlead-client"
+CLIENT_FILE: Final = "client.librdkafka"
 TOPIC_PREFIX: Final = "fairlead-drill-"
-"""Topics named so never become Topic resources."""
+"""Topics with this prefix never become Topic resources."""
 POD_NAME_MAX: Final = 253
 TOKEN_VARIABLE: Final = "FAIRLEAD_DRILL_TOKEN"  # noqa: S105
 
@@ -26,7 +31,10 @@ def drill_topic_name(uid: str) -> str:
 
 
 def agent_token(drill: Mapping[str, Any]) -> str:
-    """Give what the pod asks for: known to those who may read the drill, not to its neighbours."""
+    """Return the token that the pod requires.
+
+    Everybody who may read the drill can compute it; nobody else can.
+    """
     return str(drill["metadata"]["uid"])
 
 
@@ -36,13 +44,14 @@ def build_agent_pod(
     log_cluster: Mapping[str, Any],
     *,
     default_image: str,
+    access: OwnAccess,
 ) -> dict[str, Any]:
-    """Give the manifest of a drill's pod; it goes with the drill."""
+    """Return the manifest of a drill's pod; the pod is deleted with the drill."""
     metadata = drill["metadata"]
     cluster_spec = log_cluster.get("spec") or {}
     pod_spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
-        "containers": [_build_container(drill, spec, cluster_spec, default_image)],
+        "containers": [_build_container(drill, spec, cluster_spec, default_image, access)],
         "enableServiceLinks": False,
         "restartPolicy": "Never",
         "securityContext": {
@@ -53,16 +62,11 @@ def build_agent_pod(
         # The topic is deleted before it ends.
         "terminationGracePeriodSeconds": 60,
     }
+    if access.pair is not None:
+        source = {"secretName": agent_pod_name(metadata["name"]), "defaultMode": 0o444}
+        pod_spec["volumes"] = [{"name": "client", "secret": source}]
     if cluster_spec.get("imagePullSecrets"):
         pod_spec["imagePullSecrets"] = cluster_spec["imagePullSecrets"]
-    owner = {
-        "apiVersion": FAILOVER_DRILL.api_version,
-        "kind": FAILOVER_DRILL.kind,
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
     # Without the cluster's own label, which makes a pod a broker to the controller's eyes.
     labels = {
         "app.kubernetes.io/name": "fairlead",
@@ -78,7 +82,7 @@ def build_agent_pod(
             "name": agent_pod_name(metadata["name"]),
             "namespace": metadata["namespace"],
             "labels": labels,
-            "ownerReferences": [owner],
+            "ownerReferences": [_owner(drill)],
         },
         "spec": pod_spec,
     }
@@ -89,10 +93,11 @@ def _build_container(
     spec: FailoverDrillSpec,
     cluster_spec: Mapping[str, Any],
     default_image: str,
+    access: OwnAccess,
 ) -> dict[str, Any]:
     metadata, workload = drill["metadata"], spec.workload
     options = {
-        "bootstrap": f"{spec.cluster_name}-bootstrap.{metadata['namespace']}.svc:{CLIENT_PORT}",
+        "bootstrap": access.bootstrap,
         "topic": drill_topic_name(metadata["uid"]),
         "partitions": workload.partitions,
         "replication-factor": workload.replication_factor,
@@ -104,7 +109,7 @@ def _build_container(
         "name": AGENT_CONTAINER,
         "image": cluster_spec.get("image") or default_image,
         "command": [
-            *("python", "-m", "fairlead_cli.drill.agent"),
+            *("python", "-m", "fairlead_pod.drill_agent"),
             *(f"--{name}={value}" for name, value in options.items()),
         ],
         "env": [{"name": TOKEN_VARIABLE, "value": agent_token(drill)}],
@@ -116,13 +121,56 @@ def _build_container(
             "readOnlyRootFilesystem": True,
         },
     }
+    if access.pair is not None:
+        container["command"].append(f"--client-config={CLIENT_FOLDER}/{CLIENT_FILE}")
+        container["volumeMounts"] = [
+            {"name": "client", "mountPath": CLIENT_FOLDER, "readOnly": True}
+        ]
     if cluster_spec.get("imagePullPolicy"):
         container["imagePullPolicy"] = cluster_spec["imagePullPolicy"]
     return container
 
 
+def build_agent_secret(drill: Mapping[str, Any], access: OwnAccess) -> dict[str, Any] | None:
+    """Return the Secret by which a drill's load logs in; None where nobody asks it who it is."""
+    if access.pair is None:
+        return None
+    files = {"ca.crt": "ssl.ca", "tls.crt": "ssl.certificate", "tls.key": "ssl.key"}
+    settings = {"security.protocol": "ssl"}
+    settings |= {f"{name}.location": f"{CLIENT_FOLDER}/{key}" for key, name in files.items()}
+    metadata = drill["metadata"]
+    return {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.kind,
+        "metadata": {
+            "name": agent_pod_name(metadata["name"]),
+            "namespace": metadata["namespace"],
+            "ownerReferences": [_owner(drill)],
+        },
+        "type": "Opaque",
+        "stringData": {
+            CLIENT_FILE: "".join(f"{name}={text}\n" for name, text in settings.items()),
+            "ca.crt": access.trusted.decode(),
+            "tls.crt": access.pair.certificate.decode(),
+            "tls.key": access.pair.key.decode(),
+        },
+    }
+
+
+def _owner(drill: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = drill["metadata"]
+    return {
+        "apiVersion": FAILOVER_DRILL.api_version,
+        "kind": FAILOVER_DRILL.kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
 def describe_pod_problem(pod: Mapping[str, Any]) -> str:
-    """Say why a pod does not run, in the words of its status; empty if nothing is said."""
+    """Say why a pod does not run, in the words of its status; empty if it says nothing."""
     status = pod.get("status") or {}
     for container in status.get("containerStatuses") or ():
         state = container.get("state") or {}

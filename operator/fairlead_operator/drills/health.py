@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fairlead_model.failover_drill import FailoverDrillSpec
-from fairlead_operator.drills.observations import ClusterObservation
+from fairlead_operator.drills.observations import ClusterObservation, ControllerAccess
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +14,36 @@ class Objection:
     message: str
 
 
+def find_trespass(
+    spec: FailoverDrillSpec, namespace: str, access: ControllerAccess
+) -> Objection | None:
+    """Say why a drill of this namespace may not break its target, whatever the target's state.
+
+    All clusters share the controller: a user who may create drills in one namespace may not stop
+    it.
+    """
+    if spec.target.type != "Controller":
+        return None
+    home = access.operator_namespace
+    if not access.is_allowed:
+        return Objection(
+            "ControllerDrillsDisabled",
+            "target.type Controller breaks the controller of every LogCluster, which the operator "
+            "does not allow: set drills.controller to true in the values of its chart, and make "
+            f"the drill in its namespace, {home}",
+        )
+    if namespace != home:
+        return Objection(
+            "NotInOperatorNamespace",
+            "target.type Controller breaks the controller of every LogCluster, so that only the "
+            f"operator's own namespace may ask for it: make the drill, and a LogCluster for it, "
+            f"in {home}",
+        )
+    return None
+
+
 def find_objection(spec: FailoverDrillSpec, cluster: ClusterObservation) -> Objection | None:
-    """Give the first thing that speaks against a fault; None if nothing does."""
+    """Return the first objection to a fault now; None if there is none."""
     name = spec.cluster_name
     if not cluster.is_enabled:
         return Objection(
@@ -40,7 +68,7 @@ def find_objection(spec: FailoverDrillSpec, cluster: ClusterObservation) -> Obje
 
 
 def find_ailment(name: str, cluster: ClusterObservation) -> Objection | None:
-    """Give what a cluster suffers from before anything was done to it."""
+    """Return what is wrong with a cluster before anything was done to it."""
     advice = f"wait until `kubectl fairlead status {name}` has no complaint, then make a new drill"
     if cluster.not_live:
         broker, state = min(cluster.not_live.items())

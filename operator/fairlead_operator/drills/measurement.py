@@ -1,4 +1,4 @@
-"""An agent's and the controller's figures into a drill's status. Pure.
+"""Turns an agent's and the controller's figures into a drill's status. Pure.
 
 Times are milliseconds since the fault. Recovery is judged by partition: until its first new
 acknowledgement, or after a graceful end its longest time without one (`drill_verdict`).
@@ -29,7 +29,7 @@ class ControllerTimes:
 def read_controller_times(
     journal: Mapping[str, Any], broker_id: int, fault_at_ms: int
 ) -> ControllerTimes:
-    """Find in the decision journal when leaders left a broker, and what was first said of it."""
+    """Find in the decision journal when leaders left a broker, and the first entry about it."""
     named = re.compile(rf"\bbroker {broker_id}\b")
     moves = sorted(
         int(move["atMs"])
@@ -53,7 +53,7 @@ def read_controller_times(
 def build_run(
     spec: FailoverDrillSpec, figures: Mapping[str, Any], times: ControllerTimes, problem: str
 ) -> dict[str, Any]:
-    """Give one entry of `status.runs`."""
+    """Return one entry of `status.runs`."""
     memo = figures["memo"]
     recoveries = _recoveries(spec, figures)
     is_whole = bool(recoveries) and None not in recoveries
@@ -80,7 +80,7 @@ def _recoveries(spec: FailoverDrillSpec, figures: Mapping[str, Any]) -> list[int
 def build_timeline(
     spec: FailoverDrillSpec, figures: Mapping[str, Any], run: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Say what happened when in one run."""
+    """Return what happened when in one run."""
     what = {"Kill": "killed", "Delete": "deleted", "Pause": "paused"}[spec.fault.type]
     entries: list[tuple[int | None, str]] = [(0, f"{run['target']} {what}")]
     entries.append((run.get("detectionMs"), "detected by the controller"))
@@ -106,7 +106,7 @@ def _elected_text(spec: FailoverDrillSpec, figures: Mapping[str, Any]) -> str:
 
 
 def summarize_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Give the figures of all runs: the slowest, and the median of the medians."""
+    """Return the figures of all runs: the slowest, and the median of the medians."""
     summary = {
         name: max((run[name] for run in runs if name in run), default=None)
         for name in ("detectionMs", "electionMs", "recoveryMaxMs")
@@ -118,7 +118,7 @@ def summarize_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def summarize_verdict(verdict: Mapping[str, Any]) -> dict[str, int]:
-    """Give the counts of what was read back, as the status names them."""
+    """Return the counts of the verdict, under the names of the status."""
     return {
         "lost": int(verdict["lost"]),
         "duplicates": int(verdict["duplicated"]),
@@ -161,7 +161,7 @@ def judge(
 
 
 def percentile(values: Sequence[int], fraction: float = 0.5) -> int | None:
-    """Give a value that was measured, by nearest rank."""
+    """Return a value that was measured, by nearest rank."""
     if not values:
         return None
     return sorted(values)[max(0, math.ceil(fraction * len(values)) - 1)]

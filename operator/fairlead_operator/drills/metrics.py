@@ -1,4 +1,4 @@
-"""What drills have measured, for Prometheus."""
+"""The metrics of drills."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ RECOVERY_BUCKETS_S: Final = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 2.
 
 
 class DrillMetrics:
-    """One for a process; a registry of its own is for tests."""
+    """The metrics of one process; a registry of its own is for tests."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self.recovery = Histogram(

@@ -1,4 +1,4 @@
-"""What can be seen of a drill and its cluster, as values. Pure."""
+"""The observations of a drill and its cluster, as values. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ class AgentRun:
     is_recovered: bool
     memo: Mapping[str, Any]
     figures: Mapping[str, Any]
-    """All of it, as the pod gave it."""
+    """All figures, as the pod reported them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
-    """What the drill's pod says."""
+    """The state of the drill's pod."""
 
     phase: str
     since_ms: int
@@ -42,7 +42,7 @@ class ClusterObservation:
     is_enabled: bool = True
     """Whether `LogCluster.spec.drills` allows drills."""
     is_changing: bool = False
-    """Whether a rolling restart or another change goes on."""
+    """Whether a rolling restart or another change is in progress."""
     brokers_expected: int = 0
     live: frozenset[int] = frozenset()
     not_live: Mapping[int, str] = field(default_factory=dict)
@@ -51,15 +51,28 @@ class ClusterObservation:
     controller_epoch: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerAccess:
+    """Who may break the controller, which decides for the LogClusters of all namespaces."""
+
+    is_allowed: bool = False
+    """Whether the operator's installation allows it; a namespace cannot allow it itself."""
+    operator_namespace: str = ""
+    """The only namespace whose drills may."""
+
+
 @dataclass(frozen=True, slots=True)
 class DrillObservations:
     """Everything that the next step depends on."""
 
+    namespace: str = ""
+    """The drill's own."""
+    controller_access: ControllerAccess = field(default_factory=ControllerAccess)
     cluster: ClusterObservation | None = None
     """None if there is no such LogCluster, or its controller does not answer."""
     is_cluster_declared: bool = True
     other_drill: str = ""
-    """Name of another drill that is going on, or is older and waits too."""
+    """Name of another drill that is in progress, or is older and waits too."""
     pod: PodState = "Absent"
     pod_age_s: float = 0.0
     pod_problem: str = ""
@@ -68,36 +81,12 @@ class DrillObservations:
     agent_silent_s: float = 0.0
 
 
-def read_agent_state(answer: Mapping[str, Any]) -> AgentState:
-    """Read the answer of a drill's pod; KeyError or TypeError for anything else."""
-    run = answer["run"]
-    return AgentState(
-        phase=str(answer["phase"]),
-        since_ms=int(answer["sinceMs"]),
-        is_well=bool(answer["isWell"]),
-        problem=str(answer["problem"] or ""),
-        partitions=answer["partitions"],
-        run=None
-        if run is None
-        else AgentRun(
-            number=int(run["number"]),
-            is_injected=bool(run["isInjected"]),
-            is_ended=bool(run["isEnded"]),
-            since_fault_ms=int(run["sinceFaultMs"]),
-            is_recovered=bool(run["isRecovered"]),
-            memo=run["memo"],
-            figures=run,
-        ),
-        verdict=answer["verdict"],
-    )
-
-
 def observe_cluster(
     log_cluster: Mapping[str, Any],
     pools: Sequence[Mapping[str, Any]],
     controller_status: Mapping[str, Any],
 ) -> ClusterObservation:
-    """Put together what the resources ask for and what the controller sees."""
+    """Combine what the resources ask for and what the controller sees."""
     spec = log_cluster.get("spec") or {}
     conditions = (log_cluster.get("status") or {}).get("conditions") or []
     states = {int(broker["id"]): str(broker["state"]) for broker in controller_status["brokers"]}
@@ -124,7 +113,7 @@ def observe_cluster(
 
 
 def _wanted_ids(pools: Sequence[Mapping[str, Any]]) -> set[int]:
-    """Give the ids of the brokers that pools ask for."""
+    """Return the ids of the brokers that pools ask for."""
     wanted: set[int] = set()
     for pool in pools:
         first = int(pool["spec"].get("idBase") or 0)

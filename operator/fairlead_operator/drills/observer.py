@@ -1,4 +1,4 @@
-"""Looks at all that a drill's next step depends on: resources, the controller, the drill's pod."""
+"""Observes all that a drill's next step depends on: resources, the controller, the drill's pod."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.errors import ApiError
-from fairlead_controller.kube.informer import Informer
-from fairlead_controller.kube.kinds import BROKER_POOL, LOG_CLUSTER, POD
+from fairlead_kube.client import KubeClient
+from fairlead_kube.errors import ApiError
+from fairlead_kube.informer import Informer
+from fairlead_kube.kinds import BROKER_POOL, LOG_CLUSTER, POD
 from fairlead_model.failover_drill import FailoverDrillSpec
 from fairlead_operator.controller_client import ControllerClient, ControllerError
 from fairlead_operator.drills.agent_client import AgentAddress, AgentClient, AgentError
@@ -17,6 +17,7 @@ from fairlead_operator.drills.agent_pod import agent_pod_name, agent_token, desc
 from fairlead_operator.drills.observations import (
     AgentState,
     ClusterObservation,
+    ControllerAccess,
     DrillObservations,
     PodState,
     observe_cluster,
@@ -28,7 +29,7 @@ Manifest = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Sight:
-    """What was seen, and the objects behind it for whoever acts on it."""
+    """The observations, and the objects behind them for the steps."""
 
     seen: DrillObservations
     log_cluster: Manifest | None
@@ -37,7 +38,7 @@ class Sight:
 
 
 class Observer:
-    """Keeps nothing but since when a pod has been silent."""
+    """Observes; remembers only since when a pod has been silent."""
 
     def __init__(
         self,
@@ -45,15 +46,17 @@ class Observer:
         controller: ControllerClient,
         agents: AgentClient,
         drills: Informer,
+        controller_access: ControllerAccess,
     ) -> None:
         self._client = client
         self._controller = controller
         self._agents = agents
         self._drills = drills
+        self._controller_access = controller_access
         self._answered_at: dict[str, float] = {}
 
     async def look(self, drill: Manifest, spec: FailoverDrillSpec) -> Sight:
-        """Look once; ApiError and its like when the API server cannot be asked."""
+        """Observe once; ApiError and its like when the API server cannot be asked."""
         namespace = drill["metadata"]["namespace"]
         phase = (drill.get("status") or {}).get("phase")
         log_cluster = await self._find(LOG_CLUSTER, namespace, spec.cluster_name)
@@ -69,9 +72,11 @@ class Observer:
         state = pod_state(pod)
         address, agent = None, None
         if pod is not None and state == "Running" and phase in ACTIVE:
-            address = (_url_host(str(pod["status"]["podIP"])), agent_token(drill))
+            address = (str(pod["status"]["podIP"]), agent_token(drill))
             agent = await self._ask_agent(drill, address)
         seen = DrillObservations(
+            namespace=namespace,
+            controller_access=self._controller_access,
             cluster=cluster,
             is_cluster_declared=log_cluster is not None,
             other_drill=find_other_drill(drill, spec, list(self._drills.objects.values())),
@@ -84,7 +89,7 @@ class Observer:
         return Sight(seen, log_cluster, pools, address)
 
     def forget(self, drill: Manifest) -> None:
-        """The drill is over."""
+        """Forget a drill that is over."""
         self._answered_at.pop(drill["metadata"]["uid"], None)
 
     async def _find(self, kind: Any, namespace: str, name: str) -> dict[str, Any] | None:
@@ -128,7 +133,7 @@ class Observer:
 
 
 def find_other_drill(drill: Manifest, spec: FailoverDrillSpec, drills: Sequence[Manifest]) -> str:
-    """Name the drill of the same cluster that comes first: one that goes on, or an older one."""
+    """Return the drill of the same cluster that comes first: one in progress, or an older one."""
 
     def age(manifest: Manifest) -> tuple[str, str]:
         metadata = manifest["metadata"]
@@ -150,7 +155,7 @@ def find_other_drill(drill: Manifest, spec: FailoverDrillSpec, drills: Sequence[
 
 
 def pod_state(pod: Manifest | None) -> PodState:
-    """Say how a pod is in one word."""
+    """Describe the state of a pod in one word."""
     if pod is None:
         return "Absent"
     status = pod.get("status") or {}
@@ -164,7 +169,3 @@ def _age_s(pod: Manifest | None) -> float:
         return 0.0
     made = datetime.fromisoformat(pod["metadata"]["creationTimestamp"].replace("Z", "+00:00"))
     return time.time() - made.timestamp()
-
-
-def _url_host(address: str) -> str:
-    return f"[{address}]" if ":" in address else address

@@ -1,7 +1,9 @@
-"""Carries drills through: looks, lets `decide_drill_step` decide, does it, and looks again.
+"""Carries out drills: observes, lets `decide_drill_step` decide, acts, and observes again.
 
-One task for all drills. A status is written only with the version that was looked at, so that an
-operator that has been replaced meanwhile cannot undo what its successor wrote.
+The drills of a namespace are handled one after another, so that no two of a cluster begin. Those of
+other namespaces do not wait for them, nor for pods that do not answer. A status is written only
+with the version that was read, so that an operator that has been replaced cannot undo what its
+successor wrote.
 """
 
 import asyncio
@@ -12,11 +14,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
-from fairlead_controller.kube.informer import Informer
-from fairlead_controller.kube.kinds import FAILOVER_DRILL, POD
-from fairlead_controller.kube.object_changes import ObjectChange, ObjectKey
+from fairlead_kube.client import KubeClient
+from fairlead_kube.errors import ApiError, ApiUnavailableError
+from fairlead_kube.informer import Informer
+from fairlead_kube.kinds import FAILOVER_DRILL, POD, SECRET
+from fairlead_kube.object_changes import ObjectChange, ObjectKey
 from fairlead_model.failover_drill import FailoverDrillSpec
 from fairlead_model.resources import ManifestError
 from fairlead_operator.controller_client import (
@@ -26,23 +28,35 @@ from fairlead_operator.controller_client import (
 )
 from fairlead_operator.drills import steps
 from fairlead_operator.drills.agent_client import AgentClient, AgentError
-from fairlead_operator.drills.agent_pod import agent_pod_name, build_agent_pod
+from fairlead_operator.drills.agent_pod import (
+    agent_pod_name,
+    build_agent_pod,
+    build_agent_secret,
+)
+from fairlead_operator.drills.agent_rights import ensure_rights
 from fairlead_operator.drills.faults import TargetError
 from fairlead_operator.drills.measurement import judge, summarize_runs, summarize_verdict
 from fairlead_operator.drills.metrics import DrillMetrics
+from fairlead_operator.drills.observations import ControllerAccess
 from fairlead_operator.drills.observer import Observer, Sight
 from fairlead_operator.drills.runs import DrillRuns
 from fairlead_operator.drills.status import DrillStatus
 from fairlead_operator.events import EventWriter
+from fairlead_operator.own_access import AccessError, find_access
 from fairlead_operator.refusals import describe_refusal, is_refusal
+from fairlead_operator.specs.listener_security import DRILLS_USER, OPERATOR_USER
 
 _log = logging.getLogger(__name__)
 TICK_S: Final = 0.2
 ERROR_DELAY_S: Final = 1.0
+UNEXPECTED_DELAY_S: Final = 30.0
 HOLD_S: Final = 2.0
 """Between two looks at a drill that waits; each asks the API server and the controller."""
+NO_CONTROLLER_ACCESS: Final = ControllerAccess()
 IDLE_S: Final = 30.0
-"""Between two looks where no drill goes on; changes are looked at once."""
+"""Between two looks if no drill is in progress; changes are looked at once."""
+
+_RETRIED: Final = (AccessError, ApiUnavailableError, ControllerError, AgentError, TargetError)
 
 
 class DrillRunner:
@@ -58,6 +72,7 @@ class DrillRunner:
         namespace: str | None = None,
         default_image: str | None = None,
         agents: AgentClient | None = None,
+        controller_access: ControllerAccess = NO_CONTROLLER_ACCESS,
     ) -> None:
         environment = os.environ
         watched = namespace or environment.get("FAIRLEAD_WATCH_NAMESPACE", "")
@@ -70,27 +85,41 @@ class DrillRunner:
             client, FAILOVER_DRILL, namespace=watched or None, on_change=self._on_change
         )
         self._agents = agents or AgentClient()
-        self._observer = Observer(client, controller, self._agents, self._drills)
+        self._observer = Observer(client, controller, self._agents, self._drills, controller_access)
         self._runs = DrillRuns(client, controller, self._agents)
         self._clean: set[str] = set()
         """Uids of drills that have left nothing behind."""
         self._retry_at: dict[ObjectKey, float] = {}
 
     async def run(self) -> None:
-        """Carry all drills through."""
+        """Carry out all drills."""
         following = asyncio.create_task(self._drills.run())
+        passes: dict[str, asyncio.Task[bool]] = {}
         try:
             await self._drills.synced()
             while True:
                 self._changed.clear()
-                is_busy = False
-                for key, drill in list(self._drills.objects.items()):
-                    is_busy = await self._attend(key, drill) or is_busy
+                for namespace in {key[0] for key in self._drills.objects} - passes.keys():
+                    passes[namespace] = asyncio.create_task(self._pass(namespace))
+                if passes:
+                    await asyncio.wait(passes.values(), timeout=TICK_S)
+                done = {name: task.result() for name, task in passes.items() if task.done()}
+                is_busy = len(done) < len(passes) or any(done.values())
+                for namespace in done:
+                    del passes[namespace]
                 await self._wait(TICK_S if is_busy else IDLE_S)
         finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
-            await self._agents.close()
+            for task in (following, *passes.values()):
+                task.cancel()
+            await asyncio.gather(following, *passes.values(), return_exceptions=True)
+
+    async def _pass(self, namespace: str) -> bool:
+        """Do the next step of each drill of a namespace; tell whether to look again soon."""
+        is_busy = False
+        for key, drill in list(self._drills.objects.items()):
+            if key[0] == namespace:
+                is_busy = await self._attend(key, drill) or is_busy
+        return is_busy
 
     def _on_change(self, change: ObjectChange) -> None:
         if change.new is None and change.old is not None:
@@ -106,7 +135,7 @@ class DrillRunner:
             return
 
     async def _attend(self, key: ObjectKey, drill: dict[str, Any]) -> bool:
-        """Do the next step of a drill; whether to look at it again soon."""
+        """Do the next step of a drill; tell whether to look at it again soon."""
         metadata = drill["metadata"]
         if metadata["uid"] in self._clean or metadata.get("deletionTimestamp"):
             return False
@@ -114,11 +143,16 @@ class DrillRunner:
             return True
         try:
             return await self._step(drill)
-        except (ApiError, ApiUnavailableError, ControllerError, AgentError, TargetError) as error:
+        except (*_RETRIED, ApiError) as error:
             is_stale = isinstance(error, ApiError) and error.is_conflict
             if not is_stale:
                 _log.warning("drill %s/%s: trying again: %s", *key, error)
             self._retry_at[key] = time.monotonic() + ERROR_DELAY_S
+            return True
+        except Exception:
+            # Whatever it is, it is this drill's alone: the others go on.
+            _log.exception("drill %s/%s: trying again after an unexpected error", *key)
+            self._retry_at[key] = time.monotonic() + UNEXPECTED_DELAY_S
             return True
 
     async def _step(self, drill: dict[str, Any]) -> bool:
@@ -165,7 +199,7 @@ class DrillRunner:
         status: DrillStatus,
         sight: Sight,
     ) -> None:
-        """Do what concerns a run; what is refused for good ends the drill."""
+        """Do what concerns a run; a lasting refusal ends the drill."""
         try:
             if await self._runs.take(step, drill, spec, status, sight):
                 await self._write(drill, status)
@@ -185,6 +219,20 @@ class DrillRunner:
         self._metrics.finished.labels("refused").inc()
         await self._events.emit(drill, "DrillRefused", message, "Warning", action="Drill")
 
+    async def _ensure_secret(self, drill: dict[str, Any], secret: dict[str, Any]) -> None:
+        """Create the Secret of a drill's pod; TargetError where another one has its name."""
+        metadata = secret["metadata"]
+        try:
+            await self._client.create(SECRET, metadata["namespace"], secret)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            there = await self._client.get(SECRET, metadata["namespace"], metadata["name"])
+            owners = there["metadata"].get("ownerReferences") or ()
+            if drill["metadata"]["uid"] not in {owner["uid"] for owner in owners}:
+                problem = f"the Secret {metadata['name']} is not this drill's: delete it"
+                raise TargetError(problem) from error
+
     async def _prepare(
         self, drill: dict[str, Any], spec: FailoverDrillSpec, status: DrillStatus, sight: Sight
     ) -> None:
@@ -193,7 +241,16 @@ class DrillRunner:
         # The status first: a drill that goes on keeps the others of its cluster waiting.
         if status.enter("Preparing", "the load is being prepared", _now()):
             await self._write(drill, status)
-        pod = build_agent_pod(drill, spec, sight.log_cluster, default_image=self._image)
+        namespace, cluster = drill["metadata"]["namespace"], sight.log_cluster
+        access = await find_access(self._client, namespace, cluster, DRILLS_USER)
+        secret = build_agent_secret(drill, access)
+        if secret is not None:
+            operator = await find_access(self._client, namespace, cluster, OPERATOR_USER)
+            await ensure_rights(operator, access.user)
+            await self._ensure_secret(drill, secret)
+        pod = build_agent_pod(
+            drill, spec, sight.log_cluster, default_image=self._image, access=access
+        )
         try:
             await self._client.create(POD, drill["metadata"]["namespace"], pod)
         except ApiError as error:
@@ -251,7 +308,7 @@ class DrillRunner:
 
 
 def describe_success(values: Mapping[str, Any]) -> str:
-    """Say what a drill that has passed came to."""
+    """Describe the result of a drill that has passed."""
     return (
         f"recovered within {values.get('recoveryMaxMs')} ms; {values['acknowledged']} records "
         f"acknowledged, {values['lost']} lost, {values['duplicates']} duplicated, "

@@ -1,4 +1,4 @@
-"""The single faults of a drill: begun, confirmed, forgotten, collected."""
+"""The single faults of a drill: to begin, confirm, forget and collect them."""
 
 import logging
 import os
@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.errors import ApiError
-from fairlead_controller.kube.kinds import LEASE
+from fairlead_controller.kubernetes.settings import lease_name
+from fairlead_kube.client import KubeClient
+from fairlead_kube.errors import ApiError
+from fairlead_kube.kinds import LEASE
 from fairlead_model.failover_drill import FailoverDrillSpec
 from fairlead_operator.controller_client import ControllerClient
 from fairlead_operator.drills import steps
@@ -26,11 +27,10 @@ from fairlead_operator.drills.observer import Sight
 from fairlead_operator.drills.status import DrillStatus
 
 _log = logging.getLogger(__name__)
-LEASE_NAME = "fairlead-operator"
 
 
 class DrillRuns:
-    """What is done for the steps of a run; the drill's pod remembers it."""
+    """Carries out the steps of a run; the drill's pod remembers the run."""
 
     def __init__(
         self, client: KubeClient, controller: ControllerClient, agents: AgentClient
@@ -48,7 +48,7 @@ class DrillRuns:
         status: DrillStatus,
         sight: Sight,
     ) -> bool:
-        """Do a step; whether the status has changed."""
+        """Do a step; tell whether the status has changed."""
         address, agent = sight.agent_address, sight.seen.agent
         if address is None or agent is None:
             return False
@@ -135,10 +135,10 @@ class DrillRuns:
         status.add_run(run, build_timeline(spec, ended.run.figures, run))
 
     async def _takeover_ms(self, memo: Mapping[str, Any]) -> int | None:
-        """From the fault until another process held the Lease, by the Lease itself."""
+        """Return the time from the fault until another process held the Lease."""
         namespace = os.environ.get("POD_NAMESPACE", "")
         try:
-            lease = await self._client.get(LEASE, namespace, LEASE_NAME)
+            lease = await self._client.get(LEASE, namespace, lease_name())
         except ApiError:
             return None
         acquired = (lease.get("spec") or {}).get("acquireTime")

@@ -1,4 +1,4 @@
-"""A drill's status while it is changed: conditions and phase go together. Pure."""
+"""A drill's status while it is changed: conditions and phase change together. Pure."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -26,11 +26,11 @@ class DrillStatus:
         return list(self.values.get("runs") or ())
 
     def hold(self, reason: str, message: str, now: datetime) -> bool:
-        """Stay pending; whether that says anything new."""
+        """Stay pending; tell whether that says anything new."""
         return self._enter("Pending", reason, message, now)
 
     def enter(self, phase: str, message: str, now: datetime) -> bool:
-        """Go on to a phase that is not the last; whether that says anything new."""
+        """Enter a phase that is not the last; tell whether that says anything new."""
         return self._enter(phase, phase, message, now)
 
     def refuse(self, reason: str, message: str, now: datetime) -> None:
@@ -39,18 +39,18 @@ class DrillStatus:
         self._claim("Passed", False, "Refused", message, now)
 
     def finish(self, *, is_passed: bool, problem: str, message: str, now: datetime) -> None:
-        """End with a verdict; a problem is why it ended early."""
+        """End with a verdict; a problem says why it ended early."""
         reason = "Aborted" if problem else "Finished"
         self._end("Finished", reason, problem or "all runs were done and everything read", now)
         self._claim("Passed", is_passed, "WithinLimits" if is_passed else "Failed", message, now)
 
     def add_run(self, run: dict[str, Any], timeline: list[dict[str, Any]]) -> None:
-        """Keep what a run has come to; the timeline is that of the last one."""
+        """Keep the result of a run; the timeline is that of the last one."""
         self.values["runs"] = [*self.runs, run]
         self.values["timeline"] = timeline
 
     def as_patch(self) -> dict[str, Any]:
-        """Give all of it; lists replace those that are there."""
+        """Return all of it as a patch; lists replace those in the object."""
         return self.values
 
     def _enter(self, phase: str, reason: str, message: str, now: datetime) -> bool:

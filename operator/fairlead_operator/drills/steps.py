@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from fairlead_model.failover_drill import FailoverDrillSpec
-from fairlead_operator.drills.health import find_ailment, find_objection
+from fairlead_operator.drills.health import find_ailment, find_objection, find_trespass
 from fairlead_operator.drills.observations import AgentRun, AgentState, DrillObservations
 
 OBSERVE_MS: Final = 1_000
-"""How long to look on after a fault that does not last: a second effect would show by then."""
+"""How long to observe after a fault that does not last: a second effect would show by then."""
 RECOVERY_MS_MAX: Final = 30_000
 HEAL_MS_MAX: Final = 300_000
 """A deleted pod may have to be scheduled, started and to catch up."""
@@ -36,7 +36,7 @@ ACTIVE: Final = frozenset({"Preparing", "Running", "Verifying"})
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing to do now."""
+    """Do nothing now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Never begin."""
+    """Refuse to begin, for good."""
 
     reason: str
     message: str
@@ -57,7 +57,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Make the drill's pod."""
+    """Create the drill's pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,14 @@ class BeginRun:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmRun:
-    """The fault is proved: let the pod know."""
+    """Tell the pod that the fault is proved."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetRun:
-    """Nobody knows whether the fault was injected: measure again."""
+    """Measure again: it is not known whether the fault was injected."""
 
     number: int
 
@@ -96,7 +96,7 @@ class Verify:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Judge; a problem is why the drill could not go on."""
+    """Judge; a problem says why the drill could not go on."""
 
     problem: str = ""
 
@@ -124,10 +124,15 @@ Step: TypeAlias = (
 def decide_drill_step(
     spec: FailoverDrillSpec, status: Mapping[str, Any], seen: DrillObservations
 ) -> Step:
-    """Give the next step."""
+    """Return the next step."""
     phase = status.get("phase") or "Pending"
     if phase in FINAL:
         return Idle() if seen.pod == "Absent" else CleanUp()
+    trespass = find_trespass(spec, seen.namespace, seen.controller_access)
+    if trespass is not None:
+        # Later than that only after the operator's values have changed, or a status by hand.
+        refusal = Refuse(trespass.reason, trespass.message)
+        return refusal if phase == "Pending" else Finish(trespass.message)
     if phase == "Pending":
         return _decide_pending(spec, seen)
     if phase == "Preparing" and seen.pod == "Absent":
@@ -221,7 +226,7 @@ def _decide_observing(
 
 
 def _decide_in_doubt(spec: FailoverDrillSpec, run: AgentRun, seen: DrillObservations) -> Step:
-    """An operator has begun the run, and it is not known whether it got to the fault."""
+    """Decide about a run that has begun if it is not known whether the fault happened."""
     if spec.target.type != "Controller":
         return ForgetRun(run.number)
     if seen.cluster is None:

@@ -10,8 +10,10 @@ from fairlead_model.resources import ManifestError, TopicSpec, parse_topic_manif
 from fairlead_operator.resources.broker_pool import BrokerPoolSpec, BrokerPoolStatus
 from fairlead_operator.resources.consumer_group import ConsumerGroupSpec, ConsumerGroupStatus
 from fairlead_operator.resources.failover_drill import FailoverDrillStatus
-from fairlead_operator.resources.log_cluster import Listener, LogClusterSpec, LogClusterStatus
+from fairlead_operator.resources.listener import Listener
+from fairlead_operator.resources.log_cluster import LogClusterSpec, LogClusterStatus
 from fairlead_operator.resources.topic import TopicStatus
+from fairlead_operator.resources.user import UserSpec, UserStatus
 
 __all__ = [
     "BrokerPoolSpec",
@@ -26,6 +28,8 @@ __all__ = [
     "ManifestError",
     "TopicSpec",
     "TopicStatus",
+    "UserSpec",
+    "UserStatus",
     "change_problems",
     "parse_topic_manifest",
 ]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeAlias
 from fairlead_model.failover_drill import CLUSTER_NAME
 from fairlead_model.resource_reading import ManifestForm, RootRule, read_manifest
 from fairlead_model.resource_shape import Bound, ConfigMap, Opaque, Quantity, Rule, Text, Whole
-from fairlead_operator.resources.broker_settings import broker_setting_problem
+from fairlead_operator.resources.broker_settings import pool_setting_problem
 from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGeneration
 from fairlead_operator.resources.definition import (
     AGE,
@@ -70,6 +70,14 @@ class Storage:
             field="storageClassName",
             holds_change=lambda old, new: old.storage_class_name == new.storage_class_name,
         ),
+        Rule(
+            cel="has(self.annotations) == has(oldSelf.annotations) && "
+            "(!has(self.annotations) || self.annotations == oldSelf.annotations)",
+            message="annotations of volumes hold when they are made: annotate the "
+            "PersistentVolumeClaims that there are, or make a new pool",
+            field="annotations",
+            holds_change=lambda old, new: old.annotations == new.annotations,
+        ),
     )
 
     size: Annotated[
@@ -88,6 +96,12 @@ class Storage:
         "StorageClass of the volumes; it cannot be changed. Default: the default class.",
         Text(253, 1),
     ] = None
+    annotations: Annotated[
+        Mapping[str, Annotated[str, Text(4096)]],
+        "Annotations that the volumes' claims are made with. They cannot be changed here: annotate "
+        "the PersistentVolumeClaims.",
+        Bound(32),
+    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +178,13 @@ class PodTemplate:
         "Further variables of the broker's container.",
         Bound(64, key="name"),
     ] = ()
+    pod_spec: Annotated[
+        Mapping[str, Any] | None,
+        "Strategic merge patch of the pods' spec, for all that has no field here: volumes, further "
+        "containers, a service account, another security context. The broker's container is called "
+        "broker; what it is started with stays as it is.",
+        Opaque(64),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,8 +242,13 @@ class BrokerPoolSpec:
         Mapping[str, str | None],
         "Settings of these brokers, on top of those of the LogCluster; null takes up the "
         "LogCluster's.",
-        ConfigMap(problem=broker_setting_problem),
+        ConfigMap(problem=pool_setting_problem),
     ] = field(default_factory=dict)
+    paused: Annotated[
+        bool,
+        "Leave the pool's pods, volumes and Services as they are, whatever its spec and that of "
+        "the LogCluster say. Elections and failover go on.",
+    ] = False
     template: Annotated[PodTemplate, "What the pods have beyond what the operator gives them."] = (
         field(default_factory=PodTemplate)
     )
@@ -271,6 +297,11 @@ class BrokerPoolStatus:
     broker_ids: Annotated[
         tuple[Annotated[int, Whole(0, BROKER_ID_MAX)], ...],
         "Ids of the pool's brokers.",
+        Bound(BROKERS_MAX),
+    ] = ()
+    draining: Annotated[
+        tuple[Annotated[int, Whole(0, BROKER_ID_MAX)], ...],
+        "Ids of brokers that go when other brokers have all that they hold.",
         Bound(BROKERS_MAX),
     ] = ()
     storage_size: Annotated[

@@ -69,7 +69,7 @@ def _is_moment(text: str | None) -> bool:
 
 
 def moment_ms(text: str) -> int:
-    """Give a time as Kafka counts it, in milliseconds since 1970; ValueError without a zone."""
+    """Return a time as Kafka counts it, in milliseconds since 1970; ValueError without a zone."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} says no zone")
@@ -157,6 +157,9 @@ class ConsumerGroupSpec:
         "The group's id, where it is not metadata.name. It cannot be changed.",
         Text(GROUP_ID_LENGTH_MAX, 1),
     ] = None
+    paused: Annotated[
+        bool, "Leave the group's offsets as they are: a reset waits. The status goes on."
+    ] = False
     offset_reset: Annotated[
         OffsetReset | None,
         "Sets the group's offsets once. It waits until the group has no members; when it is done, "
@@ -247,7 +250,10 @@ class ConsumerGroupStatus:
     observed_generation: ObservedGeneration = None
     group_id: Annotated[str, "The group's id.", Text(GROUP_ID_LENGTH_MAX)] = ""
     state: Annotated[
-        str, "Kafka's name of the group's state; Absent where there is no such group.", Text(64)
+        str,
+        "Kafka's name of the group's state; Assigning is told as Reconciling. Absent where there "
+        "is no such group.",
+        Text(64),
     ] = ""
     protocol: Annotated[str, "Classic or Consumer (KIP-848).", Text(64)] = ""
     assignor: Annotated[str, "How members share partitions.", _CLIENT_TEXT] = ""

@@ -10,11 +10,13 @@ from fairlead_operator.resources.log_cluster import LOG_CLUSTER
 from fairlead_operator.resources.stream_job import STREAM_JOB
 from fairlead_operator.resources.tables import CLUSTER_STATE, PARTITION_TABLE
 from fairlead_operator.resources.topic import TOPIC
+from fairlead_operator.resources.user import USER
 
 DEFINITIONS: Final[tuple[ResourceDefinition, ...]] = (
     LOG_CLUSTER,
     BROKER_POOL,
     TOPIC,
+    USER,
     CONSUMER_GROUP,
     STREAM_JOB,
     FAILOVER_DRILL,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from fairlead_model.failover_drill import CLUSTER_NAME
+from fairlead_model.ids import TOPIC_NAME_LENGTH_MAX
 from fairlead_model.resource_reading import ManifestForm, RootRule, read_manifest
 from fairlead_model.resource_shape import Bound, ConfigMap, Rule, Text, Whole
 from fairlead_model.resources import PARTITIONS_MAX
@@ -19,91 +20,22 @@ from fairlead_operator.resources.definition import (
     Column,
     ResourceDefinition,
 )
+from fairlead_operator.resources.listener import DEFAULT_LISTENER, Listener
+from fairlead_operator.resources.user_policy import UserPolicy
 
-ListenerType: TypeAlias = Literal["NodePort", "LoadBalancer"]
 ReclaimPolicy: TypeAlias = Literal["Retain", "Delete"]
 ImagePullPolicy: TypeAlias = Literal["Always", "IfNotPresent", "Never"]
 LISTENERS_MAX: Final = 8
-PLACEHOLDERS: Final = (
-    "brokerId",
-    "ordinal",
-    "pod",
-    "pool",
-    "cluster",
-    "namespace",
-    "hostIP",
-    "nodePort",
+_HOST: Final = r"[A-Za-z0-9.-]+"
+_HOST_HINT: Final = "a host is a name without a scheme and a port"
+_SUPER_USER_HINT: Final = "a user's name has no semicolon"
+_ORIGIN: Final = r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?"
+_ORIGIN_HINT: Final = (
+    "an origin is a scheme, a name and perhaps a port, such as https://example.com"
 )
-"""What the advertised templates of a listener may name in braces."""
-
-_PLACEHOLDER: Final = "|".join(PLACEHOLDERS)
-_PLACEHOLDERS_SHOWN: Final = " ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
-    """A way to the brokers from outside the Kubernetes cluster."""
-
-    RULES: ClassVar = (
-        Rule(
-            cel="self.type == 'NodePort' || !has(self.nodePortBase)",
-            message="only listeners of type NodePort take a nodePortBase: leave it out",
-            field="nodePortBase",
-            holds=lambda listener: listener.type == "NodePort" or listener.node_port_base is None,
-        ),
-    )
-
-    name: Annotated[
-        str,
-        "Name of the listener, unique in the cluster; Services are called after it.",
-        Text(
-            maximum=20,
-            minimum=1,
-            pattern="[a-z][a-z0-9]*",
-            hint="a listener's name has lower case letters and digits and begins with a letter",
-        ),
-    ]
-    type: Annotated[
-        ListenerType, "NodePort: a port of every node. LoadBalancer: an address a broker."
-    ]
-    port: Annotated[
-        int,
-        "Port that the brokers listen on inside their pods, unique in the cluster.",
-        Whole(9095, 9199),
-    ]
-    node_port_base: Annotated[
-        int | None,
-        "Node port of the bootstrap Service; broker N has the one N + 1 above it. Default: "
-        "Kubernetes chooses.",
-        Whole(1, 65_535),
-    ] = None
-    advertised_host_template: Annotated[
-        str | None,
-        "Host that clients are told for a broker, such as broker-{brokerId}.example.com. "
-        f"Placeholders: {_PLACEHOLDERS_SHOWN}. Default: {{hostIP}}, or what the balancer says.",
-        Text(
-            maximum=253,
-            minimum=1,
-            pattern=rf"([A-Za-z0-9.:-]|\{{({_PLACEHOLDER})\}})+",
-            hint=f"a host may name these placeholders, and no others: {_PLACEHOLDERS_SHOWN}",
-        ),
-    ] = None
-    advertised_port_template: Annotated[
-        str | None,
-        "Port that clients are told for a broker: a number, {nodePort}, or digits and {brokerId} "
-        "or {ordinal}, such as 3{brokerId}. Default: the node port, or the listener's port.",
-        Text(
-            maximum=32,
-            minimum=1,
-            pattern=r"([0-9]|\{(brokerId|ordinal|nodePort)\})+",
-            hint="a port has digits and the placeholders {brokerId}, {ordinal} and {nodePort} only",
-        ),
-    ] = None
-    annotations: Annotated[
-        Mapping[Annotated[str, Text(316)], Annotated[str, Text(1024)]],
-        "Annotations of the listener's Services, for load balancers and external DNS.",
-        Bound(32),
-    ] = field(default_factory=dict)
+NAMESPACE: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+NAMESPACE_HINT: Final = "a namespace has lower case letters, digits and '-'"
+TOPIC_NAMESPACES_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +44,52 @@ class TopicDefaults:
 
     partitions: Annotated[int, "Partitions of a topic.", Whole(1, PARTITIONS_MAX)] = 1
     replication_factor: Annotated[int, "Replicas of each partition.", Whole(1, 32_767)] = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicNamespace:
+    """What the Topics of one namespace may have in this cluster."""
+
+    name: Annotated[
+        str,
+        "The namespace, unique in the list.",
+        Text(63, 1, pattern=NAMESPACE, hint=NAMESPACE_HINT),
+    ]
+    topic_prefix: Annotated[
+        str | None,
+        "Beginning of the names of its topics, such as 'shop.'. With one, its Topics may also take "
+        "up topics of these names that exist already.",
+        Text(
+            maximum=TOPIC_NAME_LENGTH_MAX - 1,
+            minimum=1,
+            pattern="[a-zA-Z0-9._-]+",
+            hint="a topic's name has letters, digits, '.', '_' and '-' only",
+        ),
+    ] = None
+    topics_max: Annotated[int | None, "Most topics that it declares here.", COUNT] = None
+    partitions_max: Annotated[int | None, "Most partitions of these topics.", COUNT] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestSettings:
+    """The HTTP API of the brokers."""
+
+    enabled: Annotated[
+        bool,
+        "Serve records and topics by HTTP, at port 8082 of each broker and of the Service "
+        "NAME-bootstrap. It asks nobody who he is.",
+    ] = False
+    allowed_hosts: Annotated[
+        tuple[Annotated[str, Text(253, 1, pattern=_HOST, hint=_HOST_HINT)], ...],
+        "Names that requests may give as Host besides localhost, addresses, and those of the pods "
+        "and of NAME-bootstrap: that of an Ingress, for one.",
+        Bound(32),
+    ] = ()
+    allowed_origins: Annotated[
+        tuple[Annotated[str, Text(300, 1, pattern=_ORIGIN, hint=_ORIGIN_HINT)], ...],
+        "Origins of web pages that may use it (CORS), such as https://example.com.",
+        Bound(32),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +110,57 @@ class NetworkPolicySettings:
     ] = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """What StreamJobs that read this cluster need."""
+
+    driver_account: Annotated[
+        bool,
+        "Make the ServiceAccount NAME-spark, by which drivers of StreamJobs make their executors "
+        "in this namespace, and the RoleBinding that lets them. An account of this name that "
+        "somebody else has made is left as it is.",
+    ] = True
+    namespaces: Annotated[
+        tuple[Annotated[str, Text(63, 1, pattern=NAMESPACE, hint=NAMESPACE_HINT)], ...],
+        "Other namespaces whose StreamJobs may read this cluster. They run there, as accounts that "
+        "are there already.",
+        Bound(TOPIC_NAMESPACES_MAX),
+    ] = ()
+    service_accounts: Annotated[
+        tuple[Annotated[str, Text(253, 1)], ...],
+        "Other ServiceAccounts of this namespace that StreamJobs may name. A job has all rights of "
+        "its account.",
+        Bound(32),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authorization:
+    """Who may do what."""
+
+    type: Annotated[
+        Literal["simple"], "simple: Kafka's access rules, which Users and kafka-acls.sh make."
+    ] = "simple"
+    super_users: Annotated[
+        tuple[Annotated[str, Text(256, 1, pattern=r"[^;]+", hint=_SUPER_USER_HINT)], ...],
+        "Names of users who may do everything, whatever rules say. The user of a certificate is "
+        "its common name.",
+        Bound(32),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateAuthority:
+    """The authority of a cluster, in the Secrets NAME-ca (its certificate) and NAME-ca-key."""
+
+    overlap_days: Annotated[
+        int,
+        "Days for which an old and a new authority are both trusted, before the new one issues "
+        "certificates and again before the old one goes: what clients have to take up NAME-ca.",
+        Whole(0, 365),
+    ] = 7
+
+
 def _has_unique_ports(spec: Any) -> bool:
     ports = Counter(listener.port for listener in spec.listeners)
     return all(count == 1 for count in ports.values())
@@ -139,6 +168,11 @@ def _has_unique_ports(spec: Any) -> bool:
 
 def _has_unique_names(spec: Any) -> bool:
     names = Counter(listener.name for listener in spec.listeners)
+    return all(count == 1 for count in names.values())
+
+
+def _has_unique_namespaces(spec: Any) -> bool:
+    names = Counter(each.name for each in spec.topic_namespaces)
     return all(count == 1 for count in names.values())
 
 
@@ -161,12 +195,27 @@ class LogClusterSpec:
             field="listeners",
             holds=_has_unique_ports,
         ),
+        Rule(
+            cel="!has(self.topicNamespaces) || "
+            "self.topicNamespaces.all(a, self.topicNamespaces.exists_one(b, a.name == b.name))",
+            message="a namespace is listed twice: give it one entry",
+            field="topicNamespaces",
+            holds=_has_unique_namespaces,
+        ),
     )
 
     image: Annotated[
         str | None,
-        "Container image of the brokers. Default: the one that the operator was installed with.",
+        "Container image of the brokers. Default: the one that the operator was installed with "
+        "when the cluster was made; a later operator keeps it (status.brokerImage), see version.",
         Text(maximum=512, minimum=1),
+    ] = None
+    version: Annotated[
+        str | None,
+        "Release that the brokers are to run: with that of the operator, brokers restart one after "
+        "the other with its image. Without it, or with another release, they keep the image that "
+        "they have.",
+        Text(maximum=64, minimum=1),
     ] = None
     image_pull_policy: Annotated[
         ImagePullPolicy | None, "When nodes pull the image. Default: as Kubernetes does."
@@ -187,25 +236,80 @@ class LogClusterSpec:
     )
     listeners: Annotated[
         tuple[Listener, ...],
-        "Ways to the brokers from outside the Kubernetes cluster. Inside it, clients use port 9092 "
-        "of the Service NAME-bootstrap.",
+        "Ways of clients to the brokers. Inside Kubernetes they begin at the Service "
+        "NAME-bootstrap, which has a port for each listener of type Internal. Where there is none "
+        "of these, brokers have one that speaks in clear, at port 9092.",
         Bound(LISTENERS_MAX),
     ] = ()
+    authorization: Annotated[
+        Authorization | None,
+        "Who may do what. Default: rules are asked as soon as any listener asks clients who they "
+        "are, and nobody is above them.",
+    ] = None
+    certificate_authority: Annotated[
+        CertificateAuthority | None, "The authority that issues certificates of brokers and users."
+    ] = None
     reclaim_policy: Annotated[
         ReclaimPolicy,
         "What happens to the cluster's metadata (PartitionTables, ClusterState) and volumes when "
         "this LogCluster is deleted. Retain: they stay, and a LogCluster of the same name takes "
         "them up again.",
     ] = "Retain"
-    pause_reconciliation: Annotated[
+    deletion_protection: Annotated[
         bool,
-        "Leave pods, Services and topics as they are, whatever the resources say. Elections and "
-        "failover go on.",
+        "Refuse to delete the cluster, whoever asks: its brokers go on. Set it to false first.",
     ] = False
+    topic_namespaces: Annotated[
+        tuple[TopicNamespace, ...],
+        "Other namespaces whose Topics may name this cluster, and what each may have; none without "
+        "an entry. The cluster's own namespace needs one only to be limited.",
+        Bound(TOPIC_NAMESPACES_MAX),
+    ] = ()
+    paused: Annotated[
+        bool,
+        "Leave pods, Services, topics and offsets of groups as they are, whatever the resources "
+        "say. Elections and failover go on, and so do deletions.",
+    ] = False
+    pause_reconciliation: Annotated[bool, "The older name of paused; either one pauses."] = False
     drills: Annotated[Drills, "Failover drills."] = field(default_factory=Drills)
+    rest: Annotated[RestSettings, "The HTTP API of the brokers."] = field(
+        default_factory=RestSettings
+    )
     network_policy: Annotated[NetworkPolicySettings, "The NetworkPolicy of the brokers."] = field(
         default_factory=NetworkPolicySettings
     )
+    user_policy: Annotated[UserPolicy, "What Users of this cluster may give."] = field(
+        default_factory=UserPolicy
+    )
+    spark: Annotated[SparkSettings, "What StreamJobs that read this cluster need."] = field(
+        default_factory=SparkSettings
+    )
+
+    @property
+    def inside_listeners(self) -> tuple[Listener, ...]:
+        """Listeners of clients inside Kubernetes: those of type Internal, or the one of old."""
+        declared = tuple(each for each in self.listeners if each.is_inside)
+        return declared or (DEFAULT_LISTENER,)
+
+    @property
+    def outside_listeners(self) -> tuple[Listener, ...]:
+        """Listeners with Services of their own."""
+        return tuple(each for each in self.listeners if not each.is_inside)
+
+    @property
+    def client_listeners(self) -> tuple[Listener, ...]:
+        """All listeners of clients."""
+        return (*self.inside_listeners, *self.outside_listeners)
+
+    @property
+    def authority_overlap_days(self) -> int:
+        """Days for which an old and a new authority are both trusted."""
+        return (self.certificate_authority or CertificateAuthority()).overlap_days
+
+    @property
+    def is_secured(self) -> bool:
+        """Whether any listener encrypts or asks who clients are, or requests are authorized."""
+        return self.authorization is not None or any(each.is_secured for each in self.listeners)
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> "LogClusterSpec":
@@ -259,6 +363,7 @@ class LogClusterStatus:
     ] = None
     bootstrap: Annotated[str, "Address for clients inside the Kubernetes cluster.", Text(512)] = ""
     cluster_id: Annotated[str, "Kafka's id of the cluster.", Text(64)] = ""
+    broker_image: Annotated[str, "Image that the brokers are given.", Text(512)] = ""
 
 
 LOG_CLUSTER: Final = ResourceDefinition(

@@ -20,21 +20,24 @@ ALL_PLURALS: Final = (
     "partitiontables",
     "streamjobs",
     "topics",
+    "users",
 )
 ADMIN_PLURALS: Final = ("brokerpools", "brokerpools/scale", "failoverdrills", "logclusters")
-"""What decides about brokers; topics, groups and jobs are for everybody who may edit."""
+"""What decides about brokers; topics, groups, jobs and users are for everybody who may edit."""
+
+PROTECTED_PLURALS: Final = ("logclusters", "topics")
 
 _NAMESPACE_CONTROLLER: Final = "system:serviceaccount:kube-system:namespace-controller"
 
 
 def build_user_roles() -> list[Manifest]:
-    """Give the ClusterRoles fairlead-view, fairlead-edit and fairlead-admin.
+    """Return the ClusterRoles fairlead-view, fairlead-edit and fairlead-admin.
 
     Kubernetes adds them to its own roles, and these contain one another: who may edit may view.
     """
     return [
         _role("view", ALL_PLURALS, READ),
-        _role("edit", ("consumergroups", "streamjobs", "topics"), WRITE),
+        _role("edit", ("consumergroups", "streamjobs", "topics", "users"), WRITE),
         _role("admin", ADMIN_PLURALS, WRITE),
     ]
 
@@ -52,17 +55,17 @@ def _role(name: str, plurals: tuple[str, ...], verbs: tuple[str, ...]) -> Manife
 
 
 def build_deletion_protection() -> list[Manifest]:
-    """Give the policy that refuses to delete a Topic with deletionProtection, and its binding.
+    """Return the policy that refuses to delete what has deletionProtection, and its binding.
 
-    A namespace that is being deleted takes its topics along: it takes the volumes too, so that
-    holding the topics back would save nothing and hang the namespace.
+    A namespace that is being deleted takes clusters and topics along: it takes the volumes too, so
+    that holding them back would save nothing and hang the namespace.
     """
-    name = f"topic-deletion-protection.{GROUP}"
+    name = f"deletion-protection.{GROUP}"
     rule = {
         "apiGroups": [GROUP],
         "apiVersions": [VERSION],
         "operations": ["DELETE"],
-        "resources": ["topics"],
+        "resources": list(PROTECTED_PLURALS),
     }
     policy = {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -81,8 +84,8 @@ def build_deletion_protection() -> list[Manifest]:
                 {
                     "expression": "!has(oldObject.spec.deletionProtection) || "
                     "!oldObject.spec.deletionProtection",
-                    "message": "the topic is protected: set spec.deletionProtection to false "
-                    "before you delete it",
+                    "message": "it is protected: set spec.deletionProtection to false before you "
+                    "delete it",
                     "reason": "Forbidden",
                 }
             ],

@@ -14,7 +14,7 @@ _FACTORS: Final[dict[str, Fraction]] = {
 
 
 def quantity_value(text: str) -> Fraction:
-    """Give the number that an amount stands for; ValueError where it is none."""
+    """Return the number that an amount stands for; ValueError where it is none."""
     for suffix, factor in _FACTORS.items():
         if text.endswith(suffix):
             return Fraction(text[: -len(suffix)]) * factor

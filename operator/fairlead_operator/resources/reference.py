@@ -1,5 +1,6 @@
 """docs/resources.md: every kind and field, from the declarations that also make the schemas."""
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -43,17 +44,23 @@ Everything that Fairlead takes from Kubernetes, field by field. All kinds belong
 * The annotation `fairlead.io/managed: "false"` leaves an object alone.
 * Complete files: [examples/kubernetes](../examples/kubernetes).
 
-| kind | short name | what it is |
-|---|---|---|
 """
+
+_COLUMNS: Final = 118
 
 
 def render_reference(definitions: tuple[ResourceDefinition, ...]) -> str:
-    """Give the text of the page."""
+    """Return the text of the page."""
     overview = [
-        f"| [{definition.kind}](#{definition.kind.lower()}) | "
-        f"{', '.join(f'`{name}`' for name in definition.short_names) or 'none'} | "
-        f"{definition.description} |"
+        _item(
+            ", ".join(
+                [
+                    f"[{definition.kind}](#{definition.kind.lower()})",
+                    *(f"`{name}`" for name in definition.short_names),
+                ]
+            )
+            + f": {definition.description}"
+        )
         for definition in definitions
     ]
     sections = [_section(definition) for definition in definitions]
@@ -63,31 +70,44 @@ def render_reference(definitions: tuple[ResourceDefinition, ...]) -> str:
 def _section(definition: ResourceDefinition) -> str:
     parts = [
         f"## {definition.kind}",
-        definition.description,
+        _fill(definition.description),
         f"```yaml\n{definition.example}```",
         "### Spec",
-        _table(record_of(definition.spec)),
+        _list(record_of(definition.spec)),
     ]
     messages = list(_rule_lines(definition))
     if messages:
         parts.append("Refused with these words:\n\n" + "\n".join(messages))
     if definition.status is not None:
-        parts += ["### Status", _table(record_of(definition.status))]
+        parts += ["### Status", _list(record_of(definition.status))]
     if definition.columns:
         shown = ", ".join(column.name for column in definition.columns if not column.is_wide)
         wide = ", ".join(column.name for column in definition.columns if column.is_wide)
         columns = f"Columns of `kubectl get`: {shown}."
-        parts.append(columns + (f" With `-o wide` also: {wide}." if wide else ""))
+        parts.append(_fill(columns + (f" With `-o wide` also: {wide}." if wide else "")))
     return "\n\n".join(parts) + "\n"
 
 
-def _table(record: Record) -> str:
-    rows = ["| field | type | default | meaning |", "|---|---|---|---|"]
+def _list(record: Record) -> str:
+    items = []
     for path, member in _fields(record, ""):
-        description = member.description.replace("|", "\\|")
-        cells = (f"`{path}`", _type_words(member.shape), _default_words(member), description)
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
+        traits = "; ".join(filter(None, (_type_words(member.shape), _default_words(member))))
+        items.append(_item(f"`{path}` ({traits}): {member.description}"))
+    return "\n".join(items)
+
+
+def _item(text: str) -> str:
+    return _fill(f"* {text}", indent="  ")
+
+
+def _fill(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text,
+        _COLUMNS,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _fields(record: Record, prefix: str) -> Iterator[tuple[str, Member]]:
@@ -137,7 +157,7 @@ def _default_words(member: Member) -> str:
         return "required (not under `fairlead up`)" if member.is_cluster_only else "required"
     if value in (NO_DEFAULT, None, "", (), {}) or is_dataclass(value):
         return ""
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    return f"default `{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def _rule_lines(definition: ResourceDefinition) -> Iterator[str]:
@@ -151,7 +171,7 @@ def _rule_lines(definition: ResourceDefinition) -> Iterator[str]:
             continue
         seen.add(rule.message)
         field = f"{path}{rule.field}".rstrip(".").removeprefix("spec.")
-        yield f"* {f'`{field}`: ' if field else ''}{rule.message}."
+        yield _item(f"{f'`{field}`: ' if field else ''}{rule.message}.")
 
 
 def _record_rules(record: Record, prefix: str) -> Iterator[tuple[str, Rule]]:

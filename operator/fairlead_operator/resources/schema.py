@@ -28,7 +28,7 @@ Schema = dict[str, Any]
 
 
 def build_schema(shape: Shape) -> Schema:
-    """Give the schema of a shape, without a description."""
+    """Return the schema of a shape, without a description."""
     match shape:
         case Record():
             return _record_schema(shape)
@@ -82,7 +82,7 @@ def _record_schema(record: Record) -> Schema:
 
 
 def member_schema(member: Member) -> Schema:
-    """Give the schema of a record's field, with its description and default."""
+    """Return the schema of a record's field, with its description and default."""
     schema = {"description": member.description, **build_schema(member.shape)}
     if not member.is_required:
         default = _default(member)
@@ -92,7 +92,7 @@ def member_schema(member: Member) -> Schema:
 
 
 def _default(member: Member) -> object:
-    """Give the default that the API server fills in; empty records take their fields' own."""
+    """Return the default that the API server fills in; empty records take their fields' own."""
     value = member.default
     if is_dataclass(value) and not isinstance(value, type):
         members = record_of(type(value)).members
@@ -104,7 +104,7 @@ def _default(member: Member) -> object:
 
 
 def rule_schema(rule: Rule) -> Schema:
-    """Give an entry of x-kubernetes-validations."""
+    """Return an entry of x-kubernetes-validations."""
     entry = {"rule": rule.cel, "message": rule.message}
     if rule.field:
         entry["fieldPath"] = f".{rule.field}"

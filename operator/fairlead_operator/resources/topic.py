@@ -17,7 +17,7 @@ from fairlead_operator.resources.definition import (
     Column,
     ResourceDefinition,
 )
-from fairlead_operator.resources.log_cluster import ReclaimPolicy
+from fairlead_operator.resources.log_cluster import NAMESPACE, NAMESPACE_HINT, ReclaimPolicy
 
 _NAME: Final = "(has(self.spec.topicName) ? self.spec.topicName : self.metadata.name)"
 _OLD_NAME: Final = "(has(oldSelf.spec.topicName) ? oldSelf.spec.topicName : oldSelf.metadata.name)"
@@ -32,6 +32,17 @@ class TopicFields:
             cel="!has(oldSelf.clusterName) || !has(self.clusterName) || "
             "self.clusterName == oldSelf.clusterName",
             message="a topic cannot move to another cluster: make a new Topic there",
+            field="clusterName",
+        ),
+        Rule(
+            cel="(has(oldSelf.clusterNamespace) ? oldSelf.clusterNamespace : '') == "
+            "(has(self.clusterNamespace) ? self.clusterNamespace : '')",
+            message="a topic cannot move to another cluster: make a new Topic there",
+            field="clusterNamespace",
+        ),
+        Rule(
+            cel="!has(self.clusterNamespace) || has(self.clusterName)",
+            message="say which LogCluster of that namespace it is",
             field="clusterName",
         ),
         Rule(
@@ -51,9 +62,15 @@ class TopicFields:
 
     cluster_name: Annotated[
         str | None,
-        "LogCluster of the same namespace that the topic lives in; it cannot be changed. Default: "
-        "the only LogCluster of the namespace, which is then written here.",
+        "LogCluster that the topic lives in; it cannot be changed. Default: the only LogCluster of "
+        "the namespace, which is then written here.",
         CLUSTER_NAME,
+    ] = None
+    cluster_namespace: Annotated[
+        str | None,
+        "Namespace of that LogCluster, where it is another one than the Topic's: its "
+        "spec.topicNamespaces has to name the Topic's namespace. It cannot be changed.",
+        Text(63, 1, pattern=NAMESPACE, hint=NAMESPACE_HINT),
     ] = None
     topic_name: Annotated[
         str | None,
@@ -73,8 +90,8 @@ class TopicFields:
     ] = None
     replication_factor: Annotated[
         int | None,
-        "Number of copies of each partition. Default: defaults.replicationFactor of the "
-        "LogCluster.",
+        "Number of copies of each partition; a change adds copies, or takes some away. Default: "
+        "defaults.replicationFactor of the LogCluster for a new topic.",
         Whole(1, 32_767),
     ] = None
     config: Annotated[
@@ -91,6 +108,11 @@ class TopicFields:
     ] = "Retain"
     deletion_protection: Annotated[
         bool, "Refuse to delete the topic, whoever asks; set it to false first."
+    ] = False
+    paused: Annotated[
+        bool,
+        "Leave the topic as it is, whatever else is written here. The status goes on, and so does "
+        "a deletion.",
     ] = False
 
 
@@ -110,6 +132,9 @@ class TopicStatus:
         int | None, "Partitions with fewer replicas in sync than they should have.", COUNT
     ] = None
     offline: Annotated[int | None, "Partitions without a leader.", COUNT] = None
+    reassigning: Annotated[
+        int | None, "Partitions with replicas that come or go, or wait for their turn.", COUNT
+    ] = None
     leaders: Annotated[str, "How many partitions each broker leads, as ID:COUNT.", Text(1024)] = ""
 
 
@@ -140,6 +165,7 @@ TOPIC: Final = ResourceDefinition(
         Column("Offline", ".status.offline", "integer"),
         Column("Ready", READY),
         AGE,
+        Column("Reassigning", ".status.reassigning", "integer", is_wide=True),
         Column("Reason", READY_REASON, is_wide=True),
         Column("Cluster", ".spec.clusterName", is_wide=True),
         Column("Topic", ".status.topicName", is_wide=True),

@@ -1,29 +1,32 @@
-"""The ConfigMap with a pool's server.properties, and the hash by which its change is seen. Pure.
+"""The ConfigMap with a pool's server.properties, and the hash that shows its changes. Pure.
 
-`${…}` is filled in by the container when it starts. Per broker there may be a file
-`broker-ID.properties` whose lines come on top: addresses that only Kubernetes knows. Those are not
-part of the hash, so that a new broker's address restarts nobody; a changed one takes effect when
-its broker next restarts. So it is with what follows from the number of brokers, which stands at
-the end of the file: scaling restarts nobody either.
+The container fills in `${…}` when it starts. Per broker there may be a file `broker-ID.properties`
+whose lines come on top: addresses that only Kubernetes knows. Those are not part of the hash, so a
+new broker's address restarts no broker; a changed one takes effect when its broker next restarts.
+The same holds for settings that follow from the number of brokers, which are at the end of the
+file: scaling restarts no broker either.
 """
 
 import hashlib
 from collections.abc import Mapping
 from typing import Final
 
-from fairlead_controller.kube.kinds import CONFIG_MAP
+from fairlead_kube.kinds import CONFIG_MAP
 from fairlead_operator.settings import OperatorSettings
+from fairlead_operator.specs.listener_security import security_properties
 from fairlead_operator.specs.listeners import OutsideAddress, needs_lookup, shared_address
 from fairlead_operator.specs.names import (
-    CLIENT_LISTENER,
-    CLIENT_PORT,
     DATA_FOLDER,
     HTTP_PORT,
     INTERNAL_LISTENER,
     INTERNAL_PORT,
+    OPERATOR_LISTENER,
+    OPERATOR_PORT,
     PROPERTIES_KEY,
+    REST_PORT,
     SECRET_FOLDER,
     SECRET_KEY,
+    bootstrap_service_name,
     config_map_name,
     headless_service_name,
     pool_labels,
@@ -31,15 +34,18 @@ from fairlead_operator.specs.names import (
 from fairlead_operator.specs.views import ClusterView, Manifest, PoolView, build_child
 
 Addresses = Mapping[str, OutsideAddress]
-"""Listener → address of one broker."""
-OFFSETS_FACTOR: Final = "offsets.topic.replication.factor"
+"""Listener to the address of one broker."""
+INTERNAL_TOPIC_FACTORS: Final = (
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+)
 NOT_HASHED: Final = "# From the number of brokers; a change takes effect with the next restart.\n"
 
 
 def build_properties(
     cluster: ClusterView, pool: PoolView, settings: OperatorSettings
 ) -> dict[str, str]:
-    """Give the settings of a pool's brokers; what the user may not set comes last and wins."""
+    """Return the settings of a pool's brokers; those that the user may not set come last."""
     merged = dict(cluster.spec.config)
     merged |= {name: value for name, value in pool.spec.config.items() if value is not None}
     properties = {name: value for name, value in merged.items() if value is not None}
@@ -60,7 +66,7 @@ def build_properties(
     }
     if pool.spec.rack is not None:
         properties["broker.rack"] = pool.spec.rack
-    return properties
+    return properties | _rest_properties(cluster) | security_properties(cluster)
 
 
 def build_config_map(
@@ -71,9 +77,9 @@ def build_config_map(
     addresses: Mapping[int, Addresses],
     brokers: int,
 ) -> Manifest:
-    """Give the ConfigMap of a pool; `addresses` holds, by broker id, what was looked up.
+    """Return the ConfigMap of a pool; `addresses` holds, by broker id, what was looked up.
 
-    `brokers` is how many the cluster shall have, over all its pools.
+    `brokers` is how many the cluster should have, over all its pools.
     """
     labels = pool_labels(cluster.name, pool.name)
     manifest = build_child(CONFIG_MAP, pool, config_map_name(cluster.name, pool.name), labels)
@@ -92,12 +98,13 @@ def build_config_map(
 
 
 def sized_properties(cluster: ClusterView, brokers: int) -> dict[str, str]:
-    """Give the settings that follow from the number of brokers where a user gives none.
+    """Return settings that follow from the number of brokers, unless a user sets them.
 
-    Kafka's own default of one replica would take consumer groups offline with their broker.
+    With a default of one replica, consumer groups and transactions would go offline with their
+    broker.
     """
     factor = max(1, min(cluster.spec.defaults.replication_factor, brokers))
-    return {OFFSETS_FACTOR: str(factor)}
+    return dict.fromkeys(INTERNAL_TOPIC_FACTORS, str(factor))
 
 
 def render_properties(properties: Mapping[str, str]) -> str:
@@ -106,33 +113,56 @@ def render_properties(properties: Mapping[str, str]) -> str:
 
 
 def config_hash(config_map: Manifest) -> str:
-    """Give what changes when brokers have to restart to take up their settings."""
+    """Return a hash that changes when brokers have to restart to take up their settings."""
     text, _, _ = config_map["data"][PROPERTIES_KEY].partition(NOT_HASHED)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _bound_listeners(cluster: ClusterView) -> list[str]:
-    return [
-        f"{CLIENT_LISTENER}://0.0.0.0:{CLIENT_PORT}",
-        f"{INTERNAL_LISTENER}://0.0.0.0:{INTERNAL_PORT}",
-        *(
-            f"{listener.name.upper()}://0.0.0.0:{listener.port}"
-            for listener in cluster.spec.listeners
-        ),
+    places = [
+        *((each.name.upper(), each.port) for each in cluster.spec.inside_listeners),
+        (INTERNAL_LISTENER, INTERNAL_PORT),
+        *((each.name.upper(), each.port) for each in cluster.spec.outside_listeners),
     ]
+    if cluster.spec.is_secured:
+        places.append((OPERATOR_LISTENER, OPERATOR_PORT))
+    return [f"{name}://0.0.0.0:{port}" for name, port in places]
+
+
+def _rest_properties(cluster: ClusterView) -> dict[str, str]:
+    """Return the settings of the HTTP API; none where the LogCluster does not want it."""
+    rest = cluster.spec.rest
+    if not rest.enabled:
+        return {}
+    bootstrap = bootstrap_service_name(cluster.name)
+    inside = f"{bootstrap}.{cluster.namespace}"
+    hosts = (bootstrap, inside, f"{inside}.svc", f"{inside}.svc.cluster.local")
+    return {
+        "fairlead.rest.listener": f"0.0.0.0:{REST_PORT}",
+        "fairlead.rest.advertised.listener": f"{_pod_host(cluster)}:{REST_PORT}",
+        "fairlead.rest.allowed.hosts": ",".join((*hosts, *rest.allowed_hosts)),
+        "fairlead.rest.allowed.origins": ",".join(rest.allowed_origins),
+    }
+
+
+def _pod_host(cluster: ClusterView) -> str:
+    """Return the name of a broker's pod inside Kubernetes."""
+    return f"${{POD_NAME}}.{headless_service_name(cluster.name)}.{cluster.namespace}.svc"
 
 
 def _advertised(cluster: ClusterView, pool: PoolView, looked_up: Addresses) -> str:
-    """Give the told addresses; one that is not known yet is the pod's, so that brokers start."""
-    pod = f"${{POD_NAME}}.{headless_service_name(cluster.name)}.{cluster.namespace}.svc"
+    """Return the advertised addresses; one that is not known yet is the pod's."""
+    pod = _pod_host(cluster)
     told = [
-        f"{CLIENT_LISTENER}://{pod}:{CLIENT_PORT}",
+        *(f"{each.name.upper()}://{pod}:{each.port}" for each in cluster.spec.inside_listeners),
         f"{INTERNAL_LISTENER}://${{POD_IP}}:{INTERNAL_PORT}",
     ]
-    for listener in cluster.spec.listeners:
+    for listener in cluster.spec.outside_listeners:
         if not needs_lookup(listener):
             address = shared_address(listener, cluster, pool)
         else:
             address = looked_up.get(listener.name, OutsideAddress(pod, str(listener.port)))
         told.append(f"{listener.name.upper()}://{address.host}:{address.port}")
+    if cluster.spec.is_secured:
+        told.append(f"{OPERATOR_LISTENER}://{pod}:{OPERATOR_PORT}")
     return ",".join(told)

@@ -1,8 +1,8 @@
-"""Which addresses clients outside Kubernetes are told for a broker. Pure.
+"""The addresses that brokers advertise to clients outside Kubernetes. Pure.
 
-What is the same for all brokers of a pool, but for its id, stands in the shared server.properties
-with placeholders that the container fills in. What only Kubernetes knows, a node port of its own
-choice or the address of a load balancer, is looked up per broker and stands in a file of its own.
+What is the same for all brokers of a pool, except for the id, is in the shared server.properties,
+with placeholders that the container fills in. What only Kubernetes knows (a node port of its own
+choice, or the address of a load balancer) is looked up per broker and is in a file of its own.
 """
 
 import re
@@ -31,7 +31,10 @@ class OutsideAddress:
 
 
 def node_port(listener: Listener, broker_id: int | None) -> int | None:
-    """Give the node port that the spec wants for a broker (None: the bootstrap), if it says so."""
+    """Return the node port that the spec asks for, if it does.
+
+    `broker_id` None means the bootstrap.
+    """
     if listener.node_port_base is None:
         return None
     return listener.node_port_base + (0 if broker_id is None else 1 + broker_id)
@@ -48,7 +51,7 @@ def needs_lookup(listener: Listener) -> bool:
 
 
 def shared_address(listener: Listener, cluster: ClusterView, pool: PoolView) -> OutsideAddress:
-    """Give the address of every broker of the pool, with placeholders of the container."""
+    """Return the address of every broker of the pool, with placeholders of the container."""
     base = listener.node_port_base
     port = "" if base is None else f"${{BROKER_ID+{base + 1}}}"
     host_template = listener.advertised_host_template or "{hostIP}"
@@ -63,7 +66,7 @@ def shared_address(listener: Listener, cluster: ClusterView, pool: PoolView) -> 
 def looked_up_address(
     listener: Listener, cluster: ClusterView, pool: PoolView, service: Mapping[str, Any] | None
 ) -> OutsideAddress | None:
-    """Give the address of the broker behind a live Service; None while it has none."""
+    """Return the address of the broker behind a live Service; None while it has none."""
     if service is None:
         return None
     ports = (service.get("spec") or {}).get("ports") or [{}]

@@ -1,20 +1,25 @@
-"""What the parts of a cluster are called, their labels and ports. Pure."""
+"""Names, labels and ports of the parts of a cluster. Pure."""
 
 from typing import Final
 
-CLIENT_PORT: Final = 9092
+OPERATOR_PORT: Final = 9091
+"""Of the listener where the operator and drills are clients of a secured cluster."""
 INTERNAL_PORT: Final = 9094
 HTTP_PORT: Final = 8080
-CLIENT_LISTENER: Final = "CLIENT"
+REST_PORT: Final = 8082
+OPERATOR_LISTENER: Final = "OPERATOR"
 INTERNAL_LISTENER: Final = "INTERNAL"
 
 DATA_FOLDER: Final = "/var/lib/fairlead"
 CONFIG_FOLDER: Final = "/etc/fairlead"
+TLS_FOLDER: Final = "/etc/fairlead-tls"
 SECRET_FOLDER: Final = "/etc/fairlead-session"  # noqa: S105 (a path)
 PROPERTIES_KEY: Final = "server.properties"
 SECRET_KEY: Final = "secret"  # noqa: S105 (a key's name)
 DATA_VOLUME: Final = "data"
 
+CERTIFICATES_LABEL: Final = "fairlead.io/certificates"
+"""On Secrets with certificates, which the operator follows: a rotation waits for all of them."""
 CLUSTER_LABEL: Final = "fairlead.io/cluster"
 POOL_LABEL: Final = "fairlead.io/pool"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
@@ -23,52 +28,79 @@ FIELD_MANAGER: Final = "fairlead-operator"
 CONFIG_HASH_ANNOTATION: Final = "fairlead.io/config-hash"
 APPLIED_ANNOTATION: Final = "fairlead.io/applied"
 RESTART_ANNOTATION: Final = "fairlead.io/restart"
+ROTATE_ANNOTATION: Final = "fairlead.io/rotate-authority"
+"""On a LogCluster: each new value asks for another authority. On the Secret: the last one done."""
 MANAGED_ANNOTATION: Final = "fairlead.io/managed"
 MANAGED_SELECTOR: Final = f"{MANAGED_BY_LABEL}={FIELD_MANAGER},{CLUSTER_LABEL}"
 
 
 def stateful_set_name(cluster: str, pool: str) -> str:
-    """Give the name of a pool's StatefulSet; pods add `-ORDINAL`."""
+    """Return the name of a pool's StatefulSet; pods add `-ORDINAL`."""
     return f"{cluster}-{pool}"
 
 
 def config_map_name(cluster: str, pool: str) -> str:
-    """Give the name of the ConfigMap with a pool's server.properties."""
+    """Return the name of the ConfigMap with a pool's server.properties."""
     return f"{cluster}-{pool}"
 
 
 def headless_service_name(cluster: str) -> str:
-    """Give the name of the Service that gives each broker's pod its own name."""
+    """Return the name of the Service that gives each broker's pod its own name."""
     return f"{cluster}-brokers"
 
 
 def bootstrap_service_name(cluster: str) -> str:
-    """Give the name of the Service where clients inside Kubernetes begin."""
+    """Return the name of the Service where clients inside Kubernetes begin."""
     return f"{cluster}-bootstrap"
 
 
 def listener_service_name(cluster: str, listener: str, broker_id: int | None) -> str:
-    """Give the name of an outside listener's Service: of a broker, or the one to begin with."""
+    """Return the name of an outside listener's Service: of a broker, or the one to begin with."""
     return f"{cluster}-{listener}-{'bootstrap' if broker_id is None else broker_id}"
 
 
 def secret_name(cluster: str) -> str:
-    """Give the name of the Secret that brokers and controllers share."""
+    """Return the name of the Secret that brokers and controllers share."""
     return f"{cluster}-session"
 
 
+def tls_secret_name(cluster: str, pool: str) -> str:
+    """Return the name of the Secret with the certificates of a pool's brokers, and their keys."""
+    return f"{cluster}-{pool}-tls"
+
+
+def issued_secret_name(cluster: str, pool: str, listener: str) -> str:
+    """Return the name of cert-manager's Certificate for a listener, and of its Secret."""
+    return f"{cluster}-{pool}-{listener}-issued"
+
+
+def trust_secret_name(cluster: str) -> str:
+    """Return the name of the Secret with the authorities that clients and brokers trust."""
+    return f"{cluster}-ca"
+
+
+def authority_secret_name(cluster: str) -> str:
+    """Return the name of the Secret with the authority's key, which the operator alone reads."""
+    return f"{cluster}-ca-key"
+
+
+def driver_account_name(cluster: str) -> str:
+    """Return the name of the ServiceAccount by which drivers of StreamJobs make executors."""
+    return f"{cluster}-spark"
+
+
 def network_policy_name(cluster: str) -> str:
-    """Give the name of the brokers' NetworkPolicy."""
+    """Return the name of the brokers' NetworkPolicy."""
     return f"{cluster}-brokers"
 
 
 def claim_name(cluster: str, pool: str, ordinal: int) -> str:
-    """Give the name of a broker's volume claim, as StatefulSets choose it."""
+    """Return the name of a broker's volume claim, as StatefulSets choose it."""
     return f"{DATA_VOLUME}-{stateful_set_name(cluster, pool)}-{ordinal}"
 
 
 def cluster_labels(cluster: str) -> dict[str, str]:
-    """Give the labels of everything that belongs to a cluster."""
+    """Return the labels of everything that belongs to a cluster."""
     return {
         "app.kubernetes.io/name": "fairlead",
         "app.kubernetes.io/instance": cluster,
@@ -79,15 +111,15 @@ def cluster_labels(cluster: str) -> dict[str, str]:
 
 
 def pool_labels(cluster: str, pool: str) -> dict[str, str]:
-    """Give the labels of everything that belongs to a pool."""
+    """Return the labels of everything that belongs to a pool."""
     return cluster_labels(cluster) | {POOL_LABEL: pool}
 
 
 def broker_selector(cluster: str) -> dict[str, str]:
-    """Give the labels that pick the pods of a cluster's brokers."""
+    """Return the labels that pick the pods of a cluster's brokers."""
     return {CLUSTER_LABEL: cluster, COMPONENT_LABEL: "broker"}
 
 
 def pool_selector(cluster: str, pool: str) -> dict[str, str]:
-    """Give the labels that pick the pods of a pool; a StatefulSet can never change them."""
+    """Return the labels that pick the pods of a pool; a StatefulSet can never change them."""
     return broker_selector(cluster) | {POOL_LABEL: pool}

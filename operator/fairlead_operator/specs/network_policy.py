@@ -1,16 +1,17 @@
-"""The NetworkPolicy of brokers: who may come in, by port. Pure.
+"""The NetworkPolicy of brokers: who may connect, by port. Pure.
 
-Nothing is said about traffic out of brokers: they only call each other and the operator, and a
-policy on egress would have to know the cluster's DNS.
+It has no rules for egress: brokers only call each other and the operator, and a policy would have
+to know the cluster's DNS.
 """
 
-from fairlead_controller.kube.kinds import NETWORK_POLICY
+from fairlead_kube.kinds import NETWORK_POLICY
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.specs.names import (
-    CLIENT_PORT,
     COMPONENT_LABEL,
     HTTP_PORT,
     INTERNAL_PORT,
+    OPERATOR_PORT,
+    REST_PORT,
     broker_selector,
     cluster_labels,
     network_policy_name,
@@ -19,13 +20,15 @@ from fairlead_operator.specs.views import ClusterView, Manifest, build_child
 
 
 def build_network_policy(cluster: ClusterView, settings: OperatorSettings) -> Manifest | None:
-    """Give the policy, or None where the LogCluster wants none."""
+    """Return the policy, or None where the LogCluster wants none."""
     if not cluster.spec.network_policy.enabled:
         return None
     manifest = build_child(
         NETWORK_POLICY, cluster, network_policy_name(cluster.name), cluster_labels(cluster.name)
     )
-    clients = [CLIENT_PORT, *(listener.port for listener in cluster.spec.listeners)]
+    clients = [listener.port for listener in cluster.spec.client_listeners]
+    if cluster.spec.rest.enabled:
+        clients.append(REST_PORT)
     brokers = {"podSelector": {"matchLabels": broker_selector(cluster.name)}}
     operator = {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": settings.namespace}},
@@ -42,6 +45,10 @@ def build_network_policy(cluster: ClusterView, settings: OperatorSettings) -> Ma
             {"ports": [_tcp(HTTP_PORT)], "from": [{"namespaceSelector": {}}]},
         ],
     }
+    if cluster.spec.is_secured:
+        drills = {"podSelector": {"matchLabels": {COMPONENT_LABEL: "drill"}}}
+        rule = {"ports": [_tcp(OPERATOR_PORT)], "from": [operator, drills]}
+        manifest["spec"]["ingress"].append(rule)
     return manifest
 
 

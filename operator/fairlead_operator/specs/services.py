@@ -1,12 +1,13 @@
-"""Services: names for pods, a place for clients to begin, and a way in for each broker. Pure."""
+"""Services: names for pods, the clients' bootstrap, and an outside port for each broker. Pure."""
 
-from fairlead_controller.kube.kinds import SERVICE
+from fairlead_kube.kinds import SERVICE
 from fairlead_operator.resources import Listener
 from fairlead_operator.specs.listeners import node_port
 from fairlead_operator.specs.names import (
-    CLIENT_PORT,
     HTTP_PORT,
     INTERNAL_PORT,
+    OPERATOR_PORT,
+    REST_PORT,
     bootstrap_service_name,
     broker_selector,
     cluster_labels,
@@ -18,7 +19,7 @@ from fairlead_operator.specs.views import ClusterView, Manifest, PoolView, build
 
 
 def build_headless_service(cluster: ClusterView) -> Manifest:
-    """Give the Service behind the pods' own names; a broker that only starts has one already."""
+    """Return the Service of the pods' own names, which includes brokers that start."""
     manifest = build_child(
         SERVICE, cluster, headless_service_name(cluster.name), cluster_labels(cluster.name)
     )
@@ -28,29 +29,30 @@ def build_headless_service(cluster: ClusterView) -> Manifest:
         "publishNotReadyAddresses": True,
         "selector": broker_selector(cluster.name),
         "ports": [
-            _port("kafka", CLIENT_PORT),
+            *_inside_ports(cluster),
             _port("internal", INTERNAL_PORT),
             _port("http", HTTP_PORT),
+            *_rest_ports(cluster),
         ],
     }
     return manifest
 
 
 def build_bootstrap_service(cluster: ClusterView) -> Manifest:
-    """Give the Service where clients inside Kubernetes begin: any broker that is ready."""
+    """Return the Service where clients inside Kubernetes begin: any broker that is ready."""
     manifest = build_child(
         SERVICE, cluster, bootstrap_service_name(cluster.name), cluster_labels(cluster.name)
     )
     manifest["spec"] = {
         "type": "ClusterIP",
         "selector": broker_selector(cluster.name),
-        "ports": [_port("kafka", CLIENT_PORT)],
+        "ports": [*_inside_ports(cluster), *_rest_ports(cluster)],
     }
     return manifest
 
 
 def build_listener_bootstrap(cluster: ClusterView, listener: Listener) -> Manifest:
-    """Give the Service where clients of an outside listener begin."""
+    """Return the Service where clients of an outside listener begin."""
     manifest = build_child(
         SERVICE,
         cluster,
@@ -63,9 +65,9 @@ def build_listener_bootstrap(cluster: ClusterView, listener: Listener) -> Manife
 
 
 def build_broker_services(cluster: ClusterView, pool: PoolView, replicas: int) -> list[Manifest]:
-    """Give the Services that lead from outside to each broker of a pool, whatever its state."""
+    """Return the Services that lead from outside to each broker of a pool, ready or not."""
     manifests = []
-    for listener in cluster.spec.listeners:
+    for listener in cluster.spec.outside_listeners:
         for ordinal in range(replicas):
             broker_id = pool.spec.id_base + ordinal
             manifest = build_child(
@@ -88,7 +90,26 @@ def _outside_spec(listener: Listener, broker_id: int | None) -> Manifest:
     chosen = node_port(listener, broker_id)
     if chosen is not None:
         port["nodePort"] = chosen
-    return {"type": listener.type, "ports": [port]}
+    wanted: Manifest = {
+        "loadBalancerClass": listener.load_balancer_class,
+        "loadBalancerSourceRanges": list(listener.load_balancer_source_ranges),
+        "externalTrafficPolicy": listener.external_traffic_policy,
+    }
+    chosen_fields = {name: value for name, value in wanted.items() if value}
+    return {"type": listener.type, "ports": [port], **chosen_fields}
+
+
+def _inside_ports(cluster: ClusterView) -> list[Manifest]:
+    """Return the ports of clients inside Kubernetes; the first is called kafka."""
+    first, *others = cluster.spec.inside_listeners
+    ports = [_port("kafka", first.port), *(_port(each.name, each.port) for each in others)]
+    if cluster.spec.is_secured:
+        ports.append(_port("operator", OPERATOR_PORT))
+    return ports
+
+
+def _rest_ports(cluster: ClusterView) -> list[Manifest]:
+    return [_port("rest", REST_PORT)] if cluster.spec.rest.enabled else []
 
 
 def _port(name: str, number: int) -> Manifest:

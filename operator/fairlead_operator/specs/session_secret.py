@@ -1,10 +1,10 @@
-"""The Secret by which brokers and controllers know each other. Pure: the bytes are given."""
+"""The Secret that brokers and controllers share. Pure: the bytes are a parameter."""
 
 import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fairlead_controller.kube.kinds import LOG_CLUSTER, SECRET
+from fairlead_kube.kinds import LOG_CLUSTER, SECRET
 from fairlead_operator.specs.names import SECRET_KEY, cluster_labels, secret_name
 from fairlead_operator.specs.views import ClusterView, Manifest, build_child
 
@@ -12,7 +12,7 @@ SECRET_BYTES: Final = 32
 
 
 def build_session_secret(cluster: ClusterView, random_bytes: bytes) -> Manifest:
-    """Give the Secret; it is created once and never written over."""
+    """Return the Secret; it is created once and never overwritten."""
     manifest = build_child(SECRET, cluster, secret_name(cluster.name), cluster_labels(cluster.name))
     text = base64.b64encode(random_bytes)
     return manifest | {"type": "Opaque", "data": {SECRET_KEY: base64.b64encode(text).decode()}}

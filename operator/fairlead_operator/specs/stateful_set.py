@@ -4,42 +4,51 @@ Pods return without the operator's help (Parallel), and change only when the ope
 one by one (OnDelete). Volumes are never deleted by the StatefulSet.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from fairlead_controller.kube.kinds import STATEFUL_SET
+from fairlead_kube.kinds import STATEFUL_SET
 from fairlead_operator.specs.names import (
-    CLIENT_PORT,
     CONFIG_FOLDER,
     CONFIG_HASH_ANNOTATION,
     DATA_FOLDER,
     DATA_VOLUME,
     HTTP_PORT,
     INTERNAL_PORT,
+    OPERATOR_PORT,
     PROPERTIES_KEY,
+    REST_PORT,
     RESTART_ANNOTATION,
     SECRET_FOLDER,
+    TLS_FOLDER,
     broker_selector,
     config_map_name,
     headless_service_name,
     pool_labels,
     pool_selector,
     secret_name,
+    tls_secret_name,
+)
+from fairlead_operator.specs.pod_patch import (
+    BROKER_CONTAINER,
+    CONFIG_VOLUME,
+    SESSION_VOLUME,
+    merge_pod_spec,
 )
 from fairlead_operator.specs.views import ClusterView, Manifest, PoolView, build_child
 
 USER_ID: Final = 10001
 TERMINATION_GRACE_S: Final = 90
 ENDPOINTS_MOVE_S: Final = 2
-"""For how long a pod that is being deleted still serves before it is told to stop. Its leaders move
-meanwhile, and nodes take it out of the Services, where kube-proxy acts about once a second."""
+"""For how long a pod that is being deleted still serves before it is told to stop. Meanwhile its
+leaders move, and nodes remove it from the Services; kube-proxy updates about once a second."""
 STARTUP_S_MAX: Final = 6 * 3600
-"""Recovery after a crash may have terabytes to scan."""
+"""Recovery after a crash may have to read terabytes."""
 DEFAULT_RESOURCES: Final[dict[str, Any]] = {
     "requests": {"cpu": "250m", "memory": "512Mi"},
     "limits": {"memory": "2Gi"},
 }
-CONTAINER: Final = "broker"
+CONTAINER: Final = BROKER_CONTAINER
 ID_BASE_VARIABLE: Final = "FAIRLEAD_ID_BASE"
 
 
@@ -52,7 +61,7 @@ def build_stateful_set(
     config_hash: str,
     storage_size: str,
 ) -> Manifest:
-    """Give the StatefulSet; `storage_size` is that of its claims, fixed once it lives."""
+    """Return the StatefulSet; `storage_size` is that of its claims, fixed once it lives."""
     labels = pool_labels(cluster.name, pool.name)
     manifest = build_child(STATEFUL_SET, pool, pool.stateful_set, labels)
     manifest["spec"] = {
@@ -74,8 +83,13 @@ def build_stateful_set(
     return manifest
 
 
+def running_ids(stateful_sets: Iterable[Mapping[str, Any]]) -> dict[str, range]:
+    """Return the ids of running brokers, by the name of their StatefulSet."""
+    return {each["metadata"]["name"]: broker_ids_of(each) for each in stateful_sets}
+
+
 def broker_ids_of(manifest: Mapping[str, Any]) -> range:
-    """Give the ids of the brokers that a live StatefulSet runs; none if it is not one of ours."""
+    """Return the ids of the brokers that a live StatefulSet runs; none if it is not one of ours."""
     for container in manifest["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or ():
             if variable["name"] == ID_BASE_VARIABLE:
@@ -97,10 +111,13 @@ def _claim_template(cluster: ClusterView, pool: PoolView, size: str) -> Manifest
     }
     if pool.spec.storage.storage_class_name is not None:
         spec["storageClassName"] = pool.spec.storage.storage_class_name
-    return {
-        "metadata": {"name": DATA_VOLUME, "labels": pool_selector(cluster.name, pool.name)},
-        "spec": spec,
+    metadata: Manifest = {
+        "name": DATA_VOLUME,
+        "labels": pool_selector(cluster.name, pool.name),
     }
+    if pool.spec.storage.annotations:
+        metadata["annotations"] = dict(pool.spec.storage.annotations)
+    return {"metadata": metadata, "spec": spec}
 
 
 def _pod_spec(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
@@ -122,16 +139,19 @@ def _pod_spec(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
         "containers": [_container(cluster, pool, image)],
         "volumes": [
             {
-                "name": "config",
+                "name": CONFIG_VOLUME,
                 "configMap": {"name": config_map_name(cluster.name, pool.name)},
             },
             {
-                "name": "session",
+                "name": SESSION_VOLUME,
                 "secret": {"secretName": secret_name(cluster.name), "defaultMode": 0o440},
             },
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
         ],
     }
+    if cluster.spec.is_secured:
+        source = {"secretName": tls_secret_name(cluster.name, pool.name), "defaultMode": 0o440}
+        spec["volumes"].append({"name": "tls", "secret": source})
     optional: Manifest = {
         "nodeSelector": dict(template.node_selector),
         "tolerations": [dict(entry) for entry in template.tolerations],
@@ -139,11 +159,12 @@ def _pod_spec(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
         "priorityClassName": template.priority_class_name,
         "imagePullSecrets": [{"name": name} for name in cluster.spec.image_pull_secrets],
     }
-    return spec | {name: value for name, value in optional.items() if value}
+    spec |= {name: value for name, value in optional.items() if value}
+    return merge_pod_spec(spec, template.pod_spec or {})
 
 
 def _spread(cluster: ClusterView) -> list[Manifest]:
-    """Spread the cluster's brokers over hosts first, then over zones, as far as there are some."""
+    """Spread the cluster's brokers over hosts first, then over zones, as far as possible."""
     return [
         {
             "maxSkew": 1,
@@ -156,19 +177,25 @@ def _spread(cluster: ClusterView) -> list[Manifest]:
 
 
 def _container(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
+    first, *others = cluster.spec.inside_listeners
     ports = [
-        ("kafka", CLIENT_PORT),
+        ("kafka", first.port),
         ("internal", INTERNAL_PORT),
         ("http", HTTP_PORT),
-        *((f"out-{listener.port}", listener.port) for listener in cluster.spec.listeners),
+        *((f"in-{listener.port}", listener.port) for listener in others),
+        *((f"out-{listener.port}", listener.port) for listener in cluster.spec.outside_listeners),
     ]
+    if cluster.spec.is_secured:
+        ports.append(("operator", OPERATOR_PORT))
+    if cluster.spec.rest.enabled:
+        ports.append(("rest", REST_PORT))
     container: Manifest = {
         "name": CONTAINER,
         "image": image,
         "command": [
             "python",
             "-m",
-            "fairlead_cli.container.broker",
+            "fairlead_pod.broker",
             "--config",
             f"{CONFIG_FOLDER}/{PROPERTIES_KEY}",
         ],
@@ -185,11 +212,14 @@ def _container(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(ENDPOINTS_MOVE_S)]}}},
         "volumeMounts": [
             {"name": DATA_VOLUME, "mountPath": DATA_FOLDER},
-            {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
-            {"name": "session", "mountPath": SECRET_FOLDER, "readOnly": True},
+            {"name": CONFIG_VOLUME, "mountPath": CONFIG_FOLDER, "readOnly": True},
+            {"name": SESSION_VOLUME, "mountPath": SECRET_FOLDER, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 (a volume of its own)
         ],
     }
+    if cluster.spec.is_secured:
+        mount = {"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True}
+        container["volumeMounts"].append(mount)
     if cluster.spec.image_pull_policy is not None:
         container["imagePullPolicy"] = cluster.spec.image_pull_policy
     return container
@@ -225,7 +255,10 @@ def _resources(pool: PoolView) -> Manifest:
 
 
 def _probes() -> Manifest:
-    """Recovery may take hours; only a loop that answers nothing for two minutes is restarted."""
+    """Return the probes of a broker.
+
+    Recovery may take hours; only a broker that answers nothing for two minutes is restarted.
+    """
 
     def probe(path: str, **limits: int) -> Manifest:
         return {"httpGet": {"path": path, "port": HTTP_PORT, "scheme": "HTTP"}, **limits}

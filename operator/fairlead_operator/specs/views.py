@@ -1,14 +1,31 @@
-"""A LogCluster and a BrokerPool as builders and plans see them. Pure."""
+"""A LogCluster and a BrokerPool as builders and plans use them. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from fairlead_controller.kube.kinds import BROKER_POOL, LOG_CLUSTER, ResourceKind
-from fairlead_operator.resources import BrokerPoolSpec, LogClusterSpec
-from fairlead_operator.specs.names import RESTART_ANNOTATION, stateful_set_name
+from fairlead_kube.kinds import BROKER_POOL, LOG_CLUSTER, ResourceKind
+from fairlead_operator.resources import BrokerPoolSpec, LogClusterSpec, ManifestError
+from fairlead_operator.specs.names import RESTART_ANNOTATION, ROTATE_ANNOTATION, stateful_set_name
+from fairlead_operator.specs.pod_patch import pod_patch_problem
 
 Manifest = dict[str, Any]
+
+
+def is_cluster_paused(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether a LogCluster asks that what belongs to it stays as it is."""
+    spec = manifest.get("spec") or {}
+    return spec.get("paused") is True or spec.get("pauseReconciliation") is True
+
+
+def is_protected(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether an object must not be deleted, whoever asks."""
+    return (manifest.get("spec") or {}).get("deletionProtection") is True
+
+
+def is_going(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether a LogCluster is on its way out; a protected one lives on as before."""
+    return "deletionTimestamp" in manifest["metadata"] and not is_protected(manifest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +38,11 @@ class ClusterView:
     generation: int
     spec: LogClusterSpec
     restart: str = ""
-    """Value of the annotation that asks for a rolling restart."""
+    """Value of the annotation that requests a rolling restart."""
+    rotate_authority: str = ""
+    """Value of the annotation that asks for another authority."""
+    pinned_image: str = ""
+    """Image that the brokers were last given, from the status."""
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
@@ -34,10 +55,17 @@ class ClusterView:
             generation=int(metadata.get("generation", 1)),
             spec=LogClusterSpec.from_manifest(manifest),
             restart=(metadata.get("annotations") or {}).get(RESTART_ANNOTATION, ""),
+            rotate_authority=(metadata.get("annotations") or {}).get(ROTATE_ANNOTATION, ""),
+            pinned_image=(manifest.get("status") or {}).get("brokerImage", ""),
         )
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether what belongs to it stays as it is."""
+        return self.spec.paused or self.spec.pause_reconciliation
+
     def owner_reference(self) -> Manifest:
-        """Give the reference by which Kubernetes deletes children with their cluster."""
+        """Return the reference by which Kubernetes deletes children with their cluster."""
         return build_owner_reference(LOG_CLUSTER, self.name, self.uid)
 
 
@@ -56,12 +84,16 @@ class PoolView:
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
         """Read a BrokerPool; ManifestError lists what is wrong with its spec."""
         metadata = manifest["metadata"]
+        spec = BrokerPoolSpec.from_manifest(manifest)
+        problem = pod_patch_problem(spec.template.pod_spec or {})
+        if problem:
+            raise ManifestError([f"BrokerPool {metadata['name']}: spec.template.{problem}"])
         return cls(
             name=metadata["name"],
             namespace=metadata["namespace"],
             uid=metadata["uid"],
             generation=int(metadata.get("generation", 1)),
-            spec=BrokerPoolSpec.from_manifest(manifest),
+            spec=spec,
             restart=(metadata.get("annotations") or {}).get(RESTART_ANNOTATION, ""),
         )
 
@@ -71,20 +103,20 @@ class PoolView:
         return stateful_set_name(self.spec.cluster_name, self.name)
 
     def pod_name(self, ordinal: int) -> str:
-        """Give the name of a broker's pod."""
+        """Return the name of a broker's pod."""
         return f"{self.stateful_set}-{ordinal}"
 
     def broker_ids(self, replicas: int) -> range:
-        """Give the ids of so many brokers."""
+        """Return the ids of so many brokers."""
         return range(self.spec.id_base, self.spec.id_base + replicas)
 
     def owner_reference(self) -> Manifest:
-        """Give the reference by which Kubernetes deletes children with their pool."""
+        """Return the reference by which Kubernetes deletes children with their pool."""
         return build_owner_reference(BROKER_POOL, self.name, self.uid)
 
 
 def build_owner_reference(kind: ResourceKind, name: str, uid: str) -> Manifest:
-    """Give an owner reference that controls and does not hold up the owner's deletion."""
+    """Return an owner reference of a controller that does not block the owner's deletion."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
@@ -103,7 +135,7 @@ def build_child(
     *,
     annotations: Mapping[str, str] | None = None,
 ) -> Manifest:
-    """Give the head of a child's manifest."""
+    """Return the head of a child's manifest."""
     metadata: Manifest = {
         "name": name,
         "namespace": owner.namespace,

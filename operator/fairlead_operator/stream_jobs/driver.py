@@ -14,13 +14,13 @@ from fairlead_operator.stream_jobs.names import (
 )
 
 KILLED: Final = 137
-"""Exit code of a container that was killed: for its memory, or with its node."""
+"""Exit code of a container that was killed, for its memory or with its node."""
 TERMINATED: Final = 143
 
 
 @dataclass(frozen=True, slots=True)
 class DriverPod:
-    """What counts of a driver's pod."""
+    """The relevant facts of a driver's pod."""
 
     run: int
     job_hash: str
@@ -36,12 +36,12 @@ class DriverPod:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its program is over, for better or worse."""
+        """Whether its program is over, with success or not."""
         return self.phase in {"Succeeded", "Failed"}
 
     @property
     def is_success(self) -> bool:
-        """Whether it ended as it should."""
+        """Whether it ended with success."""
         return self.phase == "Succeeded"
 
     @property
@@ -87,5 +87,5 @@ def read_driver(pod: Mapping[str, Any]) -> DriverPod:
 
 
 def is_executor(pod: Mapping[str, Any]) -> bool:
-    """Tell an executor from a driver."""
+    """Tell whether a pod is an executor rather than a driver."""
     return bool((pod["metadata"].get("labels") or {}).get(ROLE_LABEL) == EXECUTOR_ROLE)

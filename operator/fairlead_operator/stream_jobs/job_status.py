@@ -1,4 +1,4 @@
-"""A job's status while it is changed: phase, conditions and figures go together. Pure."""
+"""A job's status while it is changed: phase, conditions and figures change together. Pure."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -27,7 +27,7 @@ class QueryProgress:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """What a driver says about itself."""
+    """What a driver reports about itself."""
 
     queries: tuple[QueryProgress, ...]
     error: str = ""
@@ -43,11 +43,11 @@ class JobStatus:
 
     @property
     def phase(self) -> str:
-        """What the job does."""
+        """The phase of the job."""
         return str(self.values.get("phase") or "Pending")
 
     def hold(self, phase: str, reason: str, message: str, now: datetime) -> None:
-        """Say what is waited for."""
+        """Report what is waited for."""
         self._enter(phase, reason, message, now)
         if phase != "Stopping":
             self.values["driver"] = ""
@@ -62,7 +62,7 @@ class JobStatus:
         self._enter("Starting", "Starting", f"driver {run} is being made", now)
 
     def stop(self, run: int, reason: str, message: str, now: datetime) -> None:
-        """End a run on purpose: its end is no failure."""
+        """End a run on purpose, which is no failure."""
         self.values["stoppedRun"] = max(run, int(self.values.get("stoppedRun") or 0))
         self._enter("Stopping", reason, message, now)
 
@@ -96,7 +96,7 @@ class JobStatus:
         problem: str,
         now: datetime,
     ) -> None:
-        """Say how a driver does that runs; None: it does not answer yet."""
+        """Report the progress of a running driver; None if it does not answer yet."""
         self.values |= {"driver": driver, "executors": executors}
         if progress is None:
             self._enter("Starting", "Starting", problem or "the driver does not answer yet", now)
@@ -106,17 +106,17 @@ class JobStatus:
         self._enter("Running", "Running", message, now)
 
     def plan(self, next_run_at: datetime | None) -> None:
-        """Say when the schedule is due."""
+        """Report when the schedule is due."""
         self.values["nextRunAt"] = None if next_run_at is None else api_time(next_run_at)
 
     def patch(self) -> dict[str, Any]:
-        """Give the fields that differ from what is there; None takes one out."""
+        """Return the fields that differ from those of the object; None removes one."""
         values = {name: value for name, value in self.values.items() if value not in (None, "", [])}
         changed = {name: value for name, value in values.items() if self._before.get(name) != value}
         return changed | {name: None for name in self._before if name not in values}
 
     def is_only_figures(self, patch: Mapping[str, Any]) -> bool:
-        """Tell whether a patch says nothing but numbers that always move."""
+        """Tell whether a patch has nothing but numbers that change all the time."""
         return patch.keys() <= {"batchId", "rowsPerSecond", "lag", "queries"}
 
     def _row(self, now: datetime) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from fairlead_controller.kube.kinds import (
+from fairlead_kube.kinds import (
     CONFIG_MAP,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -23,6 +23,7 @@ from fairlead_controller.kube.kinds import (
 )
 from fairlead_model.job_document import build_job_document
 from fairlead_model.stream_job import StreamJobSpec
+from fairlead_operator.specs.names import driver_account_name
 from fairlead_operator.stream_jobs.names import (
     BLOCK_PORT,
     CHECKPOINT_FOLDER,
@@ -49,8 +50,7 @@ from fairlead_operator.stream_jobs.spark_conf import build_spark_conf
 Manifest = dict[str, Any]
 USER_ID: Final = 10001
 GRACE_S: Final = 60
-"""For a driver to finish the batch that it is at."""
-CLIENT_PORT: Final = 9092
+"""Time for a driver to finish its current batch."""
 _PROGRAM_VOLUME: Final = "program"
 _CHECKPOINT_VOLUME: Final = "checkpoint"
 _SCRATCH: Final = "/tmp"  # noqa: S108  # Spark's scratch folder in a container of its own
@@ -58,18 +58,26 @@ _SCRATCH: Final = "/tmp"  # noqa: S108  # Spark's scratch folder in a container 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job, read; `image` is what its pods run."""
+    """A job's spec, read; `image` is that of its pods."""
 
     name: str
     namespace: str
     uid: str
     spec: StreamJobSpec
+    cluster_namespace: str
     cluster: str
     image: str
+    port: int
+    """Of the bootstrap Service."""
+
+    @property
+    def account(self) -> str:
+        """Name the ServiceAccount by which the driver makes executors."""
+        return self.spec.service_account_name or driver_account_name(self.cluster)
 
     @property
     def owner(self) -> Manifest:
-        """Give the reference by which its objects belong to it."""
+        """Return the reference by which its objects belong to it."""
         return {
             "apiVersion": STREAM_JOB.api_version,
             "kind": STREAM_JOB.kind,
@@ -81,10 +89,10 @@ class JobView:
 
 
 def job_hash(job: JobView) -> str:
-    """Give a fingerprint of all that makes a driver; its change restarts the driver.
+    """Return a fingerprint of all that makes a driver; its change restarts the driver.
 
-    The operator's default image is no part of it: an upgrade of the operator disturbs no job, which
-    takes the new image when it next starts.
+    The operator's default image is not part of it: an upgrade of the operator does not disturb a
+    job, which uses the new image when it next starts.
     """
     asked = replace(job, image=job.spec.image or "")
     made = [
@@ -95,14 +103,14 @@ def job_hash(job: JobView) -> str:
 
 
 def build_service(job: JobView) -> Manifest:
-    """Give the headless Service by which executors find the driver, before it is ready too."""
+    """Return the headless Service by which executors find the driver, before it is ready too."""
     ports = {
         "rpc": RPC_PORT,
         "blocks": BLOCK_PORT,
         "ui": UI_PORT,
         "progress": PROGRESS_PORT,
     }
-    manifest = _object(job, SERVICE, driver_name(job.name))
+    manifest = build_object(job, SERVICE, driver_name(job.name))
     manifest["spec"] = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
@@ -113,11 +121,11 @@ def build_service(job: JobView) -> Manifest:
 
 
 def build_claim(job: JobView) -> Manifest | None:
-    """Give the claim for the checkpoint, where the job asks for a new one."""
+    """Return the claim for the checkpoint, where the job asks for a new one."""
     claim = job.spec.checkpoint.claim
     if claim is None or claim.size is None:
         return None
-    manifest = _object(job, PERSISTENT_VOLUME_CLAIM, claim_name(job.name))
+    manifest = build_object(job, PERSISTENT_VOLUME_CLAIM, claim_name(job.name))
     if claim.retain:
         del manifest["metadata"]["ownerReferences"]
     manifest["spec"] = {
@@ -130,7 +138,7 @@ def build_claim(job: JobView) -> Manifest | None:
 
 
 def build_config_map(job: JobView, *, run: int) -> Manifest:
-    """Give the ConfigMap with the driver's document and the template of executors."""
+    """Return the ConfigMap with the driver's document and the template of executors."""
     spec = job.spec
     file = spec.application.file
     if spec.application.config_map is not None:
@@ -140,13 +148,13 @@ def build_config_map(job: JobView, *, run: int) -> Manifest:
         spec,
         namespace=job.namespace,
         run=run,
-        bootstrap=f"{job.cluster}-bootstrap.{job.namespace}.svc:{CLIENT_PORT}",
+        bootstrap=f"{job.cluster}-bootstrap.{job.cluster_namespace}.svc:{job.port}",
         file=file,
         checkpoint=CHECKPOINT_FOLDER if spec.checkpoint.claim is not None else spec.checkpoint.uri,
         conf=build_spark_conf(job.name, job.namespace, spec, job.image),
         progress_port=PROGRESS_PORT,
     )
-    manifest = _object(job, CONFIG_MAP, driver_name(job.name))
+    manifest = build_object(job, CONFIG_MAP, driver_name(job.name))
     manifest["data"] = {
         DOCUMENT_KEY: json.dumps(document, indent=1, sort_keys=True),
         EXECUTOR_TEMPLATE_KEY: yaml.safe_dump(_executor_template(job), sort_keys=False),
@@ -155,9 +163,9 @@ def build_config_map(job: JobView, *, run: int) -> Manifest:
 
 
 def build_driver_pod(job: JobView, *, run: int, fingerprint: str) -> Manifest:
-    """Give the driver's pod of one run."""
+    """Return the driver's pod of one run."""
     spec = job.spec
-    manifest = _object(job, POD, driver_name(job.name))
+    manifest = build_object(job, POD, driver_name(job.name))
     metadata = manifest["metadata"]
     metadata["labels"] = {
         **spec.template.labels,
@@ -172,7 +180,7 @@ def build_driver_pod(job: JobView, *, run: int, fingerprint: str) -> Manifest:
     volumes = [{"name": "job", "configMap": {"name": driver_name(job.name)}}, *_volumes(job)]
     manifest["spec"] = {
         **_pod_basics(job),
-        "serviceAccountName": spec.service_account_name or f"{job.cluster}-spark",
+        "serviceAccountName": job.account,
         "terminationGracePeriodSeconds": GRACE_S,
         "containers": [_driver_container(job)],
         "volumes": volumes,
@@ -215,7 +223,7 @@ def _driver_container(job: JobView) -> Manifest:
 
 
 def _executor_template(job: JobView) -> Manifest:
-    """What Spark does not say itself of the pods that it makes."""
+    """Return the parts of executor pods that Spark does not set itself."""
     spec = job.spec
     container: Manifest = {
         "name": EXECUTOR_CONTAINER,
@@ -302,7 +310,8 @@ def _mounts(job: JobView) -> list[Manifest]:
     return mounts
 
 
-def _object(job: JobView, kind: ResourceKind, name: str) -> Manifest:
+def build_object(job: JobView, kind: ResourceKind, name: str) -> Manifest:
+    """Return what all objects of a job have."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
@@ -324,6 +333,6 @@ def _mebibytes(memory: str) -> int:
 
 
 def owns(job: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
-    """Tell whether an object was made for this very job, not for one of the same name before."""
+    """Tell whether an object belongs to this very job, not to an earlier one of the same name."""
     uid = job["metadata"]["uid"]
     return any(owner.get("uid") == uid for owner in manifest["metadata"].get("ownerReferences", ()))

@@ -1,4 +1,4 @@
-"""What jobs do, for Prometheus: one series a job and figure, as many as there are resources."""
+"""The metrics of jobs: one series a job and figure, as many as there are resources."""
 
 from collections import Counter as Counts
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _JOB: Final = ("namespace", "job")
 
 
 class StreamJobMetrics:
-    """One for a process; a registry of its own is for tests."""
+    """The metrics of one process; a registry of its own is for tests."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._phases = Gauge(
@@ -51,7 +51,7 @@ class StreamJobMetrics:
         self._ends.labels(outcome).inc()
 
     def show(self, jobs: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
-        """Show jobs as their statuses are now; those that are gone are shown no more."""
+        """Show jobs as their statuses are now; remove those that are gone."""
         gauges = {"lag": self._lag, "rowsPerSecond": self._rate, "restarts": self._restarts}
         for gauge in (self._phases, *gauges.values()):
             gauge.clear()

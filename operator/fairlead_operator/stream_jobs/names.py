@@ -1,4 +1,4 @@
-"""Names, labels, ports and folders that a job's objects share. Pure."""
+"""Names, labels, ports and folders of a job's objects. Pure."""
 
 from typing import Final
 
@@ -26,17 +26,22 @@ CHECKPOINT_FOLDER: Final = "/var/lib/fairlead/checkpoint"
 
 
 def driver_name(job: str) -> str:
-    """Name a job's driver: its pod, its Service and its ConfigMap."""
+    """Return the name of a job's driver: of its pod, its Service and its ConfigMap."""
     return f"{job}-driver"
 
 
+def network_policy_name(job: str) -> str:
+    """Return the name of the NetworkPolicy of a job's pods."""
+    return f"{job}-spark"
+
+
 def claim_name(job: str) -> str:
-    """Name the claim that is made for a job's checkpoint."""
+    """Return the name of the claim that is created for a job's checkpoint."""
     return f"{job}-checkpoint"
 
 
 def job_labels(job: str) -> dict[str, str]:
-    """Give the labels of all that a job has."""
+    """Return the labels of all that a job has."""
     return {
         "app.kubernetes.io/name": "fairlead",
         "app.kubernetes.io/component": "stream-job",
@@ -46,5 +51,5 @@ def job_labels(job: str) -> dict[str, str]:
 
 
 def driver_selector(job: str) -> dict[str, str]:
-    """Give the labels that only the driver's pod has."""
+    """Return the labels that only the driver's pod has."""
     return {JOB_LABEL: job, ROLE_LABEL: DRIVER_ROLE}

@@ -1,61 +1,99 @@
-"""Carries jobs through: looks, lets `decide_job_step` decide, does it, and looks again.
+"""Carries out jobs: observes, lets `decide_job_step` decide, acts, and observes again.
 
-A status is written only with the version that was looked at, so that an operator that has been
-replaced meanwhile cannot undo what its successor wrote. A driver that runs needs no operator.
+A status is written only with the version that was read, so that an operator that has been replaced
+cannot undo what its successor wrote. A running driver needs no operator.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
-from fairlead_controller.kube.informer import Informer
-from fairlead_controller.kube.kinds import (
+from fairlead_kube.client import KubeClient
+from fairlead_kube.errors import ApiError, ApiUnavailableError
+from fairlead_kube.informer import Informer
+from fairlead_kube.kinds import (
     CONFIG_MAP,
+    NETWORK_POLICY,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     SERVICE,
     STREAM_JOB,
+    ResourceKind,
 )
-from fairlead_controller.kube.object_changes import ObjectChange, ObjectKey
+from fairlead_kube.object_changes import ObjectChange, ObjectKey
 from fairlead_model.resources import ManifestError
 from fairlead_model.stream_job import StreamJobSpec
 from fairlead_operator.events import EventWriter
 from fairlead_operator.specs.names import FIELD_MANAGER
 from fairlead_operator.stream_jobs import manifests, steps
+from fairlead_operator.stream_jobs.account_advice import DriverAccount, advise
 from fairlead_operator.stream_jobs.driver import DriverPod, is_executor, read_driver
 from fairlead_operator.stream_jobs.driver_client import DriverClient, DriverError
 from fairlead_operator.stream_jobs.job_status import FINAL, JobProgress, JobStatus
 from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
-from fairlead_operator.stream_jobs.names import JOB_LABEL, RPC_PORT, driver_name
+from fairlead_operator.stream_jobs.names import (
+    JOB_LABEL,
+    RPC_PORT,
+    driver_name,
+    network_policy_name,
+)
+from fairlead_operator.stream_jobs.network_policy import build_network_policy
 from fairlead_operator.stream_jobs.schedule import ScheduleError, next_time
 from fairlead_operator.stream_jobs.spark_conf import own_setting_problems
 
 Manifest = dict[str, Any]
+ClusterKey = tuple[str, str]
+"""Namespace and name of a LogCluster."""
 _log = logging.getLogger(__name__)
 WATCH_S: Final = 2.0
-"""Between two questions to a driver that runs."""
+"""Between two questions to a running driver."""
 FIGURES_S: Final = 5.0
-"""A status that only has other figures is not written more often."""
+"""A status in which only figures changed is not written more often."""
 ERROR_DELAY_S: Final = 2.0
+UNEXPECTED_DELAY_S: Final = 30.0
 IDLE_S: Final = 60.0
 AT_ONCE: Final = 0.0
-"""A time of the next look that has always come."""
+"""A time for the next look that is always over."""
 JOBS_AT_ONCE: Final = 16
 UNSEEN_S: Final = 30.0
-"""For how long a pod that was made is believed to be there before the watch tells of it."""
+"""For how long a created pod counts as existing before the watch reports it."""
+SECURED: Final = (
+    "jobs neither encrypt nor log in, and each listener of LogCluster {} inside Kubernetes asks "
+    "for one of these: add one of type Internal without tls and authentication, and rights for "
+    "User:ANONYMOUS"
+)
+
+
+class JobClusters(Protocol):
+    """What LogClusters say of jobs; `LiveObjects` knows them."""
+
+    def find_cluster(
+        self, namespace: str, name: str | None, cluster_namespace: str | None
+    ) -> ClusterKey:
+        """Return the LogCluster that a job of a namespace reads; LookupError if there is none."""
+        ...
+
+    def asks_for_driver_account(self, cluster: ClusterKey) -> bool:
+        """Tell whether the operator is to make the account of drivers in its namespace."""
+        ...
+
+    def open_port(self, cluster: ClusterKey) -> int | None:
+        """Return its port for clients that neither encrypt nor log in; None if there is none."""
+        ...
+
+    def may_use_driver_account(self, namespace: str, cluster: ClusterKey, account: str) -> bool:
+        """Tell whether drivers of a namespace may run as one of its ServiceAccounts."""
+        ...
 
 
 class StreamJobRunner:
-    """Made in a running loop; `run` until cancelled.
+    """Carries out all jobs; made in a running loop, `run` until cancelled.
 
-    `find_cluster` gives the name of the LogCluster of a namespace that a job reads, from what the
-    job says; LookupError says in words why there is none.
+    Drivers get the role `driver_role` where a LogCluster has the operator make their account.
     """
 
     def __init__(
@@ -63,16 +101,20 @@ class StreamJobRunner:
         client: KubeClient,
         events: EventWriter,
         *,
-        find_cluster: Callable[[str, str | None], str],
+        clusters: JobClusters,
+        operator_namespace: str,
         default_image: str,
+        driver_role: str = "",
         namespace: str = "",
         metrics: StreamJobMetrics | None = None,
         drivers: DriverClient | None = None,
     ) -> None:
         self._client = client
         self._events = events
-        self._find_cluster = find_cluster
+        self._clusters = clusters
+        self._operator_namespace = operator_namespace
         self._image = default_image
+        self._driver_role = driver_role
         self._metrics = metrics or StreamJobMetrics()
         self._drivers = drivers or DriverClient()
         self._changed = asyncio.Event()
@@ -85,13 +127,13 @@ class StreamJobRunner:
         """Monotonic time of the next look at each job."""
         self._figures_at: dict[ObjectKey, float] = {}
         self._made: dict[ObjectKey, tuple[DriverPod, float]] = {}
-        """Drivers that no watch has told of yet, and until when they are believed."""
+        """Drivers that the watch has not reported yet, and until when they count as existing."""
         self._not_made: dict[ObjectKey, str] = {}
         """Why the pod of a job's last run could not be made."""
         self._slots = asyncio.Semaphore(JOBS_AT_ONCE)
 
     async def run(self) -> None:
-        """Carry all jobs through."""
+        """Carry out all jobs."""
         following = [asyncio.create_task(each.run()) for each in (self._jobs, self._pods)]
         try:
             await self._jobs.synced()
@@ -107,7 +149,6 @@ class StreamJobRunner:
             for task in following:
                 task.cancel()
             await asyncio.gather(*following, return_exceptions=True)
-            await self._drivers.close()
 
     def _on_job(self, change: ObjectChange) -> None:
         if change.new is None:
@@ -138,7 +179,7 @@ class StreamJobRunner:
             return
 
     async def _attend(self, key: ObjectKey) -> None:
-        """Do the next step of a job, and say when to look again."""
+        """Do the next step of a job; return when to look again."""
         job = self._jobs.objects.get(key)
         if job is None or "deletionTimestamp" in job["metadata"]:
             self._look_at[key] = time.monotonic() + IDLE_S
@@ -151,11 +192,15 @@ class StreamJobRunner:
                 if not (isinstance(error, ApiError) and error.is_conflict):
                     _log.warning("job %s/%s: trying again: %s", *key, error)
                 delay_s = ERROR_DELAY_S
+            except Exception:
+                # Whatever it is, it is this job's alone: the others go on.
+                _log.exception("job %s/%s: trying again after an unexpected error", *key)
+                delay_s = UNEXPECTED_DELAY_S
         if self._look_at.get(key) != AT_ONCE:
             self._look_at[key] = time.monotonic() + delay_s
 
     async def _step(self, key: ObjectKey, job: Manifest) -> float:
-        """Take one step; give the seconds until the next look."""
+        """Take one step; return the seconds until the next look."""
         status, now = JobStatus(job), datetime.now(UTC)
         try:
             spec = StreamJobSpec.from_manifest(job)
@@ -198,6 +243,7 @@ class StreamJobRunner:
             case steps.RecordEnd():
                 if driver is None and key in self._not_made:
                     step = replace(step, message=self._not_made[key])
+                step = replace(step, message=advise(step.message, self._account(view)))
                 status.end(step, spec.restart_policy, now)
                 await self._write(key, job, status)
                 await self._tell_end(job, step, status)
@@ -250,28 +296,44 @@ class StreamJobRunner:
         following = f"; tried again at {retry_at}" if retry_at else "; not tried again"
         await self._events.emit(job, "DriverFailed", step.message + following, "Warning")
 
-    # Objects.
-
     async def _make_driver(
         self, key: ObjectKey, job: Manifest, view: manifests.JobView, run: int, fingerprint: str
     ) -> None:
-        """Make a run's driver, and keep in mind what no watch tells soon enough."""
+        """Create a run's driver, and remember it until the watch reports it."""
         self._not_made.pop(key, None)
         try:
             await self._make(view, run, fingerprint)
         except ApiError as error:
-            self._not_made[key] = f"the driver's pod could not be made: {error}"
+            problem = f"the driver's pod could not be made: {error}"
+            self._not_made[key] = advise(problem, self._account(view))
             await self._events.emit(job, "DriverNotMade", self._not_made[key], "Warning")
             raise
         made = DriverPod(run=run, job_hash=fingerprint, phase="Pending")
         self._made[key] = made, time.monotonic() + UNSEEN_S
 
+    def _account(self, view: manifests.JobView) -> DriverAccount:
+        return DriverAccount(
+            name=view.account,
+            namespace=view.namespace,
+            cluster=view.cluster,
+            is_default=view.spec.service_account_name is None,
+            is_asked_for=view.namespace == view.cluster_namespace
+            and self._clusters.asks_for_driver_account((view.cluster_namespace, view.cluster)),
+            role=self._driver_role,
+        )
+
     async def _make(self, view: manifests.JobView, run: int, fingerprint: str) -> None:
-        """Make what a run needs, the pod last; what is there from the last run is changed."""
+        """Create what a run needs, the pod last; what the last run has left is changed."""
         children = [
             (SERVICE, manifests.build_service(view)),
             (CONFIG_MAP, manifests.build_config_map(view, run=run)),
         ]
+        name = network_policy_name(view.name)
+        if view.spec.network_policy.enabled:
+            policy = build_network_policy(view, self._operator_namespace)
+            children.append((NETWORK_POLICY, policy))
+        else:
+            await self._delete(NETWORK_POLICY, view.namespace, name)
         for kind, manifest in children:
             name = manifest["metadata"]["name"]
             await self._client.apply(
@@ -291,14 +353,20 @@ class StreamJobRunner:
                 raise
 
     async def _delete_executors(self, key: ObjectKey) -> None:
-        """Of a job that is over: their driver's pod stays for its log, and they with it."""
+        """Delete the executors of a job that is over.
+
+        Their driver's pod stays for its log, and Kubernetes would keep them with it.
+        """
         for (namespace, name), pod in list(self._pods.objects.items()):
             if namespace == key[0] and _job_of(pod) == key[1] and is_executor(pod):
                 await self._delete_pod(namespace, name)
 
     async def _delete_pod(self, namespace: str, name: str) -> None:
+        await self._delete(POD, namespace, name)
+
+    async def _delete(self, kind: ResourceKind, namespace: str, name: str) -> None:
         try:
-            await self._client.delete(POD, namespace, name)
+            await self._client.delete(kind, namespace, name)
         except ApiError as error:
             if not error.is_not_found:
                 raise
@@ -324,18 +392,29 @@ class StreamJobRunner:
     def _view(
         self, key: ObjectKey, job: Manifest, spec: StreamJobSpec
     ) -> tuple[manifests.JobView, tuple[str, str] | None]:
-        """Give the job with what it leaves open, and why it cannot start, if so."""
+        """Return the job with its defaults filled in, and why it cannot start, if so."""
         obstacle: tuple[str, str] | None = None
-        cluster, image = "", spec.image or self._image
+        cluster, image, port = (key[0], ""), spec.image or self._image, None
         try:
-            cluster = self._find_cluster(key[0], spec.cluster_name)
+            cluster = self._clusters.find_cluster(key[0], spec.cluster_name, spec.cluster_namespace)
+            port = self._clusters.open_port(cluster)
+            if port is None:
+                obstacle = "ClusterSecured", SECURED.format(cluster[1])
         except LookupError as error:
             obstacle = "ClusterMissing", str(error)
         if not image:
             message = "set spec.image, or spark.image of the operator's chart"
             obstacle = "ImageMissing", message
         uid = str(job["metadata"]["uid"])
-        return manifests.JobView(key[1], key[0], uid, spec, cluster, image), obstacle
+        view = manifests.JobView(key[1], key[0], uid, spec, *cluster, image, port or 0)
+        is_allowed = self._clusters.may_use_driver_account(key[0], cluster, view.account)
+        if obstacle is None and not is_allowed:
+            message = (
+                f"spec.serviceAccountName: LogCluster {view.cluster} lets no job run as "
+                f"{view.account!r}: its spec.spark.serviceAccounts has to name it"
+            )
+            obstacle = "AccountNotAllowed", message
+        return view, obstacle
 
     async def _write(self, key: ObjectKey, job: Manifest, status: JobStatus) -> bool:
         """Write what differs; tell whether anything was written."""
@@ -361,7 +440,7 @@ class StreamJobRunner:
 
 
 def _next_run(job: Manifest, spec: StreamJobSpec, now: datetime) -> datetime | None:
-    """Give the first time of the schedule after the last start."""
+    """Return the first time of the schedule after the last start."""
     if spec.schedule is None:
         return None
     last = (job.get("status") or {}).get("startedAt") or job["metadata"].get("creationTimestamp")

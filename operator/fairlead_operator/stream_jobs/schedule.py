@@ -10,7 +10,7 @@ class ScheduleError(Exception):
 
 
 def next_time(schedule: str, after: datetime) -> datetime:
-    """Give the first time after `after` that the schedule names."""
+    """Return the first time after `after` that the schedule names."""
     try:
         found = next(CronSim(schedule, after.astimezone(UTC)))
     except CronSimError as error:

@@ -1,7 +1,7 @@
-"""The settings of Spark that a driver needs in a pod, and those that nobody else may set. Pure.
+"""The settings of Spark that a driver needs in a pod, and those that users may not set. Pure.
 
-The driver runs in client mode in its own pod: executors find it by its Service at fixed ports, and
-belong to its pod, so that they go when it goes.
+The driver runs in client mode in its own pod. Executors find it by its Service at fixed ports. They
+belong to its pod, so that they are deleted with it.
 """
 
 from typing import Final
@@ -31,30 +31,48 @@ OWN_PREFIXES: Final = (
     "spark.executor.cores",
     "spark.executor.instances",
     "spark.executor.memory",
-    "spark.kubernetes.authenticate.",
     "spark.kubernetes.container.image",
-    "spark.kubernetes.driver.",
-    "spark.kubernetes.executor.podNamePrefix",
+    "spark.kubernetes.driver.pod.name",
     "spark.kubernetes.executor.podTemplateFile",
     "spark.kubernetes.namespace",
     "spark.ui.port",
 )
+KUBERNETES_PREFIX: Final = "spark.kubernetes."
+FREE_KUBERNETES_PREFIXES: Final = (
+    "spark.kubernetes.allocation.",
+    "spark.kubernetes.executor.apiPollingInterval",
+    "spark.kubernetes.executor.checkAllContainers",
+    "spark.kubernetes.executor.deleteOnTermination",
+    "spark.kubernetes.executor.eventProcessingInterval",
+    "spark.kubernetes.executor.limit.cores",
+    "spark.kubernetes.executor.missingPodDetectDelta",
+    "spark.kubernetes.executor.rollInterval",
+    "spark.kubernetes.executor.rollPolicy",
+    "spark.kubernetes.local.dirs.tmpfs",
+    "spark.kubernetes.memoryOverheadFactor",
+)
+"""What a job may say of its pods. Everything else could give them volumes of the node, Secrets,
+accounts or labels that are not theirs: `spec.template` has what is meant to be said."""
 POD_IP_PLACEHOLDER: Final = "${POD_IP}"
 """The driver fills it in: nobody else knows its address before it runs."""
 
 
 def own_setting_problems(spec: StreamJobSpec) -> list[str]:
-    """List the settings that the job must not make itself."""
-    return [
-        f"spec.sparkConf[{name}]: the operator sets this itself: use spec.driver and "
-        "spec.executors, or leave it out"
-        for name in sorted(spec.spark_conf)
-        if name.startswith(OWN_PREFIXES)
-    ]
+    """Return what is wrong with settings that a job must not set itself."""
+    problems = []
+    for name in sorted(spec.spark_conf):
+        if name.startswith(OWN_PREFIXES):
+            todo = "the operator sets this itself: use spec.driver and spec.executors"
+        elif name.startswith(KUBERNETES_PREFIX) and not name.startswith(FREE_KUBERNETES_PREFIXES):
+            todo = "a job may not change its pods so: use spec.template"
+        else:
+            continue
+        problems.append(f"spec.sparkConf[{name}]: {todo}, or leave it out")
+    return problems
 
 
 def build_spark_conf(name: str, namespace: str, spec: StreamJobSpec, image: str) -> dict[str, str]:
-    """Give all settings: defaults, then the job's own, then what must be so."""
+    """Return all settings: defaults, then the job's own, then those that users may not set."""
     defaults = {
         # Lost executors are noticed in seconds: their pods are looked at on each poll.
         "spark.kubernetes.executor.apiPollingInterval": "5s",

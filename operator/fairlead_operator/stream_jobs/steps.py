@@ -23,12 +23,12 @@ from fairlead_operator.conditions import api_time
 from fairlead_operator.stream_jobs.driver import DriverPod
 
 STEADY_S: Final = 600.0
-"""A driver that ran for so long has not failed in a row."""
+"""A driver that ran for so long ends a series of failures."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSight:
-    """What can be seen of a job."""
+    """The observations of a job."""
 
     now: datetime
     job_hash: str
@@ -41,7 +41,7 @@ class JobSight:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Nothing to do now; look again at `until`, or when something changes."""
+    """Do nothing now; look again at `until`, or when something changes."""
 
     phase: str
     reason: str
@@ -67,7 +67,7 @@ class StopDriver:
 
 @dataclass(frozen=True, slots=True)
 class RecordEnd:
-    """Take note of how a run ended."""
+    """Record how a run ended."""
 
     run: int
     outcome: Literal["Succeeded", "Failed"]
@@ -77,14 +77,14 @@ class RecordEnd:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The driver is there: ask it how it does."""
+    """Ask the running driver for its progress."""
 
 
 Step: TypeAlias = Hold | StartDriver | StopDriver | RecordEnd | Watch
 
 
 def decide_job_step(spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSight) -> Step:
-    """Give the next step."""
+    """Return the next step."""
     driver, run = sight.driver, int(status.get("run") or 0)
     if driver is not None:
         return _with_driver(spec, status, sight, driver, run)
@@ -122,7 +122,7 @@ def _is_ended(status: Mapping[str, Any], run: int) -> bool:
 
 
 def _next_run(spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSight) -> Step:
-    """Say when the next driver is due: now, later, or never. No driver runs."""
+    """Return when the next driver is due: now, later, or never. No driver runs."""
     due = _due(spec, status, sight)
     if isinstance(due, StartDriver) and sight.obstacle is not None:
         return Hold("Pending", *sight.obstacle)
@@ -166,7 +166,7 @@ def _at_schedule(start: StartDriver, sight: JobSight) -> Step:
 def retry_time(
     policy: RestartPolicy, *, restarts_in_a_row: int, is_infrastructure: bool, now: datetime
 ) -> datetime | None:
-    """Say when a failed run is tried again; None: never. `restarts_in_a_row` counts this one."""
+    """Return when a failed run is tried again; None for never. `restarts_in_a_row` includes it."""
     if policy.type == "Never" or (
         policy.type == "OnInfrastructureFailure" and not is_infrastructure
     ):

@@ -1,1 +1,1 @@
-"""Topic resources: from the API server to the controller, and what it says back into statuses."""
+"""Topic resources: from the API server to the controller, and its answers into statuses."""

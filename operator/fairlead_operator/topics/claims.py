@@ -1,52 +1,93 @@
-"""Which resource speaks for a topic: of several with one topicName the oldest, then by name.
+"""Which resources declare which topic or principal; `oldest` chooses one of several.
 
-Kept up to date change by change. Resources that only show a topic made over Kafka claim nothing.
+It is updated change by change. Resources that only show a topic made over Kafka claim nothing, and
+neither do those that may not be in the cluster.
 """
 
-from fairlead_operator.topics.topic_resource import ClusterKey, ResourceKey, TopicResource
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from fairlead_model.topic_claims import Claimant, oldest
+from fairlead_operator.topics.topic_resource import ClusterKey, ResourceKey
 
 Claim = tuple[str, str, str]
+"""Namespace, cluster, and the name of what is declared."""
 
 
-class Claims:
-    """All claims in the watch scope."""
+class Claiming(Protocol):
+    """A resource that declares something of a cluster."""
 
-    def __init__(self) -> None:
-        self._by_topic: dict[Claim, dict[ResourceKey, tuple[str, str]]] = {}
-        self._by_cluster: dict[ClusterKey, dict[ResourceKey, TopicResource]] = {}
+    @property
+    def key(self) -> ResourceKey:
+        """Its namespace and name."""
+        ...
 
-    def update(
-        self, old: TopicResource | None, new: TopicResource | None
-    ) -> frozenset[ResourceKey]:
-        """Take a change; give the other resources that it may concern."""
+    @property
+    def cluster_key(self) -> ClusterKey:
+        """The cluster that it names."""
+        ...
+
+    @property
+    def claim(self) -> Claim:
+        """What it declares."""
+        ...
+
+    @property
+    def claimant(self) -> Claimant:
+        """How it stands against others that declare the same."""
+        ...
+
+    @property
+    def is_claiming(self) -> bool:
+        """Whether it declares anything."""
+        ...
+
+
+R = TypeVar("R", bound=Claiming)
+
+
+class Claims(Generic[R]):
+    """All claims of one kind of resources; `may_be_there` says whether one of them counts."""
+
+    def __init__(self, may_be_there: Callable[[ResourceKey], bool] = lambda _: True) -> None:
+        self._may_be_there = may_be_there
+        self._by_claim: dict[Claim, dict[Claimant, ResourceKey]] = {}
+        self._by_cluster: dict[ClusterKey, dict[ResourceKey, R]] = {}
+
+    def update(self, old: R | None, new: R | None) -> frozenset[ResourceKey]:
+        """Take a change; return the other resources that it may affect."""
         if old is not None:
             self._remove(old)
         if new is not None:
             self._by_cluster.setdefault(new.cluster_key, {})[new.key] = new
-            if not new.is_mirror:
-                contenders = self._by_topic.setdefault(new.claim, {})
-                contenders[new.key] = (new.created, new.name)
+            if new.is_claiming:
+                contenders = self._by_claim.setdefault(new.claim, {})
+                contenders[new.claimant] = new.key
         concerned: set[ResourceKey] = set()
         for each in (old, new):
             if each is not None:
-                concerned |= self._by_topic.get(each.claim, {}).keys() - {each.key}
+                concerned |= {*self._by_claim.get(each.claim, {}).values()} - {each.key}
         return frozenset(concerned)
 
     def owner(self, claim: Claim) -> ResourceKey | None:
-        """Give the resource that speaks for a topic."""
-        contenders = self._by_topic.get(claim)
-        return min(contenders, key=contenders.__getitem__) if contenders else None
+        """Return the resource that speaks for what is declared."""
+        contenders = {
+            claimant: key
+            for claimant, key in self._by_claim.get(claim, {}).items()
+            if self._may_be_there(key)
+        }
+        return contenders[oldest(contenders)] if contenders else None
 
-    def of_cluster(self, cluster: ClusterKey) -> list[TopicResource]:
-        """Give all resources that name a cluster."""
+    def of_cluster(self, cluster: ClusterKey) -> list[R]:
+        """Return all resources that name a cluster."""
         return list(self._by_cluster.get(cluster, {}).values())
 
-    def _remove(self, resource: TopicResource) -> None:
+    def _remove(self, resource: R) -> None:
         of_cluster = self._by_cluster.get(resource.cluster_key, {})
         of_cluster.pop(resource.key, None)
         if not of_cluster:
             self._by_cluster.pop(resource.cluster_key, None)
-        contenders = self._by_topic.get(resource.claim, {})
-        contenders.pop(resource.key, None)
+        contenders = self._by_claim.get(resource.claim, {})
+        contenders.pop(resource.claimant, None)
         if not contenders:
-            self._by_topic.pop(resource.claim, None)
+            self._by_claim.pop(resource.claim, None)

@@ -1,9 +1,9 @@
 """Topics made over Kafka's protocol, shown as Topic resources. Pure.
 
 The resource follows the topic, never the other way round: it claims nothing, its spec is written
-from the topic, and it goes with the topic. Its reclaim policy and deletion protection are the
-user's; it is made with Retain. A declared Topic of the same topicName takes the topic over, and the
-showing resource goes.
+from the topic, and it is deleted with the topic. Its reclaim policy and deletion protection are the
+user's; it begins with Retain. If a Topic declares the same topicName, it takes the topic over, and
+the showing resource is deleted.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from fairlead_operator.topics.topic_resource import (
 
 
 def is_shown(entry: Mapping[str, Any] | None, *, is_claimed: bool) -> bool:
-    """Tell whether a topic has a resource that shows it: made over Kafka, declared by nobody."""
+    """Tell whether a resource shows a topic: made over Kafka, and declared by none."""
     return (
         entry is not None
         and not is_claimed
@@ -34,7 +34,7 @@ def is_shown(entry: Mapping[str, Any] | None, *, is_claimed: bool) -> bool:
 
 
 def build_mirror(cluster: ClusterKey, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the resource that shows a topic."""
+    """Return the resource that shows a topic."""
     namespace, name = cluster
     topic_name = entry["name"]
     return {
@@ -67,7 +67,7 @@ def _followed(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_mirror_patch(manifest: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the merge patch that lets the spec follow its topic; empty if it does."""
+    """Return the merge patch that makes the spec equal to its topic; empty if it is."""
     spec = manifest["spec"]
     followed = _followed(entry)
     patch: dict[str, Any] = {

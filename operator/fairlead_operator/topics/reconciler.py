@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
-from fairlead_controller.kube.kinds import TOPIC
+from fairlead_kube.client import KubeClient
+from fairlead_kube.errors import ApiError, ApiUnavailableError
+from fairlead_kube.kinds import TOPIC
 from fairlead_operator.controller_client import ControllerRefusedError, ControllerUnavailableError
 from fairlead_operator.topics.plan import Plan, plan_topic
 from fairlead_operator.topics.topic_resource import (
@@ -25,15 +25,15 @@ logger = logging.getLogger(__name__)
 
 BATCH_MAX: Final = 100
 GATHER_S: Final = 0.02
-"""How long a batch gathers what comes together."""
+"""How long a batch collects keys that come together."""
 WRITES_IN_FLIGHT_MAX: Final = 16
 ARRIVALS_LOOK_S: Final = 0.5
-"""How often it is asked whether brokers of a starting cluster have come; that takes seconds."""
+"""How often to ask whether brokers of a starting cluster have come; that takes seconds."""
 
 
 @dataclass(slots=True)
 class _Request:
-    """One call of the controller in the making."""
+    """One call of the controller that is being built."""
 
     apply: list[TopicResource] = field(default_factory=list)
     forget: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class _Request:
 
 
 class TopicReconciler:
-    """Takes keys from `queue`; what has a new result goes on to `statuses`."""
+    """Takes keys from `queue`; passes those with a new result to `statuses`."""
 
     def __init__(
         self,
@@ -106,14 +106,14 @@ class TopicReconciler:
         if plan.forget is not None or plan.is_applied:
             request = requests.setdefault(resource.cluster_key, _Request())
             if plan.forget is not None:
-                request.forget[resource.name] = plan.forget
+                request.forget[resource.reference] = plan.forget
                 request.deleting.append(resource)
             if plan.forget_holder:
                 forget = {"resource": plan.forget_holder, "deleteTopic": False}
                 request.forget.setdefault(plan.forget_holder, forget)
             if plan.is_applied:
                 request.apply.append(resource)
-        elif plan.has_status:
+        if plan.has_status and not plan.is_applied:
             self._statuses.add(resource.key)
 
     def _plan(self, resource: TopicResource) -> Plan:
@@ -122,7 +122,10 @@ class TopicReconciler:
             cluster=self._scope.presence(resource.cluster_key),
             owner=self._scope.owner(resource),
             holder=self._scope.unentitled_holder(resource),
-            only_cluster=self._scope.only_cluster(resource.namespace),
+            only_cluster=self._scope.only_cluster(resource),
+            refusal=self._scope.refusal(resource),
+            is_holder=self._scope.is_holder(resource),
+            is_paused=self._scope.is_paused(resource),
         )
 
     async def _call(
@@ -131,7 +134,11 @@ class TopicReconciler:
         apply = [resource for resource in request.apply if resource.key not in held_up]
         body = {
             "apply": [
-                build_request_manifest(self._scope.manifests[resource.key])
+                build_request_manifest(
+                    resource,
+                    self._scope.manifests[resource.key],
+                    may_adopt=self._scope.may_adopt(resource),
+                )
                 for resource in apply
                 if resource.key in self._scope.manifests
             ],
@@ -150,11 +157,11 @@ class TopicReconciler:
             return
         self._scope.gone_told(cluster, request.forget.keys())
         for resource in apply:
-            self._take_result(resource, results.get(resource.name))
+            self._take_result(resource, results.get(resource.reference))
         dropped = [
             resource
             for resource in request.deleting
-            if (results.get(resource.name) or {}).get("state") == "ok"
+            if (results.get(resource.reference) or {}).get("state") == "ok"
         ]
         await asyncio.gather(*(self._set_finalizer(resource, False) for resource in dropped))
 
@@ -174,7 +181,7 @@ class TopicReconciler:
 
     async def _name_cluster(self, resource: TopicResource) -> None:
         """Write the namespace's only cluster into a resource that names none."""
-        patch = {"spec": {"clusterName": self._scope.only_cluster(resource.namespace)}}
+        patch = {"spec": {"clusterName": self._scope.only_cluster(resource)}}
         await self._patch(resource, patch, "its cluster")
 
     async def _set_finalizer(self, resource: TopicResource, is_wanted: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Writes the statuses of Topics: only what has changed, and an object at most once a second."""
+"""Writes the statuses of Topics: only changes, and an object at most once a second."""
 
 import asyncio
 import logging
@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
-from fairlead_controller.kube.kinds import TOPIC
+from fairlead_kube.client import KubeClient
+from fairlead_kube.errors import ApiError, ApiUnavailableError
+from fairlead_kube.kinds import TOPIC
 from fairlead_operator.events import EventWriter
 from fairlead_operator.topics.plan import ClusterPresence
 from fairlead_operator.topics.topic_resource import ResourceKey, TopicResource
@@ -29,7 +29,7 @@ WRITERS: Final = 16
 """Statuses written at a time."""
 WRITE_INTERVAL_S: Final = 1.0
 PLACING_AFTER_S: Final = 3.0
-"""A new Topic that the controller has said nothing about for so long gets a status all the same."""
+"""A new Topic that the controller does not mention for so long gets a status all the same."""
 _PLACING: Final[Verdict] = (
     False,
     "Placing",
@@ -38,7 +38,7 @@ _PLACING: Final[Verdict] = (
 
 
 class TopicStatusWriter:
-    """Takes keys from its queue with a few workers."""
+    """Takes keys from its queue with several workers."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class TopicStatusWriter:
                 group.create_task(self._work())
 
     def seen(self, key: ResourceKey) -> None:
-        """Take note that the API has told of an object: it may hold a status that we wrote."""
+        """Note that the API has reported an object: it may hold a status that we wrote."""
         if key not in self._scope.manifests:
             self._written_at.pop(key, None)
             self._silent_since.pop(key, None)
@@ -99,7 +99,14 @@ class TopicStatusWriter:
             return
         uid, known = self._statuses.get(key, ("", {}))
         before = known if uid == resource.uid else manifest.get("status") or {}
-        after = build_topic_status(resource, before, verdict, entry, self._wall_clock())
+        after = build_topic_status(
+            resource,
+            before,
+            verdict,
+            entry,
+            self._wall_clock(),
+            is_paused=self._scope.is_paused(resource),
+        )
         patch = build_status_patch(before, after)
         if not patch:
             self._queue.succeeded(key)
@@ -117,7 +124,7 @@ class TopicStatusWriter:
         await self._tell(resource, manifest, before, verdict)
 
     def _silence(self, key: ResourceKey) -> Verdict | None:
-        """Give what is said of a new Topic that nothing is known of: at first nothing."""
+        """Return the verdict on a new Topic that the controller does not mention: none at first."""
         since = self._silent_since.setdefault(key, self._now())
         wait_s = since + PLACING_AFTER_S - self._now()
         if wait_s > 0:
@@ -136,14 +143,22 @@ class TopicStatusWriter:
         if (uid, generation) != (resource.uid, resource.generation):
             result = None
         entry = self._scope.entry(resource.cluster_key, resource.topic_name)
-        if entry is not None and (entry["resource"] or "") != resource.name:
+        if entry is not None and (entry["resource"] or "") != resource.reference:
             if not resource.is_mirror:
                 entry = None  # it is not (yet, or any more) this resource's topic
             elif entry["resource"]:
                 entry = None
         presence = self._scope.presence(resource.cluster_key)
         owner = self._scope.owner(resource)
-        verdict = judge(resource, cluster=presence, owner=owner, result=result, entry=entry)
+        verdict = judge(
+            resource,
+            cluster=presence,
+            owner=owner,
+            result=result,
+            entry=entry,
+            refusal=self._scope.refusal(resource),
+            is_paused=self._scope.is_paused(resource),
+        )
         return verdict, entry if presence is ClusterPresence.PRESENT else None
 
     async def _tell(

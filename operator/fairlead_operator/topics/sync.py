@@ -1,9 +1,9 @@
-"""Topics between the API server and the controller: who hears what, and what follows.
+"""Topics between the API server and the controller.
 
-No kopf handlers here: kopf writes twice to each object that it handles. An informer tells of
-resources; keys wait in queues; the reconciler calls the controller for many at a time; the
-controller's long poll says how topics are, and that becomes statuses, and resources for topics that
-were made over Kafka. A converged world is left alone: nothing is written.
+There are no kopf handlers here, because kopf writes twice to each object that it handles. An
+informer reports resources; their keys wait in queues; the reconciler calls the controller for many
+at a time. The controller's long poll reports topics; that becomes statuses, and resources for
+topics that were made over Kafka. When nothing changes, nothing is written.
 """
 
 import asyncio
@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.informer import Informer
-from fairlead_controller.kube.kinds import LOG_CLUSTER, TOPIC
-from fairlead_controller.kube.object_changes import ObjectChange
+from fairlead_kube.client import KubeClient
+from fairlead_kube.informer import Informer
+from fairlead_kube.kinds import LOG_CLUSTER, TOPIC
+from fairlead_kube.object_changes import ObjectChange
+from fairlead_model.topic_claims import read_reference
 from fairlead_operator.events import EventWriter
-from fairlead_operator.topics.cluster_view import ClusterView, TopicController
-from fairlead_operator.topics.mirrors import MirrorWriter, TopicPlace
+from fairlead_operator.specs.views import is_cluster_paused, is_going
+from fairlead_operator.topics.cluster_topics import ClusterTopics, TopicController
+from fairlead_operator.topics.kafka_topic_resources import MirrorWriter, TopicPlace
 from fairlead_operator.topics.reconciler import TopicReconciler
 from fairlead_operator.topics.status_writer import TopicStatusWriter
 from fairlead_operator.topics.topic_resource import (
@@ -28,6 +30,7 @@ from fairlead_operator.topics.topic_resource import (
     mirror_name,
 )
 from fairlead_operator.topics.topic_scope import TopicScope
+from fairlead_operator.topics.topic_status import is_off_size
 from fairlead_operator.topics.work_queue import WorkQueue
 
 
@@ -35,17 +38,31 @@ def _wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
+def _was_paused(change: ObjectChange) -> bool:
+    """Tell whether a LogCluster has just been paused, or goes on again."""
+    before, now = change.old, change.new
+    return bool(before and now) and is_cluster_paused(before or {}) != is_cluster_paused(now or {})
+
+
 def _ready_brokers(log_cluster: Mapping[str, Any] | None) -> int:
     status = {} if log_cluster is None else log_cluster.get("status") or {}
     return int(status.get("brokersReady") or 0)
 
 
+def _rules(log_cluster: Mapping[str, Any] | None) -> Any:
+    return None if log_cluster is None else (log_cluster.get("spec") or {}).get("topicNamespaces")
+
+
 NAMELESS: Final = ""
-"""The cluster of Topics that name none."""
+"""Stands for the cluster of Topics that name none."""
 
 
 class TopicSync:
-    """Made in a running loop; `namespace` is the watch scope, empty for all."""
+    """The synchronization of all Topics; `namespace` is the watch scope, empty for all.
+
+    `on_health` is called with a cluster when one of its topics begins to be under-replicated, and
+    when none is any more.
+    """
 
     def __init__(
         self,
@@ -54,9 +71,11 @@ class TopicSync:
         events: EventWriter,
         *,
         namespace: str = "",
+        on_health: Callable[[ClusterKey], None] = lambda _: None,
         now: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = _wall_clock,
     ) -> None:
+        self._on_health = on_health
         self._queue: WorkQueue[ResourceKey] = WorkQueue(now)
         self._statuses: WorkQueue[ResourceKey] = WorkQueue(now)
         self._places: WorkQueue[TopicPlace] = WorkQueue(now)
@@ -104,16 +123,16 @@ class TopicSync:
                 self._places.add(resource.claim)
 
     def _on_cluster(self, change: ObjectChange) -> None:
+        self._scope.set_cluster(change.key, change.new)
         if change.new is None:
-            self._scope.clusters.pop(change.key, None)
             self._unfollow(change.key)
         else:
-            self._scope.clusters[change.key] = change.new
             self._follow(change.key)
         if _ready_brokers(change.new) > _ready_brokers(change.old):
             self._add_waiting(change.key)
-        is_deleting = change.new is None or "deletionTimestamp" in change.new["metadata"]
-        if change.old is None or is_deleting:
+        is_deleting = change.new is None or is_going(change.new)
+        has_new_rules = change.old is not None and _rules(change.old) != _rules(change.new)
+        if change.old is None or is_deleting or has_new_rules or _was_paused(change):
             self._add_all(change.key)
             self._add_all((change.key[0], NAMELESS))
 
@@ -121,12 +140,13 @@ class TopicSync:
         """Follow a cluster's topics at the controller, once all resources are known."""
         if self._group is None or cluster in self._follows:
             return
-        view = ClusterView(
+        view = ClusterTopics(
             cluster,
             self._scope.controller,
             complete_request=self._scope.complete_request,
             on_start=self._add_all,
             on_change=self._on_entries,
+            on_health=self._on_health,
         )
         self._scope.views[cluster] = view
         self._follows[cluster] = self._group.create_task(view.run())
@@ -145,13 +165,14 @@ class TopicSync:
                 self._places.add(resource.claim)
 
     def _add_waiting(self, cluster: ClusterKey) -> None:
-        """Let Topics that wait for brokers ask at once, whatever their back-off."""
+        """Let Topics that wait for brokers ask at once, without their back-off."""
         for resource in self._scope.claims.of_cluster(cluster):
             _, _, result = self._scope.results.get(resource.key, ("", 0, {}))
             if result.get("state") == "waiting":
                 self._queue.add(resource.key)
 
     def _on_entries(self, cluster: ClusterKey, names: Iterable[str]) -> None:
+        self._scope.forget_counts(cluster)
         for name in names:
             place = (*cluster, name)
             owner = self._scope.claims.owner(place)
@@ -162,13 +183,16 @@ class TopicSync:
                 continue
             self._statuses.add(owner)
             entry = self._scope.entry(cluster, name)
-            if entry is None or entry["resource"] != owner[1]:
+            if entry is None or entry["resource"] != self._scope.resources[owner].reference:
                 self._queue.add(owner)
+            elif is_off_size(self._scope.resources[owner], entry):
+                self._queue.add(owner)  # somebody has called its replicas back
 
     def _notice_orphan(self, cluster: ClusterKey, name: str) -> None:
-        """Have a topic released that is declared by a resource that does not exist."""
+        """Release a topic that is declared by a resource that does not exist."""
         entry = self._scope.entry(cluster, name)
         holder = "" if entry is None else str(entry["resource"] or "")
-        if holder and (cluster[0], holder) not in self._scope.resources:
+        key = read_reference(holder, cluster_namespace=cluster[0])
+        if holder and key not in self._scope.resources:
             self._scope.note_gone(cluster, holder)
-            self._queue.add((cluster[0], holder))
+            self._queue.add(key)

@@ -1,10 +1,13 @@
-"""A Topic resource as the reconciler looks at it. Pure."""
+"""A Topic resource as the reconciler reads it. Pure."""
 
 import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+from fairlead_model.topic_claims import Claimant, read_claimant, topic_reference
+from fairlead_operator.specs.views import is_protected
 
 FINALIZER: Final = "fairlead.io/finalizer"
 ORIGIN_LABEL: Final = "fairlead.io/origin"
@@ -21,17 +24,24 @@ _SLUG_LENGTH_MAX: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class TopicResource:
-    """What of a manifest decides what is done about it."""
+    """The fields of a manifest that decide what is done about it."""
 
     namespace: str
     name: str
     uid: str
     generation: int
-    created: str
+    claimant: Claimant
+    """How it stands against others that declare the same topic."""
+    cluster_namespace: str
     cluster: str
     topic_name: str
+    partitions: int
+    """Those that it asks for, 0 if it leaves them to the cluster."""
+    replication_factor: int | None
+    """None where the cluster's default holds for a new topic, and any for one that exists."""
     reclaim_policy: str
     is_protected: bool
+    is_paused: bool
     is_mirror: bool
     """It only shows a topic that was made over Kafka, and declares nothing."""
     is_managed: bool
@@ -40,18 +50,33 @@ class TopicResource:
 
     @property
     def key(self) -> ResourceKey:
-        """Where it is."""
+        """Its namespace and name."""
         return self.namespace, self.name
 
     @property
     def cluster_key(self) -> ClusterKey:
         """The cluster that it names."""
-        return self.namespace, self.cluster
+        return self.cluster_namespace, self.cluster
+
+    @property
+    def reference(self) -> str:
+        """How that cluster knows it."""
+        return topic_reference(self.namespace, self.name, cluster_namespace=self.cluster_namespace)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the cluster is one of another namespace."""
+        return self.namespace != self.cluster_namespace
 
     @property
     def claim(self) -> tuple[str, str, str]:
         """The topic that it is about: namespace, cluster, topic's name."""
-        return self.namespace, self.cluster, self.topic_name
+        return self.cluster_namespace, self.cluster, self.topic_name
+
+    @property
+    def is_claiming(self) -> bool:
+        """Whether it declares the topic, rather than shows it."""
+        return not self.is_mirror
 
     @property
     def wants_finalizer(self) -> bool:
@@ -60,23 +85,31 @@ class TopicResource:
 
 
 def read_topic_resource(manifest: Mapping[str, Any]) -> TopicResource:
-    """Look at a manifest as the API server gives it."""
+    """Read a manifest as the API server returns it."""
     metadata, spec = manifest["metadata"], manifest.get("spec") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     cluster = str(spec.get("clusterName") or "")
     topic_name = str(spec.get("topicName") or metadata["name"])
+    namespace, name = metadata["namespace"], metadata["name"]
+    cluster_namespace = str(spec.get("clusterNamespace") or namespace)
+    reference = topic_reference(namespace, name, cluster_namespace=cluster_namespace)
     return TopicResource(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
+        namespace=namespace,
+        name=name,
         uid=str(metadata.get("uid", "")),
         generation=int(metadata.get("generation", 0)),
-        created=str(metadata.get("creationTimestamp", "")),
+        claimant=read_claimant(metadata, reference),
+        cluster_namespace=cluster_namespace,
         cluster=cluster,
         topic_name=topic_name,
+        partitions=int(spec.get("partitions") or 0),
+        replication_factor=spec.get("replicationFactor"),
         reclaim_policy=str(spec.get("reclaimPolicy", "Retain")),
-        is_protected=spec.get("deletionProtection") is True,
+        is_protected=is_protected(manifest),
+        is_paused=spec.get("paused") is True,
         is_mirror=labels.get(ORIGIN_LABEL) == FROM_KAFKA
-        and metadata["name"] == mirror_name(cluster, topic_name),
+        and cluster_namespace == namespace
+        and name == mirror_name(cluster, topic_name),
         is_managed=annotations.get(MANAGED_ANNOTATION) != "false",
         is_deleting="deletionTimestamp" in metadata,
         has_finalizer=FINALIZER in (metadata.get("finalizers") or ()),
@@ -84,10 +117,10 @@ def read_topic_resource(manifest: Mapping[str, Any]) -> TopicResource:
 
 
 def mirror_name(cluster: str, topic_name: str) -> str:
-    """Give the name of the resource that shows a topic made over Kafka.
+    """Return the name of the resource that shows a topic made over Kafka.
 
-    The beginning can be read; the hash keeps names apart that a resource's name cannot tell apart,
-    such as `Orders` and `orders`, or one topic's name in two clusters.
+    Its beginning is readable. The hash distinguishes names that a resource's name cannot, such as
+    `Orders` and `orders`, or one topic's name in two clusters.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", topic_name.lower()).strip("-")[:_SLUG_LENGTH_MAX].strip("-")
     digest = hashlib.sha256(f"{cluster}/{topic_name}".encode()).hexdigest()[:10]
@@ -101,15 +134,18 @@ def differs_for_us(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return any(before.get(field) != after.get(field) for field in fields)
 
 
-def build_request_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what the controller needs to know of a manifest."""
-    metadata = manifest["metadata"]
+def build_request_manifest(
+    resource: TopicResource, manifest: Mapping[str, Any], *, may_adopt: bool
+) -> dict[str, Any]:
+    """Return the part of a manifest that the controller needs, and how it is to know it."""
     return {
         "apiVersion": manifest.get("apiVersion"),
         "kind": manifest.get("kind"),
         "metadata": {
-            "name": metadata["name"],
-            "creationTimestamp": metadata.get("creationTimestamp"),
+            "name": resource.name,
+            "creationTimestamp": manifest["metadata"].get("creationTimestamp"),
         },
         "spec": manifest.get("spec") or {},
+        "reference": resource.reference,
+        "mayAdopt": may_adopt,
     }

@@ -1,13 +1,23 @@
-"""What is known of all Topics in the watch scope: resources, clusters, the controller's view.
+"""All known Topics in the watch scope: resources, clusters, the controller's view.
 
-Kept by `TopicSync`; the reconciler, the status writer and the mirror read it.
+`TopicSync` updates it; the reconciler, the status writer and the mirror read it.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fairlead_model.topic_claims import read_reference
+from fairlead_operator.specs.views import is_cluster_paused, is_going
 from fairlead_operator.topics.claims import Claims
-from fairlead_operator.topics.cluster_view import ClusterView, TopicController
+from fairlead_operator.topics.cluster_topics import ClusterTopics, TopicController
+from fairlead_operator.topics.namespace_rules import (
+    NamespaceRule,
+    Refusal,
+    may_adopt,
+    read_namespace_rules,
+    refusal_by_rule,
+    refusals_by_quota,
+)
 from fairlead_operator.topics.plan import ClusterPresence
 from fairlead_operator.topics.topic_resource import (
     ClusterKey,
@@ -25,44 +35,141 @@ class TopicScope:
         self.controller = controller
         self.manifests: dict[ResourceKey, dict[str, Any]] = {}
         self.resources: dict[ResourceKey, TopicResource] = {}
-        self.claims = Claims()
+        self.claims: Claims[TopicResource] = Claims(self._may_be_there)
         self.results: dict[ResourceKey, tuple[str, int, Mapping[str, Any]]] = {}
-        """The controller's last answer: for which uid and generation, and what."""
+        """The controller's last answer: its uid and generation, and the result."""
         self.clusters: dict[ClusterKey, Mapping[str, Any]] = {}
         """LogClusters by place."""
-        self.views: dict[ClusterKey, ClusterView] = {}
+        self.views: dict[ClusterKey, ClusterTopics] = {}
         self.gone: dict[ClusterKey, set[str]] = {}
-        """Resources that are gone, until the controller knows."""
+        """Resources that are gone, by their references, until the controller knows."""
+        self._rules: dict[ClusterKey, dict[str, NamespaceRule]] = {}
         self._queue = queue
+        self._over_quota: dict[tuple[ClusterKey, str], dict[ResourceKey, Refusal]] = {}
+        """By cluster and namespace, as long as nothing changes there."""
+        self._too_many: dict[tuple[ClusterKey, str], frozenset[ResourceKey]] = {}
+        """Those that the last count of a place refused."""
 
     def take(self, key: ResourceKey, manifest: dict[str, Any] | None) -> frozenset[ResourceKey]:
-        """Note a resource as it is now, or that it is gone; give the others that it concerns."""
+        """Note a resource as it is now, or that it is gone; return the others that it affects."""
         old = self.resources.pop(key, None)
         self.manifests.pop(key, None)
         new = None if manifest is None else read_topic_resource(manifest)
+        recounted = self._recount(old) | self._recount(new)
         if new is not None and manifest is not None:
             self.manifests[key], self.resources[key] = manifest, new
         is_same = old is not None and new is not None and old.uid == new.uid
         if not is_same:
             self.results.pop(key, None)
             if old is not None and not old.is_mirror:
-                self.note_gone(old.cluster_key, old.name)
+                self.note_gone(old.cluster_key, old.reference)
         elif old is not None and new is not None and new.is_mirror and not old.is_mirror:
-            self.note_gone(old.cluster_key, old.name)
-        return self.claims.update(old, new)
+            self.note_gone(old.cluster_key, old.reference)
+        return (self.claims.update(old, new) | recounted) - {key}
+
+    def set_cluster(self, cluster: ClusterKey, manifest: Mapping[str, Any] | None) -> None:
+        """Note a LogCluster as it is now, or that it is gone."""
+        before = self.clusters.pop(cluster, {})
+        if manifest is not None:
+            self.clusters[cluster] = manifest
+        if manifest is None or manifest.get("spec") != before.get("spec"):
+            self._rules.pop(cluster, None)
+            self.forget_counts(cluster)
+
+    def forget_counts(self, cluster: ClusterKey) -> None:
+        """Count a cluster's topics anew: some have come, gone or grown.
+
+        Those that were too many are looked at again.
+        """
+        for place, refused in self._too_many.items():
+            if place[0] == cluster:
+                self._over_quota.pop(place, None)
+                for key in refused:
+                    self._queue.add(key)
+
+    def refusal(self, resource: TopicResource) -> Refusal | None:
+        """Return why the cluster does not take a resource; None if it does, or is not there."""
+        if resource.is_mirror or resource.cluster_key not in self.clusters:
+            return None
+        rule = self._rule(resource)
+        by_rule = refusal_by_rule(resource, rule)
+        if by_rule is not None or rule is None or not rule.is_bounded:
+            return by_rule
+        return self._refusals_by_quota(resource, rule).get(resource.key)
+
+    def may_adopt(self, resource: TopicResource) -> bool:
+        """Tell whether a resource may take up a topic that nobody declares."""
+        return may_adopt(resource, self._rule(resource))
+
+    def is_holder(self, resource: TopicResource) -> bool:
+        """Tell whether a resource declares its topic at the controller now."""
+        entry = self.entry(resource.cluster_key, resource.topic_name)
+        return entry is not None and entry["resource"] == resource.reference
+
+    def _rule(self, resource: TopicResource) -> NamespaceRule | None:
+        cluster = resource.cluster_key
+        rules = self._rules.get(cluster)
+        if rules is None:
+            rules = self._rules[cluster] = read_namespace_rules(self.clusters.get(cluster, {}))
+        return rules.get(resource.namespace)
+
+    def _refusals_by_quota(
+        self, resource: TopicResource, rule: NamespaceRule
+    ) -> dict[ResourceKey, Refusal]:
+        place = (resource.cluster_key, resource.namespace)
+        known = self._over_quota.get(place)
+        if known is None:
+            resources = [
+                each
+                for each in self.claims.of_cluster(resource.cluster_key)
+                if each.namespace == resource.namespace and not each.is_mirror and each.is_managed
+            ]
+            defaults = (self.clusters[resource.cluster_key].get("spec") or {}).get("defaults") or {}
+            known = self._over_quota[place] = refusals_by_quota(
+                rule,
+                resources,
+                {each.key: self._partitions(each) for each in resources if self.is_holder(each)},
+                default_partitions=int(defaults.get("partitions") or 1),
+            )
+            self._too_many[place] = frozenset(known)
+        return known
+
+    def _partitions(self, resource: TopicResource) -> int:
+        entry = self.entry(resource.cluster_key, resource.topic_name)
+        return 0 if entry is None else int(entry["partitions"])
+
+    def _recount(self, resource: TopicResource | None) -> frozenset[ResourceKey]:
+        """Forget a count that a resource is part of; return those that were too many."""
+        if resource is None:
+            return frozenset()
+        place = (resource.cluster_key, resource.namespace)
+        self._over_quota.pop(place, None)
+        return self._too_many.get(place, frozenset())
+
+    def _may_be_there(self, key: ResourceKey) -> bool:
+        resource = self.resources[key]
+        return self.refusal(resource) is None or self.is_holder(resource)
 
     def presence(self, cluster: ClusterKey) -> ClusterPresence:
-        """Tell how a LogCluster is."""
+        """Return the state of a LogCluster."""
         manifest = self.clusters.get(cluster)
         if manifest is None:
             return ClusterPresence.ABSENT
-        is_deleting = "deletionTimestamp" in manifest["metadata"]
-        return ClusterPresence.DELETING if is_deleting else ClusterPresence.PRESENT
+        return ClusterPresence.DELETING if is_going(manifest) else ClusterPresence.PRESENT
 
-    def only_cluster(self, namespace: str) -> str:
-        """Name the one LogCluster of a namespace, which Topics that name none mean; empty if there
-        is none or more than one."""
-        names = [name for place, name in self.clusters if place == namespace]
+    def is_paused(self, resource: TopicResource) -> bool:
+        """Tell whether a resource, or its whole cluster, is to be left as it is."""
+        cluster = self.clusters.get(resource.cluster_key)
+        return resource.is_paused or (cluster is not None and is_cluster_paused(cluster))
+
+    def only_cluster(self, resource: TopicResource) -> str:
+        """Return the only LogCluster of a namespace; empty if there is none, or more than one.
+
+        Topics of this namespace that name no cluster mean that one.
+        """
+        if resource.is_foreign:
+            return ""
+        names = [name for place, name in self.clusters if place == resource.namespace]
         return names[0] if len(names) == 1 else ""
 
     def is_started(self, cluster: ClusterKey) -> bool:
@@ -76,22 +183,24 @@ class TopicScope:
         return not is_present or self.is_started(resource.cluster_key)
 
     def owner(self, resource: TopicResource) -> str | None:
-        """Name the resource that speaks for the topic of this one."""
+        """Return the reference of the resource that declares the topic of this one."""
         owner = self.claims.owner(resource.claim)
-        return None if owner is None else owner[1]
+        return None if owner is None else self.resources[owner].reference
 
     def entry(self, cluster: ClusterKey, topic_name: str) -> Mapping[str, Any] | None:
-        """Give what the controller shows of a topic."""
+        """Return what the controller shows of a topic."""
         view = self.views.get(cluster)
         return None if view is None else view.entries.get(topic_name)
 
     def unentitled_holder(self, resource: TopicResource) -> str:
-        """Name the resource that declares this topic at the controller without speaking for it."""
+        """Return the resource that holds this topic at the controller without a right to it."""
         entry = self.entry(resource.cluster_key, resource.topic_name)
         holder = "" if entry is None else str(entry["resource"] or "")
-        if holder in {"", resource.name}:
+        if holder in {"", resource.reference}:
             return ""
-        other = self.resources.get((resource.namespace, holder))
+        other = self.resources.get(
+            read_reference(holder, cluster_namespace=resource.cluster_namespace)
+        )
         if other is not None and other.claim != resource.claim and not other.is_mirror:
             return ""  # it has been made anew, for another topic
         return holder
@@ -99,20 +208,20 @@ class TopicScope:
     def complete_request(self, cluster: ClusterKey) -> dict[str, Any]:
         """Build the request that lets all others release their topics; nothing is applied yet."""
         keep = [
-            resource.name
+            resource.reference
             for resource in self.claims.of_cluster(cluster)
-            if not resource.is_mirror and self.owner(resource) == resource.name
+            if not resource.is_mirror and self.owner(resource) == resource.reference
         ]
         return {"apply": [], "forget": [], "keep": sorted(keep), "isComplete": True}
 
-    def note_gone(self, cluster: ClusterKey, name: str) -> None:
+    def note_gone(self, cluster: ClusterKey, reference: str) -> None:
         """Note that a resource declares nothing any more, unless its cluster is gone as well."""
         if self.presence(cluster) is not ClusterPresence.ABSENT:
-            self.gone.setdefault(cluster, set()).add(name)
+            self.gone.setdefault(cluster, set()).add(reference)
 
-    def gone_told(self, cluster: ClusterKey, names: Iterable[str]) -> None:
+    def gone_told(self, cluster: ClusterKey, references: Iterable[str]) -> None:
         """Note that the controller knows that resources are gone."""
-        left = self.gone.get(cluster, set()) - set(names)
+        left = self.gone.get(cluster, set()) - set(references)
         if left:
             self.gone[cluster] = left
         else:
@@ -120,5 +229,5 @@ class TopicScope:
 
     def retry_gone(self, cluster: ClusterKey) -> None:
         """Let the queue turn again for what is gone."""
-        for name in self.gone.get(cluster, ()):
-            self._queue.retry((cluster[0], name))
+        for reference in self.gone.get(cluster, ()):
+            self._queue.retry(read_reference(reference, cluster_namespace=cluster[0]))

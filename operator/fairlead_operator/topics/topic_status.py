@@ -4,15 +4,26 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from fairlead_operator.conditions import find_condition, set_condition, without_condition
+from fairlead_operator.conditions import (
+    PAUSED,
+    find_condition,
+    set_condition,
+    set_paused,
+    without_condition,
+)
+from fairlead_operator.topics.namespace_rules import Refusal
 from fairlead_operator.topics.plan import ClusterPresence
 from fairlead_operator.topics.topic_resource import TopicResource
 
 READY: Final = "Ready"
 DATA_LOSS_POSSIBLE: Final = "DataLossPossible"
 DELETING: Final = "Deleting"
-_COUNTS: Final = ("partitions", "replicationFactor", "underReplicated", "offline")
+REASSIGNING: Final = "Reassigning"
+_COUNTS: Final = ("partitions", "replicationFactor", "underReplicated", "offline", "reassigning")
 LEADERS_LENGTH_MAX: Final = 1024
+PAUSED_MESSAGE: Final = (
+    "paused is true, here or in the LogCluster: changes of the spec wait until it is false"
+)
 
 Verdict = tuple[bool, str, str]
 """Whether it is ready, the reason and the message."""
@@ -25,12 +36,17 @@ def judge(
     owner: str | None,
     result: Mapping[str, Any] | None,
     entry: Mapping[str, Any] | None,
+    refusal: Refusal | None = None,
+    is_paused: bool = False,
 ) -> Verdict | None:
-    """Give what `Ready` says; None while there is nothing to say yet.
+    """Return what `Ready` says; None while there is nothing to say yet.
 
     `result` is the controller's answer to this generation of the spec, `entry` what it shows of the
     topic.
     """
+    if not resource.cluster and resource.is_foreign:
+        message = "spec.clusterName: name the LogCluster of namespace {}"
+        return False, "ClusterNotFound", message.format(resource.cluster_namespace)
     if not resource.cluster:
         message = (
             f"spec.clusterName: name one of the LogClusters in namespace {resource.namespace}; it "
@@ -41,13 +57,17 @@ def judge(
         what = "is being deleted" if cluster is ClusterPresence.DELETING else "does not exist"
         place = f"LogCluster {resource.namespace}/{resource.cluster}"
         return False, "ClusterNotFound", f"spec.clusterName: {place} {what}"
+    if refusal is not None:
+        return False, *refusal
     if not resource.is_mirror:
-        if owner is not None and owner != resource.name:
+        if owner is not None and owner != resource.reference:
             message = (
                 f"spec.topicName: Topic {owner} is older and declares {resource.topic_name!r} too; "
                 "delete one of the two"
             )
             return False, "Conflict", message
+        if is_paused:
+            return (False, PAUSED, PAUSED_MESSAGE) if entry is None else _judge_entry(entry)
         if result is None:
             return None
         if result["state"] != "ok":
@@ -83,8 +103,10 @@ def build_topic_status(
     verdict: Verdict,
     entry: Mapping[str, Any] | None,
     now: datetime,
+    *,
+    is_paused: bool = False,
 ) -> dict[str, Any]:
-    """Give the status; equal to the one before if nothing has changed.
+    """Return the status; equal to the one before if nothing has changed.
 
     `entry` is None where the resource has no topic (a conflict, no cluster).
     """
@@ -100,18 +122,23 @@ def build_topic_status(
         now=now,
     )
     lost = entry.get("lossPossible", 0) if entry is not None else 0
+    moving = entry["reassigning"] if entry is not None else 0
     claims = {
+        REASSIGNING: (bool(moving), "ReplicasMoving", _moving_message(entry)),
         DATA_LOSS_POSSIBLE: (bool(lost), "UncleanElection", _loss_message(lost)),
         DELETING: (resource.is_deleting, "DeletionProtected", protection_message(resource)),
     }
     for type, (holds, why, text) in claims.items():
         if holds:
-            is_done = type == DATA_LOSS_POSSIBLE
+            is_done = type != DELETING
             conditions = set_condition(
                 conditions, type, is_done, why, text, generation=generation, now=now
             )
         else:
             conditions = without_condition(conditions, type)
+    conditions = set_paused(
+        conditions, PAUSED_MESSAGE if is_paused else "", generation=generation, now=now
+    )
     status: dict[str, Any] = {
         "conditions": conditions,
         "observedGeneration": generation,
@@ -124,6 +151,18 @@ def build_topic_status(
     return status
 
 
+def _moving_message(entry: Mapping[str, Any] | None) -> str:
+    if entry is None:
+        return ""
+    moving = (
+        f"{entry['reassigning']} of {entry['partitions']} partitions have replicas to come or go"
+    )
+    wanted = [each for each in entry["targetFactors"] if each != entry["replicationFactor"]]
+    if not wanted:
+        return moving
+    return f"{moving}: {wanted[-1]} instead of {entry['replicationFactor']} each"
+
+
 def _loss_message(partitions: int) -> str:
     return (
         f"{partitions} partitions got a leader that may not hold every acknowledged record; it is "
@@ -132,7 +171,7 @@ def _loss_message(partitions: int) -> str:
 
 
 def protection_message(resource: TopicResource) -> str:
-    """Say what lets a protected topic go."""
+    """Say how a protected topic can be deleted."""
     return (
         "the Topic is to be deleted but protected: set spec.deletionProtection to false to let it "
         f"go (reclaimPolicy {resource.reclaim_policy})"
@@ -140,15 +179,21 @@ def protection_message(resource: TopicResource) -> str:
 
 
 def build_status_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the merge patch from one status to another; empty if they are the same."""
+    """Return the merge patch from one status to another; empty if they are the same."""
     patch = {name: value for name, value in after.items() if before.get(name) != value}
     return patch | {name: None for name in before if name not in after}
+
+
+def is_off_size(resource: TopicResource, entry: Mapping[str, Any]) -> bool:
+    """Tell whether a topic shall not even have as many replicas as its resource says."""
+    factor = resource.replication_factor
+    return factor is not None and entry["targetFactors"] != [factor]
 
 
 def turned_bad(before: Mapping[str, Any], verdict: Verdict) -> bool:
     """Tell whether a resource is not ready for another reason than before.
 
-    A cluster that starts is no reason to complain.
+    A cluster that starts is not such a reason.
     """
     is_ready, reason, message = verdict
     known = find_condition(before.get("conditions") or [], READY)

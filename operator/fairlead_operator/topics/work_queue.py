@@ -1,7 +1,7 @@
-"""A queue of keys: each waits at most once, and nobody works on one key twice at a time.
+"""A queue of keys: each waits at most once, and no two workers have one key at the same time.
 
-What is added while it is being worked on waits until that is finished. A key that failed waits
-longer each time; success forgets its failures.
+A key that is added while it is being worked on waits until that is finished. A key that failed
+waits longer each time; success resets that.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class WorkQueue(Generic[K]):
         return len(self._due)
 
     def add(self, key: K, delay_s: float = 0.0) -> None:
-        """Let a key be worked on, not before a delay; an earlier wish for it holds."""
+        """Add a key, to be worked on after a delay; an earlier time for it holds."""
         due = self._now() + delay_s
         known = self._due.get(key)
         if known is not None and known <= due:
@@ -41,7 +41,7 @@ class WorkQueue(Generic[K]):
             self._push(key, due)
 
     def retry(self, key: K, *, backoff_s_max: float = BACKOFF_S_MAX) -> float:
-        """Let a key be worked on after its back-off; give the seconds."""
+        """Add a key again after its back-off; return the seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay_s = min(backoff_s_max, BACKOFF_S_MIN * 2.0 ** min(failures, 10))
@@ -60,7 +60,7 @@ class WorkQueue(Generic[K]):
             self._push(key, due)
 
     def take(self, maximum: int) -> list[K]:
-        """Give keys that are due, oldest first; each has to be finished."""
+        """Return keys that are due, oldest first; each has to be finished."""
         taken: list[K] = []
         while self._heap and len(taken) < maximum:
             due, _, key = self._heap[0]

@@ -76,7 +76,7 @@ class Job:
     progress_port: int = 0
 
     def checkpoint(self, query: str) -> str:
-        """The checkpoint of one of the job's queries: each needs its own."""
+        """Return the checkpoint of one of the job's queries: each needs its own."""
         return f"{self.checkpoint_folder.rstrip('/')}/{query}"
 
     def source_options(self, *topics: str) -> dict[str, str]:
@@ -95,12 +95,12 @@ class Job:
         return options
 
     def sink_options(self, topic: str) -> dict[str, str]:
-        """Options by which `format("fairlead")` writes a topic."""
+        """Return options by which `format("fairlead")` writes a topic."""
         return {"kafka.bootstrap.servers": self.bootstrap, "topic": topic}
 
 
 def current_job() -> Job:
-    """The job that this process is the driver of; JobDocumentError where it is none."""
+    """Return the job that this process is the driver of; JobDocumentError where it is none."""
     path = os.environ.get(DOCUMENT_VARIABLE)
     if not path:
         raise JobDocumentError(
@@ -164,7 +164,7 @@ def _read(document: Mapping[str, Any]) -> Job:
 
 
 def _temporary_folder() -> str:
-    """One for the process: a job that is read twice has one place."""
+    """Return one folder for the process: a job that is read twice has one place."""
     folder = Path(tempfile.gettempdir()) / f"fairlead-checkpoint-{os.getpid()}"
     folder.mkdir(exist_ok=True)
     return str(folder)

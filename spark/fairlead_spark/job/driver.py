@@ -25,6 +25,7 @@ LOOK_S: Final = 0.5
 AT_ONCE_S: Final = 0.01
 TERMINATION_LOG: Final = Path("/dev/termination-log")
 ERROR_BYTES_MAX: Final = 1024
+_FORBIDDEN: Final = 'is forbidden: User "system:serviceaccount:'
 TERMINATED: Final = 128 + signal.SIGTERM
 
 
@@ -96,7 +97,7 @@ class Driver:
         runpy.run_path(file, run_name="__main__")
 
     def _wait_for_queries(self, spark: "SparkSession") -> None:
-        """A program that only starts queries need not wait for them itself."""
+        """Wait for queries that the program has started and not waited for itself."""
         while queries := spark.streams.active:
             for query in queries:
                 query.awaitTermination(LOOK_S)
@@ -153,7 +154,7 @@ class Driver:
             raise self._problem
 
     def _raise_failed(self) -> None:
-        """A query that ended with an error has not ended well, even if nobody waited for it."""
+        """Raise the error of a query that failed, even if the program did not wait for it."""
         if self._spark is None:
             return
         # Throws what a query has failed with, at once. Also one that nobody ever saw: it may have
@@ -207,7 +208,10 @@ def _leave_word(error: BaseException) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """The cause in a line or two: of what came through the JVM, what the user's side said."""
+    """Return the cause in a line or two.
+
+    Of an error that came through the JVM, it is what the user's side said.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [
         line
@@ -217,6 +221,9 @@ def describe_error(error: BaseException) -> str:
     head = f"{type(error).__name__}: {told[0]}" if told else type(error).__name__
     # The last line of a Python traceback within is the error of the program or of the source.
     inner = next((line for line in reversed(told) if "Error: " in line), "")
+    # Kubernetes refuses the driver an executor: whose account may not do what.
+    refusal = next((line for line in told if _FORBIDDEN in line), "")
+    inner = refusal or inner
     return head if not inner or inner in head else f"{head} … {inner}"
 
 

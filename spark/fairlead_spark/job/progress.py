@@ -24,7 +24,7 @@ def describe_query(progress: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def source_lag(source: Mapping[str, Any]) -> int | None:
-    """Records that a source has not taken yet; None where it does not say how much there is."""
+    """Return the records that a source has not taken yet; None if it does not say."""
     latest, end = _positions(source.get("latestOffset")), _positions(source.get("endOffset"))
     if latest is None or end is None:
         return None
@@ -32,7 +32,7 @@ def source_lag(source: Mapping[str, Any]) -> int | None:
 
 
 def has_state(progress: Mapping[str, Any]) -> bool:
-    """Whether a query keeps state between batches: aggregations, joins, deduplication."""
+    """Tell whether a query keeps state between batches: aggregations, joins, deduplication."""
     return bool(progress.get("stateOperators"))
 
 
@@ -43,7 +43,7 @@ def total_lag(queries: Iterable[Mapping[str, Any]]) -> int | None:
 
 
 def _positions(offset: Any) -> dict[tuple[str, str], int] | None:
-    """Offsets of topics, as our source or Spark's Kafka source writes them; else None."""
+    """Return offsets of topics, as our source or Spark's Kafka source writes them; else None."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)

@@ -28,7 +28,7 @@ def start_query(spark: "SparkSession", job: Job) -> "StreamingQuery":
 
 
 def build_view(spark: "SparkSession", job: Job, source: Source) -> "DataFrame":
-    """The records of a source: fields of the JSON in their values if there is a schema."""
+    """Return the records of a source: fields of the JSON in their values if there is a schema."""
     from pyspark.sql.functions import col, from_json
 
     options = job.source_options(*source.topics) | dict(source.options)
@@ -59,7 +59,7 @@ def _writer(job: Job, sink: Sink, result: "DataFrame") -> Any:
 
 
 def _as_records(result: "DataFrame") -> "DataFrame":
-    """What a topic takes: the columns key and value, or all but the key as JSON."""
+    """Return the rows for a topic: the columns key and value, or all but the key as JSON."""
     from pyspark.sql.functions import col, struct, to_json
 
     if "value" in result.columns:

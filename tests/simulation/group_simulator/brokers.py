@@ -34,7 +34,7 @@ class BrokerHost:
 
     def start(self) -> None:
         self.process = Process(self.world.loop, f"broker-{self.broker_id}")
-        self.partition = OffsetsPartition(self.copy)
+        self.partition = OffsetsPartition(self.copy, self.world.rng)
         self.coordinator: GroupCoordinator = GroupCoordinator(self._environment())
 
     @property
@@ -80,8 +80,8 @@ class BrokerHost:
     def _tell_role(self) -> None:
         # Whatever else happens in between, the coordinator must find out by itself (R20).
         if self.world.rng.random() < 0.5:
-            self.coordinator.advanced([self.partition])
-        self.coordinator.on_role(self.partition)
+            self.coordinator.runtime.advanced([self.partition])
+        self.coordinator.runtime.on_role(self.partition)
 
     def stop(self) -> None:
         self.process.end()
@@ -115,8 +115,6 @@ class Replication:
         self.elect()
         for host in self.world.brokers.values():
             self._fetch_later(host)
-
-    # The controller.
 
     def elect(self, broker_id: int | None = None) -> None:
         """Another leader, of those in sync; everybody hears of it in their time."""
@@ -177,8 +175,6 @@ class Replication:
             leader.partition.in_sync = frozenset(in_sync)
             self._advance(leader)
 
-    # Fetching.
-
     def _fetch_later(self, host: BrokerHost) -> None:
         delay_s = FETCH_S * self.world.rng.uniform(0.2, 2.0)
         self.world.later(delay_s, lambda: self._fetch(host))
@@ -201,8 +197,8 @@ class Replication:
         host.partition.high_watermark = min(
             max(leader.partition.high_watermark, host.partition.high_watermark), copy.end
         )
-        if host.coordinator.shards:
-            host.do(host.coordinator.advanced, [host.partition])
+        if host.coordinator.runtime.shards:
+            host.do(host.coordinator.runtime.advanced, [host.partition])
         if host.broker_id not in self.in_sync and copy.end >= leader.partition.epoch_start:
             self._change_in_sync(self.in_sync | {host.broker_id})
         self._advance(leader)
@@ -217,4 +213,4 @@ class Replication:
             return
         partition.high_watermark = end
         self.world.checker.on_committed(leader)
-        leader.do(leader.coordinator.advanced, [partition])
+        leader.do(leader.coordinator.runtime.advanced, [partition])

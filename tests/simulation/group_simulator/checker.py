@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairlead_broker.group.classic_group import ClassicGroup
+from fairlead_broker.coordinator.shard import ShardState
+from fairlead_broker.group.classic.classic_group import ClassicGroup
+from fairlead_broker.group.classic.member import member_bytes
 from fairlead_broker.group.group_types import GroupState
-from fairlead_broker.group.member import member_bytes
-from fairlead_broker.group.records import (
+from fairlead_broker.group.records.classic_records import (
     GroupKey,
     GroupValue,
     OffsetKey,
@@ -22,13 +23,17 @@ from fairlead_broker.group.records import (
     decode_key,
     decode_offset_value,
 )
-from fairlead_broker.group.shard import ShardState
 from fairlead_broker.limits import PENDING_MEMBER_BYTES
 from fairlead_wire.errors import ErrorCode
-from fairlead_wire.records import decode_batch
+from fairlead_wire.record_batch import decode_batch_header
+from fairlead_wire.records import ControlType, decode_batch
+
+from .offsets_log import end_of_transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+
+    from fairlead_broker.log.producers.end_marker import EndMarker
 
     from .brokers import BrokerHost
     from .members import Answer, Member
@@ -59,6 +64,14 @@ class CommitNote(NamedTuple):
         return json.dumps(self)
 
 
+class OffsetRecord(NamedTuple):
+    """A record of an offset; `is_committed` is None while its transaction is open."""
+
+    producer: tuple[int, int] | None
+    value: OffsetValue | None
+    is_committed: bool | None
+
+
 class Ledger:
     """The committed log so far, and what it says."""
 
@@ -67,6 +80,7 @@ class Ledger:
         self.group: GroupValue | None = None
         self.group_bytes: bytes | None = None
         self.offsets: dict[tuple[str, int], OffsetValue] = {}
+        self.unstable: set[tuple[str, int]] = set()
         self.assignments: dict[int, dict[str, bytes]] = {}
         """By generation, what its leader assigned; by instance or member."""
         self.deletions = 0
@@ -74,6 +88,10 @@ class Ledger:
         """Members with the generations that they were told by a join."""
         self.commit_epochs: dict[int, int] = {}
         """By number of the commit, the leader epoch that its record was appended under."""
+        self.ended: set[tuple[int, int]] = set()
+        """Producer and epoch of each transaction whose marker is in the log."""
+        self._records: dict[tuple[str, int], dict[int, OffsetRecord]] = {}
+        """By partition all that was ever written for it, by the offset of the record."""
 
     @property
     def end(self) -> int:
@@ -81,23 +99,60 @@ class Ledger:
 
     def take(self, entry: Entry) -> None:
         self.entries.append(entry)
+        header = decode_batch_header(entry.data, 0)
+        producer = (header.producer_id, header.producer_epoch)
+        if header.is_control:
+            self._take_marker(producer, end_of_transaction(entry.data))
+            return
         for record in decode_batch(entry.data):
             assert record.key is not None
             key = decode_key(record.key)
             if isinstance(key, OffsetKey):
-                self._take_offset(key, record.value, entry)
+                staging = producer if header.is_transactional else None
+                value = self._read_offset(record.value, entry, staging)
+                records = self._records.setdefault((key.topic, key.partition), {})
+                is_committed = None if header.is_transactional else True
+                records[record.offset] = OffsetRecord(staging, value, is_committed)
+                self._decide((key.topic, key.partition))
             elif isinstance(key, GroupKey):
                 self._take_group(record.value)
 
-    def _take_offset(self, key: OffsetKey, data: bytes | None, entry: Entry) -> None:
-        place = (key.topic, key.partition)
-        if data is None:
+    def _take_marker(self, producer: tuple[int, int], kind: ControlType) -> None:
+        """The oracle of transactions: by what was decided, of records and not of markers (G22)."""
+        self.ended.add(producer)
+        for place, records in self._records.items():
+            for offset, each in records.items():
+                if each.producer == producer and each.is_committed is None:
+                    is_committed = kind is ControlType.COMMIT
+                    records[offset] = each._replace(is_committed=is_committed)
+            self._decide(place)
+
+    def _decide(self, place: tuple[str, int]) -> None:
+        """What counts is the last record of a partition that is of no transaction left open."""
+        records = self._records[place]
+        committed = [offset for offset, each in records.items() if each.is_committed]
+        value = records[max(committed)].value if committed else None
+        if value is None:
             self.offsets.pop(place, None)
-            return
+        else:
+            self.offsets[place] = value
+        removed_at = max((at for at in committed if records[at].value is None), default=-1)
+        is_unstable = any(
+            each.is_committed is None and offset > removed_at for offset, each in records.items()
+        )
+        (self.unstable.add if is_unstable else self.unstable.discard)(place)
+
+    def _read_offset(
+        self, data: bytes | None, entry: Entry, producer: tuple[int, int] | None
+    ) -> OffsetValue | None:
+        if data is None:
+            return None
         value = decode_offset_value(data)
         note = CommitNote.of_metadata(value.metadata)
         members = {each.member_id for each in self.group.members} if self.group else set()
-        if note.generation_id < 0:
+        if note.generation_id < 0 and producer is not None:
+            pass  # Clients of TxnOffsetCommit before version 3 cannot say who they are.
+        elif note.generation_id < 0:
             expect(not members, "G5: {} was committed beside members {}", note, members)
         else:
             generation = -1 if self.group is None else self.group.generation_id
@@ -107,8 +162,8 @@ class Ledger:
             is_unwritten = note.generation_id > generation
             is_valid |= is_unwritten and (note.member_id, note.generation_id) in self.joined
             expect(is_valid, "G5: {} in generation {} of {}", note, generation, members)
-        self.offsets[place] = value
         self.commit_epochs[note.number] = entry.leader_epoch
+        return value
 
     def _take_group(self, data: bytes | None) -> None:
         before = -1 if self.group is None else self.group.generation_id
@@ -152,7 +207,7 @@ class Checker:
         """The model itself: what is committed is in every log that may lead."""
         ledger = self.ledger.entries
         has_all = leader.copy.entries[: len(ledger)] == ledger
-        expect(has_all, "G0: {} was elected without what is committed", leader.name)
+        expect(has_all, "I4: {} was elected without what is committed", leader.name)
 
     def on_committed(self, leader: BrokerHost) -> None:
         ledger, high_watermark = self.ledger, leader.partition.high_watermark
@@ -160,8 +215,6 @@ class Checker:
             if entry.end > high_watermark:
                 break
             ledger.take(entry)
-
-    # Answers, as they leave a broker.
 
     def on_joined(self, host: BrokerHost, member: Member, answer: Answer) -> None:
         """A static member that is answered in a stable group is known to the log by its new id."""
@@ -174,7 +227,7 @@ class Checker:
         group = host.coordinator.groups.get(GROUP)
         if group is None or member.instance is None:
             return
-        if group.classic.state is GroupState.STABLE and answer.is_new:
+        if group.protocol.state is GroupState.STABLE and answer.is_new:
             ids = {each.member_id for each in self._group().members}
             known = result.member_id in ids
             expect(known, "G3: {} took over and is not in the log: {}", result.member_id, ids)
@@ -202,6 +255,13 @@ class Checker:
             self._check_not_fenced(answer)
 
     def on_commit_answered(self, host: BrokerHost, answer: Answer, note: CommitNote) -> None:
+        if answer.result is ErrorCode.NONE:
+            self.on_staged_answered(host, answer, note)
+            self.acknowledged += 1
+            if self.acknowledged == SOME_COMMITS:
+                self.steps_to_commits = self.world.loop.steps
+
+    def on_staged_answered(self, host: BrokerHost, answer: Answer, note: CommitNote) -> None:
         """Acknowledged: by who leads now, below the high watermark, of the epoch it leads in."""
         if answer.result is not ErrorCode.NONE:
             return
@@ -212,13 +272,29 @@ class Checker:
         is_own = partition.leader_epoch == epoch
         expect(is_own, "G8: {} of epoch {} in {}", note, epoch, partition.leader_epoch)
         self._check_not_fenced(answer)
-        self.acknowledged += 1
-        if self.acknowledged == SOME_COMMITS:
-            self.steps_to_commits = self.world.loop.steps
 
-    def on_fetched(self, host: BrokerHost, found: Mapping[int, OffsetValue | None]) -> None:
+    def on_marker_answered(self, host: BrokerHost, code: ErrorCode, marker: EndMarker) -> None:
+        """Acknowledged: what the transaction has staged is shown, or forgotten."""
+        if code is not ErrorCode.NONE:
+            return
+        transaction = (marker.producer_id, marker.producer_epoch)
+        is_known = transaction in self.ledger.ended
+        expect(is_known, "G21: {} was acknowledged and is not committed", marker)
+        group = host.coordinator.groups.get(GROUP)
+        open_here = None if group is None else group.offsets.open_transactions
+        is_over = open_here is None or marker.producer_id not in open_here.producer_ids
+        expect(is_over, "G21: {} was acknowledged and is not applied", marker)
+
+    def on_fetched(
+        self,
+        host: BrokerHost,
+        found: Mapping[int, OffsetValue | None],
+        unstable: Collection[int],
+    ) -> None:
         if not self._holds(host):
             return
+        staged = {index for _, index in self.ledger.unstable}
+        expect(set(unstable) == staged, "G21: unstable are {}, staged are {}", unstable, staged)
         for index, value in found.items():
             committed = self.ledger.offsets.get(("t", index))
             expect(value == committed, "G4: fetched {}, committed {}", value, committed)
@@ -237,38 +313,47 @@ class Checker:
     def _holds(self, host: BrokerHost) -> bool:
         return self.world.replication.is_true_leader(host)
 
-    # Live state against replay (R22).
-
     def compare(self) -> None:
         """What the true leader has in memory is what the committed log says."""
+        for each in self.world.brokers.values():
+            count = each.coordinator.metrics.broken_decisions
+            expect(count == 0, "{} wrong records of {} were stopped", count, each.name)
         host = self.world.replication.leader
         if host is None or not self._holds(host):
             return
-        shard = host.coordinator.shards.get(0)
+        shard = host.coordinator.runtime.shards.get(0)
         if shard is None or not shard.is_current or shard.state is not ShardState.ACTIVE:
             return
         if any(True for _ in shard.uncommitted()):
             return
+        self._compare_offsets(host)
+        group = host.coordinator.groups.get(GROUP)
+        self.comparisons += 1
+        self._compare_memory(host)
+        if group is None or not group.protocol.rebalance.is_logged:
+            return
+        if group.protocol.state in {GroupState.STABLE, GroupState.EMPTY}:
+            self._compare_group(group.protocol)
+
+    def _compare_offsets(self, host: BrokerHost) -> None:
         ledger = self.ledger
         group = host.coordinator.groups.get(GROUP)
         live: dict[tuple[str, int], Any] = {}
+        unstable: set[tuple[str, int]] = set()
         if group is not None:
             live = {each: group.offsets.find(*each) for each in group.offsets.partitions()}
+            unstable = set(group.offsets.unstable())
         expect(live == ledger.offsets, "G4: in memory {}, in the log {}", live, ledger.offsets)
-        self.comparisons += 1
-        self._compare_memory(host)
-        if group is None or group.classic._rewrite_at_ms is not None:
-            return
-        if group.classic.state in {GroupState.STABLE, GroupState.EMPTY}:
-            self._compare_group(group.classic)
+        staged = ledger.unstable
+        expect(unstable == staged, "G21: unstable in memory {}, in the log {}", unstable, staged)
 
     def _compare_memory(self, host: BrokerHost) -> None:
         """What is counted bit by bit is what there is."""
         counted = host.coordinator.memory.total_bytes
         there = 0
         for group in host.coordinator.groups.values():
-            there += PENDING_MEMBER_BYTES * len(group.classic.pending)
-            for each in group.classic.members:
+            there += PENDING_MEMBER_BYTES * len(group.protocol.pending)
+            for each in group.protocol.members:
                 there += member_bytes(each.protocols) + len(each.assignment)
         expect(counted == there, "G10: {} bytes are counted, {} are there", counted, there)
 

@@ -37,6 +37,7 @@ class Faults:
             "restart_instance": self.restart_instance,
             "double_instance": self.double_instance,
             "remove_instance": self.remove_instance,
+            "kill_producer": self.kill_producer,
             "commit_outside": self.commit_outside,
             "commit_late": self.commit_late,
             "delete_offsets": self.world.delete_offsets,
@@ -71,8 +72,6 @@ class Faults:
                 member.process.resume()
         if not any(each.is_running and not each.is_leaving for each in self.world.members):
             self.world.add_member()
-
-    # Brokers.
 
     def kill(self, host: BrokerHost) -> None:
         world = self.world
@@ -136,8 +135,6 @@ class Faults:
     def move_leader(self) -> None:
         """The operator wants another leader; the old one may even be elected again."""
         self.world.replication.elect(self.world.rng.choice((1, 2, 3)))
-
-    # Members.
 
     def _any_member(self, *, is_static: bool = False) -> Member | None:
         live = [
@@ -206,7 +203,13 @@ class Faults:
             world.later(delay_s, world.delete_group)
         world.later(2.5, world.add_member)
 
-    # Commits from where none should come.
+    def kill_producer(self) -> None:
+        live = [each for each in self.world.producers if each.process.is_alive]
+        if live:
+            producer = self.world.rng.choice(live)
+            self.world.note("%s is killed", producer.name)
+            producer.kill()
+            self.world.add_producer()
 
     def commit_outside(self) -> None:
         self.world.commit_from_outside("", -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from simulator.virtual_loop import Process
@@ -25,7 +25,7 @@ from .checker import GROUP, CommitNote, partitions_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairlead_broker.group.records import OffsetValue
+    from fairlead_broker.group.records.classic_records import OffsetValue
 
     from .brokers import BrokerHost
     from .world import World
@@ -138,8 +138,6 @@ class Member:
         self.holds = None
         self.is_over = True
 
-    # Requests.
-
     async def _ask(self, act: Callable[[BrokerHost, Callable[[Any], None]], Any]) -> Any:
         """Send to whom it takes for the coordinator; None if no answer comes in time."""
         world = self.world
@@ -186,12 +184,15 @@ class Member:
             self._protocols(),
             SESSION_MS,
             REBALANCE_MS,
-            world.next_member_id(self.name),
+            "",
             self.instance is None,
             True,
         )
 
         def act(host: BrokerHost, respond: Callable[[Any], None]) -> None:
+            # The broker makes an id up for each request that it gets, one that came twice, too.
+            arrived = replace(request, new_member_id=world.next_member_id(self.name))
+
             def on_answer(result: JoinResult) -> None:
                 answer = Answer(
                     result, sent_s, result.member_id, result.generation_id, not request.member_id
@@ -201,7 +202,7 @@ class Member:
 
             waiter = Waiter(on_answer)
             try:
-                host.coordinator.join(GROUP, request, waiter)
+                host.coordinator.join(GROUP, arrived, waiter)
             except KafkaError as error:
                 respond(error.code)
                 return
@@ -304,8 +305,15 @@ class Member:
                 index: None if group is None else group.offsets.find("t", index)
                 for index in range(PARTITIONS)
             }
-            world.checker.on_fetched(host, found)
-            respond(found)
+            unstable = set()
+            if group is not None:
+                unstable = {
+                    index for index in range(PARTITIONS) if group.offsets.is_unstable("t", index)
+                }
+            world.checker.on_fetched(host, found, unstable)
+            # As `read_committed` consumers of KIP-447 ask.
+            is_stable = unstable.isdisjoint(partitions)
+            respond(found if is_stable else ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
         for _ in range(5):
             found = await self._ask(act)
@@ -314,6 +322,7 @@ class Member:
                     index: value.offset if (value := found[index]) else 0 for index in partitions
                 }
                 return
+            await asyncio.sleep(0.05)
 
     async def _read(self) -> None:
         """Read and commit until something is wrong, or the world wants otherwise."""
@@ -347,7 +356,7 @@ class Member:
                 return
             code = ErrorCode.UNKNOWN_MEMBER_ID
             if group is not None:
-                code = group.classic.heartbeat(
+                code = group.protocol.heartbeat(
                     member_id, generation_id, self.instance, now_ms=world.loop.now_ms()
                 )
             world.checker.on_heartbeat(host, Answer(code, sent_s, member_id, generation_id))
@@ -387,7 +396,7 @@ def leave(
     if group is None:
         respond(ErrorCode.NONE)
         return
-    _, effects = group.classic.leave(
+    _, effects = group.protocol.leave(
         [leaving], now_ms=world.loop.now_ms(), now_wall_ms=world.wall_clock_ms()
     )
     host.coordinator.carry_out(group, effects)

@@ -11,12 +11,24 @@ from struct import pack_into
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from fairlead_broker.log.producers.verification import VerificationGuard
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.record_batch import decode_batch_header
+from fairlead_wire.records import (
+    ControlType,
+    EndOfTransaction,
+    decode_batch,
+    decode_end_of_transaction,
+    encode_batch,
+    encode_end_of_transaction,
+)
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Iterable, Sequence
+
+    from fairlead_broker.log.producers.end_marker import EndMarker
 
 MIN_IN_SYNC: Final = 2
 
@@ -28,6 +40,67 @@ class Entry(NamedTuple):
     end: int
     leader_epoch: int
     data: bytes
+
+
+def end_of_transaction(data: bytes) -> ControlType:
+    """Whether a marker commits or aborts."""
+    (record,) = decode_batch(data)
+    end = decode_end_of_transaction(record)
+    assert end is not None
+    return end.type
+
+
+def open_transactions(entries: Iterable[Entry]) -> dict[int, tuple[int, int]]:
+    """By producer, the epoch of its open transaction and where that begins."""
+    found: dict[int, tuple[int, int]] = {}
+    for entry in entries:
+        header = decode_batch_header(entry.data, 0)
+        if header.is_control:
+            found.pop(header.producer_id, None)
+        elif header.is_transactional:
+            found.setdefault(header.producer_id, (header.producer_epoch, entry.base))
+    return found
+
+
+def compacted(entries: Sequence[Entry], to: int) -> list[Entry]:
+    """Without records below `to` that are aborted or have a newer one of their key.
+
+    Markers stay. `to` is not above the stable offset, so all is decided below (KIP-534).
+    """
+    aborted: set[int] = set()
+    last: dict[bytes | None, int] = {}
+    begun: dict[int, list[Entry]] = {}
+    for entry in entries:
+        header = decode_batch_header(entry.data, 0)
+        if header.is_control:
+            staged = begun.pop(header.producer_id, [])
+            if end_of_transaction(entry.data) is ControlType.ABORT:
+                aborted.update(each.base for each in staged)
+        elif header.is_transactional:
+            begun.setdefault(header.producer_id, []).append(entry)
+    for entry in entries:
+        header = decode_batch_header(entry.data, 0)
+        if entry.end <= to and entry.base not in aborted and not header.is_control:
+            last.update({each.key: each.offset for each in decode_batch(entry.data)})
+    kept = []
+    for entry in entries:
+        header = decode_batch_header(entry.data, 0)
+        if entry.end > to or header.is_control:
+            kept.append(entry)
+            continue
+        if entry.base in aborted:
+            continue
+        records = [each for each in decode_batch(entry.data) if last[each.key] == each.offset]
+        if records:
+            data = encode_batch(
+                records,
+                partition_leader_epoch=header.partition_leader_epoch,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                is_transactional=header.is_transactional,
+            )
+            kept.append(entry._replace(data=data))
+    return kept
 
 
 class LogCopy:
@@ -66,9 +139,13 @@ class OffsetsPartition:
     topic = CONSUMER_OFFSETS
     log_start_offset = 0
 
-    def __init__(self, copy: LogCopy) -> None:
+    def __init__(self, copy: LogCopy, rng: random.Random) -> None:
         self.copy = copy
-        self.leader: object | None = None
+        self.compacted_to = 0
+        """What is read is compacted up to here."""
+        self._rng = rng
+        self._guards: dict[int, VerificationGuard] = {}
+        self.leader: OffsetsPartition | None = None
         self.leader_epoch = 0
         self.high_watermark = 0
         self.epoch_start = 0
@@ -76,6 +153,7 @@ class OffsetsPartition:
         self.log = SimpleNamespace(
             config=SimpleNamespace(max_message_bytes=1_000_000, segment_bytes=1_000_000),
             read=self._read,
+            is_offline=False,
         )
 
     def __str__(self) -> str:
@@ -84,6 +162,10 @@ class OffsetsPartition:
     @property
     def is_leader(self) -> bool:
         return self.leader is not None
+
+    @property
+    def has_enough_in_sync_replicas(self) -> bool:
+        return len(self.in_sync) >= MIN_IN_SYNC
 
     @property
     def is_high_watermark_valid(self) -> bool:
@@ -98,29 +180,92 @@ class OffsetsPartition:
         self.leader_epoch = leader_epoch
         self.epoch_start = self.copy.end
         self.in_sync = in_sync
+        self._guards.clear()
+        open_at = [begin for _, begin in open_transactions(self.copy.entries).values()]
+        stable_offset = min([self.high_watermark, *open_at])
+        self.compacted_to = self._rng.choice((0, stable_offset, stable_offset // 2))
 
     def follow(self, leader_epoch: int) -> None:
         self.leader = None
         self.leader_epoch = leader_epoch
 
-    def append_as_leader(
-        self, records: Any, *, required_acks: int, now_ms: int, has_keys: bool = False
-    ) -> Any:
-        """A batch at the end of this broker's log, whether or not others still follow it."""
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, _: int, *, supports_epoch_bump: bool
+    ) -> VerificationGuard | None:
+        assert supports_epoch_bump
+        self._check_epoch(producer_id, producer_epoch)
+        if producer_id in open_transactions(self.copy.entries):
+            return None
+        return self._guards.setdefault(producer_id, VerificationGuard())
+
+    def _check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        known = max(
+            (
+                header.producer_epoch
+                for header in (decode_batch_header(each.data, 0) for each in self.copy.entries)
+                if header.producer_id == producer_id
+            ),
+            default=-1,
+        )
+        if producer_epoch < known:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, f"{known} is known")
+
+    def _require_leader(self) -> None:
         if self.leader is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it follows")
-        if len(self.in_sync) < MIN_IN_SYNC:
+        if not self.has_enough_in_sync_replicas:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few in sync")
+
+    def append_end_marker(self, marker: EndMarker, *, now_ms: int) -> Any:
+        """Its epoch may be repeated; whoever is being verified has to ask again."""
+        self._require_leader()
+        self._check_epoch(marker.producer_id, marker.producer_epoch)
+        self._guards.pop(marker.producer_id, None)
+        kind = ControlType.COMMIT if marker.is_commit else ControlType.ABORT
+        return self._append(
+            encode_end_of_transaction(
+                EndOfTransaction(kind, marker.coordinator_epoch),
+                offset=0,
+                timestamp=now_ms,
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+            )
+        )
+
+    def append_as_leader(
+        self,
+        records: Any,
+        *,
+        required_acks: int,
+        now_ms: int,
+        has_keys: bool = False,
+        guard: VerificationGuard | None = None,
+        is_from_coordinator: bool = False,
+    ) -> Any:
+        """A batch at the end of this broker's log, whether or not others still follow it."""
+        self._require_leader()
         assert required_acks == -1
         assert has_keys
         assert now_ms > 0
+        header = decode_batch_header(records, 0)
+        assert header.is_transactional == is_from_coordinator
+        if is_from_coordinator:
+            producer_id = header.producer_id
+            self._check_epoch(producer_id, header.producer_epoch)
+            if producer_id not in open_transactions(self.copy.entries):
+                if guard is None or self._guards.get(producer_id) is not guard:
+                    raise KafkaError(ErrorCode.INVALID_TXN_STATE, "it is not verified")
+                del self._guards[producer_id]
+        return self._append(records)
+
+    def _append(self, records: Any) -> Any:
         data = bytearray(records)
         base = self.copy.end
         pack_into(">q", data, 0, base)
         pack_into(">i", data, 12, self.leader_epoch)
         header = decode_batch_header(data, 0)
         self.copy.entries.append(Entry(base, header.next_offset, self.leader_epoch, bytes(data)))
-        return SimpleNamespace(base_offset=base, last_offset=header.next_offset - 1)
+        return SimpleNamespace(first_offset=base, last_offset=header.next_offset - 1)
 
     def _read(
         self, offset: int, max_bytes: int, *, end_offset: int, minimum_one_batch: bool
@@ -128,5 +273,6 @@ class OffsetsPartition:
         """A few batches from `offset`: small pieces, so that loading takes several."""
         assert max_bytes > 0
         assert minimum_one_batch
-        pieces = [each.data for each in self.copy.entries if offset <= each.base < end_offset]
-        return SimpleNamespace(records=b"".join(pieces[:10]) or None)
+        entries = compacted(self.copy.entries, self.compacted_to)
+        pieces = [each.data for each in entries if offset <= each.base < end_offset]
+        return SimpleNamespace(records=b"".join(pieces[:10]) or None, arrival=None)

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from simulator.virtual_loop import VirtualLoop
 
-from fairlead_broker.group import loading
+from fairlead_broker.coordinator import loading
 from fairlead_broker.group.group_types import GroupState, LeavingMember
 from fairlead_broker.group.removal import delete_group, delete_offsets
 
@@ -22,6 +22,7 @@ from .brokers import BrokerHost, Replication
 from .checker import GROUP, Checker, CommitNote
 from .faults import Faults
 from .members import PARTITIONS, Member, commit_action, leave
+from .transactions import TransactionalProducer, Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,6 +67,8 @@ class Outcome:
     generations: int
     elections: int
     comparisons: int
+    transactions: int
+    """How many have ended, with a marker."""
     faults: dict[str, int]
 
 
@@ -89,10 +92,10 @@ class World:
         self.restlessness = self.rng.choice((0.0, 0.02, 0.1)) if options.has_faults else 0.0
         self.brokers: dict[int, BrokerHost] = {}
         self.members: list[Member] = []
+        self.transactions = Transactions(self)
+        self.producers: list[TransactionalProducer] = []
         self._connections: list[tuple[Member, BrokerHost, Waiter]] = []
         self.faults = Faults(self)
-
-    # What everybody uses.
 
     def note(self, sentence: str, *arguments: object) -> None:
         text = sentence % arguments if arguments else sentence
@@ -115,8 +118,6 @@ class World:
 
     def next_member_id(self, name: str) -> str:
         return f"{name}-{self.next_number()}"
-
-    # Network.
 
     def delay_s(self) -> float:
         """Mostly quick; now and then late enough to be overtaken by what was sent afterwards."""
@@ -172,10 +173,8 @@ class World:
     def _forget(self, host: BrokerHost, waiter: Waiter) -> None:
         group = host.coordinator.groups.get(GROUP)
         if group is not None and not waiter.answers:
-            group.classic.forget_waiter(waiter)
-            host.coordinator.schedule(group)
-
-    # Members.
+            group.protocol.forget_waiter(waiter)
+            host.coordinator.runtime.schedule(group)
 
     def add_member(self, instance: str | None = None) -> Member:
         number = self.next_number()
@@ -183,6 +182,11 @@ class World:
         self.members.append(member)
         self.note("%s starts", member.name)
         return member
+
+    def add_producer(self) -> None:
+        producer = TransactionalProducer(self)
+        self.producers.append(producer)
+        self.note("%s starts", producer.name)
 
     def commit_from_outside(self, member_id: str, generation_id: int) -> None:
         """A commit of somebody who is in no group, or not any more."""
@@ -220,8 +224,6 @@ class World:
 
         self.send(self.guess_coordinator(), act, _ignore)
 
-    # A run.
-
     def _after_step(self) -> None:
         """Something has run, anywhere: a broker may be killed between any two of these."""
         if self.loop.steps == self.options.crash_at_step:
@@ -252,6 +254,7 @@ class World:
             generations=self.checker.generations,
             elections=self.replication.leader_epoch,
             comparisons=self.checker.comparisons,
+            transactions=self.transactions.ended,
             faults=dict(self.faults.counts),
         )
 
@@ -271,6 +274,8 @@ class World:
         self._compare()
         for number in range(options.members or rng.choice((1, 2, 3, 4))):
             self.add_member(f"i{number}" if rng.random() < 0.4 else None)
+        for _ in range(rng.choice((0, 1, 2)) if options.has_faults else 0):
+            self.add_producer()
         if options.has_faults:
             self.faults.begin(self.loop.time() + options.fault_s)
         await asyncio.sleep(options.fault_s)
@@ -303,19 +308,22 @@ class World:
         leader = self.replication.leader
         if leader is None:
             return "no leader"
-        group = leader.coordinator.groups.get(GROUP)
-        if group is None or group.classic.state is not GroupState.STABLE:
-            return f"the group is {group and group.classic.state}"
+        if not self.transactions.are_all_over:
+            return f"open are {self.transactions.open}"
         live = [each for each in self.members if each.is_running]
         if not live:
-            # The last one was fenced by its own request of long ago, which came late.
+            # The last one was fenced: by its own request of long ago, which came late, or by
+            # another process of its instance, which did not live to see the end.
             self.add_member()
             return "nobody was left"
-        if {each.member_id for each in live} != {each.member_id for each in group.classic.members}:
+        group = leader.coordinator.groups.get(GROUP)
+        if group is None or group.protocol.state is not GroupState.STABLE:
+            return f"the group is {group and group.protocol.state}"
+        if {each.member_id for each in live} != {each.member_id for each in group.protocol.members}:
             return f"live are {[each.member_id for each in live]}"
         owned: list[int] = []
         for member in live:
-            if member.holds is None or member.holds.generation_id != group.classic.generation_id:
+            if member.holds is None or member.holds.generation_id != group.protocol.generation_id:
                 return f"{member.name} holds {member.holds}"
             owned += member.holds.partitions
         return None if sorted(owned) == list(range(PARTITIONS)) else f"owned are {owned}"

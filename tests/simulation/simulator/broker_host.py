@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simulator.broker_process import BrokerProcess
-from simulator.disk_log import LogFiles
+from simulator.compaction import KEYED
+from simulator.disk_log import DiskLog, KeyedLog, LogFiles
 from simulator.memory_log import MemoryLog
 
 from fairlead_model.log_config import LogConfig
+from fairlead_model.metadata_seen import NOTHING_SEEN, MetadataSeen
 
 if TYPE_CHECKING:
     from simulator.checker import PartitionKey
-    from simulator.disk_log import AnyLog, DiskLog
+    from simulator.disk_log import AnyLog
     from simulator.world import World
 
 
 @dataclass(slots=True)
 class Disk:
-    """What a data directory holds; `fairlead_broker.log.directory_identity` says what for."""
+    """What a data directory holds; `fairlead_broker.log.directory.identity` says what for."""
 
     directory_id: str
     cluster_id: str = ""
@@ -35,11 +37,21 @@ class Disk:
     """Broker epoch of the last start that was told it."""
     is_failing: bool = False
     """Writes and fsyncs fail, and the kernel has dropped what they were to write."""
+    metadata_seen: MetadataSeen = NOTHING_SEEN
     removed: dict[PartitionKey, str] = field(default_factory=dict)
     """Replicas whose folders are gone, by topic name: the checkpoints speak of them, until the
     controller knows."""
     has_lost_pages: bool = False
     """`syncfs` will say so to the next start."""
+
+
+class Start(NamedTuple):
+    """What a registration says of who it comes from. A start that was not answered leaves its start
+    id to the next; an outage of the machine or of the disk in between shows in the rest."""
+
+    start_id: str
+    boot_id: str
+    is_whole: bool
 
 
 class BrokerHost:
@@ -58,9 +70,8 @@ class BrokerHost:
         """What the settings of its next start say."""
         self.losses = 0
         self.losses_known = 0
-        self.hurts_at_start: dict[tuple[str, str], tuple[int, int]] = {}
-        """(start id, boot id) → losses and wounds before that start: what its registration has to
-        own up to. A start whose registration was not answered leaves its start id to the next."""
+        self.hurts_at_start: dict[Start, tuple[int, int]] = {}
+        """Start → losses and wounds before it: what its registration has to own up to."""
         self.wounds = 0
         self.wounds_known = 0
         self.starts = 0
@@ -103,37 +114,28 @@ class BrokerHost:
 
     def _make_disk_log(self, key: PartitionKey, topic: str, config: LogConfig) -> DiskLog:
         topic_id, index = key
-        files = LogFiles(self.broker_id, topic, index, len(self.disk.logs))
+        kind = KeyedLog if topic == KEYED else DiskLog
+        files = LogFiles(self.broker_id, topic, index, len(self.disk.logs), kind)
         log = self.disk.logs[key] = files.create(topic_id, config, self.world.wall_clock_ms())
-        files.on_changed = lambda log, end: self._on_cut(key, log, end)
+        files.on_changed = lambda log, end: self.world.checker.on_log_changed(key, log, end)
         files.on_start = lambda log: self.world.checker.on_log_start(self.broker_id, key, log)
         if self.running is not None and self.running.is_confirmed:
             log.confirm(self.running.session.broker_epoch)
         return log
 
-    def _on_cut(self, key: PartitionKey, log: DiskLog, end: int) -> None:
-        """A truncation has to be durable before anything is appended behind it."""
-        self.world.checker.on_log_changed(key, log, end)
-        running = self.running
-        if running is None or not self.is_running:
-            return
+    @property
+    def last_start(self) -> Start:
+        """What names the start whose registration has not been answered yet."""
+        return Start(self.disk.start_id, self.boot_id, not self.disk.has_lost_pages)
 
-        def go_on() -> None:
-            log.checkpoint()
-            running.fetchers.refresh()
-
-        running.process.call_later(self.world.rng.random() * 0.05, go_on)
-
-    def owns_up(self, start_id: str, boot_id: str) -> bool:
+    def owns_up(self, start: Start) -> bool:
         """Tell whether the registration of a start has a loss to report that nobody knows of."""
-        return self.hurts_at_start.get((start_id, boot_id), (0, 0))[0] > self.losses_known
+        return self.hurts_at_start.get(start, (0, 0))[0] > self.losses_known
 
-    def on_registered_durably(self, start_id: str, boot_id: str) -> None:
-        losses, wounds = self.hurts_at_start.get((start_id, boot_id), (0, 0))
+    def on_registered_durably(self, start: Start) -> None:
+        losses, wounds = self.hurts_at_start.get(start, (0, 0))
         self.losses_known = max(self.losses_known, losses)
         self.wounds_known = max(self.wounds_known, wounds)
-
-    # What happens to it.
 
     def start(self) -> None:
         """Start a broker process on whatever the disk holds."""
@@ -141,7 +143,7 @@ class BrokerHost:
         if not self.disk.start_id:
             self.disk.start_id = f"start-{self.broker_id}-{self.starts}"
         hurts = (self.losses, self.wounds)
-        self.hurts_at_start[(self.disk.start_id, self.boot_id)] = hurts
+        self.hurts_at_start[self.last_start] = hurts
         self.world.network.light(self.name)
         for key, log in self.disk.logs.items():
             found = log.opened(self.world.wall_clock_ms())

@@ -1,51 +1,71 @@
-"""One broker process: the real session and replication around logs in memory.
+"""One broker process: the real broker, its handlers and its tasks, around simulated edges.
 
-What is simulated here is the shell that `fairlead_broker` has in `broker_process` and its tasks and
-handlers, in the same order of steps; every decision is taken by the real `ControllerSession`,
-`LocalReplicas`, `Partition`, `DeletionConfirmer`, `IsrProposals` and `WakeGuard`.
+`Broker`, the session, the handlers of Produce, Fetch and ListOffsets, the fetchers, the proposer
+and the wake check run as they are. Replaced are the process' start and stop, its sockets, its log
+directory, its clock, and the rounds of housekeeping and flushing, which come by chance here.
 """
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from simulator import rpc
 from simulator.compaction import Compaction
 from simulator.control_plane import SECRET
+from simulator.disk_log import DiskLog
 from simulator.leader_service import LeaderService
-from simulator.log_shelf import LogShelf, SimSettings
-from simulator.replica_fetcher import ReplicaFetchers
+from simulator.log_shelf import LogShelf, SimSettings, rack_of
+from simulator.replica_link import HELLO, FollowerConnection
 from simulator.retention import Retention
 from simulator.virtual_loop import Process
 
-from fairlead_broker.deletion_confirmer import DeletionConfirmer
-from fairlead_broker.local_replicas import LocalReplicas
-from fairlead_broker.replication.isr_proposals import IsrProposals
-from fairlead_broker.replication.leader_state import Refusal
-from fairlead_broker.replication.wake_guard import WakeGuard
+from fairlead_broker.broker import Broker
+from fairlead_broker.net.expiry import ExpiryTimer
 from fairlead_broker.session.controller_session import ControllerSession
 from fairlead_broker.session.link import SessionRefusedError
-from fairlead_broker.traffic import Traffic
+from fairlead_broker.tasks.isr_proposer import IsrProposer
+from fairlead_broker.tasks.marker_writer import MarkerWriter
+from fairlead_broker.tasks.replica_fetchers import ReplicaFetchers
+from fairlead_broker.tasks.transaction_expiry import TransactionExpiry
+from fairlead_broker.tasks.transaction_verifier import TransactionVerifier
 from fairlead_model.broker import BrokerRegistration, Endpoint
 from fairlead_model.calls import Method
-from fairlead_model.cluster import ClusterImage
-from fairlead_wire.errors import ErrorCode, KafkaError
+from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Coroutine
+
     from simulator.broker_host import BrokerHost
     from simulator.checker import PartitionKey
+    from simulator.network import End
     from simulator.world import World
 
-    from fairlead_broker.replication.isr import IsrProposal
-    from fairlead_broker.replication.isr_proposals import SentProposal
     from fairlead_broker.replication.partition import Partition
-    from fairlead_model.cluster import ClusterDelta
+    from fairlead_model.cluster import ClusterDelta, ClusterImage
 
-MAX_LAG_MS = 1500
-TICK_S = 0.5
-CALL_TIMEOUT_MS = 3000
+TICK_S: Final = 0.5
+CHECKPOINT_S: Final = 0.05
+
+
+class WatchedBroker(Broker):
+    """Tells the observer what becomes of partitions."""
+
+    process: BrokerProcess
+
+    def on_partition_role(self, partition: Partition) -> None:
+        self.process.on_role(partition)
+        super().on_partition_role(partition)
+
+    def on_partition_advanced(self, partition: Partition) -> None:
+        super().on_partition_advanced(partition)
+        self.process.world.checker.on_high_watermark(self.node_id, partition)
+
+    def _check_purgatories(self) -> None:
+        for partition in self._advanced:
+            self.process.world.checker.on_high_watermark(self.node_id, partition)
+        super()._check_purgatories()
 
 
 class BrokerProcess:
@@ -57,53 +77,62 @@ class BrokerProcess:
         self.disk = host.disk
         self.broker_id = host.broker_id
         self.process = Process(world.loop, host.name)
-        self.image = ClusterImage()
         self.is_confirmed = False
         self.is_stopping = False
         self.partitions: dict[PartitionKey, Partition] = {}
         self.session = self._make_session()
-        self.proposals: IsrProposals[Partition] = IsrProposals(batch_max=100)
-        self.guard = WakeGuard(
-            gap_max_ms=self.session.longest_stop_ms,
-            monotonic_ms=world.loop.now_ms(),
-            wall_ms=self.wall_clock_ms(),
-        )
-        self.replicas = LocalReplicas(
+        self.broker = WatchedBroker(
             settings=cast("Any", SimSettings(host.broker_id, world)),
-            clock=cast("Any", self),
+            clock=self,
             log_directory=cast("Any", LogShelf(host)),
-            listener=self,
-            traffic=Traffic(),
         )
-        self.controller = self.session
-        """As `DeletionConfirmer` knows it."""
-        self.deletions = DeletionConfirmer(cast("Any", self))
-        self.fetchers = ReplicaFetchers(self)
+        self.broker.process = self
+        self.broker.controller = self.session
+        self.marker_writer = MarkerWriter(self.broker, SECRET)
+        self.verifier = TransactionVerifier(self.broker, SECRET)
+        self.broker.marker_writing = self.marker_writer
+        self.broker.verification = self.verifier
+        self.broker.on_published = self._on_published
         self.leading = LeaderService(self)
         self.retention = Retention(self)
         self.compaction = Compaction(self)
-        self._advanced: list[Partition] = []
-        self._reported: set[PartitionKey] = set()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._waiting: list[End] = []
+        """Followers that asked to be let in before this start was registered."""
 
     def start(self) -> None:
         self.process.spawn(self._run())
-        rpc.serve(self.world.network, self.process, self.leading.handle)
+        self.world.network.listen(self.process, self._accept)
 
-    def now_ms(self) -> int:
+    def _accept(self, end: End) -> None:
+        def receive(message: Any) -> None:
+            if message is not HELLO:
+                self.leading.handle(rpc.Request(end, message))
+            elif self.is_confirmed:
+                FollowerConnection(self.broker, end)
+            else:
+                self._waiting.append(end)
+
+        end.on_message = receive
+
+    def monotonic_ms(self) -> int:
         return self.world.loop.now_ms()
 
-    monotonic_ms = now_ms
-
-    def wall_clock_ms(self) -> int:
+    def now_ms(self) -> int:
         return self.world.wall_clock_ms() + self.host.clock_skew_ms
 
     def _make_session(self) -> ControllerSession:
         """What the disk says of the start before; the controller judges it."""
         disk, host = self.disk, self.host
         has_marker = disk.clean_marker is not None
+        endpoints = [Endpoint("INTERNAL", host.name, 9192, is_internal=True)]
+        rack = rack_of(self.broker_id) if self.world.options.reads_followers else None
+        if rack is not None:
+            endpoints.append(Endpoint("CLIENT", host.name, 9092))
         registration = BrokerRegistration(
             self.broker_id,
-            endpoints=(Endpoint("INTERNAL", host.name, 9192, is_internal=True),),
+            endpoints=tuple(endpoints),
+            rack=rack,
             host_name=host.name,
             directory_id=disk.directory_id,
             start_id=disk.start_id,
@@ -120,11 +149,16 @@ class BrokerProcess:
             [f"ws://{name}" for name in self.world.controllers],
             SECRET,
             registration,
-            self.publish,
+            self._publish,
             cluster_id=disk.cluster_id,
             is_ready=False,
             unclean=[(topic, index) for (_, index), topic in sorted(disk.removed.items())],
+            replicas_seen=self._epochs_seen,
+            metadata_seen=disk.metadata_seen,
         )
+
+    def _epochs_seen(self) -> list[list[object]]:
+        return self.broker.replicas.epochs_seen()
 
     async def _run(self) -> None:
         await self.session.start()
@@ -135,7 +169,7 @@ class BrokerProcess:
             self.process.loop.call_soon(self.host.exited, context=self.world.network.context)
             self.world.later(1.0, self.host.supervise)
             return
-        self.world.checker.on_registered(self.host, self.disk.start_id)
+        self.world.checker.on_registered(self.host)
         # Before the first append: from here on a crash must find no marker of a clean stop.
         self.disk.cluster_id = self.session.cluster_id
         self.disk.registered_epoch = self.session.broker_epoch
@@ -148,12 +182,37 @@ class BrokerProcess:
             log.confirm(self.session.broker_epoch)
         self.world.note("%s is registered: epoch %d", self.host.name, self.session.broker_epoch)
         self.session.set_ready()
-        self.fetchers.refresh()
+        self._start_replicating()
         self._tick()
+
+    def _start_replicating(self) -> None:
+        """As `Background.start_replicating` does."""
+        broker = self.broker
+        self.proposer = IsrProposer(broker)
+        broker.on_proposal = self.proposer.propose
+        self.fetchers = ReplicaFetchers(broker, SECRET, on_truncated=self._on_truncated)
+        ExpiryTimer(self.world.loop, self, [broker.fetch_purgatory, broker.produce_purgatory])
+        for work in (self.proposer.run(), broker.wake_check.run()):
+            self._spawn(work)
+        self.fetchers.start()
+        waiting, self._waiting = self._waiting, []
+        for end in waiting:
+            FollowerConnection(broker, end)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._tasks.append(self.process.spawn(work))
+
+    def _on_truncated(self) -> None:
+        """A truncation has to be durable before anything is appended behind it."""
+        self.process.call_later(self.world.rng.random() * CHECKPOINT_S, self._checkpoint_cut_logs)
+
+    def _checkpoint_cut_logs(self) -> None:
+        for log in self.disk.logs.values():
+            if isinstance(log, DiskLog) and log.refusal is not None:
+                log.checkpoint()
 
     async def stop(self) -> None:
         """SIGTERM: leaders move, logs are flushed, the marker comes last."""
-        epoch = self.session.broker_epoch
         self.is_stopping = True
         with suppress(KafkaError):
             await self.session.call(Method.CONTROLLED_SHUTDOWN, {}, timeout_ms=1000)
@@ -162,12 +221,23 @@ class BrokerProcess:
             return
         self.sync()
         self._checkpoint()
+        self._note_metadata()
+        broker = self.broker
+        broker.on_published = None
+        self.marker_writer.stop()
+        self.verifier.stop()
         for partition in self.partitions.values():
             partition.retire()
-        self.fetchers.stop()
-        self.replicas.stop()
-        self.deletions.stop()
+        broker.replicas.stop()
+        await self.fetchers.stop()
+        for task in self._tasks:
+            task.cancel()
+        broker.wake_check.stop()
+        broker.reporter.stop()
+        broker.deletion_confirmer.stop()
         await self.session.stop()
+        # Only now: a broker that was told to stop before it was registered may have been since.
+        epoch = self.session.broker_epoch
         if not self.disk.is_failing:
             for log in self.disk.logs.values():
                 log.stop(epoch)
@@ -175,21 +245,21 @@ class BrokerProcess:
         self.world.note("%s has stopped cleanly", self.host.name)
         self.process.loop.call_soon(self.host.exited, context=self.world.network.context)
 
-    # What the controller says.
-
-    def publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        self.image = image
+    def _publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self.world.checker.on_controller_epoch(
             f"{self.host.name}/{self.host.starts}", self.session.controller_epoch
         )
-        self.replicas.publish(delta, image)
-        self.fetchers.refresh()
+        self.broker.publish(delta, image)
 
-    # What becomes of replicas (`ReplicaListener`).
+    def _on_published(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        """As `Background` does."""
+        self.marker_writer.publish(delta, image)
+        self.verifier.publish(image)
 
-    def on_partition_role(self, partition: Partition) -> None:
+    def on_role(self, partition: Partition) -> None:
+        """`partition` leads, follows or is gone now."""
         key = (partition.topic_id, partition.index)
-        if self.replicas.partitions.get((partition.topic, partition.index)) is not partition:
+        if self.broker.partitions.get((partition.topic, partition.index)) is not partition:
             self.partitions.pop(key, None)
             return
         self.partitions[key] = partition
@@ -199,131 +269,17 @@ class BrokerProcess:
             )
             self.world.checker.on_leading(self.broker_id, partition)
 
-    def on_recovery_wanted(self, partition: Partition) -> None:
-        """Nobody is known to hold everything: say how far this log goes."""
-        self.process.spawn(self._send_log_end(partition, partition.leader_epoch))
-
-    def on_topic_deleted(self, topic_id: bytes) -> None:
-        self.deletions.confirm(topic_id)
-
-    # What partitions say.
-
-    def on_partition_advanced(self, partition: Partition) -> None:
-        if not self._advanced:
-            self.process.call_soon(self._check_advanced)
-        self._advanced.append(partition)
-        self.world.checker.on_high_watermark(self.broker_id, partition)
-
-    def _check_advanced(self) -> None:
-        advanced, self._advanced = self._advanced, []
-        for partition in advanced:
-            partition.is_advance_noted = False
-            self.world.checker.on_high_watermark(self.broker_id, partition)
-        for partition in advanced:
-            if partition.log.is_offline:
-                self.on_partition_offline(partition)
-            self.leading.check(partition)
-
-    def on_isr_proposal(self, partition: Partition, proposal: IsrProposal) -> None:
-        self.proposals.add(partition, proposal)
-        self.process.call_soon(self._send_proposals)
-
-    def _send_proposals(self) -> None:
-        batch = self.proposals.take(self.now_ms())
-        if batch:
-            self.process.spawn(self._propose(batch))
-
-    async def _propose(self, batch: list[SentProposal[Partition]]) -> None:
-        body = {
-            "broker_epoch": self.session.broker_epoch,
-            "partitions": [
-                {
-                    "topic_id": partition.topic_id,
-                    "index": partition.index,
-                    "leader_epoch": proposal.leader_epoch,
-                    "partition_epoch": proposal.partition_epoch,
-                    "isr": [list(member) for member in proposal.isr],
-                }
-                for partition, proposal in batch
-            ],
-        }
-        repeated: list[SentProposal[Partition]] = []
-        try:
-            reply = await self.session.call(
-                Method.ALTER_PARTITION, body, timeout_ms=CALL_TIMEOUT_MS
-            )
-        except KafkaError as error:
-            answers = [{"error_code": int(error.code)}] * len(batch)
-        else:
-            answers = reply["partitions"]
-        for sent, answer in zip(batch, answers, strict=True):
-            code = ErrorCode(answer["error_code"])
-            if code is ErrorCode.NONE:
-                sent.partition.proposal_accepted(
-                    sent.proposal,
-                    answer["isr"],
-                    leader_epoch=answer["leader_epoch"],
-                    partition_epoch=answer["partition_epoch"],
-                    now_ms=self.now_ms(),
-                )
-            elif sent.partition.proposal_refused(sent.proposal, code) is Refusal.RETRIED:
-                repeated.append(sent)
-        self.proposals.settle(repeated, self.now_ms())
-        self._send_proposals()
-
-    def on_partition_offline(self, partition: Partition) -> None:
-        """The disk failed: nothing is served from this log any more, and the controller hears."""
-        if partition.is_leader or partition.follower is not None:
-            partition.retire()
-        key = (partition.topic_id, partition.index)
-        if key in self._reported:
-            return
-        self._reported.add(key)
-        self.process.spawn(self._call_until_done(Method.REPORT_OFFLINE, partition))
-
-    async def _call_until_done(self, method: Method, partition: Partition) -> None:
-        body = {
-            "broker_epoch": self.session.broker_epoch,
-            "partitions": [{"topic_id": partition.topic_id, "index": partition.index}],
-            "is_unclean": True,
-        }
-        while True:
-            try:
-                await self.session.call(method, body, timeout_ms=CALL_TIMEOUT_MS)
-                self._reported.discard((partition.topic_id, partition.index))
-                return
-            except KafkaError as error:
-                if error.code is not ErrorCode.REQUEST_TIMED_OUT:
-                    return
-                await asyncio.sleep(0.2)
-
-    async def _send_log_end(self, partition: Partition, leader_epoch: int) -> None:
-        end = {
-            "topic_id": partition.topic_id,
-            "index": partition.index,
-            "leader_epoch": leader_epoch,
-            "last_epoch": partition.log.last_leader_epoch,
-            "log_end_offset": partition.log.log_end_offset,
-        }
-        while partition.leader_epoch == leader_epoch and partition.leader_id < 0:
-            body = {"broker_epoch": self.session.broker_epoch, "partitions": [end]}
-            with suppress(KafkaError):
-                await self.session.call(Method.REPORT_LOGS, body, timeout_ms=CALL_TIMEOUT_MS)
-            await asyncio.sleep(1.0)
-
-    # What time does.
-
     def _tick(self) -> None:
-        now_ms = self.now_ms()
-        self.note_time()
-        for partition in self.partitions.values():
-            partition.tick(now_ms, MAX_LAG_MS)
-        self._send_proposals()
+        self._spawn(self.proposer.tick())
         if self.world.rng.random() < 0.3:
             self.sync()
+        transactions = self.world.transactions
+        if transactions is not None and transactions.rng.random() < transactions.sweep_chance:
+            self._spawn(TransactionExpiry(self.broker).abort_timed_out())
         self.retention.apply()
         self.compaction.maybe_begin()
         self._checkpoint()
+        self._note_metadata()
         self.process.call_later(TICK_S * (0.8 + 0.4 * self.world.rng.random()), self._tick)
 
     def sync(self) -> None:
@@ -331,29 +287,14 @@ class BrokerProcess:
         if not self.disk.is_failing:
             self.disk.deleted.clear()
         for log in self.disk.logs.values():
-            if self.disk.is_failing:
-                log.is_offline = True
-                log.refusal = "the disk failed"
-            else:
-                log.sync()
+            log.sync()
         for partition in list(self.partitions.values()):
             if partition.log.is_offline and not self.is_stopping:
-                self.on_partition_offline(partition)
+                self.broker.on_partition_offline(partition)
 
-    def note_time(self) -> None:
-        """Has the process been stopped? Then ask whether it still leads (`WakeGuard`)."""
-        self.guard.gap_max_ms = self.session.longest_stop_ms
-        is_gap = self.guard.note_time(monotonic_ms=self.now_ms(), wall_ms=self.wall_clock_ms())
-        if is_gap:
-            self.world.note("%s notices a gap", self.host.name)
-            self.process.spawn(self._confirm(self.guard.question))
-
-    async def _confirm(self, question: int) -> None:
-        body = {"broker_epoch": self.session.broker_epoch, "partitions": []}
-        with suppress(KafkaError):
-            await self.session.call(Method.ALTER_PARTITION, body, timeout_ms=1000)
-            if self.guard.confirmed(question):
-                self.leading.check_all()
+    def _note_metadata(self) -> None:
+        """As `LogDirectory.note_metadata` does, durably."""
+        self.disk.metadata_seen = max(self.disk.metadata_seen, self.session.metadata_seen)
 
     def _checkpoint(self) -> None:
         for key, partition in self.partitions.items():

@@ -1,23 +1,39 @@
 """The omniscient observer: what was ever committed, acknowledged or seen, and what must follow.
 
 It looks at the store's tables as they change, at every replica's log, and at what clients see. The
-invariants carry the numbers of docs/invariants.md. The heart is one rule that the others follow
-from: every replica which the durable record counts as in sync or eligible, unless it has lost
-data and not been heard of since, holds everything that was ever committed.
+heart is one rule that the others follow from: every replica which the durable record counts as in
+sync or eligible, unless it has lost data and not been heard of since, holds everything that was
+ever committed. The invariants have numbers, in the code, too (those marked * for clean elections):
+
+    I1   log start <= high watermark <= log end.
+    I2*  The high watermark that a client saw never goes back.
+    I3   A partition has at most one leader in a leader epoch, and the epoch never falls.
+    I4*  What was acknowledged with acks=all is in the log of every later leader.
+    I5   A leader, if there is one, is in the ISR, and the ISR within the replicas.
+    I6   Each change of a record raises its partition epoch by one.
+    I7*  Below the high watermark replicas agree on every offset that both still hold.
+    I8   Offsets rise within a log; they are contiguous where nothing was compacted.
+    I9   No reply before its condition holds.
+    I10  Recovery gives a valid prefix that holds all that was fsynced.
+    I11  Once a controller has sealed the tables, no write of an older one succeeds.
+    R17  A log start passes only what is committed, and only because a leader has said so.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from simulator.broker_host import Start
 from simulator.compaction_watch import CompactionWatch
-from simulator.disk_log import DiskLog
+from simulator.disk_log import DiskLog, KeyedLog
+from simulator.move_watch import MoveWatch
 from simulator.topic_watch import TopicWatch
+from simulator.transaction_watch import TransactionWatch
 
-from fairlead_controller.lines import PARTITION_PREFIX, parse_partition_key
+from fairlead_controller.decisions.tables.lines import PARTITION_PREFIX, parse_partition_key
 from fairlead_model.cluster import PartitionChanged
 
 if TYPE_CHECKING:
@@ -30,7 +46,8 @@ if TYPE_CHECKING:
     from simulator.world import World
 
     from fairlead_broker.replication.partition import Partition
-    from fairlead_controller.stores.metadata_store import StoredTable, TableWrite
+    from fairlead_controller.decisions.tables.stored_table import StoredTable
+    from fairlead_controller.stores.metadata_store import TableWrite
     from fairlead_model.cluster import Change
 
 PartitionKey = tuple[bytes, int]
@@ -52,6 +69,19 @@ class Record:
     partition_epoch: int
     min_insync_replicas: int
     is_recovering: bool
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    unconfirmed: tuple[int, ...] = ()
+    queued: tuple[int, ...] = ()
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self.adding or self.removing or self.queued)
+
+    @property
+    def original(self) -> tuple[int, ...]:
+        """The replicas without those that a reassignment adds."""
+        return tuple(each for each in self.replicas if each not in self.adding)
 
 
 @dataclass(slots=True)
@@ -80,18 +110,25 @@ class Checker:
         self.world = world
         self.truths: defaultdict[PartitionKey, Truth] = defaultdict(Truth)
         self.topics = TopicWatch(self)
+        self.moves = MoveWatch(self)
         self.compaction = CompactionWatch(self)
+        self.transactions = TransactionWatch(self)
         self.suspects: dict[PartitionKey, None] = {}
         """Partitions that something has happened to in this step."""
+        self.sent_elsewhere = 0
+        """How often a leader told a consumer to read from a follower …"""
+        self.read_elsewhere = 0
+        """… and how often a follower answered with records."""
         self.acknowledged: dict[tuple[PartitionKey, int], int] = {}
         """(partition, value) → offset, of acks=all."""
         self.epochs_seen: dict[str, int] = {}
         self.checks = 0
         self.reigning_epoch = -1
         """Of the newest controller that has sealed the store."""
+        self.is_confirmed = False
+        """Somebody has confirmed tables that went back in time: no replica is known to be whole,
+        though none of them has lost anything. What is committed has to stay all the same."""
         self._published: dict[tuple[int, PartitionKey], int] = {}
-
-    # What has happened.
 
     def on_written(self, write: TableWrite, before: StoredTable | None, after: StoredTable) -> None:
         """A table has changed in the store."""
@@ -103,6 +140,7 @@ class Checker:
                 self.reigning_epoch,
             )
         self.topics.on_written(write)
+        self.moves.on_written(write)
         for key, line in write.lines.items():
             if key.startswith(PARTITION_PREFIX):
                 self._on_partition_line(parse_partition_key(key), line)
@@ -113,6 +151,7 @@ class Checker:
     def on_reign(self, controller_epoch: int) -> None:
         """A controller has sealed every table and loaded them; another may have since."""
         self.reigning_epoch = max(controller_epoch, self.reigning_epoch)
+        self.moves.on_reign(controller_epoch)
 
     def _on_partition_line(self, key: PartitionKey, line: str | None) -> None:
         truth = self.truths[key]
@@ -129,17 +168,26 @@ class Checker:
             partition_epoch=fields["partition_epoch"],
             min_insync_replicas=fields["min_insync_replicas"],
             is_recovering=bool(fields["recovery_state"]),
+            adding=tuple(fields["adding"]),
+            removing=tuple(fields["removing"]),
+            unconfirmed=tuple(fields.get("unconfirmed_removals", ())),
+            queued=tuple(fields.get("queued_target", ())),
         )
         old, truth.record = truth.record, record
         self.world.note("record %s", record)
+        self.moves.on_record(key, old, record)
         if not set(record.isr) <= set(record.replicas):
             self.fail("I5: isr %s outside of %s", record.isr, record.replicas)
         if record.leader >= 0 and record.leader not in record.isr:
             self.fail("I5: leader %d outside of the isr %s", record.leader, record.isr)
-        if old is None and record.min_insync_replicas < 2:
-            # Made while a replica was down that is not known to be: it may be the only one in sync.
-            hosts = [self.world.brokers[replica] for replica in record.replicas]
-            truth.is_forgiven |= any(host.is_wounded for host in hosts)
+        lone = _lone_leader(old, record)
+        if lone is not None and record.min_insync_replicas < 2:
+            # It may acknowledge alone for all that the controller knows, and the others are let go,
+            # though it has lost data itself.
+            truth.is_forgiven |= self.world.brokers[lone].is_wounded
+        if old is None and all(self.world.brokers[each].is_wounded for each in record.isr):
+            # Made by a controller that does not know yet what those that are in sync have lost.
+            truth.is_forgiven = True
         if old is not None and old.leader_epoch != record.leader_epoch:
             truth.moved_s = self.world.loop.time()
         if old is not None and old != record:
@@ -149,7 +197,7 @@ class Checker:
                 self.fail("I3: the leader epoch fell: %s", record)
             if record.leader != old.leader and record.leader_epoch == old.leader_epoch:
                 self.fail("I3: two leaders in epoch %d: %s", record.leader_epoch, record)
-        if record.is_recovering and not truth.is_forgiven:
+        if record.is_recovering and not (truth.is_forgiven or self.is_confirmed):
             self.fail("an unclean election, though enough replicas are left: %s", record)
         self.suspects[key] = None
 
@@ -160,8 +208,11 @@ class Checker:
             return
         broker_id = broker["id"]
         host = self.world.brokers[broker_id]
-        start = (broker["start_id"], broker["boot_id"])
-        is_unclean = host.owns_up(*start)
+        start = Start(broker["start_id"], broker["boot_id"], broker["recovered_whole"])
+        is_unclean = host.owns_up(start)
+        is_doubted = host.is_wounded or self.is_confirmed
+        if known is not None and not broker["clean"] and not is_doubted:
+            self.fail("%s has lost nothing, and is taken for one that has", host.name)
         for truth in self.truths.values():
             record = truth.record
             if record is None:
@@ -170,19 +221,25 @@ class Checker:
                 self.fail("broker %d registered anew and still leads %s", broker_id, record)
             if is_unclean and broker_id in (*record.isr, *record.elr):
                 self.fail("broker %d lost data and still counts in %s", broker_id, record)
-        host.on_registered_durably(*start)
+        host.on_registered_durably(start)
 
-    def on_registered(self, host: BrokerHost, start_id: str) -> None:
+    def on_registered(self, host: BrokerHost) -> None:
         """A broker is told that it is registered: by then it is written what it may lack."""
-        if host.owns_up(start_id, host.boot_id):
+        if host.owns_up(host.last_start):
             self.fail("%s was registered, and nobody knows that it lost data", host.name)
         for key in host.disk.removed:
             record = self.truths[key].record
             if record is not None and host.broker_id in (*record.isr, *record.elr):
                 self.fail("%s was registered without its folder, and counts: %s", host.name, record)
 
-    def on_published(self, controller_epoch: int, changes: Iterable[Change]) -> None:
-        """A controller tells of committed changes (I6, one by one)."""
+    def on_published(
+        self, controller_epoch: int, changes: Iterable[Change], broken: Counter[str]
+    ) -> None:
+        """A controller tells of committed changes (I6, one by one), and had no wrong decision."""
+        if broken:
+            self.fail("wrong decisions were stopped: %s", dict(broken))
+        changes = tuple(changes)
+        self.moves.on_published(controller_epoch, changes)
         for change in changes:
             if isinstance(change, PartitionChanged):
                 at = (controller_epoch, (change.topic_id, change.index))
@@ -227,11 +284,13 @@ class Checker:
                 self.fail("I7: a leader's log begins beyond what was committed")
             for offset in range(len(committed), high_watermark):
                 entry = log.entry(offset)
-                if self.world.partition_of[entry.value] != key:
+                if self.world.partition_of.get(entry.value, key) != key:
                     self.fail("%s holds %s, which was sent elsewhere", partition, entry)
                 committed.append(entry)
-                if isinstance(log, DiskLog):
+                if isinstance(log, KeyedLog):
                     self.compaction.on_committed(key, offset, entry)
+                elif isinstance(log, DiskLog):
+                    self.transactions.on_committed(key, offset, entry)
             self.world.trace("%s committed to %d by %d", partition, high_watermark, broker_id)
             self.suspects[key] = None
         if partition.is_leader:
@@ -243,7 +302,7 @@ class Checker:
         truth = self.truths[key]
         if truth.agreed.get(log, 0) > end:
             # Where records were compacted away, what excuses that may have been cut off.
-            truth.agreed[log] = 0 if isinstance(log, DiskLog) else end
+            truth.agreed[log] = 0 if isinstance(log, KeyedLog) else end
         self.suspects[key] = None
 
     def on_forgetting(self, partition: Partition, offset: int) -> None:
@@ -293,8 +352,6 @@ class Checker:
         elif committed[offset] != entry and not self.truths[key].is_forgiven:
             self.fail("a consumer saw %s at %d, committed is %s", entry, offset, committed[offset])
 
-    # What must hold.
-
     def after_step(self) -> None:
         """Look at every partition that something happened to."""
         if self.suspects:
@@ -318,7 +375,7 @@ class Checker:
                     self.fail("I4: %d counts in %s and has no log", broker_id, record)
                 continue
             self._agree(key, log, len(truth.committed))
-            if isinstance(log, DiskLog):
+            if isinstance(log, KeyedLog):
                 self.compaction.check_holder(key, truth, log)
             if log.log_start_offset > truth.forgotten:
                 self.fail(
@@ -340,11 +397,12 @@ class Checker:
     def _agree(self, key: PartitionKey, log: AnyLog, end: int) -> None:
         """Compare a log with what was committed, from where it was last found to agree (I7)."""
         truth = self.truths[key]
-        at = max(truth.agreed.get(log, 0), log.base_offset)
+        # What lies below the start is deleted, though a power loss may bring its segment back.
+        at = max(truth.agreed.get(log, 0), log.log_start_offset)
         end = min(end, log.log_end_offset, len(truth.committed))
-        if isinstance(log, DiskLog):
+        if isinstance(log, KeyedLog):
             if not truth.is_forgiven:
-                self.compaction.check(key, truth, log, max(at, log.log_start_offset), end)
+                self.compaction.check(key, truth, log, at, end)
                 truth.agreed[log] = max(at, end)
             return
         while at < end:
@@ -363,8 +421,6 @@ class Checker:
     def fail(self, sentence: str, *arguments: object) -> None:
         raise Violation(sentence % arguments)
 
-    # What clients find strange.
-
     def on_sequence_gap(self, producer: Producer, item: object) -> None:
         if not self.truths[producer.key].is_forgiven:
             self.fail("%s: records before %s are gone", producer.name, item)
@@ -378,3 +434,12 @@ class Checker:
         """I2."""
         if not self.truths[consumer.key].is_forgiven:
             self.fail("I2: %s saw the end at %d, then %d", consumer.name, consumer.latest, latest)
+
+
+def _lone_leader(old: Record | None, record: Record) -> int | None:
+    """Who leads, or led between two records: two brokers that are given up one after the other in
+    the same moment make one write, in which the second has led and does not any more."""
+    if record.leader >= 0:
+        return record.leader
+    has_led = old is not None and record.leader_epoch > old.leader_epoch + 1
+    return record.isr[0] if has_led and record.isr else None

@@ -78,8 +78,6 @@ class Churn:
         self.delete()
         self._world.later(self._world.rng.random(), self.create)
 
-    # What the store says.
-
     def on_live(self, topic_id: bytes, header: Header) -> None:
         """A topic is there, or has grown: somebody uses its partitions."""
         if header.name not in NAMES:

@@ -25,7 +25,7 @@ def may_lose(world: World, broker: BrokerHost) -> bool:
     for truth in world.checker.truths.values():
         record = truth.record
         is_held = record is not None and broker.broker_id in record.replicas
-        if is_held and (not is_within or not _promises_survival(record)):
+        if is_held and (not is_within or not _promises_survival(record, broker.broker_id)):
             truth.is_forgiven = True
     return True
 
@@ -41,8 +41,8 @@ def _is_recovering(world: World, broker: BrokerHost) -> bool:
     )
 
 
-def _promises_survival(record: Record) -> bool:
-    """Whether two replicas hold what one acknowledges. A minimum that was raised lately promises
-    nothing before the in-sync replicas are that many."""
-    is_always_two = len(record.replicas) > 2
-    return record.min_insync_replicas >= 2 and (is_always_two or len(record.isr) >= 2)
+def _promises_survival(record: Record, broker_id: int) -> bool:
+    """Whether another replica holds what this one acknowledges. Where a minimum was raised lately,
+    or the others were away when the partition was made, none does before it is in sync."""
+    others = {*record.isr, *record.elr} - {broker_id}
+    return record.min_insync_replicas >= 2 and bool(others)

@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simulator import rpc
+from simulator.log_shelf import rack_of
 from simulator.records import NO_PRODUCER, decode_entries, encode_batch
 from simulator.virtual_loop import Process
 
@@ -22,6 +23,7 @@ METADATA_TIMEOUT_S = 0.5
 RETRY_S = (0.02, 0.15)
 RETRY_MAX_S = 0.5
 ALL_IN_SYNC = -1
+NO_BROKER = -1
 BATCH_SIZES = (1, 1, 2, 4)
 
 
@@ -245,9 +247,16 @@ class Producer(Client):
 class Consumer(Client):
     """Reads one partition from its beginning and now and then asks where it ends."""
 
+    isolation_level = 0
+
     def __init__(self, world: World, name: str, key: PartitionKey) -> None:
         super().__init__(world, name, key)
         self.offset = 0
+        self.rack = ""
+        """Names one where it reads from followers, too."""
+        self.elsewhere = NO_BROKER
+        """The follower that a leader has told it to read from."""
+        self._reads_at = NO_BROKER
         self._asked = 0
         self._is_lost = False
         """Its offset is out of range."""
@@ -255,10 +264,19 @@ class Consumer(Client):
         """Highest end that a leader has told as certain."""
 
     def start(self) -> None:
+        if self.world.options.reads_followers:
+            self.rack = rack_of(self.world.rng.choice(list(self.world.brokers)))
         self.find_leader()
 
     def on_leader(self) -> None:
-        body = {"key": self.key, "leader_epoch": self.leader_epoch, "is_earliest": self._is_lost}
+        body = {
+            "key": self.key,
+            "leader_epoch": self.leader_epoch,
+            "isolation_level": self.isolation_level,
+            "is_earliest": self._is_lost,
+            "offset": self.offset,
+            "rack": self.rack,
+        }
         if self._is_lost:
             self.link(self.leader).call("list_offsets", body, self._on_earliest, timeout_s=0.5)
             return
@@ -266,8 +284,10 @@ class Consumer(Client):
             self.link(self.leader).call("list_offsets", body, self._on_latest, timeout_s=0.5)
             return
         self._asked = self.offset
-        body = {"key": self.key, "leader_epoch": self.leader_epoch, "offset": self.offset}
-        self.link(self.leader).call("consume", body, self._on_records, timeout_s=0.5)
+        if self.elsewhere != NO_BROKER and self.world.rng.random() < 0.05:
+            self.elsewhere = NO_BROKER  # As after metadata.max.age.ms.
+        self._reads_at = self.leader if self.elsewhere == NO_BROKER else self.elsewhere
+        self.link(self._reads_at).call("consume", body, self._on_records, timeout_s=0.5)
 
     def _on_earliest(self, reply: dict[str, Any] | None) -> None:
         """What was to be read next is deleted: go on with what is left."""
@@ -283,28 +303,41 @@ class Consumer(Client):
 
     def _on_records(self, reply: dict[str, Any] | None) -> None:
         if reply is not None and reply["error"] is ErrorCode.NONE:
-            if reply["is_valid"]:
-                self._on_end(reply["high_watermark"])
-            for offset, entry in decode_entries(reply["records"]):
-                if offset < self.offset == self._asked:
-                    continue  # The batch begins before what was asked for.
-                if offset != self.offset:
-                    self.world.checker.fail("%s got %d at %d", self.name, offset, self.offset)
-                self.world.checker.on_seen(self.key, offset, entry)
-                self.offset = offset + 1
+            self._take(reply)
+            if reply["preferred"] != NO_BROKER:
+                self.elsewhere = reply["preferred"]
+                self.world.checker.sent_elsewhere += 1
+            elif self.elsewhere != NO_BROKER:
+                self.world.checker.read_elsewhere += bool(reply["records"])
+        elif self.elsewhere != NO_BROKER:
+            self.elsewhere = NO_BROKER  # Whatever a follower says, the leader is asked again.
         elif reply is not None and reply["error"] is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.world.checker.on_out_of_range(self)
             self._is_lost = True
         self._go_on(reply)
+
+    def _take(self, reply: dict[str, Any]) -> None:
+        if reply["is_valid"]:
+            self._on_end(reply["high_watermark"])
+        for offset, entry in decode_entries(reply["records"]):
+            if offset < self.offset == self._asked:
+                continue  # The batch begins before what was asked for.
+            if offset != self.offset:
+                self.world.checker.fail("%s got %d at %d", self.name, offset, self.offset)
+            self.world.checker.on_seen(self.key, offset, entry)
+            self.offset = offset + 1
 
     def _on_end(self, latest: int) -> None:
         if latest < self.latest:
             self.world.checker.on_high_watermark_back(self, latest)
         self.latest = latest
 
+    def _pause_s(self, reply: dict[str, Any]) -> float:
+        return self.world.consume_pause_s
+
     def _go_on(self, reply: dict[str, Any] | None) -> None:
         if reply is not None and reply["error"] is ErrorCode.NONE:
             self.succeeded()
-            self.process.call_later(self.world.consume_pause_s, self.on_leader)
+            self.process.call_later(self._pause_s(reply), self.on_leader)
         else:
             self.process.call_later(self.pause_s(), self.find_leader)

@@ -12,8 +12,11 @@ import random
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from fairlead_broker.log.log_cleaning import CleanedGroup, LogCleaning, UncleanableLogError
-from fairlead_broker.metrics import CleanerMetrics
+from fairlead_broker.log.compaction.log_cleaning import (
+    CleanedGroup,
+    LogCleaning,
+    UncleanableLogError,
+)
 from fairlead_broker.tasks.cleaner import Cleaner
 from fairlead_broker.tasks.cleaner_process import CleanerDiedError
 from fairlead_model.log_config import LogConfig
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
     from simulator.broker_process import BrokerProcess
     from simulator.world import World
 
-    from fairlead_broker.log.cleaning_state import LogCleaner
-    from fairlead_broker.log.log_cleaning import CleaningOrder
+    from fairlead_broker.log.compaction.cleaning_state import LogCleaner
+    from fairlead_broker.log.compaction.log_cleaning import CleaningOrder
     from fairlead_broker.replication.partition import Partition
 
 KEYED: Final = "keyed"
@@ -92,36 +95,12 @@ class Compaction:
             self._is_running = False
 
 
-class _CleanersBroker:
-    """As much of a broker as its cleaner knows."""
-
-    def __init__(self, broker: BrokerProcess) -> None:
-        self._broker = broker
-        self.clock = self
-        self.partitions = broker.partitions
-        self.metrics = self.settings = self
-        self.cleaner = CleanerMetrics()
-        self.cleaner_io_bytes_per_second = float("inf")
-        self.on_moved = None
-        self.on_partition_offline = broker.on_partition_offline
-
-    @property
-    def cleaner_dedupe_buffer_bytes(self) -> int:
-        return _plan(self._broker.world).dedupe_buffer_bytes
-
-    def now_ms(self) -> int:
-        return self._broker.wall_clock_ms()
-
-    def monotonic_ms(self) -> int:
-        return self._broker.now_ms()
-
-
 class WatchedCleaner(Cleaner):
     """Tells the observer what becomes of a log."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         thread = DiskThread(broker.world)
-        super().__init__(cast("Any", _CleanersBroker(broker)), cast("Any", thread))
+        super().__init__(broker.broker, cast("Any", thread))
         self._process = cast("Any", _ChildInProcess(broker, thread))
         self._watch = broker.world.checker.compaction
 
@@ -141,7 +120,8 @@ class DiskThread:
     """Where blocking calls run: a little later, and never once the process is gone."""
 
     def __init__(self, world: World) -> None:
-        self._rng = _plan(world).rng if world.compaction else world.rng
+        plan = world.compaction or world.transactions
+        self._rng = world.rng if plan is None else plan.rng
 
     def delay_s(self) -> float:
         return self._rng.choice((0.001, 0.05, 0.4)) * self._rng.random()

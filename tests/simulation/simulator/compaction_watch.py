@@ -15,13 +15,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from simulator.disk_log import DiskLog
+from simulator.disk_log import KeyedLog
 
 if TYPE_CHECKING:
     from simulator.checker import Checker, PartitionKey, Truth
     from simulator.keyed_records import KeyedEntry
 
-    from fairlead_broker.log.cleaning_state import LogCleaner
+    from fairlead_broker.log.compaction.cleaning_state import LogCleaner
     from fairlead_broker.replication.partition import Partition
 
 
@@ -57,8 +57,6 @@ class CompactionWatch:
         if entry.producer_id >= 0:
             keys.last_sequence[entry.producer_id] = (entry.sequence, offset)
 
-    # Cleanings.
-
     def on_cleaning(self, partition: Partition, end_offset: int) -> None:
         """A replica begins to clean up to an offset: from now on tombstones grow old."""
         key = (partition.topic_id, partition.index)
@@ -72,7 +70,7 @@ class CompactionWatch:
     def on_replaced(self, partition: Partition, cleaner: LogCleaner) -> None:
         """Segments of a replica were replaced: compare what it held with what it holds."""
         log: Any = partition.log
-        if not isinstance(log, DiskLog) or log.refusal == "closed":
+        if not isinstance(log, KeyedLog) or log.refusal == "closed":
             return
         before = log.contents
         log.reread()
@@ -106,9 +104,7 @@ class CompactionWatch:
         if entry.is_tombstone and offset not in self._keys[key].successor:
             self.tombstones_removed += 1
 
-    # What must be there.
-
-    def check(self, key: PartitionKey, truth: Truth, log: DiskLog, start: int, end: int) -> None:
+    def check(self, key: PartitionKey, truth: Truth, log: KeyedLog, start: int, end: int) -> None:
         """A log holds what was committed from `start` to `end`, but for what may be missing."""
         committed: list[Any] = truth.committed
         contents = log.contents
@@ -123,7 +119,7 @@ class CompactionWatch:
             if problem is not None:
                 self._fail("%s lacks offset %d: %s", log.path, offset, problem)
 
-    def check_holder(self, key: PartitionKey, truth: Truth, log: DiskLog) -> None:
+    def check_holder(self, key: PartitionKey, truth: Truth, log: KeyedLog) -> None:
         """A replica that may lead: no key has come back, every producer's last batch is known."""
         keys = self._keys[key]
         contents, end = log.contents, min(log.log_end_offset, len(truth.committed))
@@ -154,13 +150,13 @@ class CompactionWatch:
             if problem is not None:
                 self._fail("a consumer got nothing at %d: %s", offset, problem)
 
-    def check_from_the_beginning(self, key: PartitionKey, truth: Truth, log: DiskLog) -> None:
+    def check_from_the_beginning(self, key: PartitionKey, truth: Truth, log: KeyedLog) -> None:
         """A fresh consumer ends up with the newest value of every key."""
         log.reread()
         committed: list[Any] = truth.committed
         view = {entry.key: entry for entry in log.contents.values()}
         for name, newest in self._keys[key].newest.items():
-            if newest < log.log_start_offset:
+            if newest < max(log.log_start_offset, truth.forgotten):
                 continue
             wanted, found = committed[newest], view.get(name)
             is_missed = wanted.is_tombstone and newest not in log.files.tombstones
@@ -170,7 +166,14 @@ class CompactionWatch:
         self.check_holder(key, truth, log)
 
     def _complaint(self, key: PartitionKey, truth: Truth, offset: int, end: int) -> str | None:
-        """Why a record must not be missing from a log that holds everything below `end`."""
+        """Why a record must not be missing from a log that holds everything below `end`.
+
+        Below what a leader has deleted nothing need be there, though a log may begin earlier: a
+        killed process comes back with the start of its last checkpoint, and what lay below the
+        start may have been cleaned away meanwhile.
+        """
+        if offset < truth.forgotten:
+            return None
         keys = self._keys[key]
         successor = keys.successor.get(offset)
         if successor is not None and successor < end:

@@ -14,23 +14,32 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 from aiohttp import WSMsgType
+from simulator.ensemble import Ensemble, SimKazoo, SimThread, SimTransaction, open_elected_store
 from simulator.network import CONNECT_TIMEOUT_S
+from simulator.replica_link import SimLeaderConnection
 from simulator.store import SimStore
 from simulator.virtual_loop import PROCESS, Process
 
+from fairlead_broker import broker as broker_module
+from fairlead_broker.coordinator import loading as coordinator_loading
 from fairlead_broker.session import controller_session, link
-from fairlead_controller import (
-    loading,
-    publication,
-    session_handshake,
-    session_server,
-    table_plan,
-)
+from fairlead_broker.tasks import leader_connection
+from fairlead_controller import reassigner
 from fairlead_controller.controller import Controller, open_controller
-from fairlead_controller.events import ElectLeaders
-from fairlead_controller.session_server import SessionServer
-from fairlead_controller.stores.metadata_store import StoreError
+from fairlead_controller.decisions.events import ElectLeaders
+from fairlead_controller.decisions.tables import loading, table_plan
+from fairlead_controller.decisions.tables.stored_table import StoreError
+from fairlead_controller.reassigner import Reassigner
+from fairlead_controller.sessions import handshake as session_handshake
+from fairlead_controller.sessions import hearing as session_hearing
+from fairlead_controller.sessions import publication
+from fairlead_controller.sessions import server as session_server
+from fairlead_controller.sessions.server import SessionServer
+from fairlead_controller.stores import zookeeper as zookeeper_store
+from fairlead_controller.stores import zookeeper_multis
+from fairlead_controller.zookeeper import reign as zookeeper_reign
 from fairlead_model.refusals import RefusedError
+from fairlead_zookeeper import client as zookeeper_client
 
 if TYPE_CHECKING:
     import random
@@ -38,6 +47,8 @@ if TYPE_CHECKING:
 
     from simulator.network import End, Network
     from simulator.world import World
+
+    from fairlead_controller.stores.metadata_store import MetadataStore
 
 SECRET = b"a secret of simulations"
 
@@ -68,6 +79,9 @@ class SimSocket:
 
     def get_extra_info(self, name: str) -> None:
         """There is no kernel here that would watch the connection."""
+
+    def get_protocol(self) -> None:
+        """Nobody stands at the door here: strangers are a matter of real sockets."""
 
     async def send_bytes(self, data: bytes) -> None:
         if self._end.is_closed:
@@ -146,8 +160,11 @@ class ClientConnection:
             # Refused, or no answer.
             refused = asyncio.get_running_loop().create_future()
             end.on_close = lambda: refused.done() or refused.set_result(None)
-            await asyncio.wait([refused], timeout=CONNECT_TIMEOUT_S)
+            done, _ = await asyncio.wait([refused], timeout=CONNECT_TIMEOUT_S)
             end.close()
+            if done:
+                key: Any = SimpleNamespace(host=self._host, port=0, ssl=False)
+                raise aiohttp.ClientConnectorError(key, ConnectionRefusedError(self._host))
             raise aiohttp.ClientConnectionError(f"{self._host} cannot be reached")
         self._socket = SimSocket(end)
         return self._socket
@@ -177,7 +194,7 @@ class _Nonces:
 
 @contextmanager
 def replaced_edges(world: World) -> Iterator[None]:
-    """Put the simulated edges under both session layers for the length of one run."""
+    """Put the simulated edges under sessions and fetchers for the length of one run."""
 
     async def is_refused(endpoints: Any) -> bool:
         asking = PROCESS.get()
@@ -186,7 +203,7 @@ def replaced_edges(world: World) -> Iterator[None]:
         return bool(endpoints) and world.network.is_refused(endpoints[0].host, asking.name)
 
     nonces = _Nonces()
-    ClientHttp.network = world.network
+    ClientHttp.network = SimLeaderConnection.network = world.network
     web = SimpleNamespace(
         WebSocketResponse=ServerSocket,
         HTTPServiceUnavailable=session_server.web.HTTPServiceUnavailable,
@@ -196,8 +213,12 @@ def replaced_edges(world: World) -> Iterator[None]:
         (session_server, "_monotonic_ms", world.loop.now_ms),
         (session_server, "time", SimpleNamespace(monotonic=world.loop.time)),
         (session_server, "is_refused", is_refused),
+        (session_hearing, "is_refused", is_refused),
         (session_handshake, "secrets", nonces),
         (session_server, "TICK_S", 0.05),
+        (reassigner, "time", SimpleNamespace(monotonic=world.loop.time)),
+        # Soon enough that some faults last longer.
+        (reassigner, "GIVE_UP_S", 3.0),
         # Small parts: an image of this small cluster, too, comes in several messages.
         (publication, "CHANGES_PER_MESSAGE", 3),
         # Small tables: topics span several.
@@ -205,16 +226,31 @@ def replaced_edges(world: World) -> Iterator[None]:
         (loading, "PARTITIONS_PER_TABLE", 4),
         (link, "secrets", nonces),
         (controller_session, "random", _Chance(world.rng)),
+        (broker_module, "random", SimpleNamespace(SystemRandom=lambda: world.rng)),
+        (leader_connection, "LeaderConnection", SimLeaderConnection),
+        (coordinator_loading, "_read_slice", bytes),
         (
             controller_session,
             "aiohttp",
             SimpleNamespace(
                 ClientSession=ClientHttp,
                 ClientError=aiohttp.ClientError,
+                ClientConnectorError=aiohttp.ClientConnectorError,
+                ClientConnectorCertificateError=aiohttp.ClientConnectorCertificateError,
                 TCPConnector=SimpleNamespace,
             ),
         ),
     ]
+    if isinstance(world.store, Ensemble):
+        SimKazoo.ensemble = world.store
+        replacements += [
+            (zookeeper_client, "KazooClient", SimKazoo),
+            (zookeeper_client, "TransactionRequest", SimTransaction),
+            (zookeeper_store, "ThreadPoolExecutor", SimThread),
+            # Small multis: Kafka's znodes of one write are several.
+            (zookeeper_multis, "MULTI_OPERATIONS_MAX", 6),
+            (zookeeper_reign, "SWEEP_INTERVAL_S", 3.0),
+        ]
     before = [(module, name, getattr(module, name)) for module, name, _ in replacements]
     for module, name, value in replacements:
         setattr(module, name, value)
@@ -233,10 +269,26 @@ class ControllerHost:
         self.name = name
         self.process: Process | None = None
         self.controller: Controller | None = None
+        self.last_words = ""
+        """Why its last process ended, if it was the store's doing."""
 
     @property
     def is_running(self) -> bool:
         return self.process is not None and self.process.is_alive
+
+    @property
+    def may_reign(self) -> bool:
+        """Whether it holds the Lease: it runs, and nobody has taken over since it began."""
+        if not self.is_running:
+            return False
+        controller = self.controller
+        newest = self.world.checker.reigning_epoch
+        return controller is None or controller.committed.controller_epoch >= newest
+
+    @property
+    def controller_of_now(self) -> Controller | None:
+        """The controller that reigns here, if one does."""
+        return self.controller if self.is_running else None
 
     def start(self) -> None:
         self.process = Process(self.world.loop, self.name)
@@ -254,7 +306,9 @@ class ControllerHost:
         try:
             await self._reign(process)
         except* (StoreError, RefusedError) as group:
-            world.note("%s ends: %s", self.name, group.exceptions[0])
+            reasons = [each for each in group.exceptions if isinstance(each, StoreError)]
+            self.last_words = str((reasons or group.exceptions)[0])
+            world.note("%s ends: %s", self.name, self.last_words)
         except* Exception as group:
             # Whatever else ends a controller is a finding.
             world.loop.failure = group
@@ -268,15 +322,19 @@ class ControllerHost:
 
     async def _reign(self, process: Process) -> None:
         world = self.world
-        store = SimStore(world.store, process)
+        if isinstance(world.store, Ensemble):
+            store: MetadataStore = await open_elected_store()
+        else:
+            store = SimStore(world.store, process)
         controller = await open_controller(
             store, now_ms=world.wall_clock_ms, random_source=world.rng
         )
         epoch = controller.committed.controller_epoch
         world.note("%s reigns with epoch %d", self.name, epoch)
         world.checker.on_reign(epoch)
+        broken = controller.metrics.broken_decisions
         controller.subscribe(
-            lambda changes, _: world.checker.on_published(epoch, changes)  # type: ignore[misc]
+            lambda changes, _: world.checker.on_published(epoch, changes, broken)  # type: ignore[misc]
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(controller.run())
@@ -285,6 +343,16 @@ class ControllerHost:
             world.network.listen(process, lambda end: _accept(server, end))
             self.controller = controller
             tasks.create_task(server.watch())
+            tasks.create_task(Reassigner(controller).run())
+            if isinstance(store, zookeeper_store.ZooKeeperStore):
+                tasks.create_task(zookeeper_reign.keep_sweeping(store))
+                tasks.create_task(_end_with_session(store))
+
+
+async def _end_with_session(store: zookeeper_store.ZooKeeperStore) -> None:
+    """End a reign as the product's elector does: with its session it has lost its election."""
+    await store._client.ended.wait()
+    raise StoreError("the session with ZooKeeper has ended")
 
 
 def _accept(server: SessionServer, end: End) -> None:

@@ -1,8 +1,9 @@
-"""The log of a compacted topic: the real one, with all its files, on a simulated disk of its own.
+"""The real log, with all its files, on a simulated disk of its own.
 
-What `MemoryLog` imitates happens here: rolling, fsync, checkpoints, marks of holes, recovery. So
-a crash may fall between any two steps of a cleaning and of the replacement of segments, and what
-the next start makes of the files is what the real recovery makes of them.
+What `MemoryLog` imitates happens here: rolling, fsync, checkpoints, snapshots of producers, indexes
+of transactions, marks of holes, recovery. So a crash may fall between any two steps of a cleaning
+and of the replacement of segments, and what the next start makes of the files is what the real
+recovery makes of them. Topics with transactions have a `DiskLog`, compacted ones a `KeyedLog`.
 """
 
 from __future__ import annotations
@@ -12,15 +13,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from simulated_disk import SimulatedDisk
 from simulator.keyed_records import KeyedEntry, decode_keyed
 from simulator.memory_log import MemoryLog, Read
+from simulator.transactional_records import decode_transactional
 
+from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.log import AppendResult, Log
-from fairlead_broker.log.log_directory import LogDirectory
 from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
 from fairlead_model.log_config import LogConfig
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
+
+    from fairlead_broker.log.files.file_slice import FileSlice
+    from fairlead_broker.log.producers.end_marker import EndMarker
+    from fairlead_broker.log.producers.verification import VerificationGuard
 
 PATH: Final = "/data"
 READ_BYTES: Final = 700
@@ -32,7 +38,10 @@ COMMON: Final = LogConfig(index_interval_bytes=150)
 class LogFiles:
     """What the machine keeps of a log from one process to the next."""
 
-    def __init__(self, broker_id: int, topic: str, partition: int, number: int) -> None:
+    def __init__(
+        self, broker_id: int, topic: str, partition: int, number: int, kind: type[DiskLog]
+    ) -> None:
+        self.kind = kind
         self.broker_id = broker_id
         self.topic = topic
         self.partition = partition
@@ -44,6 +53,7 @@ class LogFiles:
         """False from the end of a process to the next recovery."""
         self.tombstones: set[int] = set()
         """Offsets of those that the log has ever held, below its end."""
+        self.is_ghost = False
         self.on_changed: Callable[[Any, int], None] = lambda *_: None
         self.on_start: Callable[[Any], None] = lambda _: None
 
@@ -74,63 +84,96 @@ class LogFiles:
         )
 
     def _adopt(self, log: Log) -> DiskLog:
-        log.__class__ = DiskLog
+        log.__class__ = self.kind
         assert isinstance(log, DiskLog)
         log.files = self
-        log.is_ghost = False
         log.contents = log.read_all()
         self.tombstones = {at for at in self.tombstones if at < log.log_end_offset}
         return log
+
+
+class FileBytes(bytes):
+    """What was read from a segment, with the place where it was read."""
+
+    piece: FileSlice
 
 
 class DiskLog(Log):
     """`contents` are its records as a reader finds them: kept in step with every append, and read
     anew from the files after everything that rewrites them."""
 
+    decode: Callable[[Any], Any] = staticmethod(decode_transactional)
+    """What is in whole batches, with a record's number and what else the observer compares."""
     files: LogFiles
-    contents: dict[int, KeyedEntry]
-    is_ghost: bool
+    contents: dict[int, Any]
+
+    @property
+    def is_ghost(self) -> bool:
+        """Whether it was deleted, and came back with a power cut."""
+        return self.files.is_ghost
+
+    @is_ghost.setter
+    def is_ghost(self, value: bool) -> None:
+        self.files.is_ghost = value
 
     @property
     def base_offset(self) -> int:
         return self.bases[0]
 
     @property
-    def entries(self) -> list[KeyedEntry]:
+    def entries(self) -> list[Any]:
         return list(self.contents.values())
 
-    def entry(self, offset: int) -> KeyedEntry:
+    def entry(self, offset: int) -> Any:
         """AssertionError if there is none: nothing is compacted before it is committed."""
         found = self.contents.get(offset)
         if found is None:
             raise AssertionError(f"{self.path} has no record at {offset}")
         return found
 
-    def read_all(self) -> dict[int, KeyedEntry]:
+    def read_all(self) -> dict[int, Any]:
         """Every record, as a consumer finds them that reads from the beginning."""
-        found: dict[int, KeyedEntry] = {}
+        found: dict[int, Any] = {}
         offset = self.log_start_offset
         while offset < self.log_end_offset:
             content = self._read_bytes(offset, READ_BYTES, self.log_end_offset)
             if not content:
                 raise AssertionError(f"a reader of {self.path} gets no further than {offset}")
-            for batch in decode_keyed(content):
+            for batch in self.decode(content):
                 if batch.next_offset <= offset:
                     raise AssertionError(f"a reader at {offset} gets {batch}")
                 found.update(each for each in batch.entries if each[0] >= offset)
                 offset = batch.next_offset
         return found
 
-    # What `Partition` does.
-
     def append_as_leader(
-        self, batch: memoryview, *, leader_epoch: int, now_ms: int, has_keys: bool = False
+        self,
+        batch: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        has_keys: bool = False,
+        guard: VerificationGuard | None = None,
+        is_from_coordinator: bool = False,
     ) -> AppendResult:
         result = super().append_as_leader(
-            batch, leader_epoch=leader_epoch, now_ms=now_ms, has_keys=has_keys
+            batch,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            has_keys=has_keys,
+            guard=guard,
+            is_from_coordinator=is_from_coordinator,
         )
         if not result.is_duplicate:
             self._take_in(batch, result.first_offset)
+        return result
+
+    def append_end_marker(
+        self, marker: EndMarker, *, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        result = super().append_end_marker(marker, leader_epoch=leader_epoch, now_ms=now_ms)
+        end = self.log_end_offset
+        self._take_in(self._read_bytes(result.first_offset, READ_BYTES, end), result.first_offset)
         return result
 
     def append_as_follower(
@@ -151,7 +194,12 @@ class DiskLog(Log):
         piece = found.records
         if piece is None:
             return Read(None, offset)
-        return Read(self.disk.pread(piece.file.read_fd, piece.length, piece.position), offset)
+        content = FileBytes(self.disk.pread(piece.file.read_fd, piece.length, piece.position))
+        content.piece = piece
+        return Read(content, offset)
+
+    def upper_offset(self, fetch_offset: int, records: FileBytes) -> int:  # type: ignore[override]
+        return super().upper_offset(fetch_offset, records.piece)
 
     def truncate_to(self, offset: int) -> None:
         before = self.log_end_offset
@@ -170,14 +218,10 @@ class DiskLog(Log):
             self.contents = {at: each for at, each in self.contents.items() if at >= offset}
             self.files.on_start(self)
 
-    # Retention.
-
     def deletable_end(self, high_watermark: int) -> int:
         """What retention may go up to: committed, and no batch that a producer may send again."""
         last = [each.batches[-1].first_offset for each in self.producers if each.batches]
         return min([high_watermark, *last])
-
-    # What the disk does.
 
     def confirm(self, broker_epoch: int) -> None:
         """The controller knows this start; a disk that fails just then takes the log offline."""
@@ -192,12 +236,14 @@ class DiskLog(Log):
         if job is not None:
             job.run()
             self.complete_flush(job, 0)
-        self._sync_names()
+        if not self.is_failing:
+            self._sync_names()
 
     def checkpoint(self) -> None:
         """Marks of the log, and what a truncation has to wait for."""
         self.files.directory.write_checkpoints()
-        self._sync_names()
+        if not self.is_failing:
+            self._sync_names()
 
     def stop(self, broker_epoch: int) -> None:
         """The clean end of a process."""
@@ -236,10 +282,6 @@ class DiskLog(Log):
             for operation in FAILING:
                 self.files.disk.fail(operation)
 
-    def reread(self) -> None:
-        """Its segments were replaced."""
-        self.contents = self.read_all()
-
     def _reread(self, changed_from: int) -> None:
         self.contents = {at: e for at, e in self.contents.items() if at < self.log_end_offset}
         if not changed_from:
@@ -247,14 +289,15 @@ class DiskLog(Log):
         self.files.tombstones = {at for at in self.files.tombstones if at < changed_from}
         self.files.on_changed(self, changed_from)
 
-    def _take_in(self, batches: memoryview, offset: int) -> None:
+    def _take_in(self, batches: memoryview | bytes, offset: int) -> None:
         end = self.log_end_offset
-        for batch in decode_keyed(batches):
+        for batch in self.decode(batches):
             for at, entry in batch.entries:
                 if offset <= at < end:
                     self.contents[at] = entry
-                    if entry.is_tombstone:
-                        self.files.tombstones.add(at)
+                    self._note(at, entry)
+
+    def _note(self, offset: int, entry: Any) -> None: ...
 
     def _read_bytes(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
         read = self.read(offset, max_bytes, end_offset=end_offset, minimum_one_batch=True)
@@ -264,6 +307,21 @@ class DiskLog(Log):
         job = self.files.directory.begin_sync()
         if job is not None:
             job.run()
+
+
+class KeyedLog(DiskLog):
+    """The log of a compacted topic."""
+
+    decode = staticmethod(decode_keyed)
+    contents: dict[int, KeyedEntry]
+
+    def reread(self) -> None:
+        """Its segments were replaced."""
+        self.contents = self.read_all()
+
+    def _note(self, offset: int, entry: KeyedEntry) -> None:
+        if entry.is_tombstone:
+            self.files.tombstones.add(offset)
 
 
 AnyLog: TypeAlias = MemoryLog | DiskLog

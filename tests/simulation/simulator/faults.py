@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from simulator.ensemble import Ensemble
 from simulator.meddling import Meddlers
+from simulator.moving import Movers
 from simulator.store import HOST as STORE
+from simulator.transactions import TransactionFaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,29 +53,49 @@ class Faults:
         ]
         # Each seed has favourites, so that rare meetings of faults become common in some.
         rng = world.rng
-        meddlers = Meddlers(self)
-        self._kinds = [*(kind for kind, _ in kinds), *meddlers.kinds]
+        meddlers, movers = Meddlers(self), Movers(self)
+        self._kinds = [*(kind for kind, _ in kinds), *meddlers.kinds, *movers.kinds]
         self._weights = [weight * rng.choice((0, 1, 1, 4)) for _, weight in kinds]
         if not any(self._weights):
             self._weights = [weight for _, weight in kinds]
-        self._weights += meddlers.weights()
+        self._weights += meddlers.weights() + movers.weights()
+        if isinstance(world.store, Ensemble):
+            self._kinds.append(self.edit_znode)
+            self._weights.append(6 * rng.choice((0, 1, 1, 4)))
+        plan = world.transactions
+        self._of_transactions = None if plan is None else TransactionFaults(self, plan)
         if world.options.only:
             self._weights = [int(kind.__name__ in world.options.only) for kind in self._kinds]
 
     def begin(self, until_s: float, pause_s: float) -> None:
         """Let faults happen from now on."""
+        if self._of_transactions is not None:
+            self._of_transactions.begin(until_s)
+        if any(self._weights):
+            self._begin(until_s, pause_s)
+
+    def _begin(self, until_s: float, pause_s: float) -> None:
         if self._is_over or self.world.loop.time() >= until_s:
             return
         (fault,) = self.world.rng.choices(self._kinds, self._weights)
         fault()
         delay_s = self.world.rng.expovariate(1 / pause_s)
-        self.world.later(delay_s, lambda: self.begin(until_s, pause_s))
+        self.world.later(delay_s, lambda: self._begin(until_s, pause_s))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything heals."""
+        return self._is_over
 
     def heal(self) -> None:
         """End everything that lasts."""
         self._is_over = True
+        self.world.network.traps.clear()
         for end in list(self._ends):
             end()
+        for broker in self.world.brokers.values():
+            # A leader whose clock is an hour behind refuses what clients send, rightly.
+            broker.clock_skew_ms = 0
 
     def last(self, name: str, seconds: float, end: Callable[[], None]) -> None:
         """Count a fault that has begun, and have it ended: then, or when all heals."""
@@ -92,8 +115,6 @@ class Faults:
 
     def _duration_s(self, low: float, high: float) -> float:
         return low + (high - low) * self.world.rng.random() ** 2
-
-    # Brokers.
 
     def kill(self) -> None:
         broker = self._broker()
@@ -153,8 +174,6 @@ class Faults:
         if not broker.is_running:
             broker.start()
 
-    # The network.
-
     def cut_off(self) -> None:
         """One broker from everybody, in one direction or both; sometimes not from clients."""
         broker = self._broker()
@@ -192,9 +211,10 @@ class Faults:
         world = self.world
         brokers = [broker.name for broker in world.brokers.values()]
         clients = [client.name for client in [*world.producers, *world.consumers]]
+        if world.transactions is not None:
+            clients += [each.name for each in world.transactions.producers]
+            clients += [each.name for each in world.transactions.readers]
         return [*brokers, *world.controllers, *clients, STORE]
-
-    # Controllers and their store.
 
     def kill_controller(self) -> None:
         for controller in self.world.controllers.values():
@@ -242,14 +262,20 @@ class Faults:
 
         self.last("store doubtful", self._duration_s(0.5, 6), settle)
 
-    # Operators.
+    def edit_znode(self) -> None:
+        """Somebody changes or removes one of Kafka's znodes: they are put back."""
+        store = self.world.store
+        assert isinstance(store, Ensemble)
+        if path := store.edit_by_hand():
+            self.world.note("somebody edits %s", path)
+            self.last("znode edited", 0, lambda: None)
 
     def elect_preferred(self) -> None:
         self.world.elect_preferred()
         self.last("election", 0, lambda: None)
 
     def change_min_insync(self) -> None:
-        self.world.change_min_insync()
+        self.world.change_min_insync(self.world.rng.choice(("1", "2", "2", "3")))
         self.last("min insync", 0, lambda: None)
 
     def create_topic(self) -> None:

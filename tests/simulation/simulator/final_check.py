@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simulator.disk_log import DiskLog
+from simulator.disk_log import DiskLog, KeyedLog
+from simulator.ensemble import Ensemble
 
 if TYPE_CHECKING:
     from simulator.checker import Checker, PartitionKey, Record, Truth
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 
 def unsettled(world: World) -> str | None:
     """Why the cluster is not whole yet; None when it is (liveness)."""
-    problem = world.checker.topics.unsettled()
+    problem = world.checker.topics.unsettled() or world.checker.moves.unsettled()
     if problem is not None:
+        return problem
+    if isinstance(world.store, Ensemble) and (problem := world.store.wrong_projection()):
         return problem
     for key in sorted(world.checker.truths):
         record = world.checker.truths[key].record
@@ -27,7 +30,9 @@ def unsettled(world: World) -> str | None:
     for producer in world.producers:
         if not producer.is_done:
             return f"{producer.name} has not finished"
-    return None
+    if world.transactions is None:
+        return None
+    return world.transactions.unsettled() or world.checker.transactions.unsettled()
 
 
 def _unsettled_partition(world: World, key: PartitionKey, record: Record) -> str | None:
@@ -51,6 +56,7 @@ def _unsettled_partition(world: World, key: PartitionKey, record: Record) -> str
 
 def check_history(checker: Checker) -> None:
     """Everything acknowledged is there, once, in order, and all replicas agree."""
+    checker.transactions.check_history()
     for key in sorted(checker.truths):
         truth = checker.truths[key]
         record = truth.record
@@ -58,8 +64,11 @@ def check_history(checker: Checker) -> None:
             continue
         found = [checker.world.brokers[replica].log(key) for replica in record.replicas]
         logs = [log for log in found if log is not None]
-        if any(isinstance(log, DiskLog) for log in logs):
+        if any(isinstance(log, KeyedLog) for log in logs):
             _check_compacted(checker, key, logs)
+            continue
+        if any(isinstance(log, DiskLog) for log in logs):
+            _check_transactional(checker, key, logs)
             continue
         start = max(log.log_start_offset for log in logs)
         contents = [log.entries[max(start - log.base_offset, 0) :] for log in logs]
@@ -75,9 +84,24 @@ def _check_compacted(checker: Checker, key: PartitionKey, logs: list[AnyLog]) ->
     if truth.is_forgiven:
         return
     for log in logs:
-        assert isinstance(log, DiskLog)
+        assert isinstance(log, KeyedLog)
         checker.compaction.check_from_the_beginning(key, truth, log)
     _check_partition(checker, key, [entry.value for entry in truth.committed])
+
+
+def _check_transactional(checker: Checker, key: PartitionKey, logs: list[AnyLog]) -> None:
+    """Replicas hold the same, know the same of transactions, and lack nothing."""
+    truth = checker.truths[key]
+    start = max(log.log_start_offset for log in logs)
+    contents = [{at: each for at, each in log.contents.items() if at >= start} for log in logs]  # type: ignore[union-attr]
+    if any(content != contents[0] for content in contents):
+        checker.fail("I7: the replicas of %s differ at the end", truth.record)
+    for host in checker.world.brokers.values():
+        partition = None if host.running is None else host.running.partitions.get(key)
+        if partition is not None:
+            checker.transactions.check_replica(partition)
+    if not truth.is_forgiven:
+        _check_partition(checker, key, [entry.value for entry in truth.committed])
 
 
 def _all_values(truth: Truth, log: MemoryLog) -> list[int]:

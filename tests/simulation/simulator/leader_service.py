@@ -1,63 +1,76 @@
-"""What a broker answers to followers, producers and consumers, and what it makes wait.
+"""What a broker answers to producers and consumers: the real handlers, behind the calls of `rpc`.
 
-In the steps of `handlers/fetch`, `handlers/produce` and `handlers/list_offsets`.
+Clients name topics by id, as they do since Produce 13: what is sent to a topic that has gone does
+not land in the next one of its name, which the observer would take for a loss.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from simulator.records import RECORD_SIZE
 
-from fairlead_broker.replication.follower_state import FetchPosition
-from fairlead_wire.errors import ErrorCode, KafkaError
+from fairlead_broker.api_registry import HANDLERS, PENDING, RequestContext, load_handlers
+from fairlead_broker.authorization import ANONYMOUS
+from fairlead_broker.handlers.list_offsets import EARLIEST, LATEST
+from fairlead_broker.listener import Listener
+from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
+from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from fairlead_wire.messages.end_txn import EndTxnRequest
+from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from fairlead_wire.messages.init_producer_id import InitProducerIdRequest
+from fairlead_wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from fairlead_wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Callable, Coroutine
 
     from simulator.broker_process import BrokerProcess
     from simulator.checker import PartitionKey
     from simulator.rpc import Request
 
-    from fairlead_broker.log.log import AppendResult
     from fairlead_broker.replication.partition import Partition
+    from fairlead_wire.message import Message
 
-FETCH_WAIT_S = 0.5
-FETCH_BYTES_MAX = 20 * RECORD_SIZE
-ALL_IN_SYNC = -1
+CLIENTS: Final = Listener("CLIENT", "", 9092, "", 9092)
+FETCH_BYTES_MAX: Final = 20 * RECORD_SIZE
+FETCH_WAIT_MS: Final = 100
+PRODUCE_VERSION: Final = 9
+PRODUCE_VERSION_2: Final = 12
+"""Of clients with an epoch for each transaction; it adds the partition to the transaction."""
+ADD_PARTITIONS_VERSION: Final = 3
+INIT_PRODUCER_ID_VERSION: Final = 4
+END_TXN_VERSION: Final = 3
+END_TXN_VERSION_2: Final = 5
+FETCH_VERSION: Final = 13
+LIST_OFFSETS_VERSION: Final = 7
+
+load_handlers()
 
 
 class LeaderService:
-    """Answers requests to one broker process."""
+    """Answers clients of one broker process, and tells the observer what they are told."""
 
-    def __init__(self, broker: BrokerProcess) -> None:
-        self._broker = broker
-        self._parked_fetches: list[_ParkedFetch] = []
-        self._produces: dict[PartitionKey, list[_ParkedProduce]] = {}
+    def __init__(self, process: BrokerProcess) -> None:
+        self._process = process
+        self._broker = process.broker
 
     def handle(self, request: Request) -> None:
-        if not self._broker.is_confirmed:
-            return  # Not listening yet: the client will run into its time-out.
-        getattr(self, f"_{request.method}")(request)
-
-    def check(self, partition: Partition) -> None:
-        """Something that a request may wait for has moved."""
-        key = (partition.topic_id, partition.index)
-        parked = self._produces.get(key)
-        if parked:
-            self._produces[key] = [each for each in parked if not each.is_settled()]
-        for fetch in list(self._parked_fetches):
-            is_news = key in fetch.positions and self._has_news(fetch, key, partition)
-            if is_news and self._try_fetch(fetch):
-                self._parked_fetches.remove(fetch)
-                if fetch.timer is not None:
-                    fetch.timer.cancel()
-
-    def check_all(self) -> None:
-        for partition in self._broker.partitions.values():
-            self.check(partition)
-
-    # Clients.
+        if self._process.is_confirmed:  # Else not listening yet: it will time out.
+            getattr(self, f"_{request.method}")(request)
 
     def _metadata(self, request: Request) -> None:
         """Who leads, as far as this broker knows."""
@@ -68,239 +81,195 @@ class LeaderService:
         request.answer(leaders=leaders)
 
     def _produce(self, request: Request) -> None:
-        self._broker.note_time()
         body = request.body
-        key, acks = body["key"], body["acks"]
-        try:
-            partition = self._leading(key)
-            result = partition.append_as_leader(
-                memoryview(bytearray(body["batch"])),
-                required_acks=acks,
-                now_ms=self._broker.wall_clock_ms(),
-            )
-        except KafkaError as error:
-            request.answer(error=error.code)
+        (topic_id, index), acks = body["key"], body["acks"]
+        version = PRODUCE_VERSION_2 if body.get("version") else PRODUCE_VERSION
+        data = PartitionProduceData(index, memoryview(bytearray(body["batch"])))
+        message = ProduceRequest(
+            transactional_id=body.get("transactional_id"),
+            acks=acks,
+            timeout_ms=int(body["timeout_s"] * 1000),
+            topic_data=[TopicProduceData(self._name(topic_id), partition_data=[data])],
+        )
+
+        def answer(response: Any) -> None:
+            if isinstance(response, bytes):
+                response, _ = ProduceResponse.decode(memoryview(response), 0, version)
+            (slot,) = response.responses[0].partition_responses
+            if not slot.error_code:
+                partition = self._process.partitions[body["key"]]
+                self._observe(partition, acks, body["values"], slot.base_offset)
+            request.answer(error=ErrorCode(slot.error_code), offset=slot.base_offset)
+
+        self._call(request, message, version, answer)
+
+    def _observe(
+        self, partition: Partition, acks: int, values: tuple[int, ...], first_offset: int
+    ) -> None:
+        world, broker_id = self._process.world, self._process.broker_id
+        if acks != ALL_IN_SYNC:
+            world.wakes.on_acknowledged_alone(self._process.host, partition)
             return
-        parked = _ParkedProduce(self._broker, partition, request, result)
-        if not parked.is_settled():
-            self._produces.setdefault(key, []).append(parked)
-            parked.timer = self._broker.process.call_later(body["timeout_s"], parked.expire)
+        world.checker.on_high_watermark(broker_id, partition)
+        for place, value in enumerate(values):
+            world.checker.on_acknowledged(broker_id, partition, value, first_offset + place)
 
     def _consume(self, request: Request) -> None:
         body = request.body
-        try:
-            partition = self._leading(body["key"])
-            self._check_epoch(partition, body["leader_epoch"])
-            read = partition.read(
-                body["offset"], FETCH_BYTES_MAX, isolation_level=0, minimum_one_batch=True
-            )
-        except KafkaError as error:
-            request.answer(error=error.code)
-            return
-        request.answer(
-            error=ErrorCode.NONE,
-            records=read.records or b"",
-            high_watermark=partition.high_watermark,
-            is_valid=partition.is_high_watermark_valid,
+        topic_id, index = body["key"]
+        asked = FetchPartition(
+            index,
+            current_leader_epoch=body["leader_epoch"],
+            fetch_offset=body["offset"],
+            partition_max_bytes=FETCH_BYTES_MAX,
         )
+        message = FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES_MAX,
+            isolation_level=body["isolation_level"],
+            topics=[FetchTopic("", topic_id, [asked])],
+            rack_id=body["rack"],
+        )
+
+        def answer(response: Any) -> None:
+            (data,) = response.responses[0].partitions
+            partition = self._process.partitions.get(body["key"])
+            if partition is not None and not data.error_code:
+                checker = self._process.world.checker
+                # It may have moved twice in this turn of the loop, of which one is told of.
+                checker.on_high_watermark(self._process.broker_id, partition)
+                checker.transactions.on_told(
+                    partition, data.high_watermark, data.last_stable_offset
+                )
+            aborted = data.aborted_transactions or ()
+            request.answer(
+                error=ErrorCode(data.error_code),
+                records=data.records or b"",
+                aborted=[(each.producer_id, each.first_offset) for each in aborted],
+                last_stable_offset=data.last_stable_offset,
+                high_watermark=data.high_watermark,
+                preferred=data.preferred_read_replica,
+                is_valid=partition is not None and partition.is_high_watermark_valid,
+            )
+
+        self._call(request, message, FETCH_VERSION, answer)
 
     def _list_offsets(self, request: Request) -> None:
         """The earliest offset, or the latest, or that it is not known yet (R7)."""
-        try:
-            partition = self._leading(request.body["key"])
-            self._check_epoch(partition, request.body["leader_epoch"])
-            if request.body["is_earliest"]:
-                request.answer(error=ErrorCode.NONE, earliest=partition.log_start_offset)
-                return
-            if not partition.is_high_watermark_valid:
-                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-        except KafkaError as error:
-            request.answer(error=error.code)
-            return
-        request.answer(error=ErrorCode.NONE, latest=partition.high_watermark)
-
-    # Followers.
-
-    def _fetch(self, request: Request) -> None:
         body = request.body
-        fetch = _ParkedFetch(request, body["partitions"])
-        for key, position in body["partitions"].items():
-            code = self._record_fetch(key, FetchPosition(*position), body)
-            if code:
-                fetch.failures[key] = code
-        if self._try_fetch(fetch):
-            return
-        self._parked_fetches.append(fetch)
-        fetch.timer = self._broker.process.call_later(FETCH_WAIT_S, self._expire_fetch, fetch)
-
-    def _record_fetch(
-        self, key: PartitionKey, position: FetchPosition, body: dict[str, Any]
-    ) -> ErrorCode:
-        """Believe what a follower says of its log, once the logs are known not to part (R3)."""
-        try:
-            partition = self._leading(key)
-            self._check_epoch(partition, position.current_leader_epoch)
-            if parting_point(partition, position) is None:
-                partition.record_fetch(
-                    body["replica_id"],
-                    body["broker_epoch"],
-                    position.fetch_offset,
-                    self._broker.now_ms(),
-                )
-        except KafkaError as error:
-            return error.code
-        return ErrorCode.NONE
-
-    def _has_news(self, fetch: _ParkedFetch, key: PartitionKey, partition: Partition) -> bool:
-        offset, _, leader_epoch = fetch.positions[key]
-        return (
-            partition.leader is None
-            or partition.leader_epoch != leader_epoch
-            or partition.log_end_offset != offset
+        topic_id, index = body["key"]
+        asked = ListOffsetsPartition(
+            index, body["leader_epoch"], EARLIEST if body["is_earliest"] else LATEST
+        )
+        topics = [ListOffsetsTopic(self._name(topic_id), [asked])]
+        message = ListOffsetsRequest(
+            replica_id=-1, isolation_level=body["isolation_level"], topics=topics
         )
 
-    def _try_fetch(self, fetch: _ParkedFetch) -> bool:
-        answers: dict[PartitionKey, tuple[Any, ...]] = {}
-        has_news = False
-        for key, values in fetch.positions.items():
-            position = FetchPosition(*values)
-            answer = self._answer(key, position, fetch.failures.get(key))
-            # It waits for records only: a high watermark goes along with them.
-            if answer[0] or answer[3] >= 0 or answer[5]:
-                has_news = True
-            answers[key] = answer
-        if has_news or fetch.is_due:
-            fetch.request.answer(partitions=answers)
-            return True
-        return False
+        def answer(response: Any) -> None:
+            (found,) = response.topics[0].partitions
+            name = "earliest" if body["is_earliest"] else "latest"
+            request.answer(error=ErrorCode(found.error_code), **{name: found.offset})
 
-    def _answer(
-        self, key: PartitionKey, position: FetchPosition, failure: ErrorCode | None
-    ) -> tuple[Any, ...]:
-        """Error code, high watermark, log start, diverging epoch and its end, records."""
-        try:
-            if failure:
-                raise KafkaError(failure)
-            partition = self._leading(key)
-            self._check_epoch(partition, position.current_leader_epoch)
-            parting = parting_point(partition, position)
-            marks = (partition.high_watermark, partition.log_start_offset)
-            if parting is not None:
-                return (0, *marks, *parting, b"")
-            read = partition.read(
-                position.fetch_offset,
-                FETCH_BYTES_MAX,
-                isolation_level=0,
-                replica_id=0,
-                minimum_one_batch=True,
-            )
-        except KafkaError as error:
-            found = self._broker.partitions.get(key)
-            start = -1 if found is None else found.log_start_offset
-            return (int(error.code), -1, start, -1, -1, b"")
-        return (0, *marks, -1, -1, read.records or b"")
+        self._call(request, message, LIST_OFFSETS_VERSION, answer)
 
-    def _expire_fetch(self, fetch: _ParkedFetch) -> None:
-        if fetch in self._parked_fetches:
-            self._parked_fetches.remove(fetch)
-            fetch.is_due = True
-            self._try_fetch(fetch)
+    def _init_producer_id(self, request: Request) -> None:
+        body = request.body
+        producer_id, producer_epoch = body["expected"]
+        message = InitProducerIdRequest(
+            transactional_id=body["transactional_id"],
+            transaction_timeout_ms=body["timeout_ms"],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+        self._call(request, message, INIT_PRODUCER_ID_VERSION, _pair_answer(request))
 
-    def _leading(self, key: PartitionKey) -> Partition:
-        partition = self._broker.partitions.get(key)
-        if self._broker.image.topic_by_id(key[0]) is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        if partition is None or not partition.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return partition
+    def _add_partitions(self, request: Request) -> None:
+        body = request.body
+        producer_id, producer_epoch = body["pair"]
+        message = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=body["transactional_id"],
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=producer_epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(self._name(topic_id), [index])
+                for topic_id, index in body["keys"]
+            ],
+        )
 
-    def _check_epoch(self, partition: Partition, leader_epoch: int) -> None:
-        code = partition.check_leader_epoch(leader_epoch)
-        if code:
-            raise KafkaError(code)
+        def answer(response: Any) -> None:
+            codes = {
+                each.partition_error_code
+                for topic in response.results_by_topic_v3_and_below
+                for each in topic.results_by_partition
+            }
+            request.answer(error=ErrorCode(max(codes, default=0)))
 
+        self._call(request, message, ADD_PARTITIONS_VERSION, answer)
 
-def parting_point(partition: Partition, position: FetchPosition) -> tuple[int, int] | None:
-    """Where a follower's log parts from ours: epoch and its end; None where it doesn't (R3)."""
-    if position.last_fetched_epoch < 0:
-        return None
-    end = partition.log.end_offset_for_epoch(position.last_fetched_epoch)
-    if end.end_offset < 0:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    is_other = end.leader_epoch < position.last_fetched_epoch
-    if is_other or end.end_offset < position.fetch_offset:
-        return (end.leader_epoch, end.end_offset)
-    if partition.has_forgotten_epoch(position.last_fetched_epoch, position.fetch_offset):
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    return None
+    def _end_txn(self, request: Request) -> None:
+        body = request.body
+        producer_id, producer_epoch = body["pair"]
+        message = EndTxnRequest(
+            transactional_id=body["transactional_id"],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            committed=body["is_commit"],
+        )
+        version = END_TXN_VERSION_2 if body["version"] else END_TXN_VERSION
+        self._call(request, message, version, _pair_answer(request))
 
+    def _name(self, topic_id: bytes) -> str:
+        return self._broker.topic_name(topic_id) or ""
 
-class _ParkedFetch:
-    def __init__(
-        self, request: Request, positions: dict[PartitionKey, tuple[int, int, int]]
+    def _call(
+        self, request: Request, message: Message, version: int, answer: Callable[[Any], None]
     ) -> None:
-        self.request = request
-        self.positions = positions
-        self.failures: dict[PartitionKey, ErrorCode] = {}
-        self.is_due = False
-        self.timer: asyncio.TimerHandle | None = None
+        if "key" in request.body and not self._name(request.body["key"][0]):
+            request.answer(error=ErrorCode.UNKNOWN_TOPIC_ID)
+            return
+        channel: Any = _Call(self, request, answer)
+        context = RequestContext(channel, message.API_KEY, version, 0, None)
+        outcome = HANDLERS[message.API_KEY].call(message, context)
+        if outcome is not PENDING:
+            answer(outcome)
 
 
-class _ParkedProduce:
-    """A batch that is in the log and not acknowledged yet (I9, R13)."""
+def _pair_answer(request: Request) -> Callable[[Any], None]:
+    """Answer a producer with its id and epoch."""
+
+    def answer(response: Any) -> None:
+        pair = (response.producer_id, response.producer_epoch)
+        request.answer(error=ErrorCode(response.error_code), pair=pair)
+
+    return answer
+
+
+class _Call:
+    """Stands for `Connection`, for one request of a client."""
+
+    listener = CLIENTS
+    peer_check = None
+    replica_ids = range(2**31)
 
     def __init__(
-        self, broker: BrokerProcess, partition: Partition, request: Request, result: AppendResult
+        self, service: LeaderService, request: Request, answer: Callable[[Any], None]
     ) -> None:
-        self.broker = broker
-        self.partition = partition
-        self.leader_epoch = partition.leader_epoch
-        self.request = request
-        self.first_offset = result.first_offset
-        self.offset = result.last_offset
-        self.acks = request.body["acks"]
-        self.timer: asyncio.TimerHandle | None = None
+        self.broker = service._broker
+        self.client_host = request.client
+        self.principal = ANONYMOUS
+        self.authorizer = None
+        self.quotas = None
+        self._answer = answer
 
-    def is_settled(self) -> bool:
-        """True once it is answered, which happens here as soon as it may."""
-        if not self._settle():
-            return False
-        if self.timer is not None:
-            self.timer.cancel()
-        return True
+    def on_response(self, context: RequestContext, response: Any) -> None:
+        self._answer(response)
 
-    def _settle(self) -> bool:
-        partition = self.partition
-        leader = partition.leader
-        if self.request.is_answered:
-            return True
-        if leader is None or partition.leader_epoch != self.leader_epoch:
-            self.request.answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return True
-        if self.acks != ALL_IN_SYNC:
-            if self.broker.guard.is_closed(self.broker.now_ms()):
-                return False
-            self.broker.world.wakes.on_acknowledged_alone(self.broker.host, partition)
-            self.request.answer(error=ErrorCode.NONE, offset=self.first_offset)
-            return True
-        if not may_acknowledge(partition, self.offset):
-            return False
-        if not leader.has_enough_in_sync_replicas:
-            self.request.answer(error=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-            return True
-        checker = self.broker.world.checker
-        checker.on_high_watermark(self.broker.broker_id, partition)
-        for place, value in enumerate(self.request.body["values"]):
-            offset = self.first_offset + place
-            checker.on_acknowledged(self.broker.broker_id, partition, value, offset)
-        self.request.answer(error=ErrorCode.NONE, offset=self.first_offset)
-        return True
+    def run_later(self, context: RequestContext, coroutine: Coroutine[Any, Any, Any]) -> None:
+        raise AssertionError("clients ask for what only the controller decides")
 
-    def expire(self) -> None:
-        if not self.is_settled():
-            self.request.answer(error=ErrorCode.REQUEST_TIMED_OUT)
+    def on_proved(self) -> None: ...
 
-
-def may_acknowledge(partition: Partition, last_offset: int) -> bool:
-    """acks=all: everybody in sync has it."""
-    return partition.high_watermark > last_offset
+    def close(self, reason: str) -> None:
+        raise AssertionError(f"{self.client_host} broke the protocol: {reason}")

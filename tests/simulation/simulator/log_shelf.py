@@ -2,28 +2,67 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from simulator.disk_log import DiskLog
 from simulator.memory_log import CONFIG
+from simulator.records import RECORD_SIZE
+
+from fairlead_broker.settings import CleanerLimits, build_settings
 
 if TYPE_CHECKING:
     from simulator.broker_host import BrokerHost
     from simulator.disk_log import AnyLog
     from simulator.world import World
 
+    from fairlead_broker.settings import Settings
+
+
+@lru_cache(maxsize=8)
+def _settings(node_id: int) -> Settings:
+    file = {
+        "node.id": str(node_id),
+        "log.dirs": "/simulated",
+        "fairlead.cluster.secret.file": "/simulated/secret",
+        "replica.lag.time.max.ms": "1500",
+        "replica.fetch.wait.max.ms": "500",
+    }
+    return build_settings(file=file, environment={}, assignments={})
+
+
+def rack_of(broker_id: int) -> str:
+    """Return the rack of a broker: each has its own."""
+    return f"rack-{broker_id}"
+
 
 class SimSettings:
-    """As much of a broker's settings as its replicas need."""
+    """A broker's settings, small where records are small."""
+
+    replica_fetch_max_bytes = 20 * RECORD_SIZE
+    replica_fetch_response_max_bytes = 50 * RECORD_SIZE
+    selects_replicas_by_rack = True
 
     def __init__(self, node_id: int, world: World) -> None:
-        self.node_id = node_id
+        self._all = _settings(node_id)
+        self.rack = rack_of(node_id)
         self._world = world
 
-    def log_config(self, overrides: Any) -> Any:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._all, name)
+
+    def cleaner_limits(self, values: Any) -> CleanerLimits:
         plan = self._world.compaction
-        is_keyed = plan is not None and "cleanup.policy" in overrides
-        return plan.config if plan is not None and is_keyed else CONFIG
+        assert plan is not None
+        return CleanerLimits(plan.dedupe_buffer_bytes, float("inf"))
+
+    def log_config(self, overrides: Any, values: Any = None) -> Any:
+        if "cleanup.policy" not in overrides:
+            return CONFIG
+        if self._world.transactions is not None:
+            return self._world.transactions.log_config(overrides)
+        plan = self._world.compaction
+        return CONFIG if plan is None else plan.config
 
 
 class LogShelf:

@@ -4,7 +4,8 @@ It keeps records one by one and hands them out, cuts and deletes them batch by b
 does. What was fsynced is remembered: losing power keeps that and any part of what came later, and
 may bring back what an unsynced truncation had dropped, or segments that were deleted.
 
-Leader epochs and the memory of producers are the real ones.
+Leader epochs and the memory of producers are the real ones. What a real log reads from its
+snapshots and transaction indexes is worked out from the records here.
 """
 
 from __future__ import annotations
@@ -12,11 +13,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from simulator.records import RECORD_SIZE, Entry, decode_entries, encode_entry
+from simulator.records import (
+    ABORT,
+    COMMIT,
+    RECORD_SIZE,
+    TRANSACTIONAL,
+    Entry,
+    decode_entries,
+    encode_entry,
+)
 
+from fairlead_broker.log.flush_state import FlushState
+from fairlead_broker.log.index.transaction_index import AbortedTransaction
 from fairlead_broker.log.leader_epochs import LeaderEpochs
 from fairlead_broker.log.log import AppendResult
-from fairlead_broker.log.producer_state import ProducedBatch, ProducerState
+from fairlead_broker.log.producers.producer_state import ProducedBatch, ProducerState
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -24,9 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairlead_broker.log.leader_epochs import EpochEndOffset
+    from fairlead_broker.log.producers.end_marker import EndMarker
+    from fairlead_broker.log.producers.verification import VerificationGuard
 
 REMEMBERED_BATCHES = 6
-"""Of each producer, found again when a log is opened: more than a leader remembers."""
+"""Of each producer, kept by retention: more than a leader remembers."""
+NO_SEQUENCE = -1
 
 
 class Read(NamedTuple):
@@ -34,7 +48,7 @@ class Read(NamedTuple):
 
     records: bytes | None
     offset: int
-    is_hot: bool = True
+    arrival: None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +74,12 @@ class MemoryLog:
         self.log_start_offset = 0
         self.epochs = LeaderEpochs()
         self.producers = ProducerState()
+        self.aborted: list[AbortedTransaction] = []
         self.config = CONFIG
         self.unflushed_messages = 0
         self.recovery_point = 0
         self.is_offline = False
+        self.flush_state = FlushState()
         self.is_failing = False
         """The disk will fail the next append."""
         self.is_ghost = False
@@ -98,19 +114,28 @@ class MemoryLog:
         """Where the batch that holds an offset begins; at the log's end that."""
         return offset - (self.entry(offset).place if offset < self.log_end_offset else 0)
 
-    # What `Partition` does.
-
     def append_as_leader(
-        self, batch: memoryview, *, leader_epoch: int, now_ms: int, has_keys: bool = False
+        self,
+        batch: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        has_keys: bool = False,
+        guard: VerificationGuard | None = None,
+        is_from_coordinator: bool = False,
     ) -> AppendResult:
         self._check_disk()
         entries = [entry for _, entry in decode_entries(batch)]
         first, last = entries[0], entries[-1]
         offset = self.log_end_offset
         if first.producer_id >= 0:
-            original = self.producers.find_duplicate(
-                first.producer_id, first.producer_epoch, first.sequence, last.sequence
-            )
+            of_batch = (first.producer_id, first.producer_epoch, first.sequence, last.sequence)
+            if first.kind == TRANSACTIONAL:
+                original = self.producers.check_transactional(
+                    *of_batch, guard, is_from_coordinator=is_from_coordinator
+                )
+            else:
+                original = self.producers.find_duplicate(*of_batch)
             if original is not None:
                 return AppendResult(
                     original.first_offset, original.last_offset, -1, self.log_start_offset, True
@@ -119,6 +144,46 @@ class MemoryLog:
             self.assign_leader_epoch(leader_epoch)
         self._append([entry._replace(leader_epoch=leader_epoch) for entry in entries], now_ms)
         return AppendResult(offset, self.log_end_offset - 1, -1, self.log_start_offset, False)
+
+    def append_end_marker(
+        self, marker: EndMarker, *, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        self._check_disk()
+        self.producers.check_marker(marker)
+        if leader_epoch != self.epochs.last_epoch:
+            self.assign_leader_epoch(leader_epoch)
+        offset = self.log_end_offset
+        entry = Entry(
+            leader_epoch,
+            NO_SEQUENCE,
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            kind=COMMIT if marker.is_commit else ABORT,
+        )
+        self._append([entry], now_ms)
+        return AppendResult(offset, offset, -1, self.log_start_offset, False)
+
+    def aborted_transactions(
+        self, fetch_offset: int, upper_offset: int
+    ) -> list[AbortedTransaction]:
+        return [
+            each
+            for each in self.aborted
+            if each.last_offset >= fetch_offset and each.first_offset < upper_offset
+        ]
+
+    @property
+    def has_aborted(self) -> bool:
+        return bool(self.aborted)
+
+    def upper_offset(self, fetch_offset: int, records: bytes) -> int:
+        """The exact end of what was read."""
+        entries = decode_entries(records)
+        return entries[-1][0] + 1 if entries else fetch_offset
+
+    def recall_unreplicated(self, high_watermark: int) -> None:
+        """Nothing to do: `reopen` looks at every record."""
 
     def append_as_follower(
         self,
@@ -188,6 +253,7 @@ class MemoryLog:
         self.base_offset = self.log_start_offset = self.recovery_point = offset
         self.epochs.truncate_from_end(0)
         self.producers = ProducerState()
+        self.aborted = []
         self.on_changed(self, 0)
         self.on_start(self)
 
@@ -196,8 +262,6 @@ class MemoryLog:
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)
             self.on_start(self)
-
-    # Retention.
 
     def deletable_end(self, high_watermark: int) -> int:
         """What retention may go up to: committed, and no batch that a producer may send again."""
@@ -216,8 +280,6 @@ class MemoryLog:
         self.recovery_point = max(self.recovery_point, base)
         self.advance_log_start_offset(base)
 
-    # What the disk does.
-
     def confirm(self, broker_epoch: int) -> None: ...
 
     def stop(self, broker_epoch: int) -> None: ...
@@ -229,7 +291,13 @@ class MemoryLog:
         return self
 
     def sync(self) -> None:
-        """Everything written so far survives a power loss."""
+        """Everything written so far survives a power loss, unless the disk fails."""
+        if self.is_failing:
+            self.go_offline()
+        else:
+            self._note_durable()
+
+    def _note_durable(self) -> None:
         self._durable = list(self.entries)
         self._durable_base = self.base_offset
         self.recovery_point = self.log_end_offset
@@ -254,6 +322,7 @@ class MemoryLog:
         Epoch files lag behind: an epoch that nothing was appended in may be forgotten.
         """
         self.is_offline = self.is_failing = False
+        self.flush_state = FlushState()
         self.refusal = None
         start = max(self.base_offset, self._checkpointed_start)
         if start > self.log_end_offset:
@@ -282,7 +351,7 @@ class MemoryLog:
         else:
             self.entries = list(self._durable)
             self.base_offset = self._durable_base
-        self.sync()
+        self._note_durable()
         self.reopen()
         self.on_changed(self, 0)
         return self
@@ -294,21 +363,44 @@ class MemoryLog:
             self._remember(offset, batch[0], now_ms)
 
     def _remember(self, offset: int, first: Entry, now_ms: int) -> None:
+        if first.is_marker:
+            self._end_transaction(offset, first, now_ms)
+            return
         last = first.count - 1
         produced = ProducedBatch(
             first.sequence, first.sequence + last, offset, offset + last, now_ms
         )
-        self.producers.record(first.producer_id, first.producer_epoch, produced, now_ms)
+        if first.kind == TRANSACTIONAL:
+            record = self.producers.record_transactional
+        else:
+            record = self.producers.record
+        record(first.producer_id, first.producer_epoch, produced, now_ms)
+
+    def _end_transaction(self, offset: int, marker: Entry, now_ms: int) -> None:
+        producer_id, producers = marker.producer_id, self.producers
+        begun = producers.transaction_of(producer_id)
+        if begun is not None and marker.kind == ABORT:
+            stable = producers.first_open_beside(producer_id)
+            self.aborted.append(
+                AbortedTransaction(
+                    producer_id, begun, offset, offset + 1 if stable is None else stable
+                )
+            )
+        producers.end_transaction(
+            producer_id,
+            marker.producer_epoch,
+            marker.value,
+            offset=offset,
+            timestamp=now_ms,
+            now_ms=now_ms,
+        )
 
     def _rebuild_producers(self) -> None:
         self.producers = ProducerState()
-        last: dict[int, list[int]] = {}
+        self.aborted = []
         for at, entry in enumerate(self.entries):
             if entry.producer_id >= 0 and entry.place == 0:
-                last.setdefault(entry.producer_id, []).append(at)
-        for places in last.values():
-            for at in places[-REMEMBERED_BATCHES:]:
-                self._remember(self.base_offset + at, self.entries[at], 0)
+                self._remember(self.base_offset + at, entry, 0)
 
     def _rebuild_epochs(self) -> None:
         self.epochs = LeaderEpochs()
@@ -317,9 +409,14 @@ class MemoryLog:
                 self.epochs.assign(entry.leader_epoch, self.base_offset + at)
         self.epochs.truncate_from_start(self.log_start_offset)
 
+    def go_offline(self) -> None:
+        """The disk failed, and what it was to write is gone from the page cache too."""
+        self.is_offline = True
+        self.refusal = "the disk failed"
+        self.flush_state.failed_flush = OSError(self.refusal)
+
     def _check_disk(self) -> None:
         if self.is_failing:
-            self.is_offline = True
-            self.refusal = "the disk failed"
+            self.go_offline()
         if self.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk failed")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from simulator.first_seeds import seeds_to_try
 from simulator.world import Options, SimulationFailed, World, run_seed, tell
 
 if TYPE_CHECKING:
@@ -24,11 +25,21 @@ class Mutant:
     fault_pause_s: float = 1.1
     settle_s: float = 30.0
     is_compacting: bool = False
+    has_transactions: bool = False
+    has_zookeeper: bool = False
+    has_moves: bool = False
+    reads_followers: bool = False
     story: Callable[[World], Awaitable[None]] | None = None
 
     def play(self, seed: int) -> None:
         if self.story is not None:
-            tell(self.story, seed=seed, is_compacting=self.is_compacting)
+            tell(
+                self.story,
+                seed=seed,
+                is_compacting=self.is_compacting,
+                has_transactions=self.has_transactions,
+                has_zookeeper=self.has_zookeeper,
+            )
             return
         options = Options(
             only=self.only,
@@ -36,6 +47,10 @@ class Mutant:
             settle_s=self.settle_s,
             is_violent=False,
             is_compacting=self.is_compacting,
+            has_transactions=self.has_transactions,
+            has_zookeeper=self.has_zookeeper,
+            has_moves=self.has_moves or None,
+            reads_followers=self.reads_followers,
         )
         run_seed(seed, options)
 
@@ -64,7 +79,7 @@ class Mutants:
         mutant = self.all[name]
         with pytest.MonkeyPatch.context() as patch:
             mutant.change(patch)
-            for seed in range(SEEDS_MAX):
+            for seed in seeds_to_try(name, SEEDS_MAX):
                 try:
                     mutant.play(seed)
                 except SimulationFailed as failure:

@@ -10,7 +10,7 @@ and its peers find out by their own time-outs or when it is back.
 from __future__ import annotations
 
 from contextvars import Context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import random
@@ -26,20 +26,35 @@ CONNECT_TIMEOUT_S = 2.0
 class End:
     """One process's end of a connection."""
 
-    def __init__(self, network: Network, process: Process, peer_host: str) -> None:
+    def __init__(
+        self,
+        network: Network,
+        process: Process,
+        peer_host: str,
+        purpose: str = "",
+        *,
+        is_accepted: bool = False,
+    ) -> None:
         self.network = network
         self.process = process
         self.peer_host = peer_host
+        self.purpose = purpose
+        """What whoever opened the connection says of it."""
+        self.is_accepted = is_accepted
         self.peer: End | None = None
         self.is_closed = False
         self.on_message: Callable[[Any], None] = lambda _: None
         self.on_close: Callable[[], None] = lambda: None
+        self.is_held = False
+        """What is sent here arrives late, as after packets were lost again and again."""
         self._stalled: list[Callable[[], None]] = []
         self._last_arrival_s = 0.0
 
     def send(self, message: Any) -> None:
         """Send; silently lost if the connection is over."""
         if not self.is_closed:
+            if self.network.traps:
+                self.network.spring(self, message)
             self._travel(lambda: self._deliver(message))
 
     def close(self) -> None:
@@ -61,7 +76,7 @@ class End:
         loop.call_at(self._last_arrival_s, self._on_arrival, arrive, context=self.network.context)
 
     def _on_arrival(self, arrive: Callable[[], None]) -> None:
-        if self._stalled or self.network.is_cut(self.process.name, self.peer_host):
+        if self._stalled or self.is_held or self.network.is_cut(self.process.name, self.peer_host):
             self._stalled.append(arrive)
             self.network.stalled[self] = None
         else:
@@ -101,6 +116,13 @@ class End:
             self.on_close()
 
 
+class Trap(NamedTuple):
+    """Waits for a message to be sent, to do something to its connection."""
+
+    is_meant: Callable[[End, Any], bool]
+    on_message: Callable[[End], None]
+
+
 class Network:
     """Who can reach whom. Hosts carry the names of their processes."""
 
@@ -112,28 +134,27 @@ class Network:
         self.stalled: dict[End, None] = {}
         self._listening: dict[str, tuple[Process, Callable[[End], None]]] = {}
         self._ends: dict[Process, list[End]] = {}
+        self.traps: list[Trap] = []
         self._cuts: set[tuple[str, str]] = set()
         self._slow: set[str] = set()
         self._dark: set[str] = set()
-
-    # Processes.
 
     def listen(self, process: Process, accept: Callable[[End], None]) -> None:
         """Let others connect to a process, by its name."""
         self._listening[process.name] = (process, accept)
         self._dark.discard(process.name)
 
-    def connect(self, process: Process, host: str) -> End:
+    def connect(self, process: Process, host: str, purpose: str = "") -> End:
         """Open a connection; what is sent at once travels with it.
 
         There is no handshake to wait for: a refusal comes back as a close.
         """
-        near, far = End(self, process, host), None
+        near, far = End(self, process, host, purpose), None
         self._ends.setdefault(process, []).append(near)
         listening = self._listening.get(host)
         if listening is not None and listening[0].is_alive:
             server, accept = listening
-            far = End(self, server, process.name)
+            far = End(self, server, process.name, purpose, is_accepted=True)
             near.peer, far.peer = far, near
             self._ends.setdefault(server, []).append(far)
             server.call_soon(accept, far)
@@ -178,8 +199,6 @@ class Network:
                 if is_waiting and end.peer is not None and not end.peer.process.is_alive:
                     end.peer._travel(end.peer._deliver_close)
 
-    # Links.
-
     def cut(self, source: str, target: str) -> None:
         self._cuts.add((source, target))
 
@@ -189,8 +208,41 @@ class Network:
             end for end in self.stalled if (end.process.name, end.peer_host) == (source, target)
         ]
         for end in stalled:
-            del self.stalled[end]
-            end.heal()
+            if not end.is_held:
+                del self.stalled[end]
+                end.heal()
+
+    def spring(self, end: End, message: Any) -> None:
+        """Let those hear of a message who wait for one like it; each hears of one."""
+        for trap in list(self.traps):
+            if trap.is_meant(end, message):
+                self.traps.remove(trap)
+                trap.on_message(end)
+
+    def hold(self, is_meant: Callable[[End], bool]) -> Callable[[], None]:
+        """Hold up what is sent on some of the connections of now; what is returned lets it arrive.
+
+        Those who give up waiting are quick on a new connection: so what was sent first arrives
+        after what was sent later, and after its sender is gone.
+        """
+        return self.hold_ends(
+            [end for ends in self._ends.values() for end in ends if is_meant(end)]
+        )
+
+    def hold_ends(self, ends: list[End]) -> Callable[[], None]:
+        """Hold up what is sent on these connections, as `hold` does."""
+        held = [end for end in ends if not (end.is_held or end.is_closed)]
+        for end in held:
+            end.is_held = True
+
+        def release() -> None:
+            for end in held:
+                end.is_held = False
+                if not self.is_cut(end.process.name, end.peer_host):
+                    self.stalled.pop(end, None)
+                    end.heal()
+
+        return release
 
     def heal_all(self) -> None:
         for source, target in sorted(self._cuts):

@@ -9,7 +9,7 @@ from simulator.clients import Consumer, Producer
 from simulator.compaction import KEYED
 from simulator.keyed_clients import start_keyed_clients
 
-from fairlead_controller.events import CreateTopics
+from fairlead_controller.decisions.events import CreateTopics
 from fairlead_model.calls import CreateTopicsCall
 
 if TYPE_CHECKING:
@@ -48,20 +48,21 @@ async def _create_topics(world: World) -> None:
     # A compacted partition stands for the second safe one.
     count = 2 if world.compaction is None else 1
     shuffled = [world.rng.sample(ids, 3) for _ in range(count)]
-    keyed = []
+    more = [] if world.transactions is None else world.transactions.topics(world)
     if world.compaction is not None:
         configs = {"min.insync.replicas": "2", "cleanup.policy": world.compaction.policy}
-        keyed.append(topic_body(KEYED, [world.rng.sample(ids, 3)], configs))
+        more.append(topic_body(KEYED, [world.rng.sample(ids, 3)], configs))
     event = CreateTopics(
         CreateTopicsCall(
             topics=[
                 topic_body(SAFE, shuffled, {"min.insync.replicas": "2"}),
                 topic_body(PLAIN, [world.rng.sample(ids, 2)], {"min.insync.replicas": "1"}),
-                *keyed,
+                *more,
             ],
             validate_only=False,
             default_partitions=1,
             default_replication_factor=3,
+            internal=True,
         )
     )
     reply = await controller.submit(event)
@@ -97,3 +98,5 @@ def _start_clients(world: World) -> None:
         world.consumers.append(Consumer(world, f"clients-c{number}", key))
     for client in [*world.producers, *world.consumers]:
         client.process.call_soon(client.start)
+    if world.transactions is not None:
+        world.transactions.start_clients(world)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_RECORD = struct.Struct(">qiiqhBBi")
-"""offset, leader epoch, sequence, producer id, producer epoch, place, count, value"""
+_RECORD = struct.Struct(">qiiiBHBhi2x")
+"""offset, leader epoch, sequence, value, place, kind, count, producer epoch, producer id"""
 RECORD_SIZE = _RECORD.size
 NO_PRODUCER = -1
+PLAIN, TRANSACTIONAL, ABORT, COMMIT = 0, 0x10, 0x30, 0x130
+"""The kinds lie where a batch has its attributes, and have the bits that it would have."""
 
 
 class Entry(NamedTuple):
@@ -30,15 +32,26 @@ class Entry(NamedTuple):
     """In its batch."""
     count: int = 1
     """Of the records in its batch."""
+    kind: int = PLAIN
+    """What its batch is; the value of a marker is the epoch of its coordinator."""
+
+    @property
+    def is_marker(self) -> bool:
+        return self.kind in (ABORT, COMMIT)
 
 
 def encode_batch(
-    values: Sequence[int], producer_id: int, producer_epoch: int, sequence: int
+    values: Sequence[int],
+    producer_id: int,
+    producer_epoch: int,
+    sequence: int,
+    kind: int = PLAIN,
 ) -> memoryview:
     """What a producer sends; `sequence` is that of the first record."""
+    count = len(values)
     records = [
         _RECORD.pack(
-            place, 0, sequence + place, producer_id, producer_epoch, place, len(values), value
+            place, 0, sequence + place, value, place, kind, count, producer_epoch, producer_id
         )
         for place, value in enumerate(values)
     ]
@@ -46,15 +59,20 @@ def encode_batch(
 
 
 def encode_entry(offset: int, entry: Entry) -> bytes:
-    epoch, sequence, producer_id, producer_epoch, value, place, count = entry
-    return _RECORD.pack(offset, epoch, sequence, producer_id, producer_epoch, place, count, value)
+    epoch, sequence, producer_id, producer_epoch, value, place, count, kind = entry
+    return _RECORD.pack(
+        offset, epoch, sequence, value, place, kind, count, producer_epoch, producer_id
+    )
 
 
 def decode_entries(records: bytes | memoryview) -> list[tuple[int, Entry]]:
     """Read records with their offsets."""
     return [
-        (offset, Entry(epoch, sequence, producer_id, producer_epoch, value, place, count))
-        for offset, epoch, sequence, producer_id, producer_epoch, place, count, value in (
+        (
+            offset,
+            Entry(epoch, sequence, producer_id, producer_epoch, value, place, count, kind),
+        )
+        for offset, epoch, sequence, value, place, kind, count, producer_epoch, producer_id in (
             _RECORD.iter_unpack(records)
         )
     ]

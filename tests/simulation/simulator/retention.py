@@ -1,8 +1,8 @@
 """What makes logs start later: retention and DeleteRecords on leaders, their word on followers.
 
-In the steps of `tasks/housekeeping` and `handlers/delete_records`. A world draws how often it
-happens; what a producer may still send again is kept, because a leader that knows nothing of a
-producer any more takes whatever it sends, here as in Kafka.
+What `fairlead_broker/tasks/housekeeping` does by the clock comes by chance here. A world draws how
+often it happens; what a producer may still send again is kept, because a leader that knows nothing
+of a producer any more takes whatever it sends, here as in Kafka.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from simulator.disk_log import DiskLog
+from simulator.disk_log import DiskLog, KeyedLog
 
 from fairlead_wire.errors import KafkaError
 
@@ -37,26 +37,29 @@ class Retention:
                 continue
             log: Any = partition.log
             if isinstance(log, DiskLog):
-                self._forget_compacted(partition, log)
+                self._forget_on_disk(partition, log)
             elif partition.is_leader:
                 self._forget(partition)
             else:
                 log.drop_below(min(log.log_start_offset, partition.high_watermark))
 
-    def _forget_compacted(self, partition: Partition, log: DiskLog) -> None:
+    def _forget_on_disk(self, partition: Partition, log: DiskLog) -> None:
         """DeleteRecords, or a round that lets the segments below the start go."""
-        rng, now_ms = self._world.rng, self._broker.wall_clock_ms()
+        rng, now_ms = self._world.rng, self._broker.now_ms()
         if log.refusal is not None or not log.config.deletes_by_retention:
             return
         if not partition.is_leader:
             log.delete_segments_below_start(now_ms, partition.high_watermark)
             return
         end = log.deletable_end(partition.high_watermark)
+        if not isinstance(log, KeyedLog):
+            # Up to the high watermark a tool may go, too, and then nobody knows what is lost.
+            end = min(end, partition.last_stable_offset)
         if end > log.log_start_offset and rng.random() < 0.5:
             target = rng.randint(log.log_start_offset, end)
             self._world.checker.on_forgetting(partition, target)
             partition.delete_records(target)
-        elif log.delete_expired_segments(now_ms, partition.high_watermark):
+        elif log.delete_expired_segments(now_ms, partition.last_stable_offset):
             partition.start_moved()
 
     def _forget(self, partition: Partition) -> None:

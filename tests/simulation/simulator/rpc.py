@@ -88,12 +88,3 @@ class Request:
         if not self.is_answered:
             self.is_answered = True
             self._end.send((self._number, body))
-
-
-def serve(network: Network, process: Process, handle: Callable[[Request], None]) -> None:
-    """Let a process answer requests."""
-
-    def accept(end: End) -> None:
-        end.on_message = lambda message: handle(Request(end, message))
-
-    network.listen(process, accept)

@@ -11,10 +11,9 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from fairlead_controller.decisions.tables.stored_table import StoredTable, StoreError
 from fairlead_controller.stores.metadata_store import (
     MetadataStore,
-    StoredTable,
-    StoreError,
     TableWrite,
     WriteOutcome,
     WriteResult,
@@ -70,7 +69,10 @@ class StoreService:
             else:
                 kept[key] = line
         self._version += 1
-        after = StoredTable(str(self._version), write.controller_epoch, write.write_number, kept)
+        count = 1 if before is None else before.write_count + 1
+        after = StoredTable(
+            str(self._version), write.controller_epoch, write.write_number, kept, count
+        )
         self.tables[write.table] = after
         self.after_write(write, before, after)
         return WriteResult(WriteOutcome.WRITTEN, after.version)
@@ -79,6 +81,15 @@ class StoreService:
         """Somebody who is no controller changes what is no content: only the version moves."""
         self._version += 1
         self.tables[table] = replace(self.tables[table], version=str(self._version))
+
+    def put_back(self, copy: Tables, *names: str) -> None:
+        """Somebody puts tables back as they were in a copy, or all of them; each has another
+        version than ever, as objects have that were deleted and made again."""
+        for name in names or sorted(copy):
+            self._version += 1
+            self.tables[name] = replace(copy[name], version=str(self._version))
+        for name in set(self.tables) - set(copy) if not names else ():
+            del self.tables[name]
 
     def go_away(self) -> None:
         self.is_away = True

@@ -5,6 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from simulator.opening import PLAIN
+from simulator.records import NO_PRODUCER, encode_batch
+
+from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
+
 if TYPE_CHECKING:
     from simulator.world import World
 
@@ -49,8 +54,15 @@ async def an_old_question_comes_late(world: World) -> None:
     for producer in world.producers:
         producer.process.pause()
     await asyncio.sleep(1.0)
-    # The follower has asked, and its leader hears it only when it has come back empty.
+    # The follower says what it has got, and its leader hears it only when it has come back empty.
     world.network.cut(follower.name, leader.name)
+    running = leader.running
+    assert running is not None
+    running.partitions[world.key()].append_as_leader(
+        encode_batch([world.next_value(world.key())], NO_PRODUCER, -1, -1),
+        required_acks=ALL_IN_SYNC,
+        now_ms=0,
+    )
     await asyncio.sleep(1.0)
     follower.lose_disk()
     await world.until(lambda: follower.broker_id not in world.record().isr)
@@ -101,3 +113,36 @@ async def only_a_deposed_controller_is_heard(world: World) -> None:
     await asyncio.sleep(5)
     world.network.heal_all()
     await world.progress()
+
+
+async def the_minimum_falls_while_a_disk_is_lost(world: World) -> None:
+    """A follower loses its disk together with the controller, and the next one does not know yet.
+    The minimum falls to one, and the leader dies: the last one in sync is the one that lost all."""
+    world.change_min_insync("2")
+    await world.until(lambda: world.record(topic=PLAIN).min_insync_replicas == 2)
+    await world.progress(topic=PLAIN)
+    leader, follower = world.leader(topic=PLAIN), world.followers(topic=PLAIN)[0]
+    if leader.broker_id > follower.broker_id:
+        # Both will be missed at once, and the one with the lower id is given up first.
+        leader.kill()
+        await world.until(lambda: world.leader(topic=PLAIN) is follower)
+        leader.start()
+        leader, follower = follower, leader
+        await world.until(lambda: follower.broker_id in world.record(topic=PLAIN).isr)
+        await world.progress(topic=PLAIN)
+    assert world.may_lose(follower)
+    for controller in world.controllers.values():
+        controller.kill()
+    follower.lose_disk()
+    while world.record(topic=PLAIN).min_insync_replicas != 1:
+        # Until the next one reigns and a broker has found it.
+        world.change_min_insync("1")
+        await asyncio.sleep(0.05)
+    leader.kill()
+    await world.until(lambda: world.record(topic=PLAIN).leader == -1)
+    assert world.record(topic=PLAIN).isr == (follower.broker_id,)
+    follower.start()
+    await world.until(lambda: world.is_in_service(follower))
+    leader.start()
+    await world.progress(topic=PLAIN)
+    assert world.leader(topic=PLAIN) is leader

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairlead_controller.lines import (
+from fairlead_controller.decisions.tables.lines import (
     PARTITION_PREFIX,
     TOPIC_PREFIX,
     parse_partition_key,
@@ -58,8 +58,6 @@ class TopicWatch:
             if header.name == name and header.state == LIVE:
                 return topic_id
         return None
-
-    # What the store says.
 
     def on_written(self, write: TableWrite) -> None:
         """Lines of partitions first, then topics that go: a table takes all its lines at once."""
@@ -139,22 +137,20 @@ class TopicWatch:
             if key[0] == topic_id and not log.is_ghost:
                 self._fail("broker %d has confirmed and still holds %s", broker_id, log.topic)
 
-    # What brokers do.
-
     def on_data_deleted(self, host: BrokerHost, key: PartitionKey) -> None:
         self._checker.world.note("%s deletes %s-%d", host.name, key[0].hex()[:4], key[1])
         if key[0] not in self.gone:
-            self._fail("%s deleted data of a topic that nobody has deleted", host.name)
+            self._checker.moves.on_data_deleted(host, key)
 
     def on_data_set_aside(self, host: BrokerHost, key: PartitionKey, log: AnyLog) -> None:
         self._checker.world.note("%s sets %s-%d aside", host.name, key[0].hex()[:4], key[1])
         record = self._checker.truths[key].record
-        is_wanted = record is not None and host.broker_id in record.replicas
-        is_wanted = is_wanted and log.topic_id == key[0]
-        if is_wanted and self.is_live(key[0]) and log.entries:
+        if log.topic_id != key[0] or record is None or not self.is_live(key[0]):
+            return  # A failed disk did not keep whose it is, or its topic is gone.
+        if host.broker_id in record.replicas and log.entries:
             self._fail("%s set %s-%d aside, which it holds", host.name, log.topic, key[1])
-
-    # What must hold once everything has healed.
+        if not log.is_ghost:
+            self._checker.moves.on_data_set_aside(host, record)
 
     def unsettled(self) -> str | None:
         """Topics and data that are neither whole nor gone yet."""

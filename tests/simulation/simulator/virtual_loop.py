@@ -44,6 +44,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.after_step: Callable[[], None] = lambda: None
         self.steps = 0
         self.failure: BaseException | None = None
+        self.threads: Any = None
+        """What says how long blocking calls take that are given to no thread of their own."""
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_made = 0
         self.set_exception_handler(self._on_exception)
@@ -120,7 +122,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             except Exception as error:
                 future.set_exception(error)
 
-        self.call_later(executor.delay_s(), run)
+        self.call_later((executor or self.threads).delay_s(), run)
         return future
 
     def _write_to_self(self) -> None: ...

@@ -16,16 +16,21 @@ from simulator.broker_host import BrokerHost
 from simulator.checker import Checker
 from simulator.churn import Churn
 from simulator.claim import may_lose
-from simulator.compaction import compaction_of
+from simulator.compaction import DiskThread, compaction_of
 from simulator.control_plane import ControllerHost, replaced_edges
+from simulator.ensemble import Ensemble
 from simulator.faults import Faults
 from simulator.final_check import check_history, unsettled
 from simulator.meddling import FIRST_SEED_WITH_MEDDLERS
+from simulator.moving import BROKERS, FIRST_SEED_WITH_MOVES
 from simulator.network import Network
 from simulator.opening import PLAIN, SAFE, set_up
 from simulator.store import StoreService
+from simulator.transactions import transactions_of
 from simulator.virtual_loop import VirtualLoop
 from simulator.wake_watch import WakeWatch
+
+from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -54,8 +59,16 @@ class Options:
     settle_s: float = HEAL_S
     is_compacting: bool | None = None
     """Whether there is a compacted topic; by itself some seeds have one."""
+    has_transactions: bool | None = None
+    """Whether there is a topic with transactions; by itself some seeds have one."""
     has_meddlers: bool | None = None
     """Whether people label tables, remove folders and allow unclean elections."""
+    has_moves: bool | None = None
+    """Whether partitions are moved and brokers drained."""
+    reads_followers: bool = False
+    """Whether each broker has a rack, and consumers read from the follower in theirs (KIP-392)."""
+    has_zookeeper: bool = False
+    """Whether the store is ZooKeeper's, over a simulated ensemble."""
     only: tuple[str, ...] = ()
     """Names of the faults that may happen; empty for all."""
     script: Callable[[World], Awaitable[None]] | None = None
@@ -85,12 +98,17 @@ class World:
         self.options = options
         self.rng = random.Random(seed)
         self.compaction = compaction_of(seed, options.is_compacting)
+        self.transactions = transactions_of(seed, options.has_transactions)
         self.loop = VirtualLoop()
         self.network = Network(self.loop, self.rng)
-        self.store = StoreService(self.loop, self.network, self.rng)
+        service = Ensemble if options.has_zookeeper else StoreService
+        self.store = service(self.loop, self.network, self.rng)
         self.checker = Checker(self)
         self.store.after_write = self.checker.on_written
+        if isinstance(self.store, Ensemble):
+            self.store.fail = self.checker.fail
         self.loop.after_step = self.checker.after_step
+        self.loop.threads = DiskThread(self)
         self.brokers: dict[int, BrokerHost] = {}
         self.controllers = {
             name: ControllerHost(self, name) for name in ("controller-0", "controller-1")
@@ -106,6 +124,8 @@ class World:
         self.consumers: list[Consumer] = []
         has_meddlers = seed >= FIRST_SEED_WITH_MEDDLERS and seed % 2 == 0
         self.has_meddlers = has_meddlers if options.has_meddlers is None else options.has_meddlers
+        has_moves = seed >= FIRST_SEED_WITH_MOVES and seed % 3 == 0
+        self.has_moves = has_moves if options.has_moves is None else options.has_moves
         self.faults = Faults(self)
         self.history: deque[tuple[float, str]] = deque(maxlen=HISTORY_LENGTH)
         self.digest = 0
@@ -117,12 +137,12 @@ class World:
         is_violent = options.is_violent
         self.is_violent = rng.random() < 0.1 if is_violent is None else is_violent
         count = options.brokers or rng.choice((3, 3, 3, 4))
+        if self.has_moves:
+            count = max(count, BROKERS)
         for broker_id in range(1, count + 1):
             self.brokers[broker_id] = BrokerHost(self, broker_id)
         self._values = 0
         self._is_supervising = True
-
-    # What everybody uses.
 
     def note(self, sentence: str, *arguments: object) -> None:
         """Remember what happened, for the history of a failure and the digest."""
@@ -150,8 +170,6 @@ class World:
 
     def told_history(self) -> str:
         return "\n".join(f"{at_s - 1000:9.4f}  {text}" for at_s, text in self.history)
-
-    # What stories are told with.
 
     def key(self, index: int = 0, topic: str = SAFE) -> PartitionKey:
         return (self.topics[topic], index)
@@ -199,19 +217,14 @@ class World:
             self.network.cut(host.name, other)
             self.network.cut(other, host.name)
 
-    # The claim's budget.
-
     def may_lose(self, broker: BrokerHost) -> bool:
         """Whether acknowledged data of this broker may go now, within what is claimed."""
         return may_lose(self, broker)
 
-    # Operators.
-
     def elect_preferred(self) -> None:
         self.tell_controller("elect_leaders", {"partitions": None, "election_type": 0})
 
-    def change_min_insync(self) -> None:
-        value = self.rng.choice(("1", "2", "2", "3"))
+    def change_min_insync(self, value: str) -> None:
         alteration = {"name": "min.insync.replicas", "operation": 0, "value": value}
         resource = {"resource_type": 2, "name": PLAIN, "alterations": [alteration]}
         body = {"resources": [resource], "validate_only": False, "incremental": True}
@@ -225,11 +238,9 @@ class World:
             process = self.rng.choice(ready)
             process.process.spawn(_call_quietly(process, method, body))
 
-    # A run.
-
     def run(self) -> Outcome:
         loop = self.loop
-        with replaced_edges(self), _quiet():
+        with replaced_edges(self), _quiet(loop):
             try:
                 settled_after_s = loop.run_until_complete(
                     loop.create_task(self._story(), context=self.network.context)
@@ -286,6 +297,8 @@ class World:
         self.is_healing = True
         for producer in self.producers:
             producer.is_finishing = True
+        for producer in () if self.transactions is None else self.transactions.producers:
+            producer.is_finishing = True
         await self.wait_until_well(
             lambda: unsettled(self), self.options.settle_s, "it does not settle"
         )
@@ -304,28 +317,52 @@ class World:
             await asyncio.sleep(0.1)
 
     def supervise(self) -> None:
-        """Something in the pod restarts a controller that ended; a broker that was refused too."""
-        if not any(each.is_running for each in self.controllers.values()):
-            self.rng.choice(list(self.controllers.values())).start()
+        """Another candidate takes over when the Lease is free: its holder has ended.
+
+        A deposed controller that still runs does not hold it, and keeps nobody from taking it.
+        """
+        if not any(each.may_reign for each in self.controllers.values()):
+            idle = [each for each in self.controllers.values() if not each.is_running]
+            self.rng.choice(idle).start()
         self.later(0.3 + self.rng.random(), self.supervise)
 
 
 async def _call_quietly(process: Any, method: str, body: dict[str, Any]) -> None:
-    from fairlead_wire.errors import KafkaError
-
     try:
         await process.session.call(method, body, timeout_ms=2000)
     except KafkaError:
         return
 
 
+class _Findings(logging.Handler):
+    """What the broker logs with a traceback and lives on after is a finding here.
+
+    Not what an operator is told of: a disk that fails.
+    """
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__(logging.ERROR)
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, KafkaError):
+            self._loop.failure = error
+
+
 @contextmanager
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
+def _quiet(loop: VirtualLoop) -> Iterator[None]:
+    logger = logging.getLogger("fairlead_broker")
+    findings, propagates = _Findings(loop), logger.propagate
+    logger.addHandler(findings)
+    logger.propagate = False
+    logging.disable(logging.WARNING)
     try:
         yield
     finally:
         logging.disable(logging.NOTSET)
+        logger.propagate = propagates
+        logger.removeHandler(findings)
 
 
 def run_seed(seed: int, options: Options | None = None) -> Outcome:
@@ -334,8 +371,20 @@ def run_seed(seed: int, options: Options | None = None) -> Outcome:
 
 
 def tell(
-    script: Callable[[World], Awaitable[None]], *, seed: int = 1, is_compacting: bool = False
+    script: Callable[[World], Awaitable[None]],
+    *,
+    seed: int = 1,
+    is_compacting: bool = False,
+    has_transactions: bool = False,
+    has_zookeeper: bool = False,
 ) -> Outcome:
     """Play a story on three brokers; all promises are checked as in any run."""
-    options = Options(brokers=3, is_violent=False, is_compacting=is_compacting, script=script)
+    options = Options(
+        brokers=3,
+        is_violent=False,
+        is_compacting=is_compacting,
+        has_transactions=has_transactions,
+        has_zookeeper=has_zookeeper,
+        script=script,
+    )
     return World(seed, options).run()

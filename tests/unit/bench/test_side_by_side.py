@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from side_by_side import COMPUTING, WAITING_LONG, computing_worker, scope_of, turn
+from side_by_side import COMPUTING, SPARK, WAITING_LONG, computing_worker, scope_of, turn
 
 ROOT = Path(__file__).resolve().parents[3]
 SCOPES = [
-    "tests/unit/net/test_sender.py",
+    "tests/unit/broker/net/test_sender.py",
     "tests/simulation/test_stories.py::test_one",
     "tests/clients/test_client_admin.py",
     "tests/simulation/test_seeds.py::test_no_promise_is_broken[0-49]",
@@ -28,6 +28,13 @@ def test_who_waits_begins_with_what_waits_longest_and_computes_at_the_end() -> N
 def test_who_computes_begins_with_what_computes_longest() -> None:
     begun = sorted(SCOPES, key=lambda scope: turn(scope, is_computing=True))
     assert begun[:3] == [SCOPES[3], SCOPES[1], SCOPES[4]]
+
+
+def test_all_of_spark_goes_to_one_worker_and_first_of_all() -> None:
+    files = ("tests/spark/test_batch.py::test_a", "tests/spark/test_stream.py::test_b[a::b]")
+    assert {scope_of(file) for file in files} == {SPARK}
+    begun = sorted([*SCOPES, SPARK], key=lambda scope: turn(scope, is_computing=False))
+    assert begun[0] == SPARK
 
 
 def test_files_stay_whole_for_what_their_tests_share() -> None:

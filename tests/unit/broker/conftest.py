@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from group_driver import GroupDriver
 
+from fairlead_broker.api_registry import HANDLERS, PENDING, RequestContext, load_handlers
+from fairlead_broker.authorization import ANONYMOUS, Authorizer
 from fairlead_broker.broker import Broker
 from fairlead_broker.clock import ManualClock
-from fairlead_broker.handlers.registry import HANDLERS, PENDING, RequestContext, load_handlers
 from fairlead_broker.listener import Listener
-from fairlead_broker.log.file_slice import FileSlice
-from fairlead_broker.log.log_directory import LogDirectory
+from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.files.file_slice import FileSlice
+from fairlead_broker.net.connection_quotas import ConnectionQuotas
+from fairlead_broker.peer_check import BROKER_IDS, NO_BROKER_IDS
 from fairlead_broker.settings import build_settings
 from fairlead_model.cluster import (
     BrokerChanged,
@@ -71,6 +74,11 @@ class Channel:
         self.broker = broker
         self.listener = listener
         self.client_host = "127.0.0.1"
+        self.principal = ANONYMOUS
+        self.authorizer: Authorizer | None = None
+        self.replica_ids = BROKER_IDS if listener.is_internal else NO_BROKER_IDS
+        quotas = broker.client_quotas
+        self.quotas = ConnectionQuotas(quotas, self) if quotas.binds_clients else None  # type: ignore[arg-type]
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.closed: str | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -94,6 +102,7 @@ class Stage:
         self.directory = directory
         self.clock = ManualClock(NOW_MS)
         self.controller = ScriptedController()
+        self.authorizer: Authorizer | None = None
         self._settings = build_settings(
             file={
                 "node.id": "1",
@@ -222,6 +231,18 @@ class Stage:
         """Another broker, which may be dead."""
         self.publish(BrokerChanged(live_broker(broker_id, fenced=fenced, rack=rack)))
 
+    def park(self, request: Any, version: int) -> asyncio.Future[Any]:
+        """What a request that waits is answered in the end."""
+
+        async def act() -> Channel:
+            channel = Channel(self.broker, CLIENT)
+            channel.authorizer = self.authorizer
+            context = RequestContext(channel, request.API_KEY, version, 1, "test")
+            assert HANDLERS[request.API_KEY].call_if_allowed(request, context) is PENDING
+            return channel
+
+        return self.run(act()).answer  # type: ignore[no-any-return]
+
     def ask(self, request: Any, version: int, *, internal: bool = False) -> Any:
         """The reply to a request, after a trip over the wire."""
 
@@ -230,7 +251,10 @@ class Stage:
             context = RequestContext(channel, request.API_KEY, version, 1, "test")
             frame = b"".join(request.encode(version))
             decoded, _ = type(request).decode(memoryview(bytearray(frame)), 0, version)
-            outcome = HANDLERS[request.API_KEY].call(decoded, context)
+            handler = HANDLERS[request.API_KEY]
+            channel.authorizer = self.authorizer
+            call = handler.call if self.authorizer is None else handler.call_if_allowed
+            outcome = call(decoded, context)
             if outcome is PENDING:
                 outcome = await asyncio.wait_for(channel.answer, 5)
             if not isinstance(outcome, bytes):

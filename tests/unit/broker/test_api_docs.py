@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_broker.handlers.registry import HANDLERS, load_handlers
+from fairlead_broker.api_registry import HANDLERS, load_handlers
 from fairlead_broker.tools.list_apis import SECTIONS, build_document, contract, name_of
 from fairlead_wire.messages import VALID_VERSIONS
 
@@ -41,4 +41,4 @@ def test_what_clients_must_find_in_the_ranges() -> None:
         assert all(lowest <= version <= highest for version in needed)
     assert HANDLERS[22].advertised[0] == 0
     assert HANDLERS[23].advertised == (2, 4)
-    assert not {4, 5, 6, 7, 68, 71, 72} & set(HANDLERS)
+    assert not {4, 5, 6, 7, 71, 72} & set(HANDLERS)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fairlead_broker.invariants import InvariantViolation
 from fairlead_broker.replication.partition import Partition
-from fairlead_model.cluster import TopicRemoved
+from fairlead_model.cluster import PartitionChanged, TopicRemoved, empty_image
 from fairlead_model.ids import TopicId
+from fairlead_model.invariants import InvariantViolation
 from fairlead_wire.errors import ErrorCode
 
 
@@ -96,6 +96,17 @@ def test_a_name_with_a_new_id_begins_empty(stage: Any) -> None:
     assert stage.partition("t").topic_id == b"another-topic-id"
 
 
+def test_a_new_id_is_noticed_though_nobody_told_of_the_deletion(stage: Any) -> None:
+    """R19."""
+    stage.topic("t")
+    stage.append("t", b"old")
+    stage.image = empty_image("test-cluster")
+    stage.topic("t", topic_id=b"another-topic-id")
+    assert stage.partition("t").topic_id == b"another-topic-id"
+    assert stage.partition("t").log_end_offset == 0
+    assert any(name.endswith("-stray") for name in directories(stage))
+
+
 def test_what_nobody_asks_for_any_more_is_set_aside_not_deleted(stage: Any) -> None:
     topic_id = stage.topic("t")
     stage.append("t", b"kept")
@@ -103,6 +114,60 @@ def test_what_nobody_asks_for_any_more_is_set_aside_not_deleted(stage: Any) -> N
     (name,) = directories(stage)
     assert name.endswith("-stray")
     assert any(Path(stage.directory, name).glob("*.log"))
+
+
+REMOVED = {"replicas": (2,), "isr": (2,), "leader": 2, "unconfirmed_removals": (1,)}
+
+
+def removals_told(stage: Any) -> list[tuple[int, int]]:
+    """Partition and leader epoch of the removals that the controller has been told of."""
+    return [
+        (item["index"], item["leader_epoch"])
+        for method, body in stage.controller.calls
+        if method == "confirm_deletions"
+        for item in body["removals"]
+    ]
+
+
+def test_a_replica_that_was_moved_away_is_deleted_and_confirmed(stage: Any) -> None:
+    stage.controller.script["confirm_deletions"] = lambda body: {}
+    stage.neighbour(2)
+    stage.topic("t")
+    stage.append("t", b"moved")
+    stage.change("t", **REMOVED)
+    stage.publish()
+    (name,) = directories(stage)
+    assert name.endswith("-delete")
+    assert stage.broker.partition_error("t", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert removals_told(stage) == [(0, 1)]
+
+
+def test_a_replica_that_no_record_names_as_removed_is_not_deleted(stage: Any) -> None:
+    """I16: tables that went back in time would not have it either."""
+    stage.controller.script["confirm_deletions"] = lambda body: {}
+    stage.neighbour(2)
+    stage.topic("t")
+    stage.append("t", b"kept")
+    stage.change("t", **(REMOVED | {"unconfirmed_removals": ()}))
+    (name,) = directories(stage)
+    assert name.endswith("-stray")
+    assert removals_told(stage) == []
+
+
+def test_who_was_down_meanwhile_deletes_at_its_start(stage: Any) -> None:
+    stage.controller.script["confirm_deletions"] = lambda body: {}
+    stage.neighbour(2)
+    stage.topic("t")
+    stage.append("t", b"moved")
+    topic = stage.image.topic("t")
+    moved = PartitionChanged(topic.topic_id, 0, topic.partitions[0].changed(**REMOVED))
+    stage.image = stage.image.apply((moved,))
+    stage.topic("forgotten")
+    stage.restart(without="forgotten")
+    stage.publish()
+    (name,) = [name for name in directories(stage) if name.startswith("t-0")]
+    assert name.endswith("-delete")
+    assert removals_told(stage)[-1] == (0, 1)
 
 
 def told_offline(stage: Any) -> list[tuple[bytes, int]]:

@@ -2,16 +2,14 @@
 
 import pytest
 
-from fairlead_broker.settings import (
-    Settings,
-    build_settings,
+from fairlead_broker.settings import Settings, build_settings, parse_listeners
+from fairlead_model.configs import BROKER_CONFIGS, ConfigError
+from fairlead_model.setting_sources import (
     environment_name,
-    parse_listeners,
     read_assignments,
     read_environment,
     read_properties,
 )
-from fairlead_model.configs import BROKER_CONFIGS, ConfigError
 
 NEEDED = {
     "node.id": "3",
@@ -58,6 +56,27 @@ def test_what_has_no_default_must_be_set(name: str) -> None:
     rest = {key: value for key, value in NEEDED.items() if key != name}
     with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
         build_settings(file=rest, environment={}, assignments={})
+
+
+def test_the_older_name_of_the_id_will_do_unless_both_differ() -> None:
+    rest = {key: value for key, value in NEEDED.items() if key != "node.id"}
+    older = build_settings(file=rest, environment={}, assignments={"broker.id": "7"})
+    assert older.node_id == 7
+    assert settings(file={"broker.id": "3"}).node_id == 3
+    with pytest.raises(ConfigError, match=r"node\.id=3 and broker\.id=4: name one id"):
+        settings(file={"broker.id": "4"})
+
+
+def test_controllers_are_found_in_zookeeper_or_where_it_is_said() -> None:
+    assert settings().zookeeper is None
+    assert settings().controller_sessions == ("ws://127.0.0.1:9191",)
+    found = settings(file={"zookeeper.connect": "zk1:2181/fairlead"})
+    assert found.zookeeper is not None
+    assert found.zookeeper.access.connect_string == "zk1:2181/fairlead"
+    assert found.controller_sessions == (), "the default is for one machine"
+    told = {"fairlead.controller.sessions": "ws://a:1,ws://b:1"}
+    both = settings(file={"zookeeper.connect": "zk1:2181", **told})
+    assert both.controller_sessions == ("ws://a:1", "ws://b:1")
 
 
 def test_two_log_directories_are_refused() -> None:

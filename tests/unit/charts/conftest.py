@@ -1,12 +1,11 @@
 """Rendering charts with helm; skipped where helm is missing, a failure where CI is set."""
 
-import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from needed_tools import need
 
 ROOT = Path(__file__).resolve().parents[3]
 CHARTS = {"operator": ROOT / "charts" / "fairlead", "cluster": ROOT / "charts" / "fairlead-cluster"}
@@ -18,11 +17,7 @@ Helm = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="session")
 def helm() -> Helm:
     """Run helm; the finished process, whatever its exit code."""
-    if shutil.which("helm") is None:
-        reason = "helm is not installed (https://helm.sh)"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    need("helm")
 
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         command = ["helm", *(str(argument) for argument in arguments)]

@@ -2,10 +2,13 @@
 
 import os
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+
+from fairlead_cli.kubectl.metadata import metadata
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -66,13 +69,34 @@ def test_every_object_is_labelled_and_says_its_namespace(render) -> None:
 def test_the_operator_pod_needs_no_privilege(render) -> None:
     (workload,) = [each for each in objects(render("operator")) if each["kind"] == "StatefulSet"]
     pod = workload["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
     assert pod["securityContext"]["runAsNonRoot"] is True
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-    }
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        }
+
+
+def test_memory_of_one_process_of_the_operator_is_not_the_others(render) -> None:
+    (workload,) = [each for each in objects(render("operator")) if each["kind"] == "StatefulSet"]
+    pod = workload["spec"]["template"]["spec"]
+    controller, operator = pod["containers"]
+    assert (controller["name"], operator["name"]) == ("controller", "operator")
+    for container, port in ((controller, "http"), (operator, "http-operator")):
+        assert container["command"][-1] == f"fairlead_pod.{container['name']}"
+        assert "memory" in container["resources"]["limits"]
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert container[probe]["httpGet"]["port"] == port
+        mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+        assert mounts["/run/fairlead"] == "run", "the socket and the lock are shared"
+    assert "shareProcessNamespace" not in pod
+
+
+def test_resources_of_a_pod_with_one_container_are_refused_with_their_place(helm) -> None:
+    done = helm("template", "x", FOLDERS["operator"], "--set", "resources.limits.memory=2Gi")
+    assert done.returncode != 0
+    assert "at '/resources': additional properties 'limits' not allowed" in done.stderr
 
 
 def test_a_namespaced_operator_asks_for_nothing_cluster_wide(render) -> None:
@@ -88,9 +112,60 @@ def test_large_numbers_stay_whole(render) -> None:
     assert '"cleanup.policy": null\n' in text
 
 
+def test_a_backup_reads_the_metadata_and_may_do_nothing_else(render, tmp_path) -> None:
+    rendered = render("cluster", "-f", HERE / "values" / "cluster-outside.yaml")
+    own = {
+        each["kind"]: each
+        for each in objects(rendered)
+        if each["metadata"]["name"] == "logs-metadata-backup"
+    }
+    assert own["Role"]["rules"] == [
+        {
+            "apiGroups": ["fairlead.io"],
+            "resources": ["clusterstates", "partitiontables"],
+            "verbs": ["get", "list"],
+        }
+    ]
+    pod = own["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    program, group, verb, place = container["command"]
+    assert place == container["volumeMounts"][0]["mountPath"]
+    assert program in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert group == "metadata"
+    given = metadata.commands[verb].make_context(verb, [str(tmp_path), *container["args"]])
+    assert (given.params["cluster"], given.params["keep"]) == ("logs", 96)
+    assert "fairlead.io/cluster" not in pod["metadata"]["labels"], (
+        "no Service takes it for a broker"
+    )
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+
+
+def test_a_backup_needs_an_image(helm) -> None:
+    flags = ("--kube-version", "1.34.0", "--set", "metadataBackup.enabled=true")
+    done = helm("template", "x", FOLDERS["cluster"], *flags)
+    assert done.returncode != 0
+    assert "metadataBackup.image: name the image of Fairlead" in done.stderr
+
+
+def test_a_backup_goes_to_the_volume_that_is_named(render) -> None:
+    settings = (
+        "metadataBackup.enabled=true",
+        "metadataBackup.image=fairlead:1",
+        "metadataBackup.volume.nfs.server=nas",
+        "metadataBackup.volume.nfs.path=/logs",
+    )
+    flags = [part for setting in settings for part in ("--set", setting)]
+    rendered = {each["kind"]: each for each in objects(render("cluster", *flags))}
+    assert "PersistentVolumeClaim" not in rendered
+    pod = rendered["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    volume = {"name": "backup", "nfs": {"server": "nas", "path": "/logs"}}
+    assert pod["volumes"] == [volume]
+
+
 @pytest.mark.parametrize(
     ("chart", "setting", "complaint"),
     [
+        ("cluster", "metadataBackup.keep=0", "at '/metadataBackup/keep'"),
         ("operator", "replicas=two", "at '/replicas': got string, want integer"),
         ("operator", "replica=2", "additional properties 'replica' not allowed"),
         ("operator", "image.digest=sha256:xyz", "at '/image/digest'"),
@@ -107,6 +182,16 @@ def test_a_wrong_value_is_named(chart: str, setting: str, complaint: str, helm) 
     done = helm("template", "x", FOLDERS[chart], "--set", setting)
     assert done.returncode != 0
     assert complaint in done.stderr
+
+
+def test_drills_of_the_controller_need_an_operator_that_sees_them(helm) -> None:
+    values = ("--set", "drills.controller=true", "--set", "watchNamespace=events")
+    render = ("template", "x", FOLDERS["operator"], "--kube-version", "1.34.0", *values)
+    done = helm(*render, "-n", "logs")
+    assert done.returncode != 0
+    assert "watchNamespace serves only events" in done.stderr
+    done = helm(*render, "-n", "events")
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_release_name_that_no_cluster_can_have_is_refused(helm) -> None:

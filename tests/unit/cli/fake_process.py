@@ -1,6 +1,6 @@
 """Stands in for a broker or a controller: serves 200 over HTTP and notes when it starts and stops.
 
-python fake_process.py NAME PORT NOTES [--fail | --ignore-term | --stuck-after-usr1]
+python fake_process.py NAME PORT NOTES [--fail | --ignore-term | --stuck-after-usr1 | --never-ready]
 """
 
 import signal
@@ -36,6 +36,9 @@ print(f"2026-01-01 00:00:00,000 INFO fake: {name} says hello", flush=True)
 if "--fail" in flags:
     print("something is wrong with my disk", flush=True)
     sys.exit(3)
+if "--never-ready" in flags:
+    signal.signal(signal.SIGTERM, stop)
+    time.sleep(3600)
 if "--stuck-after-usr1" in flags:
     signal.signal(signal.SIGUSR1, lambda *_: time.sleep(3600))
 if "--ignore-term" in flags:

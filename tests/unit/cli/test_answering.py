@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fairlead_cli import status
-from fairlead_cli.client import connection
+from fairlead_cli.client import answering, connection
 from fairlead_cli.client.answering import REPLY_HEAD, REQUEST, Address, find_answering
 from fairlead_cli.client.target import resolve_bootstrap
 from fairlead_cli.errors import CliError
@@ -21,9 +21,9 @@ KAFKA_REPLY = REPLY_HEAD.pack(10, 1) + bytes(6)
 
 
 @contextmanager
-def listener(reply: bytes | None) -> Iterator[Address]:
+def listener(reply: bytes | None, *, port: int = 0) -> Iterator[Address]:
     """Answers every connection like this; None takes connections and says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server(("127.0.0.1", port)) as server:
         thread = threading.Thread(target=serve, args=(server, reply), daemon=True)
         if reply is not None:
             thread.start()
@@ -99,6 +99,29 @@ def test_where_all_refuse_nobody_waits(gone: Address) -> None:
     began = time.monotonic()
     assert find_answering([gone], patience_s=60).answering == ()
     assert time.monotonic() - began < 30
+
+
+def test_a_service_refuses_until_its_first_broker_is_ready(
+    gone: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "may_be_a_proxy", lambda host: host == gone.host)
+    monkeypatch.setattr(answering, "REFUSED_AGAIN_S", 0.05)
+    found = find_answering([gone], patience_s=0.2)
+    assert (found.answering, found.reason) == ((), f"{gone}: Connection refused")
+
+    with ExitStack() as stack:
+        late = threading.Timer(
+            0.3, lambda: stack.enter_context(listener(KAFKA_REPLY, port=gone.port))
+        )
+        late.start()
+        found = find_answering([gone], patience_s=60)
+        late.join(10)
+        assert (found.answering, found.reasons) == ((gone,), {})
+
+
+def test_only_another_machine_refuses_in_the_name_of_a_broker() -> None:
+    asked = {host: answering.may_be_a_proxy(host) for host in ("127.0.0.1", "::1", "10.96.0.1")}
+    assert asked == {"127.0.0.1": False, "::1": False, "10.96.0.1": True}
 
 
 def test_silence_has_an_end() -> None:

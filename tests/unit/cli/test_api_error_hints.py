@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead_cli.kubectl.access import explain_api_error
-from fairlead_controller.kube.errors import ApiError
+from fairlead_kube.errors import ApiError
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from fairlead_cli.acl import VERBS as ACL_VERBS
 from fairlead_cli.broker import VERBS as BROKER_VERBS
 from fairlead_cli.errors import ExitCode
 from fairlead_cli.group import VERBS as GROUP_VERBS
 from fairlead_cli.main import VERBS, fairlead, run
+from fairlead_cli.quota import VERBS as QUOTA_VERBS
 from fairlead_cli.topic import VERBS as TOPIC_VERBS
+from fairlead_cli.user import VERBS as USER_VERBS
 
 HEAVY = ("confluent_kafka", "rich", "asyncio", "aiohttp", "yaml", "fairlead_model")
 
@@ -19,6 +22,9 @@ COMMAND_LINES = [
     [],
     *[[name] for name in VERBS],
     *[["topic", name] for name in TOPIC_VERBS],
+    *[["acl", name] for name in ACL_VERBS],
+    *[["quota", name] for name in QUOTA_VERBS],
+    *[["user", name] for name in USER_VERBS],
     *[["group", name] for name in GROUP_VERBS],
     *[["broker", name] for name in BROKER_VERBS],
     ["config", "list"],
@@ -55,6 +61,17 @@ def test_summaries_of_the_table_match_the_commands() -> None:
         assert command.name == name
 
 
+def test_a_broker_runs_with_a_file_and_its_verbs_take_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["broker"]) == ExitCode.USAGE
+    assert "--config FILE" in capsys.readouterr().err
+    assert run(["broker", "--config", "server.properties", "list"]) == ExitCode.USAGE
+    assert "'list' is about brokers of a local cluster" in capsys.readouterr().err
+    assert run(["broker", "--config", "/nowhere/at/all"]) == ExitCode.USAGE
+    assert "No such file" in capsys.readouterr().err
+
+
 def test_a_misspelt_verb_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tpoic"]) == ExitCode.USAGE
     assert "Did you mean 'topic'?" in capsys.readouterr().err
@@ -82,7 +99,7 @@ def test_a_misspelt_verb_of_a_group_names_the_nearest(
 
 def test_a_verb_like_no_other_names_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["group", "zzz"]) == ExitCode.USAGE
-    assert "There are: list, describe, reset, delete." in capsys.readouterr().err
+    assert "There are: list, describe, reset, delete, import, export." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -169,6 +186,7 @@ def test_completion_knows_verbs_and_values() -> None:
         standalone_mode=True,
     )
     assert [line.split(",")[1] for line in result.output.split()] == [
+        "controller",
         "consume",
         "config",
         "completion",

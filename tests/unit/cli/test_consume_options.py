@@ -4,12 +4,23 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
 
+from fairlead_cli.client.connection import build_group_consumer
 from fairlead_cli.client.stop_signals import StopSignals
+from fairlead_cli.consume import GroupOptions
 from fairlead_cli.main import fairlead
+
+
+@pytest.fixture(autouse=True)
+def default_handler() -> Iterator[None]:
+    """Ctrl-C means to this process what it does by default, whatever was imported before."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +35,12 @@ from fairlead_cli.main import fairlead
         (["a", "-g", "g", "--from", "17"], "fairlead group reset g"),
         (["a", "-g", "g", "--from", "2h"], "fairlead group reset g"),
         (["a", "b", "--partition", "1"], "a single topic"),
+        (["a", "--group-protocol", "consumer"], "--group-protocol needs --group"),
+        (["a", "-g", "g", "--assignor", "uniform"], "cooperative-sticky, range, roundrobin"),
+        (
+            ["a", "-g", "g", "--group-protocol", "consumer", "--assignor", "roundrobin"],
+            "consumer protocol, which has uniform, range",
+        ),
         (["a", "-g", "g", "--assignor", "mine"], "'mine' is not one of"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -32,6 +49,24 @@ def test_what_makes_no_sense_is_wrong_usage(arguments: list[str], message: str) 
     result = CliRunner().invoke(fairlead, ["consume", *arguments, "--data", "none"])
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("protocol", "assignor", "settings"),
+    [
+        (None, None, {"partition.assignment.strategy": "cooperative-sticky"}),
+        ("classic", "range", {"partition.assignment.strategy": "range"}),
+        ("consumer", None, {"group.protocol": "consumer"}),
+        ("consumer", "range", {"group.protocol": "consumer", "group.remote.assignor": "range"}),
+    ],
+)
+def test_each_protocol_has_its_own_settings(
+    protocol: str | None, assignor: str | None, settings: dict[str, str]
+) -> None:
+    options = GroupOptions("g", assignor, protocol, None, None)
+    assert options.protocol_settings() == settings
+    # librdkafka refuses settings that do not go together.
+    build_group_consumer("127.0.0.1:1", {"group.id": "g", **settings}).close()
 
 
 def test_ctrl_c_is_remembered_and_ends_the_block_as_it_would() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from fairlead_cli.local import freeze_watch
-from fairlead_cli.local.child import Child, ChildSpec
 from fairlead_cli.local.cluster_file import ProcessEntry
 from fairlead_cli.local.freeze_watch import FreezeWatch
+from fairlead_cli.local.local_process import ChildSpec, LocalProcess
 
 FAKE = Path(__file__).with_name("fake_process.py")
 DEADLINE_S = 20.0
@@ -26,7 +26,7 @@ Scenario = Callable[["Watched"], Coroutine[Any, Any, None]]
 class Watched:
     """One child, the watch over it, and what the watch has said."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: LocalProcess) -> None:
         self.child = child
         self.said: list[str] = []
         self.watch = FreezeWatch(child, PATIENCE_S, lambda _, text: self.said.append(text))
@@ -51,7 +51,7 @@ def play(
     """Start a child, wait until it serves, and let the scenario happen under the watch's eyes."""
     command = [sys.executable, str(FAKE), "controller", str(free_port), str(tmp_path / "notes")]
     spec = ChildSpec((*command, "--stuck-after-usr1"), tmp_path / "output", "/")
-    child = Child(spec, ProcessEntry("controller", "127.0.0.1", 0, free_port))
+    child = LocalProcess(spec, ProcessEntry("controller", "127.0.0.1", 0, free_port))
     watched = Watched(child)
     ask = freeze_watch.http_get
 

@@ -101,11 +101,11 @@ def test_the_wait_for_a_processor_is_seen() -> None:
     assert started.waited_s == 0.0
 
 
-def test_the_holder_of_a_port_is_found() -> None:
+def test_the_holder_of_a_port_is_found(free_port: int) -> None:
+    port = free_port
     with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
+        server.bind(("127.0.0.1", port))
         server.listen()
-        port = server.getsockname()[1]
         assert not is_port_free("127.0.0.1", port)
         assert find_port_holder(port) == os.getpid()
         assert read_command_line(os.getpid())

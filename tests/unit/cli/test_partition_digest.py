@@ -6,7 +6,7 @@ import pytest
 
 from fairlead_cli.local.live_log import TerminalReporter
 from fairlead_cli.local.partition_digest import LOOKS_HELD_MAX, LogLine, PartitionDigest
-from fairlead_controller.events import PartitionMove
+from fairlead_controller.decisions.events import PartitionMove
 from fairlead_model.partition import PartitionRegistration
 
 BEFORE = PartitionRegistration(

@@ -54,6 +54,14 @@ def test_murmur2_is_left_to_the_client_library() -> None:
     assert build_partitioner("murmur2", 3, batch_bytes=1) is None
 
 
+@pytest.mark.parametrize("name", ["round-robin", "sticky"])
+def test_a_partition_without_a_leader_is_left_out_unless_none_has_one(name: str) -> None:
+    for leaderless, expected in (({1}, {0, 2}), ({0, 1, 2}, {0, 1, 2})):
+        choose = build_partitioner(name, 3, batch_bytes=1, leaderless=leaderless)
+        assert choose is not None
+        assert {choose(b"key", b"value") for _ in range(9)} == expected
+
+
 def test_round_robin_takes_turns_whatever_the_key() -> None:
     choose = build("round-robin")
     assert [choose(b"same", b"v") for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]

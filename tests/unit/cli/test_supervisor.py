@@ -4,23 +4,24 @@ import asyncio
 import errno
 import os
 import signal
-import socket
 import sys
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from local_cluster import take_cluster_ports
+from waiting import until
 
 from fairlead_cli.errors import CliError
-from fairlead_cli.local import supervisor as supervisor_module
-from fairlead_cli.local.child import ChildSpec, restart_delay_s
+from fairlead_cli.local import cluster_supervisor as supervisor_module
 from fairlead_cli.local.cluster_file import ClusterFile, read_cluster_file
+from fairlead_cli.local.cluster_supervisor import ClusterSupervisor
 from fairlead_cli.local.layout import Layout, Ports
+from fairlead_cli.local.local_process import ChildSpec, restart_delay_s
 from fairlead_cli.local.plan import LaunchPlan
 from fairlead_cli.local.process_table import identify
-from fairlead_cli.local.supervisor import Supervisor
 
 FAKE = Path(__file__).with_name("fake_process.py")
 DEADLINE_S = 20.0
@@ -50,7 +51,7 @@ class Audience:
         pass
 
 
-class FakeSupervisor(Supervisor):
+class FakeSupervisor(ClusterSupervisor):
     """Runs stand-ins instead of brokers; `flags` by process name."""
 
     flags: dict[str, str]
@@ -68,23 +69,9 @@ class FakeSupervisor(Supervisor):
         return self.fake_spec(f"broker-{broker_id}", self.plan.ports.of_broker(broker_id).http)
 
 
-def find_free_ports() -> Ports:
-    """Two starts whose whole ranges are free now."""
-    for base in range(21_000 + os.getpid() % 1000 * 10, 32_000, 500):
-        ports = Ports(base, base + 250)
-        if all(is_free(port) for port, _ in ports.purposes(3)):
-            return ports
-    raise RuntimeError("no free range of ports")
-
-
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
-
-
 @pytest.fixture
 def plan(tmp_path: Path) -> LaunchPlan:
-    return LaunchPlan(tmp_path / "data", 2, find_free_ports(), {}, ())
+    return LaunchPlan(tmp_path / "data", 2, Ports(*take_cluster_ports()), {}, ())
 
 
 def build(plan: LaunchPlan, audience: Audience, **flags: str) -> FakeSupervisor:
@@ -94,13 +81,6 @@ def build(plan: LaunchPlan, audience: Audience, **flags: str) -> FakeSupervisor:
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, DEADLINE_S))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        await asyncio.sleep(0.01)
 
 
 def read_notes(plan: LaunchPlan) -> list[str]:
@@ -190,6 +170,20 @@ def test_a_frozen_controller_is_replaced_and_said(plan: LaunchPlan) -> None:
     run(scenario())
 
 
+def test_the_controller_is_told_the_settings_that_it_reads(
+    plan: LaunchPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan.settings["auto.leader.rebalance.enable"] = "false"
+    plan.settings["broker.session.timeout.ms"] = "9000"
+    monkeypatch.setenv("FAIRLEAD_BROKER_HEARTBEAT_INTERVAL_MS", "1000")
+    command = ClusterSupervisor(plan, Audience()).build_controller_spec().command
+    told = dict(pairwise(command))
+    assert told["--auto-leader-rebalance-enable"] == "false"
+    assert told["--broker-session-timeout-ms"] == "9000"
+    assert told["--broker-heartbeat-interval-ms"] == "1000"
+    assert "--leader-imbalance-check-interval-seconds" not in told
+
+
 def test_nobody_is_watched_where_the_setting_says_so(
     plan: LaunchPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +206,25 @@ def test_a_broker_that_cannot_start_ends_everything_with_its_last_words(plan: La
         assert "exit code 3" in raised.value.message
         assert "something is wrong with my disk" in (raised.value.hint or "")
         assert "the last run" not in (raised.value.hint or "")
+        assert all(child.entry.pid is None for child in supervisor.children)
+
+    run(scenario())
+    assert saved(plan).state == "stopped"
+
+
+def test_a_controller_that_ends_while_brokers_start_ends_everything(plan: LaunchPlan) -> None:
+    """What brokers tell it may be why; they would wait for it for ever."""
+
+    async def scenario() -> None:
+        supervisor = build(plan, Audience(), broker_1="--never-ready")
+        running = asyncio.create_task(supervisor.run())
+        await until((plan.data.parent / "notes").exists)
+        await until(lambda: "start broker-1" in read_notes(plan))
+        pid = supervisor.controller.entry.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(CliError, match="controller stopped before the cluster was ready"):
+            await running
         assert all(child.entry.pid is None for child in supervisor.children)
 
     run(scenario())
@@ -323,7 +336,7 @@ def test_ports_above_the_last_are_refused(tmp_path: Path) -> None:
 
 def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
-    plan = LaunchPlan(tmp_path / "data", 1, find_free_ports(), {}, ())
+    plan = LaunchPlan(tmp_path / "data", 1, Ports(*take_cluster_ports()), {}, ())
     with pytest.raises(CliError, match="cannot use the data directory"):
         run(build(plan, Audience()).run())
 

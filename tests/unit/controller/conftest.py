@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_controller.decide import decide
-from fairlead_controller.events import (
+from fairlead_controller.decisions.decide import decide
+from fairlead_controller.decisions.events import (
     CreateTopics,
     Decision,
     Event,
@@ -16,7 +16,7 @@ from fairlead_controller.events import (
     RegisterBroker,
     UnfenceBroker,
 )
-from fairlead_controller.state import ControllerState, CountersChanged, initial_state
+from fairlead_controller.decisions.state import ControllerState, CountersChanged, initial_state
 from fairlead_model.broker import BrokerRegistration, Endpoint
 from fairlead_model.calls import CreatableTopic, CreateTopicsCall
 from fairlead_model.cluster import empty_image

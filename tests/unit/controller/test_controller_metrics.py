@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fairlead_controller.candidate.metrics import CandidateMetrics
-from fairlead_controller.cluster_summary import ClusterSummaries, PartitionCounts
 from fairlead_controller.controller import Controller, open_controller
-from fairlead_controller.events import (
+from fairlead_controller.counters import BOUNDS_S, ControllerMetrics, TimeHistogram
+from fairlead_controller.decisions.events import (
     AllocateProducerIds,
     ElectLeaders,
     FenceBroker,
@@ -20,20 +19,20 @@ from fairlead_controller.events import (
     RegisterBroker,
     UnfenceBroker,
 )
-from fairlead_controller.local_metrics import LocalMetrics
-from fairlead_controller.loop_lag import LoopLag
-from fairlead_controller.metrics import BOUNDS_S, ControllerMetrics, TimeHistogram
-from fairlead_controller.session_server import SessionServer
+from fairlead_controller.decisions.tables.stored_table import StoredTable, StoreError
+from fairlead_controller.kubernetes.metrics import CandidateMetrics
+from fairlead_controller.metrics.local_page import LocalMetrics
+from fairlead_controller.metrics.loop_lag import LoopLag
+from fairlead_controller.sessions.server import SessionServer
 from fairlead_controller.stores.file import open_file_store
 from fairlead_controller.stores.measured import FAILED, MeasuredStore
 from fairlead_controller.stores.metadata_store import (
     MetadataStore,
-    StoredTable,
-    StoreError,
     TableWrite,
     WriteOutcome,
     WriteResult,
 )
+from fairlead_controller.views.cluster_summary import ClusterSummaries, PartitionCounts
 from fairlead_model.refusals import RefusedError
 
 Samples = dict[tuple[str, ...], float]
@@ -95,7 +94,7 @@ def test_a_summary_looks_only_at_topics_that_changed(
         counted.append(topic.name)
         return PartitionCounts(partitions=1)
 
-    monkeypatch.setattr("fairlead_controller.cluster_summary._count", count)
+    monkeypatch.setattr("fairlead_controller.views.cluster_summary._count", count)
     assert summaries.look(world.state).counts.partitions == 3
     assert counted == ["c"]
 
@@ -204,13 +203,13 @@ def test_a_candidate_tells_of_each_cluster_under_its_name(
     async def run() -> Samples:
         controller = await open_controller(await open_file_store(tmp_path), now_ms=lambda: 0)
         sessions = SessionServer(controller, b"secret")
-        government = SimpleNamespace(controller=controller, sessions=sessions)
+        parts = SimpleNamespace(controller=controller, sessions=sessions)
         reigns: Any = {
             ("logs", "a"): SimpleNamespace(
-                controller_epoch=1, takeover_s=0.5, is_store_available=True, government=government
+                controller_epoch=1, takeover_s=0.5, is_store_available=True, parts=parts
             ),
             ("logs", "b"): SimpleNamespace(
-                controller_epoch=0, takeover_s=0.0, is_store_available=False, government=None
+                controller_epoch=0, takeover_s=0.0, is_store_available=False, parts=None
             ),
         }
         gate: Any = SimpleNamespace(waiting=2)

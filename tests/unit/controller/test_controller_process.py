@@ -30,6 +30,7 @@ class Launcher:
         self.directory = directory
         self.secret = directory / "secret"
         self.secret.write_text(SECRET + "\n")
+        self.secret.chmod(0o600)
         self.processes: list[subprocess.Popen[str]] = []
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
@@ -110,6 +111,12 @@ def test_a_taken_port_is_named(launcher: Launcher, tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
+def test_settings_that_cannot_work_are_refused(launcher: Launcher) -> None:
+    code, errors = refusal(launcher.start("--broker-session-timeout-ms", "10"))
+    assert code == 2
+    assert "broker.session.timeout.ms: 10 is below the minimum 500" in errors
+
+
 def test_manifests_are_read_and_other_kinds_passed_over(launcher: Launcher) -> None:
     path = launcher.directory / "topics.yaml"
     path.write_text(MANIFEST)
@@ -140,6 +147,13 @@ def test_a_short_secret_is_refused(launcher: Launcher) -> None:
     code, errors = refusal(launcher.start())
     assert code == 2
     assert "at least 16 bytes" in errors
+
+
+def test_a_secret_that_everybody_may_read_is_refused(launcher: Launcher) -> None:
+    launcher.secret.chmod(0o644)
+    code, errors = refusal(launcher.start())
+    assert code == 2
+    assert f"{launcher.secret}: its mode is 0644" in errors
 
 
 def test_help_explains_the_command() -> None:

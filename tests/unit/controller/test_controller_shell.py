@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_controller.controller import Controller, open_controller
-from fairlead_controller.events import (
+from fairlead_controller.decisions.events import (
     AllocateProducerIds,
     CreateTopics,
     ElectLeaders,
@@ -16,11 +16,11 @@ from fairlead_controller.events import (
     RegisterBroker,
     UnfenceBroker,
 )
+from fairlead_controller.decisions.tables.stored_table import StoredTable
 from fairlead_controller.stores.file import open_file_store
 from fairlead_controller.stores.metadata_store import (
     MetadataStore,
     SealedError,
-    StoredTable,
     TableWrite,
     WriteResult,
 )
@@ -90,7 +90,7 @@ def test_epochs_ids_and_topics_outlive_a_restart(
         assert state.image.cluster_id == seen["image"].cluster_id  # type: ignore[attr-defined]
         assert state.controller_epoch == 2
         reply = await controller.submit(AllocateProducerIds(0))
-        assert reply["first_producer_id"] == 1000
+        assert reply["first_producer_id"] == 1 << 32, "each reign has ids of its own"
         again = make_registration(0, start_id="again")
         assert (await controller.submit(RegisterBroker(again, "")))["broker_epoch"] == 4
 

@@ -9,6 +9,7 @@ from fairlead_model.cluster import (
     ClusterDelta,
     ClusterImage,
     Endpoint,
+    GroupConfigsChanged,
     PartitionChanged,
     TopicChanged,
     TopicHeader,
@@ -116,6 +117,16 @@ def test_brokers_and_their_configs_come_and_go(image: ClusterImage) -> None:
     assert configured.apply([BrokerConfigsChanged("1", {})]).broker_configs == {}
 
 
+def test_configs_of_groups_come_and_go(image: ClusterImage) -> None:
+    configured = image.apply([GroupConfigsChanged("g", {"a": "b"}), GroupConfigsChanged("h", {})])
+    assert configured.group_configs == {"g": {"a": "b"}}
+    assert configured.apply([broker(3)]).group_configs is configured.group_configs
+    rebuilt = empty_image("cluster").apply(configured.changes_from_nothing())
+    assert rebuilt.group_configs == configured.group_configs
+    assert configured.apply([GroupConfigsChanged("g", {})]).group_configs == {}
+    assert image.group_configs == {}
+
+
 def test_an_image_is_rebuilt_by_its_own_changes(image: ClusterImage) -> None:
     rebuilt = empty_image("cluster").apply(image.changes_from_nothing())
     assert list(rebuilt.changes_since(image)) == []
@@ -128,6 +139,7 @@ def test_the_difference_of_two_images_leads_from_one_to_the_other(image: Cluster
             broker(3),
             BrokerRemoved(2),
             BrokerConfigsChanged("", {"x": "y"}),
+            GroupConfigsChanged("g", {"x": "y"}),
             TopicRemoved(A),
             *topic("a", TopicId(b"c" * 16), (3,)),
             PartitionChanged(B, 0, PartitionRegistration((1, 3), (1,), leader=1)),
@@ -136,6 +148,7 @@ def test_the_difference_of_two_images_leads_from_one_to_the_other(image: Cluster
     for older, newer in ((image, later), (later, image)):
         reached = older.apply(newer.changes_since(older))
         assert list(reached.changes_since(newer)) == []
+        assert reached.group_configs == newer.group_configs
         for broker_id in (1, 2, 3):
             assert held(reached, broker_id) == held(newer, broker_id)
 

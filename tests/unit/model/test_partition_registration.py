@@ -6,6 +6,7 @@ PARTITION = PartitionRegistration(
 
 
 def test_a_change_of_leader_raises_both_epochs() -> None:
+    """I3."""
     changed = PARTITION.changed(leader=2)
     assert (changed.leader, changed.leader_epoch, changed.partition_epoch) == (2, 5, 8)
 
@@ -33,4 +34,7 @@ def test_broken_rules_are_named() -> None:
     assert "leader" in PARTITION.changed(isr=(2, 3)).problems()[0]
     assert "repeat" in PARTITION.changed(replicas=(1, 1, 2, 3)).problems()[0]
     assert "elr" in PARTITION.changed(elr=(2,)).problems()[0]
+    assert "last known" in PARTITION.changed(last_known_elr=(9,)).problems()[0]
+    assert "min.insync" in PARTITION.changed(min_insync_replicas=0).problems()[0]
+    assert "isr" in PARTITION.changed(isr=(1, 1)).problems()[0]
     assert "directories" in PARTITION.changed(directories=("x",)).problems()[0]

@@ -87,6 +87,7 @@ WRONG = [
     (manifest(config={"cleanup.policy": "shred"}), "shred"),
     (manifest(reclaimPolicy="Keep"), "spec.reclaimPolicy: expected Retain or Delete, got 'Keep'"),
     (manifest(deletionProtection="no"), "spec.deletionProtection: expected true or false"),
+    (manifest(paused=True), "spec.paused: only the operator on Kubernetes can wait"),
     (manifest(partition=3), "spec.partition: unknown field; did you mean partitions?"),
 ]
 

@@ -14,7 +14,7 @@ from fairlead_operator.controller_client import (
     ControllerStandbyError,
     ControllerUnavailableError,
 )
-from fairlead_operator.reign_watch import wait_until_active, wait_until_over
+from fairlead_operator.reign_watch import still_reigns, wait_until_active, wait_until_over
 
 
 def ask(socket: Path, question: Callable[[ControllerClient], Awaitable[Any]]) -> Any:
@@ -50,12 +50,20 @@ def test_orders_carry_what_was_asked(tmp_path: Path) -> None:
             socket,
             lambda client: client.inject_fault("ns", "demo", 3, "pause", duration_ms=50),
         )
+        admin.problem = "no room"
+        scale_down = lambda client: client.scale_down(  # noqa: E731
+            "ns", "demo", "main", leaving=(4,), staying=(3,)
+        )
+        assert ask(socket, scale_down) == "no room"
+        ask(socket, lambda client: client.unregister("ns", "demo", 4))
     place = "/v1/clusters/ns/demo"
     assert admin.requests == [
         ("POST", f"{place}/brokers/3/drain", {"on": True}),
         ("POST", f"{place}/intents", {"action": "delete-pod", "object": "p"}),
         ("DELETE", f"{place}/intents/intent-1", None),
         ("POST", f"{place}/brokers/3/fault", {"fault": "pause", "durationMs": 50}),
+        ("POST", f"{place}/pools/main/scale-down", {"leaving": [4], "staying": [3]}),
+        ("DELETE", f"{place}/brokers/4", None),
     ]
 
 
@@ -98,3 +106,40 @@ def test_a_reign_is_over_when_the_controller_is_silent(tmp_path: Path) -> None:
         return await asyncio.wait_for(wait_until_over(client, "fake-0"), 10)
 
     assert "does not answer" in ask(socket, scenario)
+
+
+def test_a_controller_that_breaks_before_it_can_answer_did_as_it_was_told(tmp_path: Path) -> None:
+    socket, asked = tmp_path / "c.sock", []
+
+    async def scenario() -> None:
+        async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.append(await reader.readuntil(b"\r\n"))
+            writer.transport.abort()
+
+        server = await asyncio.start_unix_server(die, str(socket))
+        client = ControllerClient(str(socket), retry_s=5.0)
+        async with server:
+            await client.break_controller("kill")
+        await client.close()
+
+    asyncio.run(scenario())
+    assert asked == [b"POST /v1/fault HTTP/1.1\r\n"], "asked again, another one would break"
+
+
+def test_a_controller_that_may_not_be_broken_says_so(tmp_path: Path) -> None:
+    socket = tmp_path / "c.sock"
+    with (
+        FakeAdminServer(FakeAdmin(refusal=(409, "drills are not allowed")), socket),
+        pytest.raises(ControllerRefusedError, match="not allowed"),
+    ):
+        ask(socket, lambda client: client.break_controller("pause", duration_ms=10))
+
+
+def test_whoever_begins_to_act_looks_once_more(tmp_path: Path) -> None:
+    socket, admin = tmp_path / "c.sock", FakeAdmin()
+    assert not ask(socket, lambda client: still_reigns(client, "fake-0"))
+    with FakeAdminServer(admin, socket):
+        assert ask(socket, lambda client: still_reigns(client, "fake-0"))
+        assert not ask(socket, lambda client: still_reigns(client, "fake-1"))
+        admin.is_active = False
+        assert not ask(socket, lambda client: still_reigns(client, "fake-0"))

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_controller.kube.client import KubeClient
-from fairlead_controller.kube.errors import ApiError, ApiUnavailableError
+from fairlead_kube.client import KubeClient
+from fairlead_kube.errors import ApiError, ApiUnavailableError
 from fairlead_operator.event_ledger import WRITES_PER_MINUTE_MAX
 from fairlead_operator.events import EventWriter, shortened_note
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_controller.kube.errors import ApiError
+from fairlead_kube.errors import ApiError
 from fairlead_operator.refusals import Refusals, is_refusal
 
 UNDECLARED = ".spec.template.spec.affinity.foo: field not declared in schema"

@@ -8,24 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
+from fairlead_bench.own_ports import take_ports
 from fairlead_broker.session.controller_session import ControllerSession
 from fairlead_controller.controller import Controller, open_controller
-from fairlead_controller.declarations import Declarations
-from fairlead_controller.events import DeclareTopics, ElectLeaders
-from fairlead_controller.server import ControllerServer
+from fairlead_controller.decisions.events import DeclareTopics, ElectLeaders
+from fairlead_controller.decisions.state import CountersChanged
+from fairlead_controller.decisions.tables.table_plan import CLUSTER_TABLE, first_lines
+from fairlead_controller.local.server import ControllerServer
+from fairlead_controller.sessions import liveness
+from fairlead_controller.sessions import server as session_server
+from fairlead_controller.startup_topics import Declarations
 from fairlead_controller.stores.file import open_file_store
+from fairlead_controller.stores.metadata_store import TableWrite
 from fairlead_model.broker import BrokerRegistration, Endpoint
 from fairlead_model.cluster import ClusterDelta, ClusterImage
+from fairlead_model.controller_configs import DEFAULT_TIMING, SessionTiming
+from fairlead_tls.followed_certificate import FollowedPeer
 
 SECRET = b"0123456789abcdef0123456789abcdef"
-
-
-async def until(condition: Callable[[], object], timeout_s: float = 10) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 @dataclass
@@ -65,7 +67,7 @@ class Stage:
 
     def __init__(self, directory: Path, stack: AsyncExitStack) -> None:
         self.directory = directory
-        self.port = 0
+        (self.port,) = take_ports(1)
         self.controller: Controller
         self.server: ControllerServer
         self._stack = stack
@@ -75,7 +77,20 @@ class Stage:
     def url(self) -> str:
         return f"ws://127.0.0.1:{self.port}"
 
-    async def start_controller(self, *specs: Any, expected_brokers: int | None = None) -> None:
+    async def found_cluster_without_levels(self) -> None:
+        """Leave the metadata of a cluster that was made before there were feature levels."""
+        store = await open_file_store(self.directory)
+        first = first_lines("an-older-cluster", CountersChanged(1, 0))
+        await store.write([TableWrite(CLUSTER_TABLE, None, 0, first)])
+        await store.close()
+
+    async def start_controller(
+        self,
+        *specs: Any,
+        expected_brokers: int | None = None,
+        timing: SessionTiming = DEFAULT_TIMING,
+        certificate: FollowedPeer | None = None,
+    ) -> None:
         """Start a controller on the port of the one before."""
         reign = AsyncExitStack()
         store = await open_file_store(self.directory)
@@ -86,12 +101,13 @@ class Stage:
         declarations = Declarations(
             self.controller, DeclareTopics(specs), expected_brokers=expected_brokers
         )
-        self.server = ControllerServer(self.controller, declarations, secret=SECRET)
+        self.server = ControllerServer(
+            self.controller, declarations, secret=SECRET, timing=timing, certificate=certificate
+        )
         reign.push_async_callback(self.server.stop)
         await self.server.start(host="127.0.0.1", session_port=self.port, http_port=0)
         await reign.enter_async_context(running(self.server.sessions.watch()))
         await reign.enter_async_context(running(declarations.run()))
-        self.port = self.server.session_port
         self._reign = reign
         self._stack.push_async_callback(self.stop_controller)
 
@@ -100,6 +116,11 @@ class Stage:
         reign, self._reign = self._reign, None
         if reign is not None:
             await reign.aclose()
+
+    def fencings(self) -> list[str]:
+        """Who was taken out of service and why, as the controller says it."""
+        told = [each["what"] for each in self.controller.journal.sentences()]
+        return [sentence for sentence in told if "is fenced" in sentence]
 
     def node(self, broker_id: int, *, secret: bytes = SECRET, **options: Any) -> Node:
         """Make a broker's session, not started."""
@@ -155,6 +176,13 @@ def play(tmp_path: Path) -> Callable[[Callable[[Stage], Awaitable[None]]], None]
         asyncio.run(whole())
 
     return run
+
+
+@pytest.fixture
+def endless_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose session has closed has for ever to come back: only something else can be its end."""
+    for module in (liveness, session_server):
+        monkeypatch.setattr(module, "RECONNECT_GRACE_MS", 3_600_000)
 
 
 @pytest.fixture

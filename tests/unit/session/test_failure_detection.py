@@ -7,14 +7,43 @@ from typing import Any
 import aiohttp
 import pytest
 
+from fairlead_bench.own_ports import take_ports
+from fairlead_controller.decisions.events import (
+    AllocateProducerIds,
+    FenceReason,
+    RegisterBroker,
+    UnregisterBroker,
+)
 from fairlead_model.broker import Endpoint
+from fairlead_model.controller_configs import DEFAULT_TIMING, SessionTiming
+from fairlead_wire.errors import KafkaError
 
 
-async def listener() -> tuple[asyncio.Server, tuple[Endpoint, ...]]:
-    """The port that a broker listens on, and the address it registers."""
-    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    return server, (Endpoint("INTERNAL", "127.0.0.1", port, is_internal=True),)
+class Listener:
+    """The port that a broker listens on, and how often somebody has knocked there."""
+
+    def __init__(self) -> None:
+        (self.port,) = take_ports(1)
+        self.knocks = 0
+        self._server: asyncio.Server | None = None
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The address that the broker registers."""
+        return (Endpoint("INTERNAL", "127.0.0.1", self.port, is_internal=True),)
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._on_knock, "127.0.0.1", self.port)
+
+    def _on_knock(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.knocks += 1
+        writer.close()
+
+    async def close(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            await server.wait_closed()
 
 
 class Cluster:
@@ -24,13 +53,14 @@ class Cluster:
         self.stage = stage
         self.until = until
         self.nodes: list[Any] = []
-        self.servers: list[asyncio.Server] = []
+        self.listeners: list[Listener] = []
 
-    async def start(self) -> None:
-        await self.stage.start_controller()
+    async def start(self, timing: SessionTiming = DEFAULT_TIMING) -> None:
+        await self.stage.start_controller(timing=timing)
         for broker_id in range(3):
-            server, endpoints = await listener()
-            self.servers.append(server)
+            self.listeners.append(Listener())
+            await self.listeners[-1].open()
+            endpoints = self.listeners[-1].endpoints
             self.nodes.append(await self.stage.start_node(broker_id, endpoints=endpoints))
         topic = {
             "name": "t",
@@ -48,15 +78,15 @@ class Cluster:
         reply = await self.nodes[0].session.call("create_topics", body, timeout_ms=5000)
         assert reply["topics"][0]["error_code"] == 0
 
+    def silence(self, broker_id: int) -> None:
+        """Stop a broker's heartbeats; its connection stays open."""
+        self.nodes[broker_id].session._beating.cancel()
+
     async def end_session(self, broker_id: int) -> None:
         """What the kernel does with a process's connection: it is cut, nobody says goodbye."""
-        for task in self.nodes[broker_id].session._tasks:
+        for task in self.nodes[broker_id].session._tasks():
             task.cancel()
         self.stage.server.sessions._sessions[broker_id].abort()
-
-    async def close_port(self, broker_id: int) -> None:
-        self.servers[broker_id].close()
-        await self.servers[broker_id].wait_closed()
 
     async def fenced_after(self, broker_id: int, watcher: int) -> float:
         """Seconds until another broker has heard; all leaders have moved by then."""
@@ -77,14 +107,16 @@ class Cluster:
             return response.status, json.loads(await response.text()) if response.ok else None
 
     async def close(self) -> None:
-        for server in self.servers:
-            server.close()
+        for listener in self.listeners:
+            await listener.close()
 
 
-def scene(play: Any, wait_until: Any, story: Any) -> None:
+def scene(
+    play: Any, wait_until: Any, story: Any, *, timing: SessionTiming = DEFAULT_TIMING
+) -> None:
     async def whole(stage: Any) -> None:
         cluster = Cluster(stage, wait_until)
-        await cluster.start()
+        await cluster.start(timing)
         try:
             await story(cluster)
         finally:
@@ -94,22 +126,27 @@ def scene(play: Any, wait_until: Any, story: Any) -> None:
 
 
 @pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.usefixtures("endless_grace")
 def test_a_killed_broker_is_fenced_long_before_its_grace_is_over(play, wait_until, victim) -> None:
     async def story(cluster: Cluster) -> None:
-        await cluster.close_port(victim)
+        await cluster.listeners[victim].close()
         await cluster.end_session(victim)
-        assert await cluster.fenced_after(victim, watcher=1) < 0.09
+        await cluster.fenced_after(victim, watcher=1)
+        assert [FenceReason.CONNECTION_REFUSED in each for each in cluster.stage.fencings()] == [
+            True
+        ]
 
     scene(play, wait_until, story)
 
 
+@pytest.mark.usefixtures("endless_grace")
 def test_a_process_that_closes_its_port_a_moment_later_is_found_by_the_next_probe(
     play, wait_until
 ) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.end_session(2)
-        await asyncio.sleep(0.02)
-        await cluster.close_port(2)
+        await wait_until(lambda: cluster.listeners[2].knocks)
+        await cluster.listeners[2].close()
         await cluster.fenced_after(2, watcher=0)
         decisions = (await cluster.get("/explain"))[1]["decisions"]
         assert any("refused a connection" in each["what"] for each in decisions)
@@ -127,9 +164,33 @@ def test_a_broker_that_still_listens_has_the_grace(play, wait_until) -> None:
     scene(play, wait_until, story)
 
 
+def test_silence_is_believed_after_the_timeout_that_is_set(play, wait_until) -> None:
+    async def story(cluster: Cluster) -> None:
+        session = cluster.nodes[2].session
+        assert session.longest_stop_ms == 2400, "the broker was told"
+        cluster.silence(2)
+        # One heartbeat may have left just before.
+        assert await cluster.fenced_after(2, watcher=0) >= 2.3
+        assert cluster.stage.server.sessions.fencings == {"session_expired": 1}
+
+    scene(play, wait_until, story, timing=SessionTiming(100, 2500))
+
+
+def test_another_timeout_holds_for_sessions_that_begin_later(play, wait_until) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.stage.server.sessions.set_timing(SessionTiming(50, 500))
+        assert cluster.nodes[2].session.longest_stop_ms == 1250
+        cluster.silence(2)
+        assert await cluster.fenced_after(2, watcher=0) >= 1.2
+        late = await cluster.stage.start_node(3)
+        assert late.session.longest_stop_ms == 450
+
+    scene(play, wait_until, story)
+
+
 def test_status_and_explanations_show_what_a_death_did(play, wait_until) -> None:
     async def story(cluster: Cluster) -> None:
-        await cluster.close_port(2)
+        await cluster.listeners[2].close()
         await cluster.end_session(2)
         await cluster.fenced_after(2, watcher=0)
         _, status = await cluster.get("/status")
@@ -182,3 +243,62 @@ def test_leaders_are_elected_by_hand_and_proposed_over_the_session(play, wait_un
         assert elected["partitions"][0]["error_code"] == 84
 
     scene(play, wait_until, story)
+
+
+def test_an_unregistered_broker_that_wakes_up_joins_as_a_new_one(play, wait_until) -> None:
+    """It has followed this very controller, whose tables have not gone back for all that."""
+
+    async def story(stage: Any) -> None:
+        await stage.start_controller()
+        watcher, node = [await stage.start_node(broker_id) for broker_id in range(2)]
+        first = node.session.broker_epoch
+        with pytest.raises(KafkaError, match="it is in service, or was a moment ago"):
+            await watcher.session.call("unregister_broker", {"broker_id": 1}, timeout_ms=5000)
+        for task in node.session._tasks():
+            task.cancel()
+        stage.server.sessions._sessions[1].abort()
+        await wait_until(lambda: not watcher.is_live(1))
+        reply = await watcher.session.call("unregister_broker", {"broker_id": 1}, timeout_ms=5000)
+        assert reply == {}
+        assert list(watcher.image.brokers) == [0]
+        with pytest.raises(KafkaError, match="broker 1 is not registered"):
+            await watcher.session.call("unregister_broker", {"broker_id": 1}, timeout_ms=5000)
+        woken = stage.node(1)
+        woken.session.controller_epoch = node.session.controller_epoch
+        woken.session.broker_epoch = first
+        await woken.session.start()
+        await wait_until(lambda: woken.is_live(1) and watcher.is_live(1))
+        assert woken.session.broker_epoch == watcher.image.brokers[1].broker_epoch > first
+
+    play(story)
+
+
+def test_a_broker_that_is_unregistered_while_it_registers_asks_again(
+    play, wait_until, monkeypatch
+) -> None:
+    async def story(stage: Any) -> None:
+        await stage.start_controller()
+        watcher, node = await stage.start_node(0), stage.node(1)
+        sessions, controller = stage.server.sessions, stage.controller
+        submit, forgotten = controller.submit, []
+
+        async def submit_and_forget(event: Any) -> Any:
+            """What was asked for before the broker had come, and is decided right after it."""
+            if not isinstance(event, RegisterBroker) or len(forgotten) == 2:
+                return await submit(event)
+            if not forgotten:
+                # While this is written, the next two gather: they become durable together.
+                asyncio.ensure_future(submit(AllocateProducerIds(0)))  # noqa: RUF006
+                await asyncio.sleep(0.001)
+            answer = asyncio.ensure_future(submit(event))
+            await (answer if forgotten else asyncio.sleep(0))
+            forgotten.append(asyncio.ensure_future(submit(UnregisterBroker(1))))
+            return await answer
+
+        monkeypatch.setattr(controller, "submit", submit_and_forget)
+        await node.session.start()
+        await wait_until(lambda: node.is_live(1) and watcher.is_live(1))
+        assert [await each for each in forgotten] == [{}, {}]
+        assert sessions._sessions[1].broker_epoch == watcher.image.brokers[1].broker_epoch == 4
+
+    play(story)

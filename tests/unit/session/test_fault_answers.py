@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 
 from fairlead_broker.session.fault_answers import FaultAnswers
-from fairlead_broker.session.messages import unpack_message
-from fairlead_broker.settings import read_environment
-from fairlead_broker.supervisor_pipe import DrillFaults, SupervisorPipe, open_supervisor_pipe
+from fairlead_broker.session.supervisor_pipe import (
+    DrillFaults,
+    SupervisorPipe,
+    open_supervisor_pipe,
+)
+from fairlead_model.session_messages import unpack_message
 from fairlead_model.session_protocol import SessionProtocolError
+from fairlead_model.setting_sources import read_environment
 
 
 class Stage:

@@ -83,7 +83,7 @@ def test_half_a_delta_is_forgotten_on_a_new_connection(follower: ImageFollower) 
         message(2, 6) | {"position": [2]},
         message(2, 6) | {"position": None},
         message(2, 6) | {"is_last": 1},
-        message(2, 6) | {"changes": [["?"]]},
+        message(2, 6) | {"changes": [["x"]]},
         message(2, 6) | {"changes": [["-t", b"x" * 16]]},
     ],
 )

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -14,11 +15,11 @@ from aiohttp import web
 from fairlead_broker.session import link
 from fairlead_broker.session.controller_session import ControllerSession
 from fairlead_broker.session.link import SessionRefusedError
-from fairlead_controller.candidate import session_gate
-from fairlead_controller.candidate.session_gate import SessionGate
 from fairlead_controller.controller import Controller, open_controller
-from fairlead_controller.events import ElectLeaders
-from fairlead_controller.session_server import SessionServer
+from fairlead_controller.decisions.events import ElectLeaders
+from fairlead_controller.kubernetes.session_gate import build_gate
+from fairlead_controller.sessions import session_gate
+from fairlead_controller.sessions.server import SessionServer
 from fairlead_controller.stores.file import open_file_store
 from fairlead_model.broker import BrokerRegistration, Endpoint
 from fairlead_model.refusals import RefusalCode
@@ -32,7 +33,7 @@ class Candidate:
 
     def __init__(self, port: int = 0) -> None:
         self.secrets: dict[tuple[str, str], bytes] = {KEY: SECRET}
-        self.gate = SessionGate(self.secrets.get)
+        self.gate = build_gate(self.secrets.get)
         self.port = port
         self.controller: Controller
         self.server: SessionServer
@@ -145,16 +146,38 @@ def test_an_older_controller_is_not_followed_again(tmp_path: Path, wait_until: A
         async with Candidate().listening() as old, Candidate().listening() as new:
             (tmp_path / "old").mkdir()
             await old.take_over(tmp_path / "old")
-            await new.take_over(tmp_path / "new")
-            await new.depose()
+            # Of the same cluster, one reign later.
+            shutil.copytree(tmp_path / "old", tmp_path / "new")
             await new.take_over(tmp_path / "new")
             async with broker(new) as session:
                 await session.wait_registered(5)
                 assert session.controller_epoch == 2
-                session._tasks.append(asyncio.create_task(session._keep_linked(old.url)))
-                await wait_until(lambda: "epoch 2 has been seen" in str(session._failures))
+                session.follow_candidates([new.url, old.url])
+                await wait_until(lambda: "does not know what this" in str(session._failures))
                 assert session.controller_epoch == 2
                 assert session.is_connected
+
+    play(story)
+
+
+def test_candidates_come_and_go_while_the_broker_runs(tmp_path: Path, wait_until: Any) -> None:
+    async def story() -> None:
+        async with Candidate().listening() as first, Candidate().listening() as second:
+            await first.take_over(tmp_path)
+            async with broker(first) as session:
+                await session.wait_registered(5)
+                session.follow_candidates([second.url])
+                await wait_until(lambda: second.gate.waiting == 1)
+                answer = await session.call("allocate_producer_ids", {}, timeout_ms=5000)
+                assert answer["count"] == 1000, "the link in use stays, listed or not"
+                session.follow_candidates([second.url, first.url, first.url])
+                session.follow_candidates([second.url])
+                await first.depose()
+                await second.take_over(tmp_path)
+                await wait_until(lambda: session.controller_epoch == 2)
+                await wait_until(lambda: list(session._linking) == [second.url])
+                assert first.gate.waiting == 0, "nobody connects to a candidate that has left"
+            assert not session._linking
 
     play(story)
 
@@ -242,9 +265,9 @@ def test_the_secret_of_a_secret_object() -> None:
     encoded = base64.b64encode(SECRET).decode()
 
     async def story() -> None:
-        from fairlead_controller.candidate.watches import Watches
-        from fairlead_controller.kube.client import KubeClient
-        from fairlead_controller.kube.credentials import Credentials
+        from fairlead_controller.kubernetes.watches import Watches
+        from fairlead_kube.client import KubeClient
+        from fairlead_kube.credentials import Credentials
 
         client = KubeClient(Credentials("http://127.0.0.1:1", None))
         watches = Watches(client, "", on_clusters=lambda: None, on_machines=lambda: None)

@@ -13,7 +13,7 @@ import pytest
 
 from fairlead_spark.job import driver
 from fairlead_spark.job.document import Job
-from fairlead_spark.job.driver import Driver
+from fairlead_spark.job.driver import Driver, describe_error
 
 SESSION = "session_of_the_test"
 STATEFUL = {"id": "1", "name": "delays", "batchId": 0, "stateOperators": [{"numRowsTotal": 3}]}
@@ -143,3 +143,21 @@ def test_state_is_fine_where_executors_share_it(
     program = f"assert not query.awaitTermination({20 * 0.01})\nquery.stop()"
     assert run(program, tmp_path, monkeypatch, is_checkpoint_shared=True, **ON_A_CLUSTER)[0] == 0
     assert run(program, tmp_path, monkeypatch, conf={"spark.master": "local[2]"})[0] == 0
+
+
+def test_a_refusal_of_kubernetes_is_told() -> None:
+    refusal = (
+        "Caused by: io.fabric8.kubernetes.client.KubernetesClientException: Failure executing: GET "
+        "at: https://kubernetes.default.svc/api/v1/namespaces/jobs/pods/late-driver. Message: pods "
+        '"late-driver" is forbidden: User "system:serviceaccount:jobs:demo-spark" cannot get '
+        'resource "pods" in API group "" in the namespace "jobs".'
+    )
+    error = RuntimeError(
+        "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+        ": org.apache.spark.SparkException: External scheduler cannot be instantiated\n"
+        "\tat org.apache.spark.SparkContext.<init>(SparkContext.scala:1)\n"
+        f"{refusal}\n"
+    )
+    text = describe_error(error)
+    assert text.startswith("RuntimeError: An error occurred while calling")
+    assert 'User "system:serviceaccount:jobs:demo-spark" cannot get' in text

@@ -136,3 +136,33 @@ def test_a_sink_keeps_the_producers_settings() -> None:
 def test_a_sink_does_not_read() -> None:
     with pytest.raises(OptionError, match="unknown option 'subscribe'"):
         parse_sink_options({"kafka.bootstrap.servers": "a:1", "subscribe": "orders"})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"txnAppId": "a", "exactlyOnce": "true"}, "give both or none"),
+        ({"txnVersion": "1", "exactlyOnce": "true"}, "give both or none"),
+        ({"txnAppId": "a", "txnVersion": "1"}, "means nothing without exactlyOnce"),
+        ({"txnAppId": " ", "txnVersion": "1", "exactlyOnce": "true"}, "txnAppId is empty"),
+        ({"txnAppId": "a", "txnVersion": "-1", "exactlyOnce": "true"}, "must be 0 or more"),
+        ({"exactlyOnce": "yes"}, "exactlyOnce is 'yes'"),
+        ({"kafka.transaction.timeout.ms": "5"}, "means nothing without exactlyOnce"),
+        ({"kafka.transactional.id": "mine"}, "exactlyOnce names each task's transaction"),
+    ],
+)
+def test_what_cannot_be_written_exactly_once(given: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        parse_sink_options({"kafka.bootstrap.servers": "a:1", "topic": "t"} | given)
+
+
+def test_a_stream_has_its_name_from_spark() -> None:
+    given = {"exactlyOnce": "true", "txnAppId": "a", "txnVersion": "1"}
+    options = {"kafka.bootstrap.servers": "a:1", "topic": "t"} | given
+    with pytest.raises(OptionError, match="Spark names a stream"):
+        parse_sink_options(options, is_stream=True)
+    assert parse_sink_options(options).txn_app_id == "a"
+
+
+def test_a_sink_is_at_least_once_unless_it_is_told_otherwise() -> None:
+    assert not parse_sink_options({"kafka.bootstrap.servers": "a:1"}).is_exactly_once

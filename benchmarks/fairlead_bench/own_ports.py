@@ -1,0 +1,118 @@
+"""Ports for servers of tests and benchmarks, which they keep when they are started again.
+
+The system gives ports from one range (net.ipv4.ip_local_port_range) to connections, and to servers
+that ask for any port. A server whose port lies there may find it taken by somebody's connection or
+server when it binds it, or binds it again after a restart. So these ports lie outside.
+
+They are dealt out in blocks. A process has a block while it lives: it holds the block's first port,
+which only one process can. Whatever runs beside it, and whoever has started that, has other blocks.
+"""
+
+import contextlib
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+HOST: Final = "127.0.0.1"
+# Below are the ports of services that a machine may have.
+LOWEST, HIGHEST = 10_000, 65_535
+BLOCK: Final = 500
+# A server that is being started again must find its port: so many others are given first.
+KEPT_COUNT: Final = 300
+EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+EPHEMERAL_RANGE_OF_IANA: Final = (49_152, 65_535)
+
+
+class OwnPorts:
+    """What one process has of the ports."""
+
+    def __init__(self, blocks: Sequence[range]) -> None:
+        self._blocks = blocks
+        self._owned: list[range] = []
+        self._holders: list[int] = []
+        self._given: deque[int] = deque(maxlen=KEPT_COUNT)
+        self._next = 0
+
+    def take(self, shifts: Sequence[int]) -> int:
+        """A port such that it and the others, at these distances from it, are free."""
+        while True:
+            for base in self._candidates(max(shifts)):
+                wanted = [base + shift for shift in shifts]
+                if not set(wanted).intersection(self._given) and all(map(is_free, wanted)):
+                    self._given.extend(wanted)
+                    self._next = base + 1
+                    return base
+            self._claim()
+
+    def release(self) -> None:
+        """Let others have the blocks, which they have anyway when the process ends."""
+        for holder in self._holders:
+            os.close(holder)
+        self._holders.clear()
+        self._owned.clear()
+
+    def _candidates(self, length: int) -> list[int]:
+        """Those behind what was given last, then the others. A block's first port stays held."""
+        bases = [base for block in self._owned for base in block[1 : len(block) - length]]
+        return [b for b in bases if b >= self._next] + [b for b in bases if b < self._next]
+
+    def _claim(self) -> None:
+        for block in self._blocks:
+            if block not in self._owned:
+                holder = socket.socket()
+                try:
+                    holder.bind((HOST, block[0]))
+                except OSError:
+                    holder.close()
+                    continue
+                self._holders.append(holder.detach())
+                self._owned.append(block)
+                return
+        raise RuntimeError(f"none of {len(self._blocks)} blocks of ports is left for this process")
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could bind it now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return True
+    return False
+
+
+def read_ephemeral_range() -> tuple[int, int]:
+    """The first and the last port that the system gives to connections."""
+    try:
+        first, last = map(int, EPHEMERAL_RANGE.read_text().split())
+    except OSError:
+        return EPHEMERAL_RANGE_OF_IANA
+    return first, last
+
+
+def lay_out_blocks(ephemeral: tuple[int, int]) -> list[range]:
+    """All blocks outside of that range; where it leaves none, all there are."""
+    first, last = ephemeral
+    blocks = [range(at, at + BLOCK) for at in range(LOWEST, HIGHEST - BLOCK, BLOCK)]
+    outside = [block for block in blocks if block[-1] < first or block[0] > last]
+    return outside or blocks
+
+
+_of_process: dict[int, OwnPorts] = {}
+
+
+def take_base(shifts: Sequence[int]) -> int:
+    """A port such that it and the others, at these distances from it, are this process's own."""
+    # A forked child has the holders of its parent, and nothing else of it.
+    if os.getpid() not in _of_process:
+        _of_process[os.getpid()] = OwnPorts(lay_out_blocks(read_ephemeral_range()))
+    return _of_process[os.getpid()].take(shifts)
+
+
+def take_ports(count: int) -> list[int]:
+    """So many ports of this process's own."""
+    base = take_base(range(count))
+    return list(range(base, base + count))

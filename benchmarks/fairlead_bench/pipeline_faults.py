@@ -1,0 +1,57 @@
+"""Which processes die while an exactly-once pipeline runs, and when. Pure: of a seed the same."""
+
+import random
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class Target(Enum):
+    """Whom a fault kills; who that is, is looked up when it comes."""
+
+    EXECUTOR = "an executor"
+    TASK = "the Python process of a task"
+    DRIVER = "the driver"
+    RESULT_LEADER = "the leader of an output partition"
+    DECISIONS_LEADER = "the leader of the decisions"
+    COORDINATOR = "a coordinator of transactions"
+
+
+BROKERS: Final = frozenset({Target.RESULT_LEADER, Target.DECISIONS_LEADER, Target.COORDINATOR})
+FIRST_SHARE: Final = 0.02
+LAST_SHARE: Final = 0.95
+"""Of the input, behind which no fault begins: all of them befall a job at work."""
+WITHIN_S: Final = 4.0
+"""A fault that is due comes at any moment of these: also between batches."""
+AWAY_S: Final = (1.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One kill. It is due when the job is done with `share` of its input, and `delay_s` later."""
+
+    target: Target
+    share: float
+    delay_s: float
+    away_s: float
+    """Of a broker, until it is started again. All others are started by those who started them."""
+    choice: float
+    """Which one, from 0 to 1, where there are several."""
+
+
+def plan_faults(seed: int, count: int) -> list[Fault]:
+    """Return the faults of a seed in order; kinds of target take turns, so that none is missed."""
+    chance = random.Random(seed)
+    targets = list(Target)
+    chance.shuffle(targets)
+    shares = sorted(chance.uniform(FIRST_SHARE, LAST_SHARE) for _ in range(count))
+    return [
+        Fault(
+            target=targets[index % len(targets)],
+            share=share,
+            delay_s=chance.uniform(0, WITHIN_S),
+            away_s=chance.uniform(*AWAY_S),
+            choice=chance.random(),
+        )
+        for index, share in enumerate(shares)
+    ]

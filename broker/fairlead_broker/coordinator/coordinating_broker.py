@@ -1,0 +1,20 @@
+"""What a coordinator needs of the broker that it is part of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from fairlead_broker.clock import Clock
+    from fairlead_broker.measures.broker_metrics import BrokerMetrics
+    from fairlead_broker.settings import Settings
+    from fairlead_model.cluster import ClusterImage
+
+
+class CoordinatingBroker(Protocol):
+    """`Broker`, as far as coordinators know it: `image` is replaced while they run."""
+
+    settings: Settings
+    clock: Clock
+    image: ClusterImage
+    metrics: BrokerMetrics

@@ -1,0 +1,258 @@
+"""A partition of an internal topic that this broker leads, and the state that lives in it.
+
+Everything that is written in one turn of the loop goes into as few batches as hold it; what was
+written is answered when the high watermark has passed it (G4) under the same leader epoch (R20).
+No task or future is made for a write: an open batch, and a queue of appended ones.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from fairlead_broker.coordinator.record_batching import RECORD_OVERHEAD_MAX, build_batch
+from fairlead_broker.coordinator.state_machine import StateMachine
+from fairlead_broker.limits import COORDINATOR_WRITES_WAITING_MAX
+from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC, acknowledgement
+from fairlead_wire.errors import ErrorCode, KafkaError
+from fairlead_wire.record_batch import BATCH_HEADER_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from fairlead_broker.log.log import AppendResult
+    from fairlead_broker.replication.partition import Partition
+
+_REFUSALS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.MESSAGE_TOO_LARGE,
+}
+"""What clients of a coordinator are told in place of what the log says; as Kafka maps them.
+
+What MESSAGE_TOO_LARGE means to a client is for each kind of write to say."""
+
+_COMMITTED: Final = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+"""Every later leader holds it, however small the ISR is by now: what is told of it must be
+what a replay of the log gives (R22)."""
+
+
+class ShardState(Enum):
+    """How far a shard has come."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    """Its log can't be read."""
+    DROPPED = "dropped"
+
+
+class Write(Protocol):
+    """Records that belong together, and what their outcome means.
+
+    `committed` or `failed` is called exactly once; `timed_out` may come before `committed`: the
+    records are in the log and may yet be committed, but nobody waits any longer.
+    """
+
+    bodies: Sequence[bytes]
+    """The records, as `record_batching.encode_body` gives them."""
+    size: int
+    """Their bytes in a batch, at most."""
+
+    def committed(self) -> None: ...
+    def failed(self, code: ErrorCode) -> None: ...
+    def timed_out(self) -> None: ...
+
+
+class SeparateWrite(ABC):
+    """A `Write` that shares no batch: of a producer's transaction, or the end of one.
+
+    It is appended in its turn among the others, by itself.
+    """
+
+    __slots__ = ()
+
+    bodies: Sequence[bytes] = ()
+    size = 0
+
+    @abstractmethod
+    def append_to(self, partition: Partition, now_ms: int) -> AppendResult:
+        """Append its batch, for all in-sync replicas to have; KafkaError. `now_ms`: wall time."""
+
+    @abstractmethod
+    def committed(self) -> None: ...
+    @abstractmethod
+    def failed(self, code: ErrorCode) -> None: ...
+    @abstractmethod
+    def timed_out(self) -> None: ...
+
+
+class _Appended(NamedTuple):
+    """Writes that are in the log; `end_offset` is where the high watermark must get to."""
+
+    end_offset: int
+    deadline_ms: int
+    writes: Sequence[Write]
+
+
+def size_in_batch(bodies: Sequence[bytes]) -> int:
+    """Return an upper bound of what records take in a batch."""
+    return sum(map(len, bodies)) + RECORD_OVERHEAD_MAX * len(bodies)
+
+
+MachineT = TypeVar("MachineT", bound=StateMachine)
+
+
+class Shard(Generic[MachineT]):
+    """One partition as long as it has one leader epoch, with what `build` makes to live in it.
+
+    Another epoch gets a new shard, and a new machine.
+    """
+
+    __slots__ = (
+        "_appended",
+        "_open",
+        "_timed_out_to",
+        "index",
+        "leader_epoch",
+        "machine",
+        "partition",
+        "state",
+    )
+
+    def __init__(self, partition: Partition, build: Callable[[Shard[MachineT]], MachineT]) -> None:
+        self.partition = partition
+        self.index = partition.index
+        self.leader_epoch = partition.leader_epoch
+        self.state = ShardState.LOADING
+        self._open: list[Write] = []
+        self._appended: deque[_Appended] = deque()
+        self._timed_out_to = 0
+        self.machine = build(self)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the partition still is what this shard was made for (R20)."""
+        partition = self.partition
+        return partition.leader is not None and partition.leader_epoch == self.leader_epoch
+
+    @property
+    def waiting_count(self) -> int:
+        """Appends whose outcome is not known."""
+        return len(self._appended)
+
+    def has_room_for(self, write: Write) -> bool:
+        """Whether a write fits into a batch of the log at all."""
+        config = self.partition.log.config
+        size_max = min(config.max_message_bytes, config.segment_bytes)
+        return BATCH_HEADER_SIZE + write.size <= size_max
+
+    def add(self, write: Write) -> bool:
+        """Put a write into the next append; says whether it is the first of it.
+
+        Whoever is told so must see to it that `flush` is called this turn.
+        """
+        self._open.append(write)
+        return len(self._open) == 1
+
+    def flush(self, *, now_ms: int, now_wall_ms: int, timeout_ms: int) -> None:
+        """Append all that was added; what is committed at once is answered at once."""
+        writes, self._open = self._open, []
+        config = self.partition.log.config
+        size_max = min(config.max_message_bytes, config.segment_bytes)
+        deadline_ms = now_ms + timeout_ms
+        batch: list[Write] = []
+        size = BATCH_HEADER_SIZE
+        for write in writes:
+            is_separate = isinstance(write, SeparateWrite)
+            if batch and (is_separate or size + write.size > size_max):
+                self._append(batch, deadline_ms, now_wall_ms)
+                batch, size = [], BATCH_HEADER_SIZE
+            if is_separate:
+                self._append([write], deadline_ms, now_wall_ms)
+                continue
+            batch.append(write)
+            size += write.size
+        if batch:
+            self._append(batch, deadline_ms, now_wall_ms)
+        self.advanced()
+
+    def _append(self, writes: list[Write], deadline_ms: int, now_wall_ms: int) -> None:
+        if not self.is_current:
+            fail_all(writes, ErrorCode.NOT_COORDINATOR)
+            return
+        if len(self._appended) >= COORDINATOR_WRITES_WAITING_MAX:
+            fail_all(writes, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        try:
+            result = self._append_batch(writes, now_wall_ms)
+        except KafkaError as error:
+            fail_all(writes, _REFUSALS.get(error.code, error.code))
+            return
+        self._appended.append(_Appended(result.last_offset + 1, deadline_ms, writes))
+
+    def _append_batch(self, writes: list[Write], now_wall_ms: int) -> AppendResult:
+        first = writes[0]
+        if isinstance(first, SeparateWrite):
+            return first.append_to(self.partition, now_wall_ms)
+        bodies = [body for write in writes for body in write.bodies]
+        batch = build_batch(bodies, timestamp_ms=now_wall_ms)
+        return self.partition.append_as_leader(
+            memoryview(batch), required_acks=ALL_IN_SYNC, now_ms=now_wall_ms, has_keys=True
+        )
+
+    def advanced(self) -> None:
+        """Settle what is committed, or lost, because the partition has moved (R20)."""
+        appended = self._appended
+        while appended:
+            code = acknowledgement(
+                self.partition, ALL_IN_SYNC, self.leader_epoch, appended[0].end_offset
+            )
+            if code is None:
+                return
+            if code not in _COMMITTED:
+                self.fail_waiting(ErrorCode.NOT_COORDINATOR)
+                return
+            for write in appended.popleft().writes:
+                write.committed()
+
+    def next_deadline_ms(self) -> int | None:
+        """When somebody who waits must be told that it takes too long."""
+        for appended in self._appended:
+            if appended.end_offset > self._timed_out_to:
+                return appended.deadline_ms
+        return None
+
+    def expire(self, now_ms: int) -> None:
+        """Answer those whose time is up; their records count all the same once committed."""
+        for appended in list(self._appended):
+            if appended.deadline_ms > now_ms:
+                return
+            if appended.end_offset > self._timed_out_to:
+                self._timed_out_to = appended.end_offset
+                for write in appended.writes:
+                    write.timed_out()
+
+    def uncommitted(self) -> Iterator[Write]:
+        """Write that are appended or about to be, in order."""
+        for appended in self._appended:
+            yield from appended.writes
+        yield from self._open
+
+    def fail_waiting(self, code: ErrorCode) -> None:
+        """Return everything up whose outcome is not known."""
+        appended, self._appended = self._appended, deque()
+        writes, self._open = self._open, []
+        for each in appended:
+            fail_all(each.writes, code)
+        fail_all(writes, code)
+
+
+def fail_all(writes: Sequence[Write], code: ErrorCode) -> None:
+    """Fail writes that will not be in the log, or may not be."""
+    for write in writes:
+        write.failed(code)

@@ -1,0 +1,1 @@
+"""What clients and followers want of a broker, kept between their fetches (KIP-227)."""

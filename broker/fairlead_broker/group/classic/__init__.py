@@ -1,0 +1,1 @@
+"""Groups of the classic protocol: members, rebalances, one group as a state machine. Pure."""

@@ -1,0 +1,51 @@
+"""When the topics of a group's patterns are looked up again (Kafka's `TopicRegexResolver`).
+
+Pure. All patterns of a group are looked up together, off the loop, whenever a heartbeat comes and
+there is a reason: a pattern that nobody looked up yet, topics made or deleted since, or time gone
+by. Between two of these is a pause, so that a group whose members disagree does not do it all day.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from fairlead_broker.group.records.consumer_state import ConsumerGroupState
+
+PAUSE_MS: Final = 10_000
+
+
+class PatternWatch:
+    """The look-ups of one group."""
+
+    __slots__ = ("_began_ms", "_is_running", "_topics_number")
+
+    def __init__(self) -> None:
+        self._began_ms: int | None = None
+        self._is_running = False
+        self._topics_number: int | None = None
+        """Which topics there were at the last one."""
+
+    def is_due(
+        self, state: ConsumerGroupState, topics_number: int, *, now_ms: int, refresh_ms: int
+    ) -> bool:
+        """Whether to look the group's patterns up now."""
+        patterns = state.patterns()
+        if not patterns or self._is_running:
+            return False
+        if self._began_ms is not None and now_ms - self._began_ms < PAUSE_MS:
+            return False
+        return (
+            not patterns <= state.regular_expressions.keys()
+            or self._topics_number != topics_number
+            or self._began_ms is None
+            or now_ms - self._began_ms >= refresh_ms
+        )
+
+    def begin(self, topics_number: int, *, now_ms: int) -> None:
+        """Note that they are being looked up."""
+        self._began_ms, self._topics_number, self._is_running = now_ms, topics_number, True
+
+    def end(self) -> None:
+        """Note that this is over, whatever came of it."""
+        self._is_running = False

@@ -1,0 +1,227 @@
+"""What the records of one group of KIP-848 say: members, targets, epochs, and who holds what.
+
+Pure. A state is changed by records alone, the same way while it is served and when it is replayed,
+so that both are alike (R22). Records come in any order that compaction leaves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from fairlead_broker.group.records.consumer_records import (
+    CurrentAssignment,
+    GroupEpoch,
+    MemberMetadata,
+    MemberState,
+    RecordKey,
+    RecordType,
+    ResolvedRegularExpression,
+    TargetMetadata,
+)
+from fairlead_broker.limits import ASSIGNED_PARTITION_BYTES, MEMBER_OVERHEAD_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fairlead_broker.group.assignors.assignment import TopicIdPartition
+    from fairlead_broker.group.records.consumer_records import RecordValue, Target
+
+FIRST_EPOCH: Final = 1
+"""Epoch of a group that nobody has joined yet (KAFKA-20268)."""
+JOINING_EPOCH: Final = 0
+"""Of a member that joins, or comes back from being fenced."""
+LEAVING_EPOCH: Final = -1
+AWAY_EPOCH: Final = -2
+"""Of a static member that said it would come back."""
+NO_EPOCH: Final = -1
+NEW_MEMBER: Final = CurrentAssignment(JOINING_EPOCH, NO_EPOCH, MemberState.STABLE, {}, {})
+NO_TARGET: Final[Target] = frozenset()
+_UNKNOWN_METADATA: Final = MemberMetadata(None, None, "", "", (), "", NO_EPOCH, None)
+
+
+class ConsumerGroupState:
+    """One group. Its dictionaries are for reading; `apply` alone changes them.
+
+    `members`, `currents` and `targets` are by member id. `holders` says which member has a
+    partition assigned, or has yet to give it up: nobody else may be given it.
+    """
+
+    __slots__ = (
+        "currents",
+        "epoch",
+        "group_id",
+        "has_partition_metadata",
+        "holders",
+        "instances",
+        "is_logged",
+        "members",
+        "memory_bytes",
+        "metadata_hash",
+        "regular_expressions",
+        "target_metadata",
+        "targets",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.is_logged = False
+        """Whether the group has an epoch in the log."""
+        self.has_partition_metadata = False
+        """Whether a record of Kafka 4.0 is there that is to be removed."""
+        self.target_metadata = TargetMetadata(0)
+        self.members: dict[str, MemberMetadata] = {}
+        self.currents: dict[str, CurrentAssignment] = {}
+        self.targets: dict[str, Target] = {}
+        self.regular_expressions: dict[str, ResolvedRegularExpression] = {}
+        self.instances: dict[str, str] = {}
+        """Member id by static instance id."""
+        self.holders: dict[TopicIdPartition, str] = {}
+        self.memory_bytes = 0
+        """What members and their partitions take, about."""
+
+    def copy(self) -> ConsumerGroupState:
+        """Return a state that changes apart from this one; values are never changed in place."""
+        other = ConsumerGroupState(self.group_id)
+        for name in self.__slots__:
+            value = getattr(self, name)
+            setattr(other, name, value.copy() if isinstance(value, dict) else value)
+        return other
+
+    @property
+    def assignment_epoch(self) -> int:
+        """Return the group epoch that the target assignment was made for."""
+        return self.target_metadata.assignment_epoch
+
+    def current(self, member_id: str) -> CurrentAssignment:
+        """Return what a member has; nothing for one that is only about to join."""
+        return self.currents.get(member_id, NEW_MEMBER)
+
+    def target(self, member_id: str) -> Target:
+        """Return what a member shall have."""
+        return self.targets.get(member_id, NO_TARGET)
+
+    def topic_names(self, member: MemberMetadata) -> frozenset[str]:
+        """Return what a member subscribes to: a pattern that is not resolved names nothing."""
+        resolved = self.regular_expressions.get(member.topic_regex)
+        names = frozenset(member.topic_names)
+        return names if resolved is None else names | resolved.topics
+
+    def subscriptions(self) -> frozenset[str]:
+        """Return all topics that some member subscribes to."""
+        distinct = {(each.topic_names, each.topic_regex): each for each in self.members.values()}
+        return frozenset().union(*map(self.topic_names, distinct.values()))
+
+    def patterns(self) -> frozenset[str]:
+        """Return the regular expressions that members subscribe to."""
+        return frozenset(each.topic_regex for each in self.members.values()) - {""}
+
+    def apply(self, key: RecordKey, value: RecordValue) -> None:
+        """Take a record; None as its value is a tombstone."""
+        name = key.name
+        if isinstance(value, CurrentAssignment) or key.type is RecordType.CURRENT_ASSIGNMENT:
+            self._set_current(name, value if isinstance(value, CurrentAssignment) else None)
+        elif isinstance(value, frozenset) or key.type is RecordType.TARGET_MEMBER:
+            self._set_target(name, value if isinstance(value, frozenset) else None)
+        elif isinstance(value, MemberMetadata) or key.type is RecordType.MEMBER_METADATA:
+            self._set_member(name, value if isinstance(value, MemberMetadata) else None)
+        elif isinstance(value, GroupEpoch):
+            self.epoch, self.metadata_hash = value
+            self.is_logged = True
+        elif key.type is RecordType.EPOCH:
+            self.epoch, self.metadata_hash = FIRST_EPOCH, 0
+            self.is_logged = False
+        elif isinstance(value, TargetMetadata) or key.type is RecordType.TARGET_METADATA:
+            self.target_metadata = value if isinstance(value, TargetMetadata) else TargetMetadata(0)
+        elif isinstance(value, ResolvedRegularExpression):
+            self._set_regular_expression(name, value)
+        elif key.type is RecordType.REGULAR_EXPRESSION:
+            self._set_regular_expression(name, None)
+        else:
+            self.has_partition_metadata = False
+
+    def complete_members(self) -> None:
+        """Make a member of whoever has records of which compaction left only some."""
+        for member_id in [*self.currents, *self.targets]:
+            if member_id not in self.members:
+                self._set_member(member_id, _UNKNOWN_METADATA)
+
+    def tombstones_of(self, member_id: str) -> Iterator[RecordKey]:
+        """Walk the keys of a member's records in the order in which they have to go."""
+        for record_type, known in (
+            (RecordType.CURRENT_ASSIGNMENT, self.currents),
+            (RecordType.TARGET_MEMBER, self.targets),
+            (RecordType.MEMBER_METADATA, self.members),
+        ):
+            if member_id in known:
+                yield RecordKey(record_type, self.group_id, member_id)
+
+    def tombstones(self) -> Iterator[RecordKey]:
+        """Walk the keys of all records in the order in which Kafka ends a group."""
+        group_id = self.group_id
+        for member_id in self.currents:
+            yield RecordKey(RecordType.CURRENT_ASSIGNMENT, group_id, member_id)
+        for member_id in self.targets:
+            yield RecordKey(RecordType.TARGET_MEMBER, group_id, member_id)
+        yield RecordKey(RecordType.TARGET_METADATA, group_id)
+        for member_id in self.members:
+            yield RecordKey(RecordType.MEMBER_METADATA, group_id, member_id)
+        for pattern in self.regular_expressions:
+            yield RecordKey(RecordType.REGULAR_EXPRESSION, group_id, pattern)
+        if self.has_partition_metadata:
+            yield RecordKey(RecordType.PARTITION_METADATA, group_id)
+        yield RecordKey(RecordType.EPOCH, group_id)
+
+    def _set_member(self, member_id: str, member: MemberMetadata | None) -> None:
+        known = self.members.pop(member_id, None)
+        if known is not None:
+            self.memory_bytes -= metadata_bytes(known)
+            if known.instance_id and self.instances.get(known.instance_id) == member_id:
+                del self.instances[known.instance_id]
+        if member is not None:
+            self.members[member_id] = member
+            self.memory_bytes += metadata_bytes(member)
+            if member.instance_id:
+                self.instances[member.instance_id] = member_id
+
+    def _set_target(self, member_id: str, target: Target | None) -> None:
+        self.memory_bytes -= ASSIGNED_PARTITION_BYTES * len(self.targets.pop(member_id, NO_TARGET))
+        if target is not None:
+            self.targets[member_id] = target
+            self.memory_bytes += ASSIGNED_PARTITION_BYTES * len(target)
+
+    def _set_current(self, member_id: str, current: CurrentAssignment | None) -> None:
+        known = self.currents.pop(member_id, NEW_MEMBER)
+        holders = self.holders
+        for held in (known.assigned, known.pending_revocation):
+            self.memory_bytes -= ASSIGNED_PARTITION_BYTES * len(held)
+            for partition in held:
+                if holders.get(partition) == member_id:
+                    del holders[partition]
+        if current is None:
+            return
+        self.currents[member_id] = current
+        for held in (current.assigned, current.pending_revocation):
+            self.memory_bytes += ASSIGNED_PARTITION_BYTES * len(held)
+            for partition in held:
+                holders[partition] = member_id
+
+    def _set_regular_expression(
+        self, pattern: str, resolved: ResolvedRegularExpression | None
+    ) -> None:
+        known = self.regular_expressions.pop(pattern, None)
+        for sign, each in ((-1, known), (1, resolved)):
+            if each is not None:
+                size = len(pattern) + sum(map(len, each.topics)) + ASSIGNED_PARTITION_BYTES
+                self.memory_bytes += sign * size
+        if resolved is not None:
+            self.regular_expressions[pattern] = resolved
+
+
+def metadata_bytes(member: MemberMetadata) -> int:
+    """Return what a member takes in memory without its partitions, about."""
+    size = MEMBER_OVERHEAD_BYTES + sum(map(len, member.topic_names)) + len(member.topic_regex)
+    if member.classic is not None:
+        size += sum(len(name) + len(metadata) for name, metadata in member.classic.protocols)
+    return size

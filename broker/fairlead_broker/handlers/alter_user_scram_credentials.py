@@ -1,0 +1,157 @@
+"""AlterUserScramCredentials (key 51), version 0.
+
+Behaviour: one result for each user; needs ALTER on the cluster. Here the salted password, which is
+as good as the password, becomes the keys that verify it, and only they travel and are stored. A
+user who is named twice, even with two mechanisms, answers DUPLICATE_RESOURCE; an empty name, too
+few or too many iterations, a salt or a salted password of the wrong length
+UNACCEPTABLE_CREDENTIAL; an unknown mechanism UNSUPPORTED_SASL_MECHANISM; the deletion of nothing
+RESOURCE_NOT_FOUND; a credential for a store that everybody may read, which is ZooKeeper without
+`zookeeper.set.acl=true`, POLICY_VIOLATION. All that is valid is done at once, and the answer comes
+when this broker goes by it.
+Versions:  0 only.
+Missing:   nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import Operation, needs_cluster
+from fairlead_broker.handlers.acl_requests import asked_by
+from fairlead_broker.limits import ADMIN_TIMEOUT_MS, USERS_PER_REQUEST_MAX
+from fairlead_broker.session.controller_calls import ask_controller, repeated, slot_error
+from fairlead_model.calls import (
+    AlterCredentialsCall,
+    CredentialDeletion,
+    CredentialUpsertion,
+    Method,
+)
+from fairlead_model.codec import encode_credential
+from fairlead_model.scram import ScramMechanism, credential_of, credential_problem
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialUpsertion,
+)
+
+if TYPE_CHECKING:
+    from fairlead_broker.api_registry import Pending, RequestContext
+
+
+def _refuse(
+    request: AlterUserScramCredentialsRequest, context: RequestContext, code: ErrorCode
+) -> AlterUserScramCredentialsResponse:
+    return AlterUserScramCredentialsResponse(
+        results=[_result(user, KafkaError(code)) for user in dict.fromkeys(_users(request))]
+    )
+
+
+@handles(
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    versions=(0, 0),
+    access=needs_cluster(Operation.ALTER, _refuse),
+)
+def alter_user_scram_credentials(
+    request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> Pending:
+    """Turn passwords into what verifies them, and forward that to the controller."""
+    if len(request.deletions) + len(request.upsertions) > USERS_PER_REQUEST_MAX:
+        raise RemoteProtocolError("AlterUserScramCredentials names too many users")
+    return context.later(_alter(request, context))
+
+
+async def _alter(
+    request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> AlterUserScramCredentialsResponse:
+    users = _users(request)
+    errors: dict[str, KafkaError] = {}
+    call = AlterCredentialsCall(deletions=[], upsertions=[], asked_by=asked_by(context))
+    for user in repeated(users):
+        errors[str(user)] = KafkaError(
+            ErrorCode.DUPLICATE_RESOURCE, "a user may be named once in a request"
+        )
+    for deletion in request.deletions:
+        try:
+            mechanism = _mechanism(deletion.mechanism)
+        except KafkaError as error:
+            errors.setdefault(deletion.name, error)
+            continue
+        if deletion.name not in errors:
+            call["deletions"].append(CredentialDeletion(user=deletion.name, mechanism=mechanism))
+    for upsertion in request.upsertions:
+        try:
+            changed = _upsertion(upsertion)
+        except KafkaError as error:
+            errors.setdefault(upsertion.name, error)
+            continue
+        if upsertion.name not in errors:
+            call["upsertions"].append(changed)
+    outcomes = {user: _result(user, error) for user, error in errors.items()}
+    if call["deletions"] or call["upsertions"]:
+        outcomes |= await _forward(call, context)
+    return AlterUserScramCredentialsResponse(
+        results=[outcomes[user] for user in dict.fromkeys(users)]
+    )
+
+
+async def _forward(
+    call: AlterCredentialsCall, context: RequestContext
+) -> dict[str, AlterUserScramCredentialsResult]:
+    try:
+        reply = await ask_controller(
+            context.broker, Method.ALTER_CREDENTIALS, call, timeout_ms=ADMIN_TIMEOUT_MS
+        )
+    except KafkaError as error:
+        return {item["user"]: _result(item["user"], error) for item in _items(call)}
+    return {
+        altered["user"]: AlterUserScramCredentialsResult(altered["user"], *slot_error(altered))
+        for altered in reply["users"]
+    }
+
+
+def _items(call: AlterCredentialsCall) -> list[CredentialDeletion | CredentialUpsertion]:
+    return [*call["deletions"], *call["upsertions"]]
+
+
+def _upsertion(upsertion: ScramCredentialUpsertion) -> CredentialUpsertion:
+    mechanism = _mechanism(upsertion.mechanism)
+    salted_password = bytes(upsertion.salted_password)
+    if not upsertion.name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user has a name")
+    if len(salted_password) != mechanism.key_bytes:
+        raise KafkaError(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            f"a salted password of {mechanism.sasl_name} has {mechanism.key_bytes} bytes",
+        )
+    credential = credential_of(
+        mechanism, salted_password, upsertion.iterations, bytes(upsertion.salt)
+    )
+    if problem := credential_problem(credential):
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)
+    return CredentialUpsertion(
+        user=upsertion.name, mechanism=mechanism, credential=encode_credential(credential)
+    )
+
+
+def _mechanism(number: int) -> ScramMechanism:
+    try:
+        return ScramMechanism(number)
+    except ValueError:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{number} is no SCRAM mechanism"
+        ) from None
+
+
+def _users(request: AlterUserScramCredentialsRequest) -> list[str]:
+    return [
+        *(deletion.name for deletion in request.deletions),
+        *(upsertion.name for upsertion in request.upsertions),
+    ]
+
+
+def _result(user: str, error: KafkaError) -> AlterUserScramCredentialsResult:
+    return AlterUserScramCredentialsResult(user, error.code, error.message)

@@ -1,0 +1,86 @@
+"""What a request wants to commit, partition by partition: in a transaction, or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from fairlead_broker.authorization import Operation, ResourceType
+from fairlead_broker.group.group_offsets import (
+    METADATA_BYTES_MAX,
+    encode_commit,
+    encode_expiring_commit,
+)
+from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_wire.errors import ErrorCode, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairlead_broker.api_registry import RequestContext
+    from fairlead_wire.messages.offset_commit import (
+        OffsetCommitRequestPartition,
+        OffsetCommitRequestTopic,
+    )
+    from fairlead_wire.messages.txn_offset_commit import (
+        TxnOffsetCommitRequestPartition,
+        TxnOffsetCommitRequestTopic,
+    )
+
+NO_RETENTION: Final = -1
+_EXPIRY_MAX_MS: Final = 2**63 - 1
+
+
+class CommitSlots:
+    """What is to be written of a request, and what was refused before.
+
+    `codes` has an error for each partition of the request, in order, and NONE for those whose
+    outcome is the commit's. Objects for it would cost more than all else of a commit.
+    """
+
+    __slots__ = ("codes", "offsets")
+
+    def __init__(
+        self,
+        topics: Sequence[OffsetCommitRequestTopic] | Sequence[TxnOffsetCommitRequestTopic],
+        context: RequestContext,
+        retention_ms: int = NO_RETENTION,
+    ) -> None:
+        self.codes: list[ErrorCode] = []
+        self.offsets: list[tuple[str, int, bytes]] = []
+        broker = context.broker
+        image = broker.image
+        now_ms = broker.clock.now_ms()
+        metadata_max = min(broker.settings.offset_metadata_max_bytes, METADATA_BYTES_MAX)
+        codes, offsets = self.codes, self.offsets
+        for topic in topics:
+            if len(codes) + len(topic.partitions) > PARTITIONS_PER_REQUEST_MAX:
+                raise RemoteProtocolError("a commit of too many offsets")
+            name = topic.name
+            known = image.topic(name)
+            known_count = 0 if known is None else len(known.partitions)
+            is_denied = not context.may(Operation.READ, ResourceType.TOPIC, name)
+            for each in topic.partitions:
+                index = each.partition_index
+                text = each.committed_metadata
+                metadata = text.encode() if text else b""
+                if is_denied:
+                    codes.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                elif not 0 <= index < known_count:
+                    codes.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                elif len(metadata) > metadata_max:
+                    codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                else:
+                    codes.append(ErrorCode.NONE)
+                    offsets.append((name, index, _encode(each, metadata, now_ms, retention_ms)))
+
+
+def _encode(
+    each: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
+    metadata: bytes,
+    now_ms: int,
+    retention_ms: int,
+) -> bytes:
+    if retention_ms != NO_RETENTION:
+        expire_ms = min(now_ms + max(0, retention_ms), _EXPIRY_MAX_MS)
+        return encode_expiring_commit(each.committed_offset, metadata, now_ms, expire_ms)
+    return encode_commit(each.committed_offset, each.committed_leader_epoch, metadata, now_ms)

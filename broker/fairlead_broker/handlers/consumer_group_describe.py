@@ -1,0 +1,121 @@
+"""ConsumerGroupDescribe (key 69), versions 0-1.
+
+Behaviour: state, epochs and members of groups of KIP-848 that this broker coordinates, with what
+each has and shall have, as committed. A group of the classic protocol is GROUP_ID_NOT_FOUND, as is
+one that there is not. A topic in it that may not be described refuses the group; deleted topics are
+left out.
+Versions:  1 which protocol each member speaks.
+Missing:   nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.limits import GROUPS_PER_REQUEST_MAX
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fairlead_broker.api_registry import RequestContext
+    from fairlead_broker.group.assignors.assignment import TopicIdPartition
+    from fairlead_broker.group.group_types import (
+        ConsumerGroupDescription,
+        ConsumerMemberDescription,
+    )
+    from fairlead_model.ids import TopicId
+
+_CLASSIC = 0
+_CONSUMER = 1
+
+
+@handles(ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1), access=Access.BY_RESOURCE)
+def consumer_group_describe(
+    request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
+    names = list(dict.fromkeys(request.group_ids))
+    if len(names) > GROUPS_PER_REQUEST_MAX:
+        raise RemoteProtocolError(f"ConsumerGroupDescribe names {len(names)} groups")
+    groups = [_describe(each, context) for each in names]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = context.authorized_operations(
+                    ResourceType.GROUP, group.group_id
+                )
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
+    broker = context.broker
+    try:
+        context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        group = broker.group_coordinator.find(group_id)
+        described = None if group is None else group.protocol.describe_members()
+        if described is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id}")
+        return _shown(group_id, described, context)
+    except KafkaError as error:
+        broker.metrics.errors[error.code.name] += 1
+        return DescribedGroup(
+            error_code=error.code, error_message=error.message or None, group_id=group_id
+        )
+
+
+def _shown(
+    group_id: str, described: ConsumerGroupDescription, context: RequestContext
+) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=described.state_name,
+        group_epoch=described.epoch,
+        assignment_epoch=described.assignment_epoch,
+        assignor_name=described.assignor_name,
+        members=[_member(each, context) for each in described.members],
+    )
+
+
+def _member(described: ConsumerMemberDescription, context: RequestContext) -> Member:
+    metadata, current = described.metadata, described.current
+    for name in metadata.topic_names:
+        context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    return Member(
+        member_id=described.member_id,
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        member_epoch=current.member_epoch,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=list(metadata.topic_names),
+        subscribed_topic_regex=metadata.topic_regex or None,
+        assignment=_assignment(current.assigned, context),
+        target_assignment=_assignment(described.target, context),
+        member_type=_CONSUMER if metadata.classic is None else _CLASSIC,
+    )
+
+
+def _assignment(partitions: Iterable[TopicIdPartition], context: RequestContext) -> Assignment:
+    by_topic: dict[TopicId, list[int]] = {}
+    for topic_id, partition in sorted(partitions):
+        by_topic.setdefault(topic_id, []).append(partition)
+    shown = []
+    for topic_id, indexes in by_topic.items():
+        name = context.broker.topic_name(topic_id)
+        if name is not None:
+            context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
+            shown.append(TopicPartitions(topic_id, name, indexes))
+    return Assignment(shown)

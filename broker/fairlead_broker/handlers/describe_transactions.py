@@ -1,0 +1,73 @@
+"""DescribeTransactions (key 65), version 0.
+
+Behaviour: what the coordinator keeps of transactional ids. Of a transaction that is decided, the
+partitions are those without a marker yet. An id that nobody uses is TRANSACTIONAL_ID_NOT_FOUND.
+Topics that may not be described are left out.
+Versions:  0 flexible.
+Missing:   nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.api_registry import handles
+from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.limits import TRANSACTIONAL_IDS_PER_REQUEST_MAX
+from fairlead_wire.api_keys import ApiKey
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from fairlead_broker.api_registry import RequestContext
+    from fairlead_broker.transaction.transactional_id import TransactionalId
+
+
+@handles(ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0), access=Access.BY_RESOURCE)
+def describe_transactions(
+    request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
+    if len(request.transactional_ids) > TRANSACTIONAL_IDS_PER_REQUEST_MAX:
+        raise RemoteProtocolError("DescribeTransactions names too many ids")
+    return DescribeTransactionsResponse(
+        transaction_states=[_describe(each, context) for each in request.transactional_ids]
+    )
+
+
+def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
+    broker = context.broker
+    try:
+        context.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        transaction = broker.transaction_coordinator.find(transactional_id)
+        if transaction is None or transaction.machine.is_unwritten:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    except KafkaError as error:
+        broker.metrics.errors[error.code.name] += 1
+        return TransactionState(error_code=error.code, transactional_id=transactional_id)
+    machine = transaction.machine
+    metadata = machine.metadata
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=metadata.state.title,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_start_time_ms=metadata.start_ms,
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
+        topics=_topics(machine, context),
+    )
+
+
+def _topics(machine: TransactionalId, context: RequestContext) -> list[TopicData]:
+    topics: dict[str, list[int]] = {}
+    for name, index in sorted(machine.partitions):
+        topics.setdefault(name, []).append(index)
+    return [
+        TopicData(name, indexes)
+        for name, indexes in topics.items()
+        if context.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    ]

@@ -1,0 +1,25 @@
+"""What Prometheus is told of transactions, as far as brokers speak of them with each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fairlead_broker.measures.broker_metrics import BrokerMetrics
+    from fairlead_broker.measures.exposition import Exposition
+
+
+def expose_transactions(out: Exposition, metrics: BrokerMetrics) -> None:
+    """Add Kafka's `AddPartitionsToTxnManager` and `TransactionMarkerChannelManager`."""
+    out.one(
+        "kafka_server_addpartitionstotxnmanager_verificationfailurerate_total",
+        "counter",
+        "Partitions of which a coordinator did not say that they are in a transaction.",
+        metrics.verification_failures,
+    )
+    out.one(
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
+        "gauge",
+        "Markers of transactions that wait for their partitions to have a leader.",
+        metrics.leaderless_markers,
+    )

@@ -1,0 +1,41 @@
+"""Taking in batches that are in the log: what a leader's appends told, told again by its files."""
+
+from fairlead_broker.disk import Disk
+from fairlead_broker.log.batches.batch_scan import SCAN_CHUNK_BYTES, CorruptSegmentError
+from fairlead_broker.log.index.transaction_index import AbortedTransaction
+from fairlead_broker.log.marker_append import aborted_by, replay_marker
+from fairlead_broker.log.producers.end_marker import decode_end
+from fairlead_broker.log.producers.producer_state import ProducerState
+from fairlead_wire.errors import RemoteProtocolError
+from fairlead_wire.record_batch import CONTROL_MASK, BatchHeader
+
+
+def replay_batch(
+    disk: Disk,
+    fd: int,
+    position: int,
+    header: BatchHeader,
+    *,
+    producers: ProducerState,
+    now_ms: int,
+) -> AbortedTransaction | None:
+    """Take in the batch at `position`; return what its segment's transaction index has of it.
+
+    A control batch is read for what it says. CorruptSegmentError if that is nothing readable.
+    """
+    if header.producer_id < 0:
+        return None
+    if not header.attributes & CONTROL_MASK:
+        producers.replay(header, now_ms)
+        return None
+    if header.size > SCAN_CHUNK_BYTES:
+        raise CorruptSegmentError(position, f"a control batch of {header.size} bytes")
+    try:
+        end = decode_end(disk.pread(fd, header.size, position))
+    except RemoteProtocolError as error:
+        raise CorruptSegmentError(position, f"a control batch: {error}") from error
+    if end is None:
+        return None
+    aborted = aborted_by(producers, header, end)
+    replay_marker(producers, header, end, now_ms)
+    return aborted

@@ -1,0 +1,109 @@
+"""Walking the records of a batch by key, for compaction: values are stepped over, never decoded.
+
+The body is hostile: whatever breaks the layout raises `UnreadableRecordsError`. Records go by one
+at a time, because one batch may unpack to millions of them, and each costs ten times its bytes.
+"""
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from fairlead_broker.limits import CLEANER_DECOMPRESSED_MAX
+from fairlead_wire.compression import decompress
+from fairlead_wire.errors import RemoteProtocolError
+from fairlead_wire.record_batch import BATCH_HEADER_SIZE, BatchHeader
+from fairlead_wire.zigzag import VARLONG_SIZE_MAX, read_varint, varint
+
+RECORD_BYTES_MIN: Final = 7
+"""A record without key, value and headers: what bounds the count that a header may claim."""
+
+TIMESTAMP_MIN: Final = -(2**63)
+TIMESTAMP_MAX: Final = 2**63 - 1
+
+
+class UnreadableRecordsError(Exception):
+    """The records of a batch whose CRC is right cannot be read, or unpack to too much."""
+
+
+KeyedRecord: TypeAlias = tuple[int, int, bytes | None, bool, int]
+"""Start and end of a record in the body of its batch, its key (None: it has none), whether it is a
+tombstone, and its offset delta. A bare tuple, because millions of them go by."""
+
+
+def unpack_body(header: BatchHeader, batch: memoryview) -> bytes:
+    """Return the records of a batch, decompressed to at most `CLEANER_DECOMPRESSED_MAX` bytes."""
+    packed = batch[BATCH_HEADER_SIZE : header.size]
+    try:
+        return decompress(packed, header.codec, max_size=CLEANER_DECOMPRESSED_MAX)
+    except RemoteProtocolError as error:
+        raise UnreadableRecordsError(str(error)) from error
+
+
+def keyed_records(body: bytes, count: int) -> Iterator[KeyedRecord]:
+    """All `count` records of a body, in order; that nothing follows them is checked at the end.
+
+    The varints of length, offset delta and key length are read in place while they are short, and
+    the timestamp is skipped: with a call for each number this took three times as long.
+    """
+    position, size = 0, len(body)
+    try:
+        for _ in range(count):
+            start = position
+            byte = body[position]
+            if byte < 128:
+                length, position = (byte >> 1) ^ -(byte & 1), position + 1
+            else:
+                length, position = read_varint(body, position)
+            end = position + length
+            if length < 0 or end > size:
+                raise UnreadableRecordsError(f"a record of {length} bytes at {start} of {size}")
+            position += 1
+            while body[position] > 127:
+                position += 1
+            position += 1
+            byte = body[position]
+            if byte < 128:
+                offset_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
+            else:
+                offset_delta, position = read_varint(body, position)
+            byte = body[position]
+            if byte < 128:
+                key_length, position = (byte >> 1) ^ -(byte & 1), position + 1
+            else:
+                key_length, position = read_varint(body, position)
+            key = body[position : position + key_length] if key_length >= 0 else None
+            position += max(key_length, 0)
+            if position >= end:
+                raise UnreadableRecordsError(f"a key of {key_length} bytes ends at {position}")
+            # Zig-zag: odd is negative, and a negative length stands for no value.
+            yield start, end, key, body[position] & 1 == 1, offset_delta
+            position = end
+    except (IndexError, RemoteProtocolError) as error:
+        raise UnreadableRecordsError(f"the record at {position} of {size}: {error}") from error
+    if position != size:
+        raise UnreadableRecordsError(f"{size - position} bytes behind {count} records")
+
+
+def timestamp_delta(body: bytes, start: int) -> int:
+    """Return what the record at `start` adds to the base timestamp of its batch."""
+    return _timestamp(body, start)[1]
+
+
+def with_shifted_timestamp(body: bytes, start: int, end: int, shift_ms: int) -> bytes:
+    """Return the bytes of a record whose batch has another base timestamp, `shift_ms` earlier."""
+    length_end, delta, timestamp_end = _timestamp(body, start)
+    if not TIMESTAMP_MIN <= delta + shift_ms <= TIMESTAMP_MAX:
+        raise UnreadableRecordsError(f"a timestamp of {delta} more than its batch at {start}")
+    timestamp = varint(delta + shift_ms)
+    length = end - timestamp_end + 1 + len(timestamp)
+    rest = body[timestamp_end:end]
+    return varint(length) + body[length_end : length_end + 1] + timestamp + rest
+
+
+def _timestamp(body: bytes, start: int) -> tuple[int, int, int]:
+    """Where the length of a record ends, its timestamp delta, and where that ends."""
+    try:
+        _, length_end = read_varint(body, start)
+        delta, end = read_varint(body, length_end + 1, VARLONG_SIZE_MAX)
+    except RemoteProtocolError as error:
+        raise UnreadableRecordsError(f"the timestamp of the record at {start}: {error}") from error
+    return length_end, delta, end

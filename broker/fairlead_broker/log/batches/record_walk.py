@@ -1,0 +1,104 @@
+"""Walking the records of one batch without decoding them.
+
+Two callers need a look inside: appends to compacted topics (is there a key?) and the lookup of a
+timestamp (which record?). Each record starts with length, attributes, timestamp delta, offset
+delta and key length; the rest is skipped by the length. Compressed batches are expanded with a
+cap first (and only then are the codecs loaded). All of it is hostile input.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from fairlead_broker.limits import LOOKUP_DECOMPRESSED_MAX, WALKED_RECORDS_MAX
+from fairlead_broker.log.batches.keyed_records import UnreadableRecordsError, keyed_records
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.record_batch import BATCH_HEADER_SIZE, BatchHeader
+from fairlead_wire.segments import Buffer
+
+VARINT_BYTES_MAX: Final = 10
+
+
+class RecordSummary(NamedTuple):
+    """What can be read of a record in passing."""
+
+    timestamp: int
+    offset: int
+
+
+def walk_records(header: BatchHeader, batch: Buffer) -> Iterator[RecordSummary]:
+    """Yield each record of a batch in order. KafkaError INVALID_RECORD where the layout breaks."""
+    stored = memoryview(batch)[BATCH_HEADER_SIZE : header.size]
+    body: Buffer = stored if header.codec == 0 else _expand(header.codec, stored)
+    is_log_append_time = bool(header.timestamp_type)
+    position = 0
+    try:
+        for _ in range(header.records_count):
+            length, position = _read_varint(body, position)
+            end = position + length
+            if length < 0 or end > len(body):
+                raise _broken(f"a record of {length} bytes")
+            timestamp_delta, position = _read_varint(body, position + 1)
+            offset_delta, position = _read_varint(body, position)
+            timestamp = (
+                header.max_timestamp
+                if is_log_append_time
+                else header.base_timestamp + timestamp_delta
+            )
+            yield RecordSummary(timestamp, header.base_offset + offset_delta)
+            position = end
+    except IndexError as error:
+        raise _broken("a record is cut off") from error
+
+
+def check_keyed_records(header: BatchHeader, batch: Buffer) -> None:
+    """Check each record as a compacted log demands: a key, and the offset of its place.
+
+    KafkaError INVALID_RECORD; MESSAGE_TOO_LARGE for more records than the loop has time to look at,
+    which makes a Java producer split the batch.
+    """
+    if header.records_count > WALKED_RECORDS_MAX:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {header.records_count} records for a compacted topic, which takes"
+            f" {WALKED_RECORDS_MAX}; lower batch.size",
+        )
+    stored = memoryview(batch)[BATCH_HEADER_SIZE : header.size]
+    body = bytes(stored) if header.codec == 0 else _expand(header.codec, stored)
+    try:
+        for at, (_, _, key, _, delta) in enumerate(keyed_records(body, header.records_count)):
+            if key is None:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD, "a record without a key for a compacted topic"
+                )
+            if delta != at:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD, f"record {at} of a batch claims offset delta {delta}"
+                )
+    except UnreadableRecordsError as error:
+        raise _broken(str(error)) from error
+
+
+def _expand(codec: int, body: memoryview) -> bytes:
+    from fairlead_wire.compression import decompress
+
+    try:
+        return decompress(body, codec, max_size=LOOKUP_DECOMPRESSED_MAX)
+    except RemoteProtocolError as error:
+        raise _broken(str(error)) from error
+
+
+def _read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Return a zigzag varint and the position behind it; IndexError at the end of the buffer."""
+    value = shift = 0
+    for _ in range(VARINT_BYTES_MAX):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+    raise _broken("a number of more than ten bytes")
+
+
+def _broken(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, f"unreadable records: {reason}")

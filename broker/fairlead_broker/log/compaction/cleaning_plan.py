@@ -1,0 +1,143 @@
+"""Which log to compact, how far, and which of its segments become one. Pure.
+
+A log is *clean* up to its first dirty offset: no key is there twice. What lies behind is *dirty*,
+up to where compaction has to stop: below the last stable offset (what is not committed, or belongs
+to an open transaction, may still go), below the recovery point (only what is on the device is
+replaced), below the active segment, and before the first segment with a record that is younger than
+`min.compaction.lag.ms`. A log is due when enough of it is dirty (`min.cleanable.dirty.ratio`), when
+a dirty record has waited for `max.compaction.lag.ms`, or when tombstones or markers may go.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from fairlead_broker.limits import CLEANER_ROOM_LEFT_BYTES
+from fairlead_model.log_config import NEVER, LogConfig
+from fairlead_wire.record_batch import NO_TIMESTAMP
+
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+
+
+class SegmentFacts(NamedTuple):
+    """A sealed segment as a plan sees it; -1 for a time that nothing says."""
+
+    base_offset: int
+    size: int
+    index_size: int
+    time_index_size: int
+    newest_ms: int
+    next_base_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """One log as a plan sees it. `segments` are the sealed ones, oldest first."""
+
+    segments: Sequence[SegmentFacts]
+    log_start_offset: int
+    first_dirty_offset: int
+    stable_offset: int
+    """Everything below is committed and of no open transaction."""
+    recovery_point: int
+    oldest_dirty_ms: int = NO_TIMESTAMP
+    """When the first dirty segment began; asked for only where `max.compaction.lag.ms` is set."""
+    last_horizon_ms: int = NEVER
+    """When the last tombstone or marker of the clean part may go. Not the first: a log that is
+    written to and so compacted now and then loses its tombstones by the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningPlan:
+    """`segments` of a log to clean; the dirty part begins at `first_dirty_offset`."""
+
+    segments: tuple[SegmentFacts, ...]
+    first_dirty_offset: int
+    dirty_ratio: float
+    is_overdue: bool
+    """True if a record, a tombstone or a marker has waited longer than it should."""
+
+
+def first_dirty_offset(checkpointed: int, log_start_offset: int, log_end_offset: int) -> int:
+    """Where the dirty part of a log begins, for a mark that may be of another log of this name."""
+    if not log_start_offset <= checkpointed <= log_end_offset:
+        return log_start_offset
+    return checkpointed
+
+
+def plan_cleaning(facts: LogFacts, config: LogConfig, now_ms: int) -> CleaningPlan | None:
+    """Return what to clean now, None if the log is not due."""
+    limit = min(facts.stable_offset, facts.recovery_point)
+    dirty_from = max(facts.first_dirty_offset, facts.log_start_offset)
+    segments: list[SegmentFacts] = []
+    clean_bytes = dirty_bytes = 0
+    for segment in facts.segments:
+        if segment.next_base_offset > limit:
+            break
+        if segment.next_base_offset <= dirty_from:
+            clean_bytes += segment.size
+        else:
+            if _is_too_young(segment, config, now_ms):
+                break
+            dirty_bytes += segment.size
+        segments.append(segment)
+    if not segments:
+        return None
+    removals_are_due = facts.last_horizon_ms <= now_ms
+    if dirty_bytes == 0 and not removals_are_due:
+        return None
+    ratio = dirty_bytes / max(clean_bytes + dirty_bytes, 1)
+    is_overdue = removals_are_due or (dirty_bytes > 0 and _waited_too_long(facts, config, now_ms))
+    if ratio < config.min_cleanable_dirty_ratio and not is_overdue:
+        return None
+    return CleaningPlan(tuple(segments), dirty_from, ratio, is_overdue)
+
+
+def must_roll(first_ms: int, config: LogConfig, now_ms: int, *, is_empty: bool) -> bool:
+    """Tell whether the active segment has kept a record from compaction for too long."""
+    lag_ms = config.max_compaction_lag_ms
+    return not is_empty and lag_ms != NEVER and first_ms >= 0 and now_ms - first_ms > lag_ms
+
+
+def group_segments(
+    segments: Iterable[SegmentFacts], *, segment_bytes: int, segment_index_bytes: int
+) -> list[list[SegmentFacts]]:
+    """Neighbours that fit into one segment: by bytes, by index entries, by relative offsets."""
+    groups: list[list[SegmentFacts]] = []
+    size = index_size = time_index_size = 0
+    for segment in segments:
+        if (
+            not groups
+            or size + segment.size > segment_bytes
+            or index_size + segment.index_size > segment_index_bytes
+            or time_index_size + segment.time_index_size > segment_index_bytes
+            or segment.next_base_offset - 1 - groups[-1][0].base_offset > RELATIVE_OFFSET_MAX
+        ):
+            groups.append([])
+            size = index_size = time_index_size = 0
+        groups[-1].append(segment)
+        size += segment.size
+        index_size += segment.index_size
+        time_index_size += segment.time_index_size
+    return groups
+
+
+def room_needed(group: Iterable[SegmentFacts]) -> int:
+    """Return bytes that must be free before a group is rewritten.
+
+    Its sources stay until the new files are in place, and for `file.delete.delay.ms` after that; at
+    worst nothing dies and the new files are as large. What is left then is for appends: a log that
+    finds no room goes offline, one that is not compacted only grows.
+    """
+    rewritten = sum(each.size + each.index_size + each.time_index_size for each in group)
+    return rewritten + CLEANER_ROOM_LEFT_BYTES
+
+
+def _is_too_young(segment: SegmentFacts, config: LogConfig, now_ms: int) -> bool:
+    lag_ms = config.min_compaction_lag_ms
+    return lag_ms > 0 and segment.newest_ms > now_ms - lag_ms
+
+
+def _waited_too_long(facts: LogFacts, config: LogConfig, now_ms: int) -> bool:
+    lag_ms = config.max_compaction_lag_ms
+    return lag_ms != NEVER and 0 <= facts.oldest_dirty_ms < now_ms - lag_ms

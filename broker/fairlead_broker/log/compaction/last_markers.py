@@ -1,0 +1,35 @@
+"""Which markers tell of a producer what nothing else in the log does: its epoch. Pure.
+
+A producer whose last batch is remembered has its epoch there. From the others, whose last
+transaction ended in a newer epoch or who write without sequences as group coordinators do, the
+newest marker stays as long as they are active: without it a zombie of an older epoch would be let
+in after a restart (Kafka's `LastRecord`, which keeps every marker of that epoch).
+"""
+
+from collections.abc import Mapping
+
+from fairlead_wire.record_batch import BatchHeader
+
+
+class LastMarkers:
+    """`epochs` are those of active producers of whom no batch is remembered, by producer id."""
+
+    __slots__ = ("_epochs", "_newest")
+
+    def __init__(self, epochs: Mapping[int, int]) -> None:
+        self._epochs = epochs
+        self._newest: dict[int, int] = {}
+
+    def note(self, header: BatchHeader) -> None:
+        """Take a control batch of the dirty part; they come in the order of their offsets."""
+        if self._epochs.get(header.producer_id) == header.producer_epoch:
+            self._newest[header.producer_id] = header.base_offset
+
+    def has(self, header: BatchHeader) -> bool:
+        """Tell whether a control batch may be the last that tells of its producer.
+
+        Of one without a marker in the dirty part this is so for all in the clean part.
+        """
+        if self._epochs.get(header.producer_id) != header.producer_epoch:
+            return False
+        return header.base_offset >= self._newest.get(header.producer_id, 0)

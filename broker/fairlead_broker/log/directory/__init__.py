@@ -1,0 +1,1 @@
+"""All logs of one disk: found, opened, checkpointed and closed together."""

@@ -1,0 +1,144 @@
+"""The checkpoint files of a data directory, written together by a job in a thread.
+
+The loop takes the values, the thread writes the files that changed (tmp, fsync, rename, fsync of
+the directory). One job at a time: two could put an older value over a newer one.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from fairlead_broker.disk import Disk, read_file, replace_file
+from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
+from fairlead_broker.log.files.file_names import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TOMBSTONE_CHECKPOINT,
+)
+from fairlead_broker.log.files.text_files import (
+    CorruptFileError,
+    TopicPartition,
+    decode_offset_checkpoint,
+    encode_offset_checkpoint,
+)
+from fairlead_broker.log.flush import FlushJob, complete_flush
+from fairlead_broker.log.segmented_log import SegmentedLog
+from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
+
+logger = logging.getLogger(__name__)
+
+
+class TruncatedLog:
+    """A cut that a checkpoint job makes durable, as of one truncation of one log."""
+
+    __slots__ = ("_flush", "_log")
+
+    def __init__(self, log: SegmentedLog) -> None:
+        self._log = log
+        self._flush = FlushJob(log)
+
+    def run(self) -> None:
+        """In a thread."""
+        self._flush.run()
+
+    def complete(self, now_ms: int, *, is_written: bool) -> None:
+        """Let the log take appends again, unless it was truncated once more meanwhile."""
+        log = self._log
+        complete_flush(log, self._flush, now_ms)
+        is_latest = log.flush_state.generation == self._flush.generation
+        if is_written and is_latest and log.refusal == AWAITS_CHECKPOINT:
+            log.refusal = None
+
+
+class CheckpointJob:
+    """Values as of one moment; `run` makes them durable. `error` is set if the disk refused."""
+
+    __slots__ = ("_disk", "_files", "_path", "error", "truncated")
+
+    def __init__(
+        self, disk: Disk, path: str, files: dict[str, bytes], truncated: list[TruncatedLog]
+    ) -> None:
+        self._disk = disk
+        self._path = path
+        self._files = files
+        self.truncated = truncated
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        """In a thread."""
+        try:
+            for cut in self.truncated:
+                cut.run()
+            for name, content in self._files.items():
+                replace_file(self._disk, f"{self._path}/{name}", content, durable=True)
+        except OSError as error:
+            self.error = error
+
+
+class Checkpoints:
+    """Remembers what each file holds, so that an idle broker writes nothing."""
+
+    __slots__ = ("_disk", "_path", "_running", "_written")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._written: dict[str, bytes] = {}
+        self._running: dict[str, bytes] | None = None
+
+    def begin(
+        self,
+        *,
+        recovery_points: Mapping[TopicPartition, int],
+        log_start_offsets: Mapping[TopicPartition, int],
+        high_watermarks: Mapping[TopicPartition, int],
+        first_dirty_offsets: Mapping[TopicPartition, int],
+        last_horizons_ms: Mapping[TopicPartition, int],
+        truncated: list[TruncatedLog],
+    ) -> CheckpointJob | None:
+        """Return a job for the files that changed; None while another one runs."""
+        if self._running is not None:
+            return None
+        contents = {
+            RECOVERY_POINT_CHECKPOINT: encode_offset_checkpoint(recovery_points),
+            LOG_START_OFFSET_CHECKPOINT: encode_offset_checkpoint(log_start_offsets),
+            HIGH_WATERMARK_CHECKPOINT: encode_offset_checkpoint(high_watermarks),
+        }
+        # In this order: a log that is known to be compacted waits for its tombstones' horizon.
+        for name, by_partition in (
+            (TOMBSTONE_CHECKPOINT, last_horizons_ms),
+            (CLEANER_CHECKPOINT, first_dirty_offsets),
+        ):
+            if by_partition or name in self._written:
+                contents[name] = encode_offset_checkpoint(by_partition)
+        self._running = {
+            name: content
+            for name, content in contents.items()
+            if self._written.get(name) != content
+        }
+        return CheckpointJob(self._disk, self._path, self._running, truncated)
+
+    def complete(self, job: CheckpointJob, now_ms: int) -> bool:
+        """Back on the loop; answers whether the files are as the job wanted them."""
+        running, self._running = self._running or {}, None
+        for cut in job.truncated:
+            cut.complete(now_ms, is_written=job.error is None)
+        if job.error is not None:
+            logger.error("checkpoints of %s were not written: %s", self._path, job.error)
+            for name in running:
+                self._written.pop(name, None)
+            return False
+        self._written.update(running)
+        return True
+
+    def read(self, name: str) -> dict[TopicPartition, int]:
+        """Return one file's offsets; none if it is missing or damaged (zero is always safe)."""
+        try:
+            content = read_file(self._disk, f"{self._path}/{name}", size_max=SMALL_FILE_BYTES_MAX)
+            return decode_offset_checkpoint(content)
+        except FileNotFoundError:
+            return {}
+        except CorruptFileError as error:
+            logger.warning("%s/%s is ignored: %s", self._path, name, error)
+            return {}

@@ -1,0 +1,47 @@
+"""What a start found in a data directory, and how far it may be believed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fairlead_broker.log.files.text_files import TopicPartition
+from fairlead_broker.log.recovery.log_recovery import RecoveryReport
+from fairlead_broker.log.recovery.pool import RecoveryOutcome
+
+
+@dataclass(slots=True)
+class LoadReport:
+    """What `load` found."""
+
+    loaded: int = 0
+    recovered: dict[TopicPartition, RecoveryReport] = field(default_factory=dict)
+    offline: dict[TopicPartition, str] = field(default_factory=dict)
+    missing: list[TopicPartition] = field(default_factory=list)
+    """Logs that the checkpoints speak of and that are not there."""
+    foreign: list[str] = field(default_factory=list)
+    """Directories that are nobody's log; left alone."""
+    recovery_processes_lost: int = 0
+    """Child processes that died while they recovered a log."""
+    write_back_error: OSError | None = None
+    """The kernel lost something that was written to this disk, by this process or one before."""
+
+    def take_in(self, outcome: RecoveryOutcome, directories: Mapping[TopicPartition, str]) -> None:
+        """Add the results of these directories, whose logs were all to be recovered."""
+        self.recovery_processes_lost = outcome.children_lost
+        for key, directory in directories.items():
+            if directory in outcome.errors:
+                self.offline[key] = outcome.errors[directory]
+            else:
+                self.recovered[key] = outcome.reports[directory]
+
+    @property
+    def is_whole(self) -> bool:
+        """True if recovery found at most a cut-off last batch in each log, and the disk is well."""
+        return self.write_back_error is None and not any(
+            report.is_unclean for report in self.recovered.values()
+        )
+
+    @property
+    def unclean(self) -> list[TopicPartition]:
+        """Replicas that may have lost acknowledged records, however the last process ended."""
+        damaged = [key for key, report in self.recovered.items() if report.is_unclean]
+        return sorted({*self.offline, *damaged, *self.missing})

@@ -1,0 +1,385 @@
+"""All logs of a broker on one disk: opened, recovered, checkpointed and closed together.
+
+Life of a directory: `open` (lock, identity) → `load` (clean logs at once, the others recovered) →
+registration with the controller → `confirm_start` (from here on logs take appends) → `close`.
+Everything that blocks on the device is a job for a thread, or says so. Data that nobody knows is
+set aside as `-stray`, never deleted.
+"""
+
+import logging
+import os
+import uuid
+from collections.abc import Callable, ValuesView
+
+from fairlead_broker.disk import Disk, RealDisk, replace_file, unlink_if_present
+from fairlead_broker.log.compaction.cleaning_plan import first_dirty_offset
+from fairlead_broker.log.directory.checkpointed_offsets import (
+    CheckpointedOffsets,
+    not_yet_checkpointed,
+)
+from fairlead_broker.log.directory.checkpoints import CheckpointJob, Checkpoints, TruncatedLog
+from fairlead_broker.log.directory.clean_stop import stop_log
+from fairlead_broker.log.directory.identity import (
+    DirectoryIdentity,
+    StartRecord,
+    kernel_boot_id,
+)
+from fairlead_broker.log.directory.load_report import LoadReport
+from fairlead_broker.log.directory.lock import DirectoryLock
+from fairlead_broker.log.directory.log_loader import LogLoader, UncleanLogError
+from fairlead_broker.log.directory.scan import scan_directory
+from fairlead_broker.log.files.deferred_files import DeferredFiles, SyncJob
+from fairlead_broker.log.files.deletions import DeletionJob, Deletions, remove_tree_if_present
+from fairlead_broker.log.files.file_names import (
+    DELETE_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
+    partition_directory,
+)
+from fairlead_broker.log.files.read_cache import ReadCache
+from fairlead_broker.log.files.text_files import TopicPartition
+from fairlead_broker.log.flush import note_failed_flush
+from fairlead_broker.log.log import Log
+from fairlead_broker.log.recovery.log_recovery import bytes_to_scan
+from fairlead_broker.log.recovery.pool import RecoveryOutcome, RecoveryPool, RecoveryProgress
+from fairlead_broker.log.recovery.start import RecoveryOrder
+from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
+from fairlead_model.invariants import require
+from fairlead_model.log_config import NEVER, LogConfig
+from fairlead_model.metadata_seen import MetadataSeen
+
+logger = logging.getLogger(__name__)
+
+AWAITS_START = "append before the start was confirmed"
+FILE_NAME_BYTES_MAX = 255
+PROBE = ".fairlead-probe"
+
+
+class LogDirectory:
+    """`offline` names the logs that could not be opened at start, and why."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        node_id: int,
+        cluster_id: str | None = None,
+        disk: Disk | None = None,
+        boot_id: str | None = None,
+        lock: DirectoryLock | None = None,
+    ) -> None:
+        """Take over a directory that is locked already; `open` is the usual way in."""
+        self.path = path
+        self.disk: Disk = RealDisk() if disk is None else disk
+        self.disk.make_directory(path)
+        self.node_id = node_id
+        self.boot_id = kernel_boot_id() if boot_id is None else boot_id
+        self._logs: dict[TopicPartition, Log] = {}
+        self.offline: dict[TopicPartition, str] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self._lock = lock
+        self._identity = DirectoryIdentity(self.disk, path)
+        self._cache = ReadCache(self.disk)
+        self.deferred = DeferredFiles(self.disk)
+        self._loader = LogLoader(self.disk, self._cache, self.deferred)
+        self._checkpoints = Checkpoints(self.disk, path)
+        self._checkpointed = CheckpointedOffsets()
+        self._fresh: list[Log] = []
+        self._is_confirmed = False
+        self.removals = Deletions(remove_tree_if_present)
+        # Offsets of logs that could not be opened: kept, so that a repaired disk gets them back.
+        # And of those that are missing, until the controller knows.
+        self._offline_points: dict[TopicPartition, int] = {}
+        self._offline_starts: dict[TopicPartition, int] = {}
+        properties = self._identity.claim(cluster_id=cluster_id, node_id=node_id)
+        self.directory_id = properties["directory.id"]
+        self.cluster_id = properties["cluster.id"]
+        self.start: StartRecord = self._identity.begin_start(self.directory_id, self.boot_id)
+        self.metadata_seen = self._identity.metadata_seen()
+        """How far the metadata had come, as the disk has it."""
+
+    @classmethod
+    def open(cls, path: str, *, node_id: int, cluster_id: str | None = None) -> "LogDirectory":
+        """Lock and claim. DirectoryInUseError, ForeignDirectoryError or OSError if impossible."""
+        lock = DirectoryLock(path, f"node.id={node_id} pid={os.getpid()}")
+        try:
+            return cls(path, node_id=node_id, cluster_id=cluster_id, lock=lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def logs(self) -> ValuesView[Log]:
+        """The usable logs."""
+        return self._logs.values()
+
+    def log(self, topic: str, partition: int) -> Log | None:
+        """One of them."""
+        return self._logs.get((topic, partition))
+
+    def assign_cluster_id(self, cluster_id: str) -> None:
+        """Learned from the controller. ForeignDirectoryError if the data is another cluster's."""
+        self._identity.claim(cluster_id=cluster_id, node_id=self.node_id)
+        self.cluster_id = cluster_id
+
+    def load(
+        self,
+        now_ms: int,
+        *,
+        config_for: Callable[[str, int], LogConfig],
+        recovery_workers: int = 2,
+        on_progress: Callable[[RecoveryProgress], None] = lambda _: None,
+    ) -> LoadReport:
+        """Open every log; those that may be damaged are recovered first. Blocks: in a thread."""
+        scan = scan_directory(self.disk, self.path)
+        report = LoadReport(foreign=scan.foreign)
+        for name in scan.foreign:
+            logger.warning("%s/%s is no log of this broker and is left alone", self.path, name)
+        self.removals.add([f"{self.path}/{name}" for name in scan.deleted], now_ms)
+        directories = {key: f"{self.path}/{name}" for key, name in scan.partitions.items()}
+        checkpointed = self._checkpointed = CheckpointedOffsets.read(self._checkpoints)
+        checkpointed.forget_strangers(self.disk, {} if self.start.was_clean else directories)
+        self.high_watermarks = dict(checkpointed.high_watermarks)
+        report.missing = checkpointed.missing(scan.partitions)
+        for topic, index in report.missing:
+            logger.warning("%s/%s-%d is not here any more", self.path, topic, index)
+        configs = {key: config_for(*key) for key in scan.partitions}
+        unclean = set() if self.start.was_clean else set(scan.partitions)
+        if self.start.was_clean:
+            for key in scan.partitions:
+                try:
+                    self._load_log(key, configs[key], now_ms)
+                except UncleanLogError as error:
+                    logger.warning("recovering in spite of a clean stop: %s", error)
+                    unclean.add(key)
+                except OSError as error:
+                    report.offline[key] = str(error)
+        orders = [
+            self._recovery_order(key, directories[key], configs[key]) for key in sorted(unclean)
+        ]
+
+        def recover() -> RecoveryOutcome:
+            return RecoveryPool(
+                self.disk,
+                orders,
+                bytes_total=sum(bytes_to_scan(self.disk, order) for order in orders),
+                workers_max=recovery_workers,
+                on_progress=on_progress,
+            ).run(now_ms)
+
+        outcome, report.write_back_error = self._recover_and_sync(orders, recover)
+        report.take_in(outcome, {key: directories[key] for key in unclean})
+        for key in sorted(unclean - report.offline.keys()):
+            try:
+                self._load_log(key, configs[key], now_ms)
+            except (UncleanLogError, OSError) as error:
+                report.offline[key] = str(error)
+        self.offline = dict(report.offline)
+        unloaded = [*self.offline, *report.missing]
+        self._offline_points = {key: checkpointed.recovery_points.get(key, 0) for key in unloaded}
+        self._offline_starts = {
+            key: checkpointed.log_start_offsets.get(key, 0) for key in self.offline
+        }
+        report.loaded = len(self._logs)
+        if report.recovered:
+            # A second crash then starts from here instead of scanning all of it again.
+            self.write_checkpoints()
+        return report
+
+    def _recovery_order(
+        self, key: tuple[str, int], directory: str, config: LogConfig
+    ) -> RecoveryOrder:
+        return RecoveryOrder(
+            directory=directory,
+            recovery_point=self._checkpointed.recovery_points.get(key, 0),
+            log_start_offset=self._checkpointed.log_start_offsets.get(key, 0),
+            index_interval_bytes=config.index_interval_bytes,
+            has_holes=key in self._checkpointed.first_dirty_offsets,
+            has_page_cache=self.start.is_same_boot,
+        )
+
+    def _recover_and_sync(
+        self, orders: list[RecoveryOrder], recover: Callable[[], RecoveryOutcome]
+    ) -> tuple[RecoveryOutcome, OSError | None]:
+        """Recover, and make all of it durable at once; also says what the disk lost meanwhile.
+
+        Then nobody knows which log was hit, and the page cache may tell lies about each of them:
+        all are recovered once more, from the device and with an fsync for every file.
+        """
+        outcome = recover()
+        if self.start.was_clean and not orders:
+            return outcome, None
+        try:
+            self.disk.sync_file_system(self.path)
+        except OSError as error:
+            logger.error("%s may have lost what was written: %s", self.path, error)
+            for order in orders:
+                note_failed_flush(self.disk, order.directory, order.recovery_point)
+            return recover(), error
+        return outcome, None
+
+    def _load_log(self, key: TopicPartition, config: LogConfig, now_ms: int) -> None:
+        checkpointed = self._checkpointed
+        log = self._loader.load(
+            f"{self.path}/{partition_directory(*key)}",
+            topic=key[0],
+            partition=key[1],
+            config=config,
+            log_start_offset=checkpointed.log_start_offsets.get(key, 0),
+            now_ms=now_ms,
+        )
+        # Before anything is appended: a mark above a log that recovery has cut would soon be below
+        # its end again, and tombstones behind the cut count as compacted that never were.
+        log.first_dirty_offset = first_dirty_offset(
+            checkpointed.first_dirty_offsets.get(key, 0), log.log_start_offset, log.log_end_offset
+        )
+        log.last_horizon_ms = checkpointed.last_horizons_ms.get(key, NEVER)
+        log.refusal = AWAITS_START
+        self._logs[key] = log
+
+    def confirm_start(self, broker_epoch: int) -> None:
+        """Let logs take appends: the controller knows this start. A few fsyncs, once per start."""
+        self._identity.confirm_start(broker_epoch=broker_epoch, boot_id=self.boot_id)
+        self._is_confirmed = True
+        self._offline_points = {key: self._offline_points[key] for key in self.offline}
+        for log in self._logs.values():
+            if log.refusal == AWAITS_START:
+                log.refusal = None
+
+    def note_metadata(self, seen: MetadataSeen) -> None:
+        """Remember how far the metadata has come; a write and two fsyncs, if it is news."""
+        if seen > self.metadata_seen:
+            self._identity.note_metadata(seen)
+            self.metadata_seen = seen
+
+    def create_log(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
+    ) -> Log:
+        """Make an empty log; its names are made durable with the next `begin_sync`."""
+        key = (topic, partition)
+        require(key not in self._logs, "{} has a log already", key)
+        log = self._loader.create(
+            f"{self.path}/{partition_directory(topic, partition)}",
+            topic=topic,
+            partition=partition,
+            topic_id=topic_id,
+            config=config,
+            now_ms=now_ms,
+        )
+        if not self._is_confirmed:
+            log.refusal = AWAITS_START
+        self._logs[key] = log
+        return log
+
+    def delete_log(self, log: Log, now_ms: int) -> None:
+        """Rename the directory so that it is no log any more; removed after the grace."""
+        target = self._take_out(log, DELETE_DIRECTORY_SUFFIX)
+        if target != log.path:
+            self.removals.add([target], now_ms + log.config.file_delete_delay_ms)
+
+    def set_aside(self, log: Log) -> str:
+        """Take a log out of service that nobody knows; its data stays, under the answered path."""
+        return self._take_out(log, STRAY_DIRECTORY_SUFFIX)
+
+    def _take_out(self, log: Log, suffix: str) -> str:
+        key = (log.topic, log.partition)
+        require(self._logs.get(key) is log, "{} is not a log of {}", log.path, self.path)
+        del self._logs[key]
+        self.high_watermarks.pop(key, None)
+        log.close()
+        ending = f".{uuid.uuid4().hex}{suffix}"
+        name = partition_directory(*key)[: FILE_NAME_BYTES_MAX - len(ending)]
+        target = f"{self.path}/{name}{ending}"
+        try:
+            self.disk.rename(log.path, target)
+        except OSError as error:
+            logger.error("%s stays, the next start sets it aside: %s", log.path, error)
+            return log.path
+        self.deferred.note_directory(self.path)
+        return target
+
+    def begin_sync(self) -> SyncJob | None:
+        """Fsyncs of small files and of names, collected since the last one."""
+        return self.deferred.begin_sync()
+
+    def begin_removals(self, now_ms: int) -> DeletionJob | None:
+        """Directories of deleted logs whose grace is over; `removals` has the outcome completed."""
+        return self.removals.begin(self.disk, now_ms)
+
+    def begin_checkpoint(
+        self, high_watermarks: dict[TopicPartition, int] | None = None
+    ) -> CheckpointJob | None:
+        """Return a job that writes the offsets of all logs; None while another such job runs."""
+        if high_watermarks is not None:
+            self.high_watermarks = dict(high_watermarks)
+        job = self._checkpoints.begin(
+            recovery_points=self._offline_points
+            | {key: log.recovery_point for key, log in self._logs.items()},
+            log_start_offsets=self._offline_starts
+            | {key: log.log_start_offset for key, log in self._logs.items()},
+            high_watermarks=self.high_watermarks,
+            first_dirty_offsets={
+                key: log.first_dirty_offset
+                for key, log in self._logs.items()
+                if log.first_dirty_offset > log.log_start_offset
+            },
+            last_horizons_ms={
+                key: log.last_horizon_ms
+                for key, log in self._logs.items()
+                if log.last_horizon_ms != NEVER
+            },
+            truncated=[
+                TruncatedLog(log) for log in self._logs.values() if log.refusal == AWAITS_CHECKPOINT
+            ],
+        )
+        if job is not None:
+            self._fresh = not_yet_checkpointed(self._logs.values())
+        return job
+
+    def complete_checkpoint(self, job: CheckpointJob, now_ms: int = 0) -> None:
+        """Back on the loop: logs whose truncation is durable now take appends again."""
+        if not self._checkpoints.complete(job, now_ms):
+            return
+        for log in self._fresh:
+            log.note_checkpointed()
+        self._fresh = []
+
+    def write_checkpoints(self, high_watermarks: dict[TopicPartition, int] | None = None) -> None:
+        """All of it at once. Blocks."""
+        job = self.begin_checkpoint(high_watermarks)
+        if job is not None:
+            job.run()
+            self.complete_checkpoint(job)
+
+    def probe(self) -> OSError | None:
+        """Whether the disk takes a write and an fsync at all. Blocks: in a thread.
+
+        Asked when one log failed: if this fails too, all logs of the disk are lost to us.
+        """
+        try:
+            replace_file(self.disk, f"{self.path}/{PROBE}", b"probe\n", durable=True)
+            unlink_if_present(self.disk, f"{self.path}/{PROBE}")
+        except OSError as error:
+            return error
+        return None
+
+    def close(self, *, clean: bool, broker_epoch: int = -1, now_ms: int = 0) -> bool:
+        """Stop; with `clean`, flush everything and mark the stop as clean. Blocks: in a thread.
+
+        Answers whether the marker was written: not if a log is offline or a flush failed, nor if
+        this start was never confirmed (the marker of the stop before is then still there).
+        """
+        is_clean = clean and self._is_confirmed and not self.offline
+        if clean and self._is_confirmed:
+            for log in self._logs.values():
+                is_clean &= stop_log(log, now_ms)
+            sync = self.begin_sync()
+            if sync is not None:
+                sync.run()
+            self.write_checkpoints()
+            if is_clean:
+                self._identity.mark_clean(broker_epoch)
+        for log in self._logs.values():
+            log.close()
+        if self._lock is not None:
+            self._lock.release()
+        return is_clean

@@ -1,0 +1,37 @@
+"""What lies in a data directory, by name alone."""
+
+from dataclasses import dataclass, field
+
+from fairlead_broker.disk import Disk
+from fairlead_broker.log.files.file_names import (
+    DELETE_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
+    parse_partition_directory,
+)
+from fairlead_broker.log.files.text_files import TopicPartition
+
+
+@dataclass(slots=True)
+class DirectoryScan:
+    """Directory names: of logs by partition, of deleted logs, and of neither."""
+
+    partitions: dict[TopicPartition, str] = field(default_factory=dict)
+    deleted: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+
+def scan_directory(disk: Disk, path: str) -> DirectoryScan:
+    """Sort the subdirectories; set-aside strays are left out, files are not looked at."""
+    scan = DirectoryScan()
+    for entry in disk.list_directory(path):
+        if not entry.is_directory or entry.name.endswith(STRAY_DIRECTORY_SUFFIX):
+            continue
+        if entry.name.endswith(DELETE_DIRECTORY_SUFFIX):
+            scan.deleted.append(entry.name)
+            continue
+        key = parse_partition_directory(entry.name)
+        if key is None:
+            scan.foreign.append(entry.name)
+        else:
+            scan.partitions[key] = entry.name
+    return scan

@@ -1,0 +1,77 @@
+"""Small files that are put in place at once and fsynced later, many together, in a thread.
+
+A new leader writes its epoch file before it appends (R4), and a broker that takes over a thousand
+partitions must not fsync a thousand times on its event loop. So the rename happens here and now,
+and the fsync of content and directory is collected. Until that has run, a power cut may leave an
+empty or old file; every reader of these files treats that as damage and derives the content anew.
+"""
+
+from fairlead_broker.disk import Disk, replace_file
+
+
+class DeferredFiles:
+    """Files that were replaced since the last job was taken, and directories that changed."""
+
+    __slots__ = ("_directories", "_disk", "_files")
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._files: set[str] = set()
+        self._directories: set[str] = set()
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Put the content in place, to be fsynced with the next job."""
+        replace_file(self._disk, path, content, durable=False)
+        self._files.add(path)
+        self._directories.add(path.rpartition("/")[0])
+
+    def note_directory(self, path: str) -> None:
+        """Names were made, renamed or removed in a directory."""
+        self._directories.add(path)
+
+    def begin_sync(self) -> "SyncJob | None":
+        """Return everything collected so far, as a job for a thread."""
+        if not self._files and not self._directories:
+            return None
+        job = SyncJob(self._disk, sorted(self._files), sorted(self._directories))
+        self._files, self._directories = set(), set()
+        return job
+
+
+class SyncJob:
+    """Runs in a thread and touches nothing that the loop owns."""
+
+    __slots__ = ("_directories", "_disk", "_files")
+
+    def __init__(self, disk: Disk, files: list[str], directories: list[str]) -> None:
+        self._disk = disk
+        self._files = files
+        self._directories = directories
+
+    def run(self) -> None:
+        """Fsync contents, then names. A file that is gone again needs none.
+
+        One that fails does not keep the others; the first error is raised at the end. None is
+        tried again: the next fsync of lost pages would succeed.
+        """
+        errors: list[OSError] = []
+        for paths, sync in ((self._files, self._sync_file), (self._directories, self._sync_names)):
+            for path in paths:
+                try:
+                    sync(path)
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _sync_file(self, path: str) -> None:
+        fd = self._disk.open_read(path)
+        try:
+            self._disk.fsync(fd)
+        finally:
+            self._disk.close(fd)
+
+    def _sync_names(self, path: str) -> None:
+        self._disk.fsync_directory(path)

@@ -1,0 +1,111 @@
+"""What was deleted and waits for the end of its grace: files, and directories of whole logs.
+
+What the disk does not let go is kept and tried again, after twice as long each time: forgotten, it
+would take up room until the next start, and nobody would know.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Protocol
+
+from fairlead_broker.disk import Disk, remove_tree, unlink_if_present
+
+FIRST_RETRY_MS: Final = 30_000
+LONGEST_RETRY_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """Paths that may go at `due_ms`; `waited_ms` is how long they had to wait for that retry."""
+
+    due_ms: int
+    paths: list[str]
+    waited_ms: int = 0
+
+
+class Refusal(NamedTuple):
+    """Paths that the disk has kept; they are tried again in `wait_ms`."""
+
+    paths: int
+    wait_ms: int
+    error: OSError
+
+
+class Remove(Protocol):
+    """How one path goes; what is gone already is no error. OSError."""
+
+    def __call__(self, disk: Disk, path: str, /) -> object: ...
+
+
+def remove_tree_if_present(disk: Disk, path: str) -> bool:
+    """Remove a directory with all that is in it; answers whether it was there."""
+    if not disk.exists(path):
+        return False
+    remove_tree(disk, path)
+    return True
+
+
+class DeletionJob:
+    """Removes in a thread; a path that cannot go does not keep the others."""
+
+    __slots__ = ("_disk", "_due", "_remove", "refused")
+
+    def __init__(self, disk: Disk, due: list[_Pending], remove: Remove) -> None:
+        self._disk = disk
+        self._due = due
+        self._remove = remove
+        self.refused: list[tuple[_Pending, OSError]] = []
+        """What is left after `run`, with the last error."""
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for pending in self._due for path in pending.paths]
+
+    def run(self) -> None:
+        """`Deletions.complete` must be called afterwards: it keeps what the disk refused."""
+        for pending in self._due:
+            left: list[str] = []
+            last_error: OSError | None = None
+            for path in pending.paths:
+                try:
+                    self._remove(self._disk, path)
+                except OSError as error:
+                    left.append(path)
+                    last_error = error
+            if last_error is not None:
+                self.refused.append((replace(pending, paths=left), last_error))
+
+
+class Deletions:
+    """Renamed files, or directories, that wait for the end of their grace."""
+
+    __slots__ = ("_pending", "_remove")
+
+    def __init__(self, remove: Remove = unlink_if_present) -> None:
+        self._remove = remove
+        self._pending: list[_Pending] = []
+
+    @property
+    def refused_count(self) -> int:
+        """Paths that the disk did not let go when they were tried last."""
+        return sum(len(pending.paths) for pending in self._pending if pending.waited_ms)
+
+    def add(self, paths: list[str], due_ms: int) -> None:
+        self._pending.append(_Pending(due_ms, paths))
+
+    def begin(self, disk: Disk, now_ms: int) -> DeletionJob | None:
+        """Return a job with everything that is due."""
+        due = [pending for pending in self._pending if pending.due_ms <= now_ms and pending.paths]
+        if not due:
+            return None
+        self._pending = [pending for pending in self._pending if pending.due_ms > now_ms]
+        return DeletionJob(disk, due, self._remove)
+
+    def complete(self, job: DeletionJob, now_ms: int) -> Refusal | None:
+        """Back on the loop: what the disk refused is tried again later."""
+        if not job.refused:
+            return None
+        for pending, _ in job.refused:
+            wait_ms = min(max(pending.waited_ms * 2, FIRST_RETRY_MS), LONGEST_RETRY_MS)
+            self._pending.append(_Pending(now_ms + wait_ms, pending.paths, wait_ms))
+        paths = sum(len(pending.paths) for pending, _ in job.refused)
+        return Refusal(paths, wait_ms, job.refused[-1][1])

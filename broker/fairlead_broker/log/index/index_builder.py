@@ -1,0 +1,53 @@
+"""The index entries that a sequence of batches gets: the rule of `Segment.append`, for rebuilding.
+
+An offset entry is due when more than `index.interval.bytes` were written since the last one; it
+carries the batch's last offset. The time entry beside it carries the largest timestamp so far.
+"""
+
+from fairlead_broker.log.index.index_file import OFFSET_ENTRY, TIME_ENTRY
+from fairlead_wire.record_batch import NO_TIMESTAMP, BatchHeader
+
+
+class IndexBuilder:
+    """Collects both indexes of one segment while its batches go by in order, as their bytes."""
+
+    __slots__ = (
+        "_index_interval_bytes",
+        "_last_timestamp",
+        "base_offset",
+        "indexed_position",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "time_index",
+    )
+
+    def __init__(self, base_offset: int, index_interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self._index_interval_bytes = index_interval_bytes
+        self.offset_index = bytearray()
+        self.time_index = bytearray()
+        self._last_timestamp = NO_TIMESTAMP
+        self.indexed_position = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+
+    def add(self, position: int, header: BatchHeader) -> None:
+        """Count the batch at `position`."""
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = header.last_offset
+        if position - self.indexed_position > self._index_interval_bytes:
+            self.offset_index += OFFSET_ENTRY.pack(header.last_offset - self.base_offset, position)
+            self.indexed_position = position
+            self._add_time_entry()
+
+    def finish(self) -> None:
+        """Write the last time entry, so that the largest timestamp is read without a walk."""
+        self._add_time_entry()
+
+    def _add_time_entry(self) -> None:
+        if self.max_timestamp > self._last_timestamp:
+            relative_offset = self.max_timestamp_offset - self.base_offset
+            self.time_index += TIME_ENTRY.pack(self.max_timestamp, relative_offset)
+            self._last_timestamp = self.max_timestamp

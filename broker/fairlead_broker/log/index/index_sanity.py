@@ -1,0 +1,96 @@
+"""Whether the indexes of a segment can be its own: looked at once, before they are believed.
+
+What a crash leaves is rebuilt by recovery. This is about what a disk, a copy or a person does to
+files that nobody was writing: one full of zeros, cut off, of another segment, or taken away. A
+shorter index would make lookups slow; a shorter time index would make retention delete records
+before their time. Looked at are the ends of both, and the batches that they speak of.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final, Protocol
+
+from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
+from fairlead_broker.log.index.index_file import RELATIVE_OFFSET_MAX
+from fairlead_wire.record_batch import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fairlead_broker.log.index.index_file import IndexFile
+    from fairlead_wire.record_batch import BatchHeader
+
+UNINDEXED_BYTES_MAX: Final = 4 << 20
+"""An index has lost its end if more bytes than these, and then a batch, follow its last entry.
+
+Not `index.interval.bytes` as it is now: it may have been larger when the index was written.
+"""
+
+
+class IndexedSegment(Protocol):
+    """A `Segment`, as far as its indexes speak of it."""
+
+    base_offset: int
+    size: int
+    offset_index: IndexFile
+    time_index: IndexFile
+
+    def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Walk the batches from a position on."""
+
+
+def ends_fit(segment: IndexedSegment) -> bool:
+    """Whether both rise, from first to last entry, between numbers that the segment can have."""
+    for index in (segment.offset_index, segment.time_index):
+        if len(index) > 1:
+            (first_key, first_value), (key, value) = index.entry(0), index.entry(len(index) - 1)
+            if key <= first_key or value < first_value:
+                return False
+    count, times = len(segment.offset_index), segment.time_index.values
+    if count:
+        relative, position = segment.offset_index.entry(count - 1)
+        # The first batch of a segment is never indexed.
+        if not (0 < relative <= RELATIVE_OFFSET_MAX and 0 < position < segment.size):
+            return False
+    return not len(times) or (times[len(times) - 1] <= RELATIVE_OFFSET_MAX and segment.size > 0)
+
+
+def batches_fit(segment: IndexedSegment) -> bool:
+    """Whether the batches that the last entries speak of are there, as they say."""
+    try:
+        return _fits_end(segment) and _fits_newest(segment)
+    except CorruptSegmentError:
+        return False
+
+
+def _fits_end(segment: IndexedSegment) -> bool:
+    """By the batch of the last offset entry, and one more where the segment goes on for long.
+
+    Kafka once indexed several batches by the last offset of all of them: so it may be larger.
+    """
+    count, times = len(segment.offset_index), segment.time_index.keys
+    relative, start = segment.offset_index.entry(count - 1) if count else (RELATIVE_OFFSET_MAX, 0)
+    newest_ms = times[len(times) - 1] if len(times) else NO_TIMESTAMP
+    for position, header in segment.headers(start):
+        last_relative = header.last_offset - segment.base_offset
+        is_of_entry = position > start or last_relative <= relative
+        is_indexed = position - start <= UNINDEXED_BYTES_MAX
+        if not is_of_entry or not is_indexed or header.max_timestamp > newest_ms:
+            return False
+        if segment.size - start <= UNINDEXED_BYTES_MAX:
+            break
+    return True
+
+
+def _fits_newest(segment: IndexedSegment) -> bool:
+    """By the batch that brought the largest timestamp."""
+    count = len(segment.time_index)
+    if not count:
+        return True
+    newest_ms, relative = segment.time_index.entry(count - 1)
+    before = bisect_right(segment.offset_index.keys, relative)
+    for _, header in segment.headers(segment.offset_index.values[before - 1] if before else 0):
+        if header.last_offset - segment.base_offset >= relative:
+            return header.max_timestamp == newest_ms
+    return False

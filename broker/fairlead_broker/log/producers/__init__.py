@@ -1,0 +1,1 @@
+"""What a log knows of the producers that write it: sequences, epochs, open transactions."""

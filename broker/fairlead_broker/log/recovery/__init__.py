@@ -1,0 +1,1 @@
+"""Bringing logs back after a crash, many at once."""

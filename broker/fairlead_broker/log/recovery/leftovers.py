@@ -1,0 +1,93 @@
+"""Files that a crash left half way: finished or discarded before a log is opened.
+
+`.deleted` was on its way out; `.cleaned` and `.tmp` are unfinished; `.swap` is complete output of
+compaction, so the swap is finished; an index without its log means nothing. Each step can be
+repeated: a crash in here leaves a state that the next start handles the same way.
+"""
+
+from fairlead_broker.disk import Disk, unlink_if_present
+from fairlead_broker.log.batches.batch_scan import CorruptSegmentError, walk_headers
+from fairlead_broker.log.files.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    offset_name,
+    parse_offset_name,
+)
+from fairlead_broker.log.files.holes import mark_holes
+
+TEMPORARY_SUFFIX = ".tmp"
+_DISCARDED = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
+WORKING_SUFFIXES = (*_DISCARDED, SWAP_SUFFIX)
+
+
+def settle_leftovers(disk: Disk, directory: str, names: set[str]) -> bool:
+    """Finish or discard; answers whether anything in the directory changed."""
+    changed = False
+    for name in sorted(names):
+        if name.endswith(_DISCARDED):
+            changed |= unlink_if_present(disk, f"{directory}/{name}")
+    swaps = [name for name in sorted(names) if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    for name in swaps:
+        _finish_swap(disk, directory, name, names)
+        changed = True
+    for name in names:
+        if name.endswith(SWAP_SUFFIX) and name not in swaps:
+            # Indexes are rebuilt from the log that was swapped in.
+            changed |= unlink_if_present(disk, f"{directory}/{name}")
+    if changed:
+        names = {entry.name for entry in disk.list_directory(directory)}
+    for suffix in SEGMENT_SUFFIXES[1:]:
+        for name in names:
+            base_offset = parse_offset_name(name, suffix)
+            if base_offset is not None and offset_name(base_offset) + LOG_SUFFIX not in names:
+                changed |= unlink_if_present(disk, f"{directory}/{name}")
+    if changed:
+        disk.fsync_directory(directory)
+    return changed
+
+
+def discard_cleaned(disk: Disk, directory: str) -> None:
+    """Remove what a cleaning wrote that was given up."""
+    for entry in disk.list_directory(directory):
+        if entry.name.endswith(CLEANED_SUFFIX):
+            unlink_if_present(disk, f"{directory}/{entry.name}")
+
+
+def _finish_swap(disk: Disk, directory: str, name: str, names: set[str]) -> None:
+    """Replace the segments whose range the swapped-in file covers."""
+    path = f"{directory}/{name}"
+    base_offset = parse_offset_name(name.removesuffix(SWAP_SUFFIX), LOG_SUFFIX)
+    if base_offset is None:
+        return
+    # The mark was made before this name was given, but only a sync of the directory orders them.
+    mark_holes(disk, directory)
+    end_offset = _end_offset(disk, path, base_offset)
+    for other in names:
+        other_base = parse_offset_name(other, LOG_SUFFIX)
+        if other_base is not None and base_offset < other_base < end_offset:
+            for suffix in SEGMENT_SUFFIXES:
+                unlink_if_present(disk, f"{directory}/{offset_name(other_base)}{suffix}")
+    for suffix in SEGMENT_SUFFIXES[1:]:
+        unlink_if_present(disk, f"{directory}/{offset_name(base_offset)}{suffix}")
+    # First the old segments are gone for good: beside the new one they would hold offsets twice.
+    disk.fsync_directory(directory)
+    disk.rename(path, path.removesuffix(SWAP_SUFFIX))
+
+
+def _end_offset(disk: Disk, path: str, base_offset: int) -> int:
+    fd = disk.open_read(path)
+    try:
+        end_offset = base_offset
+        try:
+            for _, header in walk_headers(disk, fd, 0, disk.size(fd)):
+                end_offset = header.next_offset
+        except CorruptSegmentError:
+            # The output was synced before it got its name, so this is damage of the device; the
+            # segments behind the intact part stay.
+            return end_offset
+        return end_offset
+    finally:
+        disk.close(fd)

@@ -1,0 +1,96 @@
+"""Where the recovery of a log begins, and whether it has anything to do.
+
+Reads little, and writes nothing but an index that turns out to be damaged.
+"""
+
+from dataclasses import dataclass
+
+from fairlead_broker.disk import Disk, read_file
+from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
+from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
+from fairlead_broker.log.files.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    offset_name,
+)
+from fairlead_broker.log.files.read_cache import ReadCache
+from fairlead_broker.log.producers.producer_snapshot import decode_snapshot
+from fairlead_broker.log.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryOrder:
+    """What to recover, and what the checkpoints said of it."""
+
+    directory: str
+    recovery_point: int
+    log_start_offset: int
+    index_interval_bytes: int
+    has_holes: bool = False
+    """True where compaction has been: offsets rise without being contiguous (see `holes`)."""
+    has_page_cache: bool = False
+    """True if the kernel has run on since the log was last written: no write was lost."""
+
+
+def first_open_seam(disk: Disk, order: RecoveryOrder, bases: list[int], first: int) -> int:
+    """Return the first segment below `first` that does not reach up to the next one, else `first`.
+
+    Below the recovery point nothing was lost, but a truncation may have begun: segments gone, the
+    file before them cut, and the lower recovery point not yet written down.
+    """
+    for at in range(first):
+        end_offset = _segment_end(disk, order, bases[at])
+        if end_offset is None or end_offset > bases[at + 1]:
+            return at
+        if end_offset < bases[at + 1] and not order.has_holes:
+            return at
+    return first
+
+
+def is_untouched(disk: Disk, order: RecoveryOrder, last_base: int) -> bool:
+    """Return True if nothing was written since a stop, a roll or a recovery.
+
+    The snapshot at the very end tells: these three write one, when the indexes are complete. Only
+    for a log whose page cache lives: a power cut may have grown an index by what it then lost.
+    """
+    if not order.has_page_cache:
+        return False
+    stem = f"{order.directory}/{offset_name(last_base)}"
+    if not all(disk.exists(stem + suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
+        return False
+    try:
+        snapshot = f"{order.directory}/{offset_name(order.recovery_point)}{SNAPSHOT_SUFFIX}"
+        decode_snapshot(read_file(disk, snapshot, size_max=SMALL_FILE_BYTES_MAX))
+    except (FileNotFoundError, ValueError):
+        return False
+    return _segment_end(disk, order, last_base) == order.recovery_point
+
+
+def _segment_end(disk: Disk, order: RecoveryOrder, base: int) -> int | None:
+    """Return the offset behind a segment's last batch, by its index; None if it is damaged."""
+    sizes = {}
+    for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        try:
+            fd = disk.open_read(f"{order.directory}/{offset_name(base)}{suffix}")
+        except FileNotFoundError:
+            sizes[suffix] = 0
+            continue
+        sizes[suffix] = disk.size(fd)
+        disk.close(fd)
+    segment = Segment(
+        disk,
+        ReadCache(disk),
+        order.directory,
+        base,
+        size=sizes[LOG_SUFFIX],
+        index_size=sizes[INDEX_SUFFIX],
+        time_index_size=sizes[TIME_INDEX_SUFFIX],
+        index_interval_bytes=order.index_interval_bytes,
+        index_bytes_max=sizes[INDEX_SUFFIX],
+    )
+    try:
+        return segment.end_offset()
+    except CorruptSegmentError:
+        return None

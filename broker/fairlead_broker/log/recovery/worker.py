@@ -1,0 +1,46 @@
+"""`python -m fairlead_broker.log.recovery.worker`: recovers logs that its parent names.
+
+A line of JSON in is a `RecoveryOrder`; lines of JSON out are `{"progress": bytes}` while it scans
+and then `{"report": …}` or `{"error": …}`. It ends with its input, and dies with its parent, in the
+middle of an order too.
+"""
+
+import json
+import logging
+import sys
+import time
+from dataclasses import asdict
+
+from fairlead_broker.disk import RealDisk
+from fairlead_broker.log.parent_death import die_with_parent
+from fairlead_broker.log.recovery.log_recovery import recover_log
+from fairlead_broker.log.recovery.start import RecoveryOrder
+
+
+def main() -> None:
+    """Serve orders until the input ends."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    die_with_parent()
+    disk = RealDisk()
+    for line in sys.stdin:
+        order = RecoveryOrder(**json.loads(line))
+        try:
+            report = recover_log(
+                disk,
+                order,
+                now_ms=int(time.time() * 1000),
+                on_progress=lambda scanned: _say({"progress": scanned}),
+            )
+        except OSError as error:
+            _say({"error": f"{order.directory}: {error}"})
+        else:
+            _say({"report": asdict(report)})
+
+
+def _say(message: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

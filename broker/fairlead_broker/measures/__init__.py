@@ -1,0 +1,1 @@
+"""What the broker measures of itself, and how figures are told."""

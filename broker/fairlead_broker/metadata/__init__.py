@@ -1,0 +1,1 @@
+"""What Metadata answers know besides the cluster image."""

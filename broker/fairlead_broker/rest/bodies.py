@@ -1,0 +1,180 @@
+"""Bodies of requests: bounded in size, in memory and in time, unpacked here.
+
+aiohttp limits none of it for bodies that are read piece by piece, so everything is counted here:
+the bytes as they came, the bytes unpacked, what all requests hold together, and how long the client
+takes. What one body may take in time is the rule of Kafka's frames: half a minute, and a second
+more for each quarter of a MiB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from fairlead_broker.limits import (
+    FRAME_DEADLINE_S,
+    FRAME_RATE_MIN_BYTES_PER_S,
+    REST_MEMORY_BYTES,
+)
+from fairlead_broker.rest.json_frames import STEP_BYTES
+from fairlead_broker.rest.problems import RETRY_AFTER, ProblemError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+_GZIP_WINDOW: Final = 31
+_ZLIB_WINDOW: Final = 15
+_WINDOWS: Final = {"gzip": _GZIP_WINDOW, "x-gzip": _GZIP_WINDOW, "deflate": _ZLIB_WINDOW}
+
+
+class BodyMemory:
+    """What the bodies of all requests hold together."""
+
+    def __init__(self) -> None:
+        self.used_bytes = 0
+
+    def reserve(self, size: int) -> None:
+        """Count bytes that are kept; ProblemError 429 where there is no room."""
+        if self.used_bytes + size > REST_MEMORY_BYTES:
+            raise ProblemError(
+                429, "too many bodies are being read; try again", headers=RETRY_AFTER, closes=True
+            )
+        self.used_bytes += size
+
+    def release(self, size: int) -> None:
+        """Give back what was reserved."""
+        self.used_bytes -= size
+
+
+class BodyReader:
+    """The body of one request. `release` must be called when nothing of it is kept any more."""
+
+    def __init__(self, request: web.BaseRequest, memory: BodyMemory, *, bytes_max: int) -> None:
+        """With `bytes_max` 0 the body is a stream of any length, of which nothing is kept here."""
+        self._request = request
+        self._memory = memory
+        self._bytes_max = bytes_max
+        self._reserved = 0
+        self._unpacked_bytes = 0
+        self._has_begun = False
+
+    async def read(self, bytes_max: int = 0) -> bytes:
+        """Return the whole body; `bytes_max` is a narrower limit of the caller's."""
+        pieces = [piece async for piece in self.pieces(bytes_max=bytes_max)]
+        return b"".join(pieces)
+
+    async def pieces(self, *, bytes_max: int = 0) -> AsyncIterator[bytes]:
+        """Yield the body in pieces of at most 16 KiB. ProblemError as from `chunks`."""
+        async for chunk in self.chunks(bytes_max=bytes_max):
+            for piece in chunk:
+                yield piece
+
+    async def chunks(
+        self, *, bytes_max: int = 0, idle_s: float | None = None
+    ) -> AsyncIterator[Iterator[bytes]]:
+        """Yield what has arrived, each time as pieces of at most 16 KiB, which must be taken.
+
+        With `idle_s` a chunk may take so long, and the whole any time. Without, the whole has its
+        time and is held in memory. ProblemError 400, 408, 413, 415 or 429.
+        """
+        limit = min(bytes_max or self._bytes_max, self._bytes_max or bytes_max)
+        packed = self._decompressor()
+        length = self._request.content_length
+        if limit and length is not None and length > limit:
+            raise _too_large(limit)
+        await self._begin()
+        wire = 0
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        while True:
+            if idle_s is None:
+                deadline_s = began_s + FRAME_DEADLINE_S + wire / FRAME_RATE_MIN_BYTES_PER_S
+            else:
+                deadline_s = loop.time() + idle_s
+            data = await self._receive(deadline_s)
+            if not data:
+                break
+            wire += len(data)
+            steps = _in_steps(data) if packed is None else _unpacked(packed, data)
+            yield self._counted(steps, limit, is_kept=idle_s is None)
+        if packed is not None and not packed.eof:
+            raise ProblemError(400, "the compressed body is cut off")
+
+    def _counted(self, steps: Iterator[bytes], limit: int, *, is_kept: bool) -> Iterator[bytes]:
+        for piece in steps:
+            self._unpacked_bytes += len(piece)
+            if limit and self._unpacked_bytes > limit:
+                raise _too_large(limit)
+            if is_kept:
+                self._memory.reserve(len(piece))
+                self._reserved += len(piece)
+            yield piece
+
+    def release(self) -> None:
+        """Give back the memory."""
+        self._memory.release(self._reserved)
+        self._reserved = 0
+
+    async def _begin(self) -> None:
+        """Tell a client that waits for it that its body is wanted."""
+        if not self._has_begun:
+            self._has_begun = True
+            if self._request.headers.get("Expect", "").lower() == "100-continue":
+                await self._request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                # What was written is no part of the answer.
+                self._request.writer.output_size = 0
+
+    async def _receive(self, deadline_s: float) -> bytes:
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                return await self._request.content.readany()
+        except TimeoutError as error:
+            raise ProblemError(408, "the body did not arrive in time", closes=True) from error
+        except web.RequestPayloadError as error:
+            raise ProblemError(400, "the body is not framed as its head says", closes=True) from (
+                error
+            )
+
+    def _decompressor(self) -> zlib._Decompress | None:
+        encoding = self._request.headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding == "identity":
+            return None
+        window = _WINDOWS.get(encoding)
+        if window is None:
+            raise ProblemError(
+                415,
+                f"Content-Encoding {shown(encoding)} does not fit; it can be gzip or deflate",
+                headers={"Accept-Encoding": "gzip, deflate"},
+                closes=True,
+            )
+        return zlib.decompressobj(window)
+
+
+def _unpacked(decompressor: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+    """Yield what comes out of packed bytes, in steps: a small body may unpack to any size."""
+    while True:
+        try:
+            piece = decompressor.decompress(data, STEP_BYTES)
+        except zlib.error as error:
+            raise ProblemError(400, "the compressed body is damaged") from error
+        if piece:
+            yield piece
+        data = decompressor.unconsumed_tail
+        if decompressor.eof:
+            if decompressor.unused_data:
+                raise ProblemError(400, "there is something behind the compressed body")
+            return
+        if not data and len(piece) < STEP_BYTES:
+            return
+
+
+def _in_steps(data: bytes) -> Iterator[bytes]:
+    for at in range(0, len(data), STEP_BYTES):
+        yield data[at : at + STEP_BYTES]
+
+
+def _too_large(limit: int) -> ProblemError:
+    return ProblemError(413, f"the body is larger than {limit} bytes", closes=True)

@@ -1,0 +1,310 @@
+"""Kafka's APIs for HTTP requests: the handlers of this process, asked without a socket.
+
+`KafkaCalls.ask` hands a request message to the same handler that answers Kafka clients, with who
+asks beside it: authorization, quotas, limits and refusals are the handler's, and stand nowhere a
+second time. `ask_leader` and `ask_coordinator` ask here first; only what this broker refuses
+because another one leads is asked of that one, with the time that is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from fairlead_broker.api_registry import HANDLERS, NO_REPLY, PENDING, RequestContext
+from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
+from fairlead_broker.peer_check import NO_BROKER_IDS
+from fairlead_broker.rest.peers import PeerUnreachableError
+from fairlead_model.ids import CONSUMER_OFFSETS, NO_LEADER
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.messages import RESPONSES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Coroutine
+
+    from fairlead_broker.api_registry import ClientLogin, RequestQuotas
+    from fairlead_broker.authorization import Authorizer, Operation, Principal, ResourceType
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.listener import Listener
+    from fairlead_broker.local_replicas import PartitionKey
+    from fairlead_broker.peer_check import PeerCheck
+    from fairlead_broker.rest.fetching import Fetches
+    from fairlead_broker.rest.peers import Peers
+    from fairlead_wire.message import Message
+
+logger = logging.getLogger(__name__)
+
+CLIENT_ID: Final = "rest"
+RETRY_S: Final = 0.1
+"""Pause before a leader that cannot be reached is asked again, where no news of another comes."""
+_LEADS_ELSEWHERE: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR, ErrorCode.FENCED_LEADER_EPOCH}
+)
+
+
+class Answer(NamedTuple):
+    """A response message. `was_immediate`: it came at once, so nothing waited for replicas."""
+
+    response: Any
+    was_immediate: bool
+
+
+class CallHost:
+    """What all calls of this process share."""
+
+    def __init__(self, broker: Broker, listener: Listener, peers: Peers, fetches: Fetches) -> None:
+        self.broker = broker
+        self.listener = listener
+        """The clients' listener: answers name brokers by their addresses there."""
+        self.peers = peers
+        self.fetches = fetches
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self._published: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def publish(self) -> None:
+        """Tell who waits for another image."""
+        self.peers.publish(self.broker.image)
+        self.fetches.publish(self.broker)
+        published, self._published = self._published, self._published.get_loop().create_future()
+        published.set_result(None)
+
+    async def news(self, timeout_s: float) -> None:
+        """Wait for the next image, but no longer than `timeout_s`."""
+        await asyncio.wait((self._published,), timeout=timeout_s)
+
+    def close(self) -> None:
+        """End the admin requests that are under way."""
+        for task in self.tasks:
+            task.cancel()
+        self.peers.close()
+        self.fetches.close()
+
+
+class _Call:
+    """The reply channel of one call: what a connection is to a Kafka client's request."""
+
+    def __init__(self, calls: KafkaCalls) -> None:
+        self._host = calls.host
+        self.broker = calls.host.broker
+        self.listener = calls.host.listener
+        self.client_host = calls.client_host
+        self.principal = calls.principal
+        self.authorizer = calls.authorizer
+        self.peer_check: PeerCheck | None = None
+        self.replica_ids: Container[int] = NO_BROKER_IDS
+        self.login: ClientLogin | None = None
+        self.quotas: RequestQuotas | None = None
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def on_response(self, context: RequestContext, response: Any) -> None:
+        """Take the answer of a parked request."""
+        if not self.answer.done():
+            self.answer.set_result(response)
+
+    def run_later(self, context: RequestContext, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Run the coroutine of an admin request, which outlives its HTTP request if need be."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._host.tasks.add(task)
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        self._host.tasks.discard(task)
+        if task.cancelled():
+            self.close("this broker is stopping")
+            return
+        error = task.exception()
+        if self.answer.done():
+            if error is not None:
+                logger.error("an admin request failed", exc_info=error)
+        elif error is None:
+            self.answer.set_result(task.result())
+        else:
+            self.answer.set_exception(error)
+
+    def close(self, reason: str) -> None:
+        """End the call as a connection would be closed: there is no answer."""
+        if not self.answer.done():
+            self.answer.set_exception(KafkaError(ErrorCode.NETWORK_EXCEPTION, reason))
+
+    def on_proved(self) -> None:
+        """Accept no proof: nothing that comes by HTTP is a broker."""
+        self.close("an HTTP client is no broker")
+
+
+class KafkaCalls:
+    """What one HTTP client may ask, as who it is."""
+
+    def __init__(
+        self,
+        host: CallHost,
+        client_host: str,
+        principal: Principal,
+        authorizer: Authorizer | None,
+    ) -> None:
+        self.host = host
+        self.broker = host.broker
+        self.client_host = client_host
+        self.principal = principal
+        self.authorizer = authorizer
+
+    def would_allow(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Tell whether who asks may do this to a resource; of lists, where a no is no denial."""
+        return self._context().would_allow(operation, resource_type, name)
+
+    def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        """Raise the KafkaError of what is denied to who asks."""
+        self._context().require(operation, resource_type, name)
+
+    def _context(self) -> RequestContext:
+        return RequestContext(_Call(self), 0, 0, 0, CLIENT_ID)
+
+    async def ask(self, request: Message, version: int | None = None) -> Any:
+        """Return the answer of this broker's handler; KafkaError where there is none.
+
+        Without a version it is the highest that clients are served. Where this is cancelled, a
+        parked request is let go as if its connection had closed.
+        """
+        return (await self._ask_here(request, version)).response
+
+    async def _ask_here(self, request: Message, version: int | None) -> Answer:
+        handler = HANDLERS[request.API_KEY]
+        if version is None:
+            version = handler.versions[1]
+        call = _Call(self)
+        context = RequestContext(call, request.API_KEY, version, 0, CLIENT_ID)
+        try:
+            outcome = handler.call_if_allowed(request, context)
+        except RemoteProtocolError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        if outcome is NO_REPLY:
+            return Answer(None, was_immediate=True)
+        was_immediate = outcome is not PENDING or call.answer.done()
+        if outcome is PENDING:
+            try:
+                outcome = await call.answer
+            finally:
+                if context.parked is not None:
+                    context.parked.cancel()
+        if type(outcome) is bytes:
+            outcome, _ = RESPONSES[request.API_KEY].decode(memoryview(outcome), 0, version)
+        return Answer(outcome, was_immediate)
+
+    async def ask_broker(self, broker_id: int, request: Message, deadline_s: float) -> Any:
+        """Return what a broker answers, this one or another; KafkaError where it does not.
+
+        Another broker answers whoever knows the cluster's secret, so the caller has asked before
+        whether who asks may know it (`would_allow`, `require`).
+        """
+        if broker_id == self.broker.node_id:
+            return await self.ask(request)
+        version = HANDLERS[request.API_KEY].versions[1]
+        try:
+            return await self.host.peers.ask(broker_id, request, version, deadline_s)
+        except PeerUnreachableError as error:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, str(error)) from error
+
+    async def ask_leader(
+        self,
+        key: PartitionKey,
+        build: Callable[[int], Message],
+        code_of: Callable[[Any], int],
+        *,
+        version: int | None = None,
+        deadline_s: float,
+        is_repeatable: bool = True,
+        peers: Peers | Fetches | None = None,
+    ) -> Any:
+        """Return the answer of the broker that leads a partition; KafkaError where none answers.
+
+        `build` makes the request for so many milliseconds as are left, `code_of` finds the error
+        of the partition in an answer. `is_repeatable=False`: it is asked again only where the
+        question has certainly changed nothing, because a produce would be written twice. `peers`
+        asks other brokers where it is not the same connections as for all requests.
+        """
+
+        def leader() -> int:
+            partition = self.broker.image.partition(*key)
+            return NO_LEADER if partition is None else partition.leader
+
+        return await self._ask_elsewhere(
+            leader,
+            build,
+            code_of,
+            version,
+            deadline_s,
+            is_repeatable=is_repeatable,
+            peers=peers or self.host.peers,
+        )
+
+    async def ask_coordinator(
+        self,
+        group_id: str,
+        build: Callable[[int], Message],
+        code_of: Callable[[Any], int],
+        *,
+        version: int | None = None,
+        deadline_s: float,
+    ) -> Any:
+        """Return the answer of the broker that coordinates a group; KafkaError where none does.
+
+        It waits for the offsets topic to be there: who would make a group asks FindCoordinator
+        first, which has that topic made.
+        """
+
+        def coordinator() -> int:
+            topic = self.broker.image.topic(CONSUMER_OFFSETS)
+            if topic is None or not topic.partitions:
+                return NO_LEADER
+            return topic.partitions[coordinator_partition(group_id, len(topic.partitions))].leader
+
+        return await self._ask_elsewhere(
+            coordinator,
+            build,
+            code_of,
+            version,
+            deadline_s,
+            is_repeatable=True,
+            peers=self.host.peers,
+        )
+
+    async def _ask_elsewhere(
+        self,
+        leader: Callable[[], int],
+        build: Callable[[int], Message],
+        code_of: Callable[[Any], int],
+        version: int | None,
+        deadline_s: float,
+        *,
+        is_repeatable: bool,
+        peers: Peers | Fetches,
+    ) -> Any:
+        loop = asyncio.get_running_loop()
+        own_id = self.broker.node_id
+        while True:
+            request = build(max(int((deadline_s - loop.time()) * 1000), 0))
+            # Asked here first, always: who asks is authorized here, and a peer knows us alone.
+            answer = await self._ask_here(request, version)
+            response = answer.response
+            if code_of(response) not in _LEADS_ELSEWHERE:
+                return response
+            if not (is_repeatable or answer.was_immediate):
+                return response
+            leader_id = leader()
+            reason = "it has no leader"
+            if leader_id not in (NO_LEADER, own_id):
+                sent_version = HANDLERS[request.API_KEY].versions[1] if version is None else version
+                try:
+                    response = await peers.ask(leader_id, request, sent_version, deadline_s)
+                except PeerUnreachableError as error:
+                    reason = str(error)
+                    if error.was_sent and not is_repeatable:
+                        raise KafkaError(ErrorCode.NETWORK_EXCEPTION, reason) from error
+                else:
+                    if code_of(response) not in _LEADS_ELSEWHERE or not is_repeatable:
+                        return response
+                    reason = "its leader is changing"
+            left_s = deadline_s - loop.time()
+            if left_s <= 0:
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, reason)
+            await self.host.news(min(left_s, RETRY_S))

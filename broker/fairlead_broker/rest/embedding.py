@@ -1,0 +1,206 @@
+"""Records as JSON has them, and as the log has them. Pure.
+
+A key, a value: JSON is any JSON value, kept as its text without blanks; BINARY is base64; STRING is
+a text, kept as UTF-8. A JSON null, in whichever form, is a null on the log: a value that is null is
+a tombstone. Headers are names with base64 or null. A timestamp is milliseconds, or a time of
+RFC 3339 (v3).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from fairlead_broker.limits import REST_KEY_BYTES_MAX
+from fairlead_broker.rest.json_text import JsonError, dump_json
+from fairlead_broker.rest.operations import INT32_MAX, INT64_MAX
+from fairlead_broker.rest.problems import UNKNOWN_PARTITION, shown
+
+if TYPE_CHECKING:
+    from fairlead_wire.records import Headers
+
+JSON_DATA: Final = "JSON"
+BINARY_DATA: Final = "BINARY"
+STRING_DATA: Final = "STRING"
+_REGISTRY_TYPES: Final = ("AVRO", "JSONSCHEMA", "PROTOBUF")
+_HEADERS_MAX: Final = 1_000
+_V3_MEMBERS: Final = frozenset({"partition_id", "headers", "key", "value", "timestamp"})
+_V2_MEMBERS: Final = frozenset({"partition", "headers", "key", "value", "timestamp"})
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class EmbeddingError(Exception):
+    """A record cannot become one of the log; `code` is what is told of it."""
+
+    def __init__(self, message: str, code: int = 422) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+
+class EmbeddedRecord(NamedTuple):
+    """A record that is to be produced; None for what the request leaves open."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp: int | None = None
+    partition: int | None = None
+    key_type: str | None = None
+    value_type: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes in a batch, about."""
+        size = 40 + len(self.key or b"") + len(self.value or b"")
+        return size + sum(len(name) + len(value or b"") + 8 for name, value in self.headers)
+
+
+def read_v3_record(document: Any) -> EmbeddedRecord:
+    """Read a record of `POST …/records`; EmbeddingError."""
+    if not isinstance(document, dict):
+        raise EmbeddingError("a record is an object", 400)
+    _refuse_others(document, _V3_MEMBERS)
+    key_type, key = _read_data(document.get("key"), "key")
+    value_type, value = _read_data(document.get("value"), "value")
+    return EmbeddedRecord(
+        _checked_key(key),
+        value,
+        _read_headers(document.get("headers"), "name"),
+        read_timestamp(document.get("timestamp")),
+        _read_partition(document.get("partition_id"), "partition_id"),
+        key_type,
+        value_type,
+    )
+
+
+def read_v2_record(document: Any, data_type: str) -> EmbeddedRecord:
+    """Read a record of a v2 body whose media type says what keys and values are."""
+    if not isinstance(document, dict):
+        raise EmbeddingError("a record is an object")
+    _refuse_others(document, _V2_MEMBERS)
+    return EmbeddedRecord(
+        _checked_key(_encode(data_type, document.get("key"), "key")),
+        _encode(data_type, document.get("value"), "value"),
+        _read_headers(document.get("headers"), "key"),
+        read_timestamp(document.get("timestamp")),
+        _read_partition(document.get("partition"), "partition"),
+    )
+
+
+def format_timestamp(timestamp_ms: int) -> str:
+    """Return a time as RFC 3339 has it, in UTC."""
+    seconds, milliseconds = divmod(timestamp_ms, 1000)
+    try:
+        time = datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{milliseconds:03}Z"
+
+
+def _refuse_others(document: dict[str, Any], known: frozenset[str]) -> None:
+    for name in document:
+        if name not in known:
+            options = ", ".join(sorted(known))
+            raise EmbeddingError(f"a record has no {shown(name)!a}; it can have {options}")
+
+
+def _read_data(part: Any, what: str) -> tuple[str | None, bytes | None]:
+    """Read v3's `{"type": …, "data": …}`."""
+    if part is None:
+        return None, None
+    if not isinstance(part, dict):
+        raise EmbeddingError(f'{what} is an object such as {{"type":"JSON","data":1}}')
+    data_type = part.get("type")
+    if data_type in _REGISTRY_TYPES:
+        raise EmbeddingError(f"{what}: {data_type} needs a schema registry, which there is none of")
+    if data_type not in (JSON_DATA, BINARY_DATA, STRING_DATA):
+        raise EmbeddingError(f'{what} has a "type" of JSON, BINARY or STRING')
+    if not part.keys() <= {"type", "data"}:
+        raise EmbeddingError(f'{what} has "type" and "data" alone')
+    return data_type, _encode(data_type, part.get("data"), what)
+
+
+def _encode(data_type: str, data: Any, what: str) -> bytes | None:
+    if data is None:
+        return None
+    if data_type == JSON_DATA:
+        try:
+            return dump_json(data)
+        except JsonError as error:
+            raise EmbeddingError(f"{what}: {error}") from error
+    if not isinstance(data, str):
+        kind = "base64" if data_type == BINARY_DATA else "a text"
+        raise EmbeddingError(f"{what} of the type {data_type} is {kind}")
+    return _decode_base64(data, what) if data_type == BINARY_DATA else _encode_text(data, what)
+
+
+def _decode_base64(data: Any, what: str) -> bytes:
+    if isinstance(data, str):
+        try:
+            return base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError):
+            pass
+    raise EmbeddingError(f"{what} is not base64")
+
+
+def _encode_text(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise EmbeddingError(f"{what} has half of a surrogate pair") from error
+
+
+def _checked_key(key: bytes | None) -> bytes | None:
+    if key is not None and len(key) > REST_KEY_BYTES_MAX:
+        raise EmbeddingError(f"a key of {len(key)} bytes; {REST_KEY_BYTES_MAX} fit", 413)
+    return key
+
+
+def _read_headers(headers: Any, name_member: str) -> Headers:
+    if not headers and (headers is None or isinstance(headers, list)):
+        return ()
+    if not isinstance(headers, list) or len(headers) > _HEADERS_MAX:
+        raise EmbeddingError(f"headers is an array of at most {_HEADERS_MAX}")
+    found = []
+    for header in headers:
+        if not isinstance(header, dict) or not header.keys() <= {name_member, "value"}:
+            raise EmbeddingError(f'a header is {{"{name_member}":…,"value":…}}')
+        name, value = header.get(name_member), header.get("value")
+        if not isinstance(name, str):
+            raise EmbeddingError("a header has a name")
+        _encode_text(name, "the name of a header")
+        found.append((name, None if value is None else _decode_base64(value, "a header's value")))
+    return tuple(found)
+
+
+def read_timestamp(timestamp: Any) -> int | None:
+    """Return milliseconds since 1970, of a number of them or a time of RFC 3339; EmbeddingError."""
+    if timestamp is None:
+        return None
+    if isinstance(timestamp, str):
+        try:
+            time = datetime.fromisoformat(timestamp)
+        except ValueError as error:
+            raise EmbeddingError(
+                f"timestamp {shown(timestamp)!a} is not such as 2026-01-02T03:04:05Z"
+            ) from error
+        if time.tzinfo is None:
+            raise EmbeddingError("a timestamp says its time zone, such as Z")
+        since = time - _EPOCH
+        timestamp = (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+    if type(timestamp) is not int or not 0 <= timestamp <= INT64_MAX:
+        raise EmbeddingError("a timestamp is in 1970 or later")
+    return timestamp
+
+
+def _read_partition(partition: Any, name: str) -> int | None:
+    if partition is None:
+        return None
+    if type(partition) is not int:
+        raise EmbeddingError(f"{name} is a whole number")
+    if not 0 <= partition <= INT32_MAX:
+        raise EmbeddingError(f"there is no partition {str(partition)[:30]}", UNKNOWN_PARTITION)
+    return partition

@@ -1,0 +1,92 @@
+"""Whom the HTTP API answers: what protects it from pages in somebody's browser. Pure.
+
+A page from anywhere may send requests to an address inside (CSRF), and may give that address a name
+of its own (DNS rebinding). So a request must name a host that is known here, and if a browser says
+that a page sent it, that page must come from an origin that is allowed.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+
+from fairlead_broker.rest.problems import ProblemError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_EXPOSED: Final = "Retry-After, Location, Link, Fairlead-Next-Offset"
+_PREFLIGHT_MAX_AGE_S: Final = 600
+
+
+class Gate:
+    """`hosts` and `origins` as the settings name them; addresses are always allowed as hosts."""
+
+    def __init__(self, hosts: Iterable[str], origins: Iterable[str]) -> None:
+        self._hosts = {"localhost", *(host.lower() for host in hosts)}
+        self._origins = {origin.lower().rstrip("/") for origin in origins}
+
+    def check(self, headers: Mapping[str, str], own_origin: str) -> None:
+        """Raise ProblemError 421 or 403 for a request that no page and no name may have sent."""
+        host = headers.get("Host", "")
+        if not self._is_known(_without_port(host)):
+            raise ProblemError(
+                421, f"Host {shown(host)} is not known here; see fairlead.rest.allowed.hosts"
+            )
+        origin = headers.get("Origin")
+        site = headers.get("Sec-Fetch-Site")
+        if origin is not None and origin.lower() == own_origin:
+            return
+        if origin is None:
+            if site in ("cross-site", "same-site"):
+                raise ProblemError(403, "pages of other sites may not use this")
+        elif not self.allows(origin):
+            raise ProblemError(
+                403,
+                f"pages of {shown(origin)} may not use this; see fairlead.rest.allowed.origins",
+            )
+
+    def allows(self, origin: str) -> bool:
+        """Tell whether pages of this origin may read answers."""
+        return origin.lower() in self._origins
+
+    def cors_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return what lets a page read the answer; nothing unless its origin is allowed."""
+        if not self._origins:
+            return {}
+        origin = headers.get("Origin")
+        if origin is None or not self.allows(origin):
+            return {"Vary": "Origin"}
+        return {
+            "Vary": "Origin",
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Expose-Headers": _EXPOSED,
+        }
+
+    def preflight_headers(
+        self, headers: Mapping[str, str], methods: Iterable[str]
+    ) -> dict[str, str]:
+        """Return what the browser asks for before it lets a page send a request."""
+        cors = self.cors_headers(headers)
+        if "Access-Control-Allow-Origin" in cors:
+            cors["Access-Control-Allow-Methods"] = ", ".join(methods)
+            cors["Access-Control-Allow-Headers"] = "Content-Type, Accept, Last-Event-ID"
+            cors["Access-Control-Max-Age"] = str(_PREFLIGHT_MAX_AGE_S)
+        return cors
+
+    def _is_known(self, host: str) -> bool:
+        name = host.lower().rstrip(".")
+        if name in self._hosts:
+            return True
+        try:
+            # An address cannot be given to somebody else by its name's owner.
+            ip_address(name.removeprefix("[").removesuffix("]"))
+        except ValueError:
+            return False
+        return True
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]

@@ -1,0 +1,226 @@
+"""Consumer groups as the operations need them: of all brokers, of both protocols.
+
+Brokers answer each other without asking who may know it. So what comes from another broker is cut
+here to what who asks may see, by the same authorizer that the handlers ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from fairlead_broker.authorization import Operation, ResourceType
+from fairlead_broker.group.consumer_protocol import decode_assignment
+from fairlead_broker.rest.problems import ProblemError, raise_code
+from fairlead_model.ids import CONSUMER_OFFSETS
+from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from fairlead_wire.messages.describe_groups import DescribeGroupsRequest
+from fairlead_wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from fairlead_wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairlead_broker.rest.request import RestRequest
+    from fairlead_wire.message import Message
+
+CLASSIC: Final = "CLASSIC"
+CONSUMER: Final = "CONSUMER"
+_CLASSIC_MEMBER: Final = 0
+_GROUPS_PER_QUESTION: Final = 100
+
+TopicPartition = tuple[str, int]
+
+
+class GroupMember(NamedTuple):
+    """A consumer of a group."""
+
+    consumer_id: str
+    instance_id: str | None
+    client_id: str
+    partitions: tuple[TopicPartition, ...]
+
+
+class Group(NamedTuple):
+    """A consumer group, whichever protocol it speaks."""
+
+    group_id: str
+    type: str
+    state: str
+    assignor: str
+    is_simple: bool
+    is_mixed: bool
+    members: tuple[GroupMember, ...]
+
+
+async def list_groups(request: RestRequest) -> list[Group]:
+    """Return all groups of the cluster that who asks may see, by id."""
+    kafka = request.kafka
+    image = request.broker.image
+    live = sorted(broker_id for broker_id in image.brokers if image.is_live(broker_id))
+    found: dict[str, Group] = {}
+    for broker_id in live:
+        response: ListGroupsResponse = await kafka.ask_broker(
+            broker_id, ListGroupsRequest(), request.deadline_s
+        )
+        raise_code(response.error_code)
+        names: dict[str, list[str]] = {CLASSIC: [], CONSUMER: []}
+        for listed in response.groups:
+            if kafka.would_allow(Operation.DESCRIBE, ResourceType.GROUP, listed.group_id):
+                kind = CONSUMER if listed.group_type.upper() == CONSUMER else CLASSIC
+                names[kind].append(listed.group_id)
+        for kind, group_ids in names.items():
+            for part in _in_parts(group_ids):
+                answer = await kafka.ask_broker(
+                    broker_id, _question(kind, part), request.deadline_s
+                )
+                for described in answer.groups:
+                    # One that has gone meanwhile is left out.
+                    if not described.error_code:
+                        found[described.group_id] = _read(request, kind, described)
+                await request.slices.rest()
+    return [found[group_id] for group_id in sorted(found)]
+
+
+async def describe_group(request: RestRequest) -> Group:
+    """Return the group of the path; ProblemError 404 where there is none."""
+    group_id = request.path["consumer_group_id"]
+    request.kafka.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
+    if request.broker.image.topic(CONSUMER_OFFSETS) is None:
+        raise _unknown_group(group_id)
+    for kind in (CONSUMER, CLASSIC):
+        response = await request.kafka.ask_coordinator(
+            group_id,
+            lambda timeout_ms, kind=kind: _question(kind, [group_id]),  # type: ignore[misc]
+            _code_of,
+            deadline_s=request.deadline_s,
+        )
+        code = _code_of(response)
+        if code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise_code(code, response.groups[0].error_message)
+            return _read(request, kind, response.groups[0])
+    raise _unknown_group(group_id)
+
+
+async def committed_offsets(request: RestRequest, group_id: str) -> dict[TopicPartition, int]:
+    """Return what a group has committed, of topics that who asks may see."""
+
+    def build(_: int) -> OffsetFetchRequest:
+        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=None)])
+
+    response: OffsetFetchResponse = await request.kafka.ask_coordinator(
+        group_id, build, _code_of, deadline_s=request.deadline_s
+    )
+    raise_code(_code_of(response))
+    return {
+        (topic.name, partition.partition_index): partition.committed_offset
+        for topic in response.groups[0].topics
+        if request.kafka.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        for partition in topic.partitions
+        if partition.committed_offset >= 0
+    }
+
+
+async def in_turns(coroutines: Sequence[Any], at_once: int) -> list[Any]:
+    """Return the results of many questions, so many of which are asked at one time."""
+    results: list[Any] = []
+    for at in range(0, len(coroutines), at_once):
+        results += await asyncio.gather(*coroutines[at : at + at_once])
+    return results
+
+
+def _question(kind: str, group_ids: Sequence[str]) -> Message:
+    if kind == CONSUMER:
+        return ConsumerGroupDescribeRequest(list(group_ids))
+    return DescribeGroupsRequest(list(group_ids))
+
+
+def _code_of(response: Any) -> int:
+    code: int = response.groups[0].error_code
+    return code
+
+
+def _unknown_group(group_id: str) -> ProblemError:
+    return ProblemError(404, f"there is no consumer group {group_id}")
+
+
+def _read(request: RestRequest, kind: str, described: Any) -> Group:
+    """Return a group from either answer, without topics that who asks may not see."""
+    read = _read_consumer_group if kind == CONSUMER else _read_classic_group
+    group = read(described)
+    return group._replace(
+        members=tuple(
+            member._replace(
+                partitions=tuple(
+                    each
+                    for each in member.partitions
+                    if request.kafka.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, each[0])
+                )
+            )
+            for member in group.members
+        )
+    )
+
+
+def _read_consumer_group(described: Any) -> Group:
+    return Group(
+        described.group_id,
+        CONSUMER,
+        described.group_state,
+        described.assignor_name,
+        is_simple=False,
+        is_mixed=any(each.member_type == _CLASSIC_MEMBER for each in described.members),
+        members=tuple(
+            GroupMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                tuple(
+                    (topic.topic_name, index)
+                    for topic in member.assignment.topic_partitions
+                    for index in topic.partitions
+                ),
+            )
+            for member in described.members
+        ),
+    )
+
+
+def _read_classic_group(described: Any) -> Group:
+    return Group(
+        described.group_id,
+        CLASSIC,
+        described.group_state,
+        described.protocol_data,
+        is_simple=not described.protocol_type,
+        is_mixed=False,
+        members=tuple(
+            GroupMember(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                _assigned(bytes(member.member_assignment)),
+            )
+            for member in described.members
+        ),
+    )
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    """Return what an assignment of the consumer protocol names; of another one nothing is known."""
+    try:
+        given = decode_assignment(data).partitions
+    except ValueError:
+        return ()
+    return tuple((topic, index) for topic, indexes in given.items() for index in indexes)
+
+
+def _in_parts(names: Sequence[str]) -> list[Sequence[str]]:
+    return [
+        names[at : at + _GROUPS_PER_QUESTION] for at in range(0, len(names), _GROUPS_PER_QUESTION)
+    ]

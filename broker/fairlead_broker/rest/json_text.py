@@ -1,0 +1,59 @@
+"""JSON as RFC 8259 and RFC 7493 have it: what `json` takes beyond that is refused.
+
+No NaN and no infinity, no name twice in an object, UTF-8 alone, no half of a surrogate pair, no
+number that does not fit a double. Sizes and depth are bounded before (`json_frames`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+class JsonError(ValueError):
+    """A text is not acceptable JSON; the message says why."""
+
+
+def _refuse_constant(name: str) -> Any:
+    raise JsonError(f"{name} is no JSON")
+
+
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(members)
+    if len(result) != len(members):
+        names = [name for name, _ in members]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise JsonError(f"an object has the name {repeated[:40]!a} twice")
+    return result
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def load_json(data: bytes | bytearray) -> Any:
+    """Parse one document; JsonError."""
+    try:
+        return _DECODER.decode(data.decode())
+    except JsonError:
+        raise
+    except UnicodeDecodeError as error:
+        raise JsonError(f"byte {error.start} is not UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise JsonError(f"{error.msg} at character {error.pos}") from error
+    except RecursionError as error:
+        raise JsonError("it is nested too deeply") from error
+    except ValueError as error:
+        raise JsonError("a number has too many digits") from error
+
+
+def dump_json(value: Any) -> bytes:
+    """Encode a value without blanks; JsonError where it has no JSON form."""
+    try:
+        return _ENCODER.encode(value).encode()
+    except UnicodeEncodeError as error:
+        raise JsonError("a text has half of a surrogate pair") from error
+    except RecursionError as error:
+        raise JsonError("it is nested too deeply") from error
+    except ValueError as error:
+        raise JsonError("a number is too large") from error

@@ -1,0 +1,41 @@
+"""Which partition a record goes to: as Java's default partitioner chooses (KIP-480, KIP-794). Pure.
+
+A record with a key goes where murmur2 of the key says, so a key stays in one partition whichever
+client wrote it. Records without a key that come together go to one partition, another one each
+time, so that batches are large.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_model.ids import NO_LEADER
+from fairlead_wire.murmur2 import partition_for_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from fairlead_broker.rest.embedding import EmbeddedRecord
+    from fairlead_model.partition import PartitionRegistration
+
+
+class Partitioner:
+    """Chooses for records that came together. `partitions` are those of the topic."""
+
+    def __init__(self, partitions: Sequence[PartitionRegistration], chance: Random) -> None:
+        self._partitions = partitions
+        self._chance = chance
+        self._sticky: int | None = None
+
+    def choose(self, record: EmbeddedRecord) -> int | None:
+        """Return the index of a partition; None where the record names one that is not there."""
+        count = len(self._partitions)
+        if record.partition is not None:
+            return record.partition if record.partition < count else None
+        if record.key is not None:
+            return partition_for_key(record.key, count)
+        if self._sticky is None:
+            led = [i for i, each in enumerate(self._partitions) if each.leader != NO_LEADER]
+            self._sticky = self._chance.choice(led or range(count))
+        return self._sticky

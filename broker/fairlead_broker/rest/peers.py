@@ -1,0 +1,132 @@
+"""Requests to other brokers on behalf of HTTP clients: to leaders and coordinators elsewhere.
+
+They go over the internal listener, as what brokers ask each other always does, and in Kafka's
+protocol: a broker answers for what it leads itself and passes nothing on, so there are no loops.
+A connection carries one request at a time, because a parked one would hold up the others behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from fairlead_broker.limits import REST_PEER_CONNECTIONS_MAX
+from fairlead_broker.peer_check import PeerProofError
+from fairlead_broker.tasks.leader_connection import connect_to_leader
+from fairlead_wire.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.tasks.leader_connection import LeaderConnection
+    from fairlead_model.cluster import ClusterImage
+    from fairlead_wire.message import Message
+
+
+class PeerUnreachableError(Exception):
+    """A broker could not be asked. What was not sent has certainly changed nothing."""
+
+    def __init__(self, reason: str, *, was_sent: bool) -> None:
+        super().__init__(reason)
+        self.was_sent = was_sent
+
+
+class _Peer:
+    """Connections to one broker: those in use, and those that wait for the next request."""
+
+    def __init__(self, connections_max: int) -> None:
+        self.slots = asyncio.Semaphore(connections_max)
+        self.idle: list[LeaderConnection] = []
+        self.busy: set[LeaderConnection] = set()
+
+    def take(self) -> LeaderConnection | None:
+        """Return a connection that is still open; None if there is none."""
+        while self.idle:
+            connection = self.idle.pop()
+            if not connection.has_hung_up():
+                return connection
+            connection.close()
+        return None
+
+    def close(self) -> None:
+        """Let go of all connections; requests that are under way end without an answer."""
+        for connection in (*self.idle, *self.busy):
+            connection.close()
+        self.idle.clear()
+
+
+class Peers:
+    """All other brokers that were asked."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        secret: bytes,
+        *,
+        connections_max: int = REST_PEER_CONNECTIONS_MAX,
+    ) -> None:
+        self._broker = broker
+        self._secret = secret
+        self._client_id = f"rest-{broker.node_id}"
+        self._connections_max = connections_max
+        self._peers: dict[int, _Peer] = {}
+
+    async def ask(self, broker_id: int, request: Message, version: int, deadline_s: float) -> Any:
+        """Send a request to a broker and return its answer; PeerUnreachableError.
+
+        `deadline_s` is a time of the loop's clock, until which the answer is waited for.
+        """
+        peer = self._peers.get(broker_id)
+        if peer is None:
+            peer = self._peers[broker_id] = _Peer(self._connections_max)
+        was_sent = False
+        try:
+            async with asyncio.timeout_at(deadline_s), peer.slots:
+                connection = peer.take() or await connect_to_leader(
+                    self._broker.image,
+                    broker_id,
+                    self._secret,
+                    client_id=self._client_id,
+                    certificate=self._broker.peer_certificate,
+                )
+                was_sent = True
+                return await self._exchange(peer, connection, request, version, deadline_s)
+        except (OSError, TimeoutError, PeerProofError, RemoteProtocolError) as error:
+            reason = str(error) or type(error).__name__
+            raise PeerUnreachableError(
+                f"broker {broker_id} cannot be asked: {reason}", was_sent=was_sent
+            ) from error
+
+    async def _exchange(
+        self,
+        peer: _Peer,
+        connection: LeaderConnection,
+        request: Message,
+        version: int,
+        deadline_s: float,
+    ) -> Any:
+        peer.busy.add(connection)
+        try:
+            left_s = deadline_s - asyncio.get_running_loop().time()
+            answer = await connection.call(request, version, timeout_s=left_s)
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            peer.busy.discard(connection)
+        peer.idle.append(connection)
+        return answer
+
+    def publish(self, image: ClusterImage) -> None:
+        """Wait for no answer of a broker that the controller has fenced."""
+        for broker_id, peer in list(self._peers.items()):
+            registration = image.brokers.get(broker_id)
+            if registration is None or registration.fenced:
+                peer.close()
+                if not peer.busy and registration is None:
+                    del self._peers[broker_id]
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        for peer in self._peers.values():
+            peer.close()
+        self._peers.clear()

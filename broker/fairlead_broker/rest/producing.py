@@ -1,0 +1,194 @@
+"""Records on their way to the log: partitions chosen, batches made, acknowledged by all in sync.
+
+Batches go through the handler of Produce with acks=all, here or at the broker that leads. A batch
+is refused as a whole. Where one of its records may be the reason, they go again one by one, so that
+each has an answer of its own; nothing has been written then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from fairlead_broker.authorization import Operation, ResourceType
+from fairlead_broker.limits import REST_BATCH_BYTES_MAX, REST_BATCH_RECORDS_MAX
+from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
+from fairlead_broker.rest.partitioner import Partitioner
+from fairlead_broker.rest.problems import UNKNOWN_PARTITION, error_code, refusal_of, unknown_topic
+from fairlead_wire.errors import ErrorCode, KafkaError
+from fairlead_wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from fairlead_wire.records import Record, encode_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairlead_broker.rest.calls import KafkaCalls
+    from fairlead_broker.rest.embedding import EmbeddedRecord
+    from fairlead_broker.rest.request import Slices
+
+_REASON_IN_A_RECORD: Final = frozenset(
+    {
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+    }
+)
+_CHANCE: Final = random.SystemRandom()
+
+
+class Written(NamedTuple):
+    """Where a record stands in the log."""
+
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class Refused(NamedTuple):
+    """Why a record does not stand there, as far as anybody knows."""
+
+    code: int
+    message: str
+
+
+def require_topic(kafka: KafkaCalls, topic: str) -> None:
+    """Raise what a producer is told of a topic that it may not write to, or that is not there."""
+    kafka.require(Operation.WRITE, ResourceType.TOPIC, topic)
+    if kafka.broker.image.topic(topic) is None:
+        raise unknown_topic(topic)
+
+
+class Producer:
+    """Writes records of one request to one topic, batch after batch."""
+
+    def __init__(self, kafka: KafkaCalls, topic: str, slices: Slices) -> None:
+        self._kafka = kafka
+        self._topic = topic
+        self._slices = slices
+        self._metrics = kafka.broker.metrics.rest
+
+    async def write(
+        self, records: Sequence[EmbeddedRecord], deadline_s: float
+    ) -> list[Written | Refused]:
+        """Write records that came together; what became of each, in their order."""
+        outcomes: dict[int, Written | Refused] = {}
+        by_partition: dict[int, list[int]] = {}
+        topic = self._kafka.broker.image.topic(self._topic)
+        if topic is None:
+            gone = refusal_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return [Refused(gone.code, f"there is no topic {self._topic}") for _ in records]
+        partitioner = Partitioner(topic.partitions, _CHANCE)
+        for at, record in enumerate(records):
+            partition = partitioner.choose(record)
+            if partition is None:
+                message = f"there is no partition {record.partition} of {self._topic}"
+                outcomes[at] = Refused(UNKNOWN_PARTITION, message)
+            else:
+                by_partition.setdefault(partition, []).append(at)
+        await self._slices.rest()
+        writes = [
+            self._write_partition(partition, records, places, outcomes, deadline_s)
+            for partition, places in by_partition.items()
+        ]
+        if len(writes) == 1:
+            await writes[0]
+        else:
+            await asyncio.gather(*writes)
+        refused = sum(type(each) is Refused for each in outcomes.values())
+        self._metrics.records_refused += refused
+        self._metrics.records_in += len(records) - refused
+        return [outcomes[at] for at in range(len(records))]
+
+    async def _write_partition(
+        self,
+        partition: int,
+        records: Sequence[EmbeddedRecord],
+        places: list[int],
+        outcomes: dict[int, Written | Refused],
+        deadline_s: float,
+    ) -> None:
+        """Write what goes to one partition, in order, a batch at a time."""
+        batch: list[int] = []
+        size = 0
+        for at in places:
+            size += records[at].size
+            if batch and (size > REST_BATCH_BYTES_MAX or len(batch) >= REST_BATCH_RECORDS_MAX):
+                await self._write_batch(partition, records, batch, outcomes, deadline_s)
+                batch, size = [], records[at].size
+            batch.append(at)
+        await self._write_batch(partition, records, batch, outcomes, deadline_s)
+
+    async def _write_batch(
+        self,
+        partition: int,
+        records: Sequence[EmbeddedRecord],
+        places: list[int],
+        outcomes: dict[int, Written | Refused],
+        deadline_s: float,
+    ) -> None:
+        now_ms = self._kafka.broker.clock.now_ms()
+        batch = [_record(records[at], offset, now_ms) for offset, at in enumerate(places)]
+        try:
+            slot = await self._append(partition, encode_batch(batch), deadline_s)
+        except KafkaError as error:
+            slot = PartitionProduceResponse(
+                partition, error_code=error.code, error_message=error.message
+            )
+        await self._slices.rest()
+        if slot.error_code in _REASON_IN_A_RECORD and len(places) > 1:
+            for at in places:
+                await self._write_batch(partition, records, [at], outcomes, deadline_s)
+            return
+        for offset, at in enumerate(places):
+            if slot.error_code:
+                code = error_code(slot.error_code)
+                message = slot.error_message or code.description
+                outcomes[at] = Refused(refusal_of(code).code, message)
+            else:
+                append_time_ms = slot.log_append_time_ms
+                timestamp = batch[offset].timestamp if append_time_ms < 0 else append_time_ms
+                outcomes[at] = Written(partition, slot.base_offset + offset, timestamp)
+
+    async def _append(
+        self, partition: int, batch: bytes, deadline_s: float
+    ) -> PartitionProduceResponse:
+        def build(timeout_ms: int) -> ProduceRequest:
+            # The handler patches the batch in place.
+            data = PartitionProduceData(partition, memoryview(bytearray(batch)))
+            return ProduceRequest(
+                transactional_id=None,
+                acks=ALL_IN_SYNC,
+                timeout_ms=timeout_ms,
+                topic_data=[TopicProduceData(self._topic, partition_data=[data])],
+            )
+
+        response: ProduceResponse = await self._kafka.ask_leader(
+            (self._topic, partition),
+            build,
+            _code_of,
+            version=_PRODUCE_VERSION,
+            deadline_s=deadline_s,
+            is_repeatable=False,
+        )
+        return response.responses[0].partition_responses[0]
+
+
+_PRODUCE_VERSION: Final = 11
+"""The newest in which a transaction plays no part."""
+
+
+def _code_of(response: ProduceResponse) -> int:
+    return response.responses[0].partition_responses[0].error_code
+
+
+def _record(record: EmbeddedRecord, offset: int, now_ms: int) -> Record:
+    timestamp = now_ms if record.timestamp is None else record.timestamp
+    return Record(offset, timestamp, record.key, record.value, record.headers)

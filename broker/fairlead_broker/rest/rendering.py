@@ -1,0 +1,155 @@
+"""Records of the log as JSON has them, the way back from `embedding`. Pure.
+
+A fetch answers with whole batches: from before the offset that was asked for, perhaps compressed,
+and with records of aborted transactions between the others. What is left out here is what Kafka's
+consumers leave out (`CompletedFetch`): control batches, and for `read_committed` what was aborted.
+"""
+
+from __future__ import annotations
+
+import base64
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from fairlead_broker.limits import REST_RECORD_BYTES_MAX
+from fairlead_broker.rest.json_text import JsonError, dump_json, load_json
+from fairlead_wire.records import (
+    ControlType,
+    decode_batch,
+    decode_end_of_transaction,
+    iter_batches,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairlead_wire.messages.fetch import AbortedTransaction
+    from fairlead_wire.record_batch import BatchHeader
+    from fairlead_wire.records import Headers, Record
+    from fairlead_wire.segments import Buffer
+
+UNPRESENTABLE: Final = 40801
+"""Redpanda's code for a record that cannot be given as JSON."""
+
+
+class Form(Enum):
+    """What keys and values are given as."""
+
+    JSON = "json"
+    BINARY = "binary"
+    STRING = "string"
+
+
+class RenderedRecord(NamedTuple):
+    """A record as a JSON object on one line."""
+
+    offset: int
+    data: bytes
+
+
+class Rendered(NamedTuple):
+    """Records as JSON objects. `is_full`: there was no room for more, though there is more."""
+
+    records: list[RenderedRecord]
+    size: int
+    next_offset: int
+    is_full: bool
+
+
+class RecordShape(NamedTuple):
+    """Where records come from and what they are given as."""
+
+    topic: str
+    partition: int
+    form: Form
+
+
+def render_batches(
+    data: Buffer,
+    shape: RecordShape,
+    *,
+    offset: int,
+    aborted: Sequence[AbortedTransaction] = (),
+    bytes_max: int,
+    one_at_least: bool = True,
+) -> Rendered:
+    """Render records from `offset` on until they have `bytes_max`.
+
+    With `one_at_least` the first one may be larger. `aborted` is what the answer to the fetch
+    names. RemoteProtocolError where a batch is damaged.
+    """
+    records: list[RenderedRecord] = []
+    size = 0
+    transactions = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+    aborted_ids: set[int] = set()
+    for position, header in iter_batches(data):
+        while transactions and transactions[-1].first_offset <= header.last_offset:
+            aborted_ids.add(transactions.pop().producer_id)
+        if header.is_control:
+            if _is_abort(data, position, header):
+                aborted_ids.discard(header.producer_id)
+        elif header.last_offset >= offset and not (
+            header.is_transactional and header.producer_id in aborted_ids
+        ):
+            for record in decode_batch(data, position):
+                if record.offset < offset:
+                    continue
+                rendered = render_record(record, shape)
+                if (records or not one_at_least) and size + len(rendered) > bytes_max:
+                    return Rendered(records, size, record.offset, is_full=True)
+                records.append(RenderedRecord(record.offset, rendered))
+                size += len(rendered)
+        offset = max(offset, header.next_offset)
+    return Rendered(records, size, offset, is_full=size >= bytes_max)
+
+
+def render_record(record: Record, shape: RecordShape) -> bytes:
+    """Return a record in the shape of v2's consumers, with its timestamp and its headers.
+
+    A key or a value that has no such form is null, and `error` says why: it spoils no other.
+    """
+    errors: list[str] = []
+    key = _render_part(record.key, shape.form, "key", errors)
+    value = _render_part(record.value, shape.form, "value", errors)
+    after = {
+        "partition": shape.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "headers": _render_headers(record.headers),
+    }
+    if errors:
+        after["error"] = {"error_code": UNPRESENTABLE, "message": "; ".join(errors)}
+    topic = dump_json(shape.topic)
+    return b'{"topic":%b,"key":%b,"value":%b,%b' % (topic, key, value, dump_json(after)[1:])
+
+
+def _render_part(data: bytes | None, form: Form, what: str, errors: list[str]) -> bytes:
+    if data is None:
+        return b"null"
+    if form is Form.BINARY:
+        return b'"%b"' % base64.b64encode(data)
+    try:
+        if form is Form.STRING:
+            return dump_json(data.decode())
+        if len(data) > REST_RECORD_BYTES_MAX:
+            raise JsonError(f"it has {len(data)} bytes, too many to be read as JSON here")
+        return dump_json(load_json(data))
+    except JsonError as error:
+        errors.append(f"the {what} is no JSON: {error}")
+    except UnicodeDecodeError as error:
+        errors.append(f"the {what} is no text: byte {error.start} is not UTF-8")
+    return b"null"
+
+
+def _render_headers(headers: Headers) -> list[dict[str, str | None]]:
+    return [
+        {"key": name, "value": None if value is None else base64.b64encode(value).decode()}
+        for name, value in headers
+    ]
+
+
+def _is_abort(data: Buffer, position: int, header: BatchHeader) -> bool:
+    if not header.is_transactional:
+        return False
+    markers = [decode_end_of_transaction(record) for record in decode_batch(data, position)]
+    return any(marker is not None and marker.type is ControlType.ABORT for marker in markers)

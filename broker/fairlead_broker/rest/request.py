@@ -1,0 +1,237 @@
+"""One HTTP request as its handler sees it, and the answers that it can give."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+from jsonschema import Draft202012Validator
+
+from fairlead_broker.limits import (
+    REST_DOCUMENT_BYTES_MAX,
+    REST_GZIP_BYTES_MIN,
+    REST_JSON_DEPTH_MAX,
+    REST_RECORD_TOKENS_MAX,
+    REST_REQUEST_TIMEOUT_MS,
+    REST_SLICE_MS,
+    REST_WRITE_STALL_S,
+)
+from fairlead_broker.rest.json_frames import StreamFrames
+from fairlead_broker.rest.json_text import JsonError, dump_json, load_json
+from fairlead_broker.rest.negotiation import accepts_gzip, media_type_of, require_answer
+from fairlead_broker.rest.problems import ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import ExitStack
+
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.rest.bodies import BodyMemory, BodyReader
+    from fairlead_broker.rest.calls import KafkaCalls
+    from fairlead_broker.rest.instances.forwarding import Forwarding
+    from fairlead_broker.rest.instances.registry import ConsumerInstances
+    from fairlead_broker.rest.operations import Body, Operation
+
+_SLICE_NS: Final = REST_SLICE_MS * 1_000_000
+
+
+class Slices:
+    """Shares the loop: work that may be long calls `rest` between its parts."""
+
+    def __init__(self) -> None:
+        self._began_ns = perf_counter_ns()
+
+    async def rest(self) -> None:
+        """Let others have their turn if this one was long enough."""
+        if perf_counter_ns() - self._began_ns > _SLICE_NS:
+            await asyncio.sleep(0)
+            self._began_ns = perf_counter_ns()
+
+
+class RestRequest:
+    """A request that has found its operation. `deadline_s` is a time of the loop's clock."""
+
+    def __init__(
+        self,
+        http: web.BaseRequest,
+        operation: Operation,
+        *,
+        path: Mapping[str, Any],
+        query: Mapping[str, Any],
+        kafka: KafkaCalls,
+        body: BodyReader,
+        base_url: str,
+        stopping: asyncio.Event,
+        memory: BodyMemory,
+        held: ExitStack,
+        decorate: Callable[[web.StreamResponse], None],
+        instances: ConsumerInstances,
+        forwarding: Forwarding,
+    ) -> None:
+        self.http = http
+        self.operation = operation
+        self.path = path
+        self.query = query
+        self.kafka = kafka
+        self.body = body
+        self.base_url = base_url
+        """`http://host:port` as it is told to clients; never from the Host of the request."""
+        self.stopping = stopping
+        """Set when this broker stops: whoever waits for records answers what is there."""
+        self.instances = instances
+        """The consumer instances of this broker; `forwarding` reaches those of others."""
+        self.forwarding = forwarding
+        self._memory = memory
+        self._held = held
+        self._decorate = decorate
+        self.slices = Slices()
+        self.deadline_s = asyncio.get_running_loop().time() + REST_REQUEST_TIMEOUT_MS / 1000
+        self.answer_type = ""
+        self.has_begun = False
+        """True where the head of a streamed answer has been sent: no other one can follow."""
+
+    @property
+    def broker(self) -> Broker:
+        """What is asked: its image is what a request goes by."""
+        return self.kafka.broker
+
+    @property
+    def timeout_ms(self) -> int:
+        """What is left until the deadline."""
+        return max(int((self.deadline_s - asyncio.get_running_loop().time()) * 1000), 0)
+
+    def negotiate(self) -> None:
+        """Choose what the answer will be written in, before anything is done; ProblemError 406."""
+        offered = self.operation.media_types
+        if offered:
+            self.answer_type = require_answer(self.http.headers.get("Accept"), offered)
+
+    def hold(self, size: int, held: ExitStack | None = None) -> None:
+        """Count bytes until the answer is written, or until `held` is closed.
+
+        ProblemError 429 where there is no room.
+        """
+        self._memory.reserve(size)
+        (self._held if held is None else held).callback(self._memory.release, size)
+
+    def when_answered(self, call: Callable[[], None]) -> None:
+        """Have this called when the answer is written, or cannot be."""
+        self._held.callback(call)
+
+    def if_unwritten(self, call: Callable[[], None]) -> None:
+        """Have this called where the answer cannot be written to the client."""
+
+        def on_exit(kind: object, error: BaseException | None, trace: object) -> None:
+            if error is not None:
+                call()
+
+        self._held.push(on_exit)
+
+    @property
+    def _described_body(self) -> Body:
+        body = self.operation.body
+        if body is None:
+            raise RuntimeError(f"{self.operation.name} is described without a body")
+        return body
+
+    def body_type(self) -> str:
+        """Return the media type of the body; ProblemError 415."""
+        schemas = self._described_body.schemas
+        return media_type_of(self.http.headers.get("Content-Type"), tuple(schemas))
+
+    async def document(self, code: int | None = None) -> Any:
+        """Read a body that is one JSON object as its schema says; None where there is none.
+
+        ProblemError 400, 413, 415 or 422, which has `code` as its error code if there is one.
+        """
+        body = self._described_body
+        if not self.http.body_exists and not body.is_required:
+            return None
+        media_type = self.body_type()
+        frames = StreamFrames(
+            bytes_max=REST_DOCUMENT_BYTES_MAX,
+            tokens_max=REST_RECORD_TOKENS_MAX,
+            depth_max=REST_JSON_DEPTH_MAX,
+        )
+        try:
+            found: list[bytes] = []
+            async for piece in self.body.pieces(bytes_max=REST_DOCUMENT_BYTES_MAX):
+                frames.feed(piece, found)
+                await self.slices.rest()
+            frames.finish()
+            if not found and not body.is_required:
+                return None
+            if len(found) != 1:
+                raise JsonError("the body is to be one object")
+            document = load_json(found[0])
+        except JsonError as error:
+            raise ProblemError(400, f"the body is no JSON of use: {error}") from error
+        problems = Draft202012Validator(body.schemas[media_type]).iter_errors(document)
+        problem = next(problems, None)
+        if problem is not None:
+            where = "".join(f"/{part}" for part in problem.absolute_path) or "the body"
+            raise ProblemError(422, f"{where}: {problem.message}", code=code)
+        return document
+
+    def answer(
+        self, document: Any, *, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> web.Response:
+        """Return the answer with a JSON document in it."""
+        return self.encoded(dump_json(document), status=status, headers=headers)
+
+    async def answer_items(
+        self, head: Mapping[str, Any], name: str, items: Iterable[Any]
+    ) -> web.Response:
+        """Return `head` with one more member, an array; others have their turns in between."""
+        parts = []
+        for item in items:
+            parts.append(dump_json(item))
+            await self.slices.rest()
+        start = dump_json(head)[:-1] + (b"," if head else b"") + dump_json(name)
+        return self.encoded(start + b":[" + b",".join(parts) + b"]}")
+
+    def encoded(
+        self, data: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> web.Response:
+        """Return the answer with a body that is encoded already."""
+        response = web.Response(
+            status=status,
+            body=data,
+            headers={"Content-Type": self.answer_type, **(headers or {})},
+        )
+        if len(data) >= REST_GZIP_BYTES_MIN and accepts_gzip(
+            self.http.headers.get("Accept-Encoding")
+        ):
+            response.headers["Vary"] = "Accept-Encoding"
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    def done(self) -> web.Response:
+        """Return the answer without a body: 204."""
+        return web.Response(status=204)
+
+    async def open_stream(
+        self, content_type: str, headers: Mapping[str, str] | None = None
+    ) -> web.StreamResponse:
+        """Send the head of an answer whose body follows piece by piece."""
+        response = web.StreamResponse(headers={"Content-Type": content_type, **(headers or {})})
+        self._decorate(response)
+        self.has_begun = True
+        await response.prepare(self.http)
+        return response
+
+    async def write(self, response: web.StreamResponse, data: bytes) -> None:
+        """Write a part of a streamed answer; give up on a client that takes nothing of it."""
+        try:
+            async with asyncio.timeout(REST_WRITE_STALL_S):
+                await response.write(data)
+        except TimeoutError as error:
+            self.abort()
+            raise ConnectionResetError("the client takes nothing of its answer") from error
+
+    def abort(self) -> None:
+        """Close the connection at once; a half-written answer cannot be made whole."""
+        if self.http.transport is not None:
+            self.http.transport.abort()

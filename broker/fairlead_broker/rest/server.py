@@ -1,0 +1,342 @@
+"""The port of the HTTP API: connections, who may ask, where a request goes, how it ends.
+
+aiohttp speaks HTTP; its bounds that are not on by default are set here. A request passes the gate
+(Host and Origin), finds its operation, and is answered by its handler. Whatever goes wrong ends as
+Problem Details. Nothing of this is on the way of a Kafka client's request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from contextlib import ExitStack, suppress
+from functools import partial
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from fairlead_broker.authorization import ANONYMOUS
+from fairlead_broker.limits import (
+    FRAME_RATE_MIN_BYTES_PER_S,
+    LISTEN_BACKLOG,
+    REST_BODY_BYTES_MAX,
+    REST_CONNECTIONS_MAX,
+    REST_KEEPALIVE_S,
+    REST_REQUESTS_MAX,
+    REST_WRITE_STALL_S,
+)
+from fairlead_broker.rest.bodies import BodyMemory, BodyReader
+from fairlead_broker.rest.calls import CallHost, KafkaCalls
+from fairlead_broker.rest.fetching import Fetches
+from fairlead_broker.rest.gate import Gate
+from fairlead_broker.rest.instances.forwarding import Forwarding
+from fairlead_broker.rest.instances.registry import ConsumerInstances
+from fairlead_broker.rest.json_text import dump_json
+from fairlead_broker.rest.negotiation import choose_problem
+from fairlead_broker.rest.peers import Peers
+from fairlead_broker.rest.problems import RETRY_AFTER, ProblemError, problem_of
+from fairlead_broker.rest.request import RestRequest
+from fairlead_broker.rest.routing import Router, read_query
+from fairlead_broker.rest.table import OPERATIONS
+from fairlead_wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.measures.rest_metrics import RestMetrics
+    from fairlead_broker.net.peer_log import PeerLog
+    from fairlead_broker.rest.operations import Operation
+    from fairlead_broker.settings import RestAddress
+
+LINGER_S: Final = 2.0
+"""How long the rest of a refused body is read and dropped, so that the client sees the answer."""
+_BUSY: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
+_SILENT: Final = logging.getLogger(f"{__name__}.aiohttp")
+_SILENT.propagate = False
+_SILENT.addHandler(logging.NullHandler())
+
+
+class _Refusal(asyncio.Protocol):
+    """Answers a connection too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if isinstance(transport, asyncio.Transport):
+            transport.write(_BUSY)
+            transport.close()
+
+
+class _Connection(RequestHandler):
+    """aiohttp's connection; what its parser refuses is answered as everything else is."""
+
+    __slots__ = ()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        server = self._manager
+        super().connection_lost(exc)
+        if isinstance(server, _Http):
+            server.connections_open -= 1
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun already")
+        text = (message or "the request cannot be read").partition("\n")[0]
+        response = _problem_response(ProblemError(status, text, closes=True), None)
+        response.force_close()
+        return response
+
+
+class _Http(web.Server):
+    """aiohttp's low-level server, which makes our connections."""
+
+    connections_open = 0
+    """Accepted ones, too, that have had no turn of the loop yet."""
+
+    def __call__(self) -> RequestHandler:
+        self.connections_open += 1
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+
+class RestServer:
+    """`bind` takes the port, `start` answers, `stop` lets requests finish."""
+
+    def __init__(
+        self, broker: Broker, address: RestAddress, secret: bytes, peer_log: PeerLog
+    ) -> None:
+        self._broker = broker
+        self._address = address
+        self._metrics: RestMetrics = broker.metrics.rest
+        self._router = Router(OPERATIONS)
+        self._gate = Gate(
+            (address.host, address.advertised_host, *address.allowed_hosts),
+            address.allowed_origins,
+        )
+        clients = next(each for each in broker.settings.listeners if not each.is_internal)
+        self._fetches = Fetches(broker, secret)
+        self._calls = CallHost(broker, clients, Peers(broker, secret), self._fetches)
+        self._instances = ConsumerInstances(
+            broker.node_id, address.consumer_instance_timeout_ms, broker.metrics.rest
+        )
+        self._forwarding = Forwarding(broker)
+        self._memory = BodyMemory()
+        self._peer_log = peer_log
+        self._stopping = asyncio.Event()
+        self._http = _Http(
+            self._answer,
+            handler_cancellation=True,
+            keepalive_timeout=REST_KEEPALIVE_S,
+            lingering_time=LINGER_S,
+            auto_decompress=False,
+            access_log=None,
+            logger=_SILENT,
+        )
+        self._socket: socket.socket | None = None
+        self._listening: asyncio.Server | None = None
+        self._base_url = ""
+        self._in_flight = 0
+
+    def bind(self) -> tuple[str, int]:
+        """Take the port; return the address to tell others. OSError."""
+        address = self._address
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        self._socket = socket.create_server(
+            (address.host, address.port), family=family, backlog=LISTEN_BACKLOG
+        )
+        self._socket.setblocking(False)
+        port = address.advertised_port or int(self._socket.getsockname()[1])
+        host = address.advertised_host
+        self._base_url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return host, port
+
+    async def start(self) -> None:
+        """Answer connections."""
+        if self._socket is None:
+            raise RuntimeError("the port has not been taken")
+        self._listening = await asyncio.get_running_loop().create_server(
+            self._accept, sock=self._socket, backlog=LISTEN_BACKLOG
+        )
+
+    def publish(self) -> None:
+        """Take note of a new image of the cluster."""
+        self._calls.publish()
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more requests, give those under way `grace_s` to end, and close."""
+        self._stopping.set()
+        self._fetches.end_waits()
+        if self._listening is not None:
+            self._listening.close()
+        elif self._socket is not None:
+            self._socket.close()
+        self._http.pre_shutdown()
+        with suppress(TimeoutError):
+            await self._http.shutdown(grace_s)
+        await self._instances.stop()
+        await self._forwarding.close()
+        self._calls.close()
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        if self._http.connections_open >= REST_CONNECTIONS_MAX:
+            self._metrics.connections_refused += 1
+            return _Refusal()
+        return self._http()
+
+    async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request, whatever is wrong with it."""
+        with ExitStack() as held:
+            return await self._answer_and_write(http, held)
+
+    async def _answer_and_write(self, http: web.BaseRequest, held: ExitStack) -> web.StreamResponse:
+        """Answer one request; what is `held` is let go when the answer is written."""
+        began_ns = perf_counter_ns()
+        operation: Operation | None = None
+        self._in_flight += 1
+        self._metrics.in_flight = self._in_flight
+        try:
+            operation, response = await self._find_and_handle(http, held)
+        except ProblemError as error:
+            operation = self._operation_of(http)
+            response = _problem_response(error, http.headers.get("Accept"))
+        except ConnectionError:
+            raise
+        except Exception:
+            self._peer_log.warn(
+                "handler failed", "%s %s failed", http.method, ascii(http.path), trace=True
+            )
+            problem = ProblemError(500, "this broker has failed", code=50002, closes=True)
+            response = _problem_response(problem, http.headers.get("Accept"))
+        finally:
+            self._in_flight -= 1
+            self._metrics.in_flight = self._in_flight
+        if not response.prepared:
+            self._decorate(http, response)
+        if self._stopping.is_set():
+            response.force_close()
+        name = "none" if operation is None else operation.name
+        self._metrics.note(name, response.status, perf_counter_ns() - began_ns)
+        return await self._finish(http, response)
+
+    def _decorate(self, http: web.BaseRequest, response: web.StreamResponse) -> None:
+        """Add the headers that all answers have."""
+        for name, value in self._gate.cors_headers(http.headers).items():
+            response.headers[name] = _with_vary(response, name, value)
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Server"] = "fairlead"
+
+    async def _finish(
+        self, http: web.BaseRequest, response: web.StreamResponse
+    ) -> web.StreamResponse:
+        """Write the answer within its time; a client that takes nothing of it is let go."""
+        try:
+            async with asyncio.timeout(_write_timeout_s(response)):
+                await response.prepare(http)
+                await response.write_eof()
+        except TimeoutError as error:
+            if http.transport is not None:
+                http.transport.abort()
+            raise ConnectionResetError("the client takes nothing of its answer") from error
+        return response
+
+    async def _find_and_handle(
+        self, http: web.BaseRequest, held: ExitStack
+    ) -> tuple[Operation | None, web.StreamResponse]:
+        self._gate.check(http.headers, self._base_url)
+        if http.method == "OPTIONS":
+            return None, self._options(http)
+        url = http.rel_url
+        match = self._router.find(http.method, url.raw_path)
+        operation = match.operation
+        if self._stopping.is_set():
+            raise ProblemError(503, "this broker is stopping", headers=RETRY_AFTER, closes=True)
+        if self._in_flight > REST_REQUESTS_MAX:
+            raise ProblemError(429, "too many requests at once", headers=RETRY_AFTER)
+        query = read_query(operation.query, url.raw_query_string)
+        body = BodyReader(
+            http, self._memory, bytes_max=0 if operation.is_stream else REST_BODY_BYTES_MAX
+        )
+        request = RestRequest(
+            http,
+            operation,
+            path=match.parameters,
+            query=query,
+            kafka=KafkaCalls(self._calls, http.remote or "", ANONYMOUS, self._broker.authorizer),
+            body=body,
+            base_url=self._base_url,
+            stopping=self._stopping,
+            memory=self._memory,
+            held=held,
+            decorate=partial(self._decorate, http),
+            instances=self._instances,
+            forwarding=self._forwarding,
+        )
+        request.negotiate()
+        if match.parameters.get("cluster_id", self._broker.cluster_id) != self._broker.cluster_id:
+            raise ProblemError(404, "this is another cluster")
+        try:
+            return operation, await operation.handle(request)
+        except ConnectionError:
+            raise
+        except Exception as error:
+            if request.has_begun:
+                raise self._cut(request) from error
+            if isinstance(error, KafkaError):
+                raise problem_of(error) from error
+            raise
+        finally:
+            body.release()
+
+    def _cut(self, request: RestRequest) -> ConnectionError:
+        """Close the connection: a client takes an answer that is cut off for no whole one."""
+        self._peer_log.warn(
+            "answer cut off",
+            "%s %s failed in the midst of its answer",
+            request.http.method,
+            ascii(request.http.path),
+            trace=True,
+        )
+        request.abort()
+        return ConnectionResetError("the answer cannot be made whole")
+
+    def _operation_of(self, http: web.BaseRequest) -> Operation | None:
+        """Return what a refused request was meant for, for the metrics."""
+        try:
+            return self._router.find(http.method, http.rel_url.raw_path).operation
+        except ProblemError:
+            return None
+
+    def _options(self, http: web.BaseRequest) -> web.Response:
+        methods = self._router.methods_at(http.rel_url.raw_path)
+        if not methods:
+            raise ProblemError(404, "there is nothing here")
+        headers = self._gate.preflight_headers(http.headers, methods)
+        return web.Response(status=204, headers={"Allow": ", ".join(methods), **headers})
+
+
+def _write_timeout_s(response: web.StreamResponse) -> float:
+    """Return how long the reader of a whole answer may take: as long as a frame may, and more."""
+    return REST_WRITE_STALL_S + (response.content_length or 0) / FRAME_RATE_MIN_BYTES_PER_S
+
+
+def _with_vary(response: web.StreamResponse, name: str, value: str) -> str:
+    before = response.headers.get(name)
+    return f"{before}, {value}" if name == "Vary" and before else value
+
+
+def _problem_response(problem: ProblemError, accept: str | None) -> web.Response:
+    headers: dict[str, Any] = {**problem.headers, "Content-Type": choose_problem(accept)}
+    response = web.Response(
+        status=problem.status, body=dump_json(problem.document()), headers=headers
+    )
+    if problem.closes:
+        response.force_close()
+    return response

@@ -1,0 +1,100 @@
+"""A partition followed as server-sent events (WHATWG HTML, section 9.2).
+
+The id of an event is the offset of its record. Who connects again says the last one that he has
+seen (`Last-Event-ID`) and goes on behind it; browsers do so themselves when a stream ends, as it
+does where no leader is to be found or this broker stops. What is no better the next time ends it
+with an event `problem`, and is the status of the next request.
+Nothing is read for a reader who is slow: his records wait in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+from fairlead_broker.limits import REST_HEARTBEAT_S, REST_READ_HOP_MS, REST_TAIL_BYTES
+from fairlead_broker.rest.json_text import dump_json
+from fairlead_broker.rest.operations import EVENT_STREAM, INT64_MAX
+from fairlead_broker.rest.problems import ProblemError, problem_of, shown
+from fairlead_wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp import web
+
+    from fairlead_broker.rest.reading import PartitionReader
+    from fairlead_broker.rest.rendering import RenderedRecord
+    from fairlead_broker.rest.request import RestRequest
+
+RETRY_MS: Final = 1_000
+"""How long a browser waits before it connects again."""
+_LAST_EVENT_ID: Final = "Last-Event-ID"
+_HEARTBEAT: Final = b":\n\n"
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+def last_event_offset(headers: Mapping[str, str]) -> int | None:
+    """Return the offset behind the last event of an earlier stream, None where there was none.
+
+    ProblemError 400 for an id that no stream gives.
+    """
+    text = headers.get(_LAST_EVENT_ID, "")
+    if not text:
+        return None
+    digits = text.removeprefix("-")
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= 19
+    if not is_number or not -1 <= int(text) < INT64_MAX:
+        raise ProblemError(400, f"{_LAST_EVENT_ID}: {shown(text)} is the id of no event here")
+    return int(text) + 1
+
+
+async def follow(request: RestRequest, reader: PartitionReader) -> web.StreamResponse:
+    """Answer with a record as soon as there is one, until the client or the leader is gone."""
+    loop = asyncio.get_running_loop()
+    # What is wrong already is no stream that ends, but an answer of its own.
+    told = reader.offset
+    with ExitStack() as held:
+        records = await reader.read(loop.time(), min_bytes=0, bytes_max=REST_TAIL_BYTES, held=held)
+        response = await request.open_stream(f"{EVENT_STREAM}; charset=utf-8", _HEADERS)
+        if request.http.method == "HEAD":
+            return response
+        # A client that sees no record before the stream ends has a place to go on from, too.
+        head = b"retry: %d\nid: %d\n\n" % (RETRY_MS, told - 1)
+        await request.write(response, head + _events(records))
+    while not request.stopping.is_set():
+        told = reader.offset
+        request.deadline_s = loop.time() + REST_HEARTBEAT_S + REST_READ_HOP_MS / 1000
+        with ExitStack() as held:
+            try:
+                records = await reader.read(
+                    loop.time() + REST_HEARTBEAT_S,
+                    min_bytes=1,
+                    bytes_max=REST_TAIL_BYTES,
+                    held=held,
+                )
+            except KafkaError as error:
+                await _end(request, response, problem_of(error))
+                break
+            except ProblemError as error:
+                await _end(request, response, error)
+                break
+            if records:
+                await request.write(response, _events(records))
+            elif reader.offset != told:
+                await request.write(response, b"id: %d\n\n" % (reader.offset - 1))
+            else:
+                await request.write(response, _HEARTBEAT)
+    return response
+
+
+def _events(records: list[RenderedRecord]) -> bytes:
+    return b"".join([b"id: %d\ndata: %b\n\n" % (each.offset, each.data) for each in records])
+
+
+async def _end(request: RestRequest, response: web.StreamResponse, problem: ProblemError) -> None:
+    """Tell what ends a stream, unless it is over when the client connects again."""
+    if problem.status not in (429, 503):
+        document = dump_json(problem.document())
+        await request.write(response, b"event: problem\ndata: %b\n\n" % document)

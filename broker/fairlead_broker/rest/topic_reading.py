@@ -1,0 +1,119 @@
+"""Topics, partitions and offsets as several operations of v3 and v2 need them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from fairlead_broker.rest.problems import (
+    UNKNOWN_PARTITION,
+    ProblemError,
+    raise_code,
+    unknown_topic,
+)
+from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    RequestCursor,
+    TopicRequest,
+)
+from fairlead_wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+if TYPE_CHECKING:
+    from fairlead_broker.local_replicas import PartitionKey
+    from fairlead_broker.rest.calls import KafkaCalls
+    from fairlead_broker.rest.request import RestRequest
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+_ABSENT: Final = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION}
+)
+
+
+async def describe_topics(
+    request: RestRequest, *names: str
+) -> list[DescribeTopicPartitionsResponseTopic]:
+    """Return topics with all their partitions; without names, all that may be seen."""
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    cursor: RequestCursor | None = None
+    while True:
+        response: DescribeTopicPartitionsResponse = await request.kafka.ask(
+            DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], cursor=cursor)
+        )
+        for topic in response.topics:
+            if topics and topics[-1].name == topic.name:
+                topics[-1].partitions += topic.partitions
+            else:
+                topics.append(topic)
+        following = response.next_cursor
+        if following is None:
+            return topics
+        cursor = RequestCursor(following.topic_name, following.partition_index)
+        await request.slices.rest()
+
+
+async def describe_topic(
+    request: RestRequest, name: str | None = None
+) -> DescribeTopicPartitionsResponseTopic:
+    """Return the topic of the path, or another one; ProblemError 404 where there is none."""
+    name = name or request.path["topic_name"]
+    topic = (await describe_topics(request, name))[0]
+    if topic.error_code in _ABSENT:
+        raise unknown_topic(name)
+    raise_code(topic.error_code)
+    return topic
+
+
+async def describe_partition(
+    request: RestRequest,
+) -> tuple[DescribeTopicPartitionsResponseTopic, DescribeTopicPartitionsResponsePartition]:
+    """Return the partition of the path; ProblemError 404 where there is none."""
+    topic = await describe_topic(request)
+    index = request.path["partition_id"]
+    if index >= len(topic.partitions):
+        message = f"there is no partition {index} of {topic.name}"
+        raise ProblemError(404, message, code=UNKNOWN_PARTITION)
+    return topic, topic.partitions[index]
+
+
+async def find_offset(
+    request: RestRequest, topic: str, index: int, timestamp: int, isolation_level: int = 0
+) -> int:
+    """Return an offset of a partition, wherever it is led, -1 where none fits; KafkaError."""
+    return await look_up_offset(
+        request.kafka, (topic, index), timestamp, isolation_level, deadline_s=request.deadline_s
+    )
+
+
+async def look_up_offset(
+    kafka: KafkaCalls,
+    key: PartitionKey,
+    timestamp: int,
+    isolation_level: int = 0,
+    *,
+    deadline_s: float,
+) -> int:
+    """Return an offset of a partition, as `find_offset` does, where there is no request."""
+    topic, index = key
+
+    def build(timeout_ms: int) -> ListOffsetsRequest:
+        asked = ListOffsetsTopic(topic, [ListOffsetsPartition(index, timestamp=timestamp)])
+        return ListOffsetsRequest(-1, isolation_level, [asked], timeout_ms)
+
+    response: ListOffsetsResponse = await kafka.ask_leader(
+        key, build, _code_of, deadline_s=deadline_s
+    )
+    raise_code(_code_of(response))
+    return response.topics[0].partitions[0].offset
+
+
+def _code_of(response: ListOffsetsResponse) -> int:
+    return response.topics[0].partitions[0].error_code

@@ -1,0 +1,1 @@
+"""Paths and shapes of REST Proxy v2: `/topics`, `/brokers`."""

@@ -1,0 +1,1 @@
+"""Paths and shapes of REST v3: everything under `/v3/clusters`."""

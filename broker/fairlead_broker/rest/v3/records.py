@@ -1,0 +1,267 @@
+"""`POST …/topics/{topic}/records`: one record, or a stream of them; each with a report of its own.
+
+The status is 200 as soon as there is a first record; what becomes of each stands in its report, in
+the order of the records. Records that arrive together go to the log together. What is no JSON ends
+the stream with one more report, because nobody can tell where the next record would begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from fairlead_broker.limits import (
+    REST_BATCH_BYTES_MAX,
+    REST_BATCH_RECORDS_MAX,
+    REST_JSON_DEPTH_MAX,
+    REST_RECORD_BYTES_MAX,
+    REST_RECORD_TOKENS_MAX,
+    REST_REQUEST_TIMEOUT_MS,
+    REST_STREAM_IDLE_S,
+)
+from fairlead_broker.rest.embedding import EmbeddingError, format_timestamp, read_v3_record
+from fairlead_broker.rest.json_frames import OversizedError, StreamFrames
+from fairlead_broker.rest.json_text import JsonError, dump_json, load_json
+from fairlead_broker.rest.operations import INT32_MAX, JSON, Answer, Body, Operation
+from fairlead_broker.rest.problems import ProblemError, shown
+from fairlead_broker.rest.producing import Producer, Refused, Written, require_topic
+from fairlead_broker.rest.schemas import INT, OFFSET, TEXT, TEXT_OR_NULL, object_of
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from fairlead_broker.rest.embedding import EmbeddedRecord
+    from fairlead_broker.rest.operations import Schema
+    from fairlead_broker.rest.request import RestRequest
+
+OK: Final = 200
+_REPORTS_KEPT_BYTES: Final = 256 * 1024
+
+
+class _Reports:
+    """Reports on their way to the client: one answer where the whole request is there at once."""
+
+    def __init__(self, request: RestRequest) -> None:
+        self._request = request
+        self._response: web.StreamResponse | None = None
+        self._unsent = bytearray()
+        self.has_any = False
+
+    def add(self, report: dict[str, Any]) -> None:
+        self.has_any = True
+        self._unsent += dump_json(report)
+        self._unsent += b"\n"
+
+    async def send(self) -> None:
+        """Send what there is; from here on the answer is a stream."""
+        if not self._unsent:
+            return
+        if self._response is None:
+            self._response = await self._request.open_stream(JSON)
+        data, self._unsent = bytes(self._unsent), bytearray()
+        await self._request.write(self._response, data)
+
+    async def send_if_many(self) -> None:
+        """Keep what fits one answer."""
+        if self._response is not None or len(self._unsent) > _REPORTS_KEPT_BYTES:
+            await self.send()
+
+    async def finish(self) -> web.StreamResponse:
+        """Return the answer."""
+        if self._response is None:
+            return self._request.encoded(bytes(self._unsent))
+        await self.send()
+        return self._response
+
+
+class _RecordStream:
+    """The records of one request."""
+
+    def __init__(self, request: RestRequest, topic: str) -> None:
+        self._request = request
+        self._topic = topic
+        self._cluster_id = request.broker.cluster_id
+        self._producer = Producer(request.kafka, topic, request.slices)
+        self._frames = StreamFrames(
+            bytes_max=REST_RECORD_BYTES_MAX,
+            tokens_max=REST_RECORD_TOKENS_MAX,
+            depth_max=REST_JSON_DEPTH_MAX,
+        )
+        self._reports = _Reports(request)
+        self._waiting: list[EmbeddedRecord | EmbeddingError] = []
+        self._waiting_bytes = 0
+
+    async def run(self) -> web.StreamResponse:
+        """Take records until the body ends."""
+        try:
+            await self._take_all()
+        except JsonError as error:
+            status = 413 if isinstance(error, OversizedError) else 400
+            await self._end(ProblemError(status, f"the body is no JSON of use: {error}"))
+        except ProblemError as error:
+            await self._end(error)
+        return await self._reports.finish()
+
+    async def _take_all(self) -> None:
+        request = self._request
+        content = request.http.content
+        async for chunk in request.body.chunks(idle_s=REST_STREAM_IDLE_S):
+            for piece in chunk:
+                await self._take(piece)
+            await self._write()
+            if content.at_eof():
+                await self._reports.send_if_many()
+            else:
+                await self._reports.send()
+            if request.stopping.is_set():
+                raise ProblemError(503, "this broker is stopping")
+        self._frames.finish()
+        if not self._reports.has_any:
+            raise ProblemError(422, "the body has no record")
+
+    async def _take(self, piece: bytes) -> None:
+        found: list[bytes] = []
+        try:
+            self._frames.feed(piece, found)
+        finally:
+            # Those before something that cannot be read count as if that did not follow.
+            for frame in found:
+                self._waiting.append(self._read(frame))
+                self._waiting_bytes += len(frame)
+        if (
+            len(self._waiting) >= REST_BATCH_RECORDS_MAX
+            or self._waiting_bytes >= REST_BATCH_BYTES_MAX
+        ):
+            await self._write()
+        await self._request.slices.rest()
+
+    def _read(self, frame: bytes) -> EmbeddedRecord | EmbeddingError:
+        try:
+            return read_v3_record(load_json(frame))
+        except JsonError as error:
+            return EmbeddingError(f"the record is no JSON of use: {error}", 400)
+        except EmbeddingError as error:
+            return error
+
+    async def _write(self) -> None:
+        """Write what waits, and report on it."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if not waiting:
+            return
+        records = [each for each in waiting if not isinstance(each, EmbeddingError)]
+        deadline_s = asyncio.get_running_loop().time() + REST_REQUEST_TIMEOUT_MS / 1000
+        outcomes = iter(await self._producer.write(records, deadline_s))
+        for each in waiting:
+            if isinstance(each, EmbeddingError):
+                self._reports.add(_refusal(each.code, each.message))
+                continue
+            outcome = next(outcomes)
+            if isinstance(outcome, Refused):
+                self._reports.add(_refusal(outcome.code, outcome.message))
+            else:
+                self._reports.add(self._report(each, outcome))
+        await self._request.slices.rest()
+
+    def _report(self, record: EmbeddedRecord, written: Written) -> dict[str, Any]:
+        return {"error_code": OK, **place_of(record, written, self._cluster_id, self._topic)}
+
+    async def _end(self, problem: ProblemError) -> None:
+        """End the stream with a report; before the first one, as any request is refused."""
+        await self._write()
+        if not self._reports.has_any:
+            problem.closes = True
+            raise problem
+        self._reports.add(_refusal(problem.code, problem.message))
+        self._request.http.protocol.keep_alive(False)
+
+
+def place_of(
+    record: EmbeddedRecord, written: Written, cluster_id: str, topic: str
+) -> dict[str, Any]:
+    """Return what is told of a record that stands in the log."""
+    return {
+        "cluster_id": cluster_id,
+        "topic_name": topic,
+        "partition_id": written.partition,
+        "offset": written.offset,
+        "timestamp": format_timestamp(written.timestamp),
+        "key": _size(record.key_type, record.key),
+        "value": _size(record.value_type, record.value),
+    }
+
+
+def _size(data_type: str | None, data: bytes | None) -> dict[str, Any] | None:
+    return None if data_type is None else {"type": data_type, "size": len(data or b"")}
+
+
+def _refusal(code: int, message: str) -> dict[str, Any]:
+    return {"error_code": code, "message": shown(message)}
+
+
+async def produce_records(request: RestRequest) -> web.StreamResponse:
+    """Write records to a topic."""
+    topic = request.path["topic_name"]
+    request.body_type()
+    require_topic(request.kafka, topic)
+    return await _RecordStream(request, topic).run()
+
+
+_DATA: Schema = {
+    "anyOf": [
+        {"type": "null"},
+        object_of({"type": {"const": "JSON"}}, {"data": {}}),
+        object_of({"type": {"const": "STRING"}}, {"data": TEXT_OR_NULL}),
+        object_of(
+            {"type": {"const": "BINARY"}},
+            {"data": {"type": ["string", "null"], "contentEncoding": "base64"}},
+        ),
+    ]
+}
+RECORD: Schema = object_of(
+    optional={
+        "partition_id": {"type": ["integer", "null"], "minimum": 0, "maximum": INT32_MAX},
+        "headers": {
+            "type": ["array", "null"],
+            "items": object_of(
+                {"name": TEXT},
+                {"value": {"type": ["string", "null"], "contentEncoding": "base64"}},
+            ),
+        },
+        "key": _DATA,
+        "value": _DATA,
+        "timestamp": {"type": ["string", "integer", "null"], "minimum": 0},
+    }
+)
+_PART: Schema = {"anyOf": [{"type": "null"}, object_of({"type": TEXT, "size": INT})]}
+PLACE: Final = {
+    "cluster_id": TEXT,
+    "topic_name": TEXT,
+    "partition_id": INT,
+    "offset": OFFSET,
+    "timestamp": TEXT,
+    "key": _PART,
+    "value": _PART,
+}
+REPORT: Schema = {
+    "anyOf": [
+        object_of({"error_code": {"const": OK}, **PLACE}),
+        object_of({"error_code": INT, "message": TEXT}),
+    ]
+}
+
+OPERATIONS = (
+    Operation(
+        "produceRecords",
+        "POST",
+        "/v3/clusters/{cluster_id}/topics/{topic_name}/records",
+        "Write a record, or a stream of records one after the other, to a topic. There is a report "
+        "for each, in their order; the status is 200 whatever became of them.",
+        produce_records,
+        {200: Answer("A report on each record, one after the other.", REPORT)},
+        body=Body(
+            {JSON: RECORD},
+            example={"key": {"type": "STRING", "data": "a"}, "value": {"type": "JSON", "data": 1}},
+        ),
+        is_stream=True,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Who may enter and what they may do, as this broker knows it."""

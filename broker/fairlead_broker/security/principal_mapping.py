@@ -1,0 +1,106 @@
+"""How the name in a client's certificate becomes a user: `ssl.principal.mapping.rules`.
+
+As in Kafka's `SslPrincipalMapper`: the first rule whose pattern matches the whole distinguished
+name gives the name, and a name that no rule matches may not enter. Patterns are RE2's, which takes
+time in proportion to a name whatever the pattern; it has no look-ahead and no back-references.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import re2
+
+from fairlead_broker.security.distinguished_name import DISTINGUISHED_NAME_LENGTH_MAX
+from fairlead_model.config_key import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_RULE: Final = re.compile(
+    r"(?P<default>DEFAULT)"
+    r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)"
+)
+_GAP: Final = re.compile(r"\s*(?:,\s*|$)")
+_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
+
+
+class NoRuleError(Exception):
+    """No rule matches the name in a certificate."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    pattern: Any
+    """None for DEFAULT, which takes the name as it is."""
+    replacement: str
+    case: str
+
+    def apply(self, name: str) -> str | None:
+        if self.pattern is None:
+            return name
+        match = self.pattern.fullmatch(name)
+        if match is None:
+            return None
+        groups = (match.group(0), *match.groups())
+
+        def replace(reference: re.Match[str]) -> str:
+            if reference[1] is not None:
+                return reference[1]
+            number = int(reference[2][:4])
+            return (groups[number] or "") if number < len(groups) else reference[0]
+
+        text = _REFERENCE.sub(replace, self.replacement)
+        return {"L": text.lower(), "U": text.upper()}.get(self.case, text)
+
+
+class PrincipalMapping:
+    """The rules of a listener."""
+
+    def __init__(self, rules: tuple[_Rule, ...]) -> None:
+        self._rules = rules
+
+    @classmethod
+    def parse(cls, setting: str, text: str) -> PrincipalMapping:
+        """Read rules; ConfigError names the setting and what cannot be read."""
+        return cls(tuple(_parse(setting, text.strip())))
+
+    def apply(self, distinguished_name: str) -> str:
+        """Return the user of a name in a certificate; NoRuleError if there is none."""
+        if len(distinguished_name) > DISTINGUISHED_NAME_LENGTH_MAX:
+            raise NoRuleError(f"a name of {len(distinguished_name)} characters")
+        for rule in self._rules:
+            user = rule.apply(distinguished_name)
+            if user is not None:
+                return user
+        raise NoRuleError("no rule of ssl.principal.mapping.rules matches it")
+
+
+def _parse(setting: str, text: str) -> Iterator[_Rule]:
+    position = 0
+    while position < len(text) or not text:
+        found = _RULE.match(text, position)
+        gap = None if found is None else _GAP.match(text, found.end())
+        if found is None or gap is None:
+            rest = text[position:]
+            raise ConfigError(
+                setting, f"{setting}: {rest!r} is not DEFAULT or RULE:pattern/replacement/[LU]"
+            )
+        if found["default"] is not None:
+            yield _Rule(None, "", "")
+        else:
+            yield _Rule(_compile(setting, found["pattern"]), found["replacement"], found["case"])
+        position = gap.end()
+
+
+def _compile(setting: str, pattern: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        raise ConfigError(
+            setting, f"{setting}: {pattern!r} is no expression of RE2: {error}"
+        ) from None

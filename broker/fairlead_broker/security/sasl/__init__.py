@@ -1,0 +1,1 @@
+"""Logins by SASL: the exchange, and the mechanisms that are served."""

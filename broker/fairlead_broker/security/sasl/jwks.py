@@ -1,0 +1,119 @@
+"""The keys that tokens are signed with, read from a file or an https URL, and read again.
+
+A reading that fails leaves the keys of the one before, and is tried again soon. A token with an
+unknown key has them read at once, but not more often than twice a minute: anybody can make up key
+ids. Nothing of a token chooses what is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+from fairlead_broker.limits import JWKS_BYTES_MAX, JWKS_EXPEDITED_S, JWKS_TIMEOUT_S
+from fairlead_broker.security.sasl.token_judge import read_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fairlead_broker.security.sasl.sasl_settings import OAuthSettings
+    from fairlead_broker.security.sasl.token_judge import TokenKey
+
+logger = logging.getLogger(__name__)
+_FILE: Final = "file://"
+_OK: Final = 200
+
+
+class JwksReader:
+    """Keeps the keys of one URL. `keys` may be looked at in any thread."""
+
+    def __init__(self, settings: OAuthSettings) -> None:
+        self.keys: Mapping[str, TokenKey] = MappingProxyType({})
+        self.failures_count = 0
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._expedited_s = float("-inf")
+
+    def start(self) -> None:
+        """Read now, and from time to time."""
+        self._task = self._loop.create_task(self._follow())
+
+    async def stop(self) -> None:
+        """Read no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def want(self) -> None:
+        """Have the keys read soon, because of one that is not known. From any thread."""
+        self._loop.call_soon_threadsafe(self._expedite)
+
+    def _expedite(self) -> None:
+        now_s = self._loop.time()
+        if now_s - self._expedited_s >= JWKS_EXPEDITED_S:
+            self._expedited_s = now_s
+            self._wanted.set()
+
+    async def _follow(self) -> None:
+        settings = self._settings
+        backoff_ms = settings.retry_backoff_ms
+        while True:
+            self._wanted.clear()
+            try:
+                document = await self._read(settings.jwks_url)
+                self.keys = MappingProxyType(read_keys(json.loads(document)))
+            except (OSError, ValueError, RecursionError) as error:
+                self.failures_count += 1
+                logger.warning(
+                    "sasl.oauthbearer.jwks.endpoint.url=%s: %s; %d keys of before stay",
+                    settings.jwks_url,
+                    error,
+                    len(self.keys),
+                )
+                await asyncio.sleep(backoff_ms / 1000)
+                backoff_ms = min(2 * backoff_ms, settings.retry_backoff_max_ms)
+                continue
+            backoff_ms = settings.retry_backoff_ms
+            try:
+                async with asyncio.timeout(settings.refresh_ms / 1000):
+                    await self._wanted.wait()
+            except TimeoutError:
+                continue
+
+    async def _read(self, url: str) -> bytes:
+        if url.startswith(_FILE):
+            return await asyncio.to_thread(_read_file, unquote(urlsplit(url).path))
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=JWKS_TIMEOUT_S)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.get(url, allow_redirects=False) as response,
+            ):
+                if response.status != _OK:
+                    raise OSError(f"it answers {response.status}")
+                data = await response.content.read(JWKS_BYTES_MAX + 1)
+                while len(data) <= JWKS_BYTES_MAX and not response.content.at_eof():
+                    data += await response.content.read(JWKS_BYTES_MAX + 1 - len(data))
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise OSError(str(error) or type(error).__name__) from error
+        return _checked(data)
+
+
+def _read_file(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        return _checked(file.read(JWKS_BYTES_MAX + 1))
+
+
+def _checked(data: bytes) -> bytes:
+    if len(data) > JWKS_BYTES_MAX:
+        raise ValueError(f"more than {JWKS_BYTES_MAX} bytes")
+    return data

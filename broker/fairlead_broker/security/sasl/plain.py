@@ -1,0 +1,116 @@
+"""PLAIN (RFC 4616), over TLS only: the password itself, held against a SCRAM credential.
+
+    authorization id NUL user NUL password
+
+Deriving the keys takes milliseconds, so it is work for a thread; what was derived a moment ago is
+remembered under a key of this process, so that a storm of clients that come back costs one
+derivation. Who is not there costs as much as who is.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from fairlead_broker.limits import PLAIN_PASSWORD_BYTES_MAX, PLAIN_REMEMBERED_MAX
+from fairlead_broker.security.sasl.exchange import Answer, Login, LoginError, Work, check_user
+from fairlead_broker.security.sasl.scram import fake_credential
+from fairlead_model.scram import MIN_ITERATIONS, ScramMechanism, derive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fairlead_broker.security.sasl.exchange import Step
+    from fairlead_model.scram import ScramCredential
+
+_STRONGEST_FIRST: Final = (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SHA_256)
+
+
+class RightPasswords:
+    """Passwords that were right a moment ago, by what nobody can guess them from."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._known: OrderedDict[bytes, ScramCredential] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def name(self, user: str, password: str) -> bytes:
+        """Return the name under which this pair is remembered."""
+        return hmac.digest(self._key, f"{len(user)}:{user}{password}".encode(), "sha256")
+
+    def are_known(self, name: bytes, credential: ScramCredential) -> bool:
+        """Tell whether this pair was right for this very credential."""
+        with self._lock:
+            if self._known.get(name) != credential:
+                return False
+            self._known.move_to_end(name)
+            return True
+
+    def add(self, name: bytes, credential: ScramCredential) -> None:
+        with self._lock:
+            self._known[name] = credential
+            if len(self._known) > PLAIN_REMEMBERED_MAX:
+                self._known.popitem(last=False)
+
+
+class PlainExchange:
+    """One login."""
+
+    __slots__ = ("_find", "_right", "_secret")
+
+    def __init__(
+        self,
+        find: Callable[[ScramMechanism, str], ScramCredential | None],
+        right: RightPasswords,
+        *,
+        secret: bytes,
+    ) -> None:
+        """`secret` is one that all brokers share and nobody else knows."""
+        self._find = find
+        self._right = right
+        self._secret = secret
+
+    def receive(self, token: bytes) -> Step:
+        """Take the only message."""
+        authorization, user, password = _parse(token)
+        check_user(user)
+        if authorization not in ("", user):
+            raise LoginError("it wants to act for somebody else")
+        credential = self._find_strongest(user)
+        name = self._right.name(user, password)
+        if credential is not None and self._right.are_known(name, credential):
+            return Answer(b"", Login(user, verified_by=credential.mechanism))
+        against = credential or fake_credential(_STRONGEST_FIRST[0], user, self._secret)
+
+        def verify() -> Answer:
+            derived = derive(against.mechanism, password, against.iterations, against.salt)
+            is_right = hmac.compare_digest(derived.stored_key, against.stored_key)
+            if credential is None or not is_right:
+                raise LoginError(f"wrong password, or no such user: {user!a}")
+            self._right.add(name, credential)
+            return Answer(b"", Login(user, verified_by=credential.mechanism))
+
+        return Work(verify)
+
+    def _find_strongest(self, user: str) -> ScramCredential | None:
+        for mechanism in _STRONGEST_FIRST:
+            found = self._find(mechanism, user)
+            if found is not None and found.iterations >= MIN_ITERATIONS:
+                return found
+        return None
+
+
+def _parse(token: bytes) -> tuple[str, str, str]:
+    parts = token.split(b"\0")
+    if len(parts) != 3 or not parts[1] or not parts[2]:
+        raise LoginError("a message that is not id, user and password")
+    if len(parts[2]) > PLAIN_PASSWORD_BYTES_MAX:
+        raise LoginError("a password that nobody has")
+    try:
+        authorization, user, password = (part.decode() for part in parts)
+    except UnicodeDecodeError:
+        raise LoginError("a message that is not UTF-8") from None
+    return authorization, user, password

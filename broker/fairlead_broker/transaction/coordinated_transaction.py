@@ -1,0 +1,49 @@
+"""A transactional id as its coordinator holds it: the state machine, and what the shell keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fairlead_broker.transaction.waiting_requests import WaitingRequests
+
+if TYPE_CHECKING:
+    from fairlead_broker.coordinator.shard import Shard
+    from fairlead_broker.transaction.transactional_id import TransactionalId
+    from fairlead_broker.transaction.waiting_requests import WaitingRequest
+    from fairlead_wire.errors import ErrorCode
+
+
+class CoordinatedTransaction:
+    """`scheduled_ms` is the deadline that the coordinator's timer knows of, None for none.
+
+    `is_gone` once the id is forgotten or coordinated elsewhere: nothing is written for it then.
+    `waiting` are requests for it that came while it was busy; None where none ever did.
+    """
+
+    __slots__ = ("is_gone", "machine", "scheduled_ms", "shard", "waiting")
+
+    def __init__(self, shard: Shard[Any], machine: TransactionalId) -> None:
+        self.shard = shard
+        self.machine = machine
+        self.scheduled_ms: int | None = None
+        self.is_gone = False
+        self.waiting: WaitingRequests | None = None
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when it has something to do at the earliest."""
+        deadline_ms = self.machine.next_deadline_ms()
+        if self.waiting:
+            waiting_ms = self.waiting.next_deadline_ms
+            return waiting_ms if deadline_ms is None else min(deadline_ms, waiting_ms)
+        return deadline_ms
+
+    def wait(self, request: WaitingRequest) -> bool:
+        """Have a request wait behind the others; False if enough do."""
+        if self.waiting is None:
+            self.waiting = WaitingRequests()
+        return self.waiting.add(request)
+
+    def refuse_waiting(self, code: ErrorCode) -> None:
+        """Answer all requests that wait."""
+        if self.waiting:
+            self.waiting.refuse(code)

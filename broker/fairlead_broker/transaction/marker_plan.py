@@ -1,0 +1,397 @@
+"""Which markers go to which broker, and when: until each partition of each transaction has its own.
+
+Pure. Kafka's `TransactionMarkerChannelManager` with its queues, as one plan: facts come in (a
+transaction is decided, the image has changed, a broker has answered or has not, time), batches and
+outcomes go out. The shell around it is `tasks/marker_writer`.
+
+A partition's markers wait together, because whatever holds one up holds all of them up:
+
+    ready       its leader gets them with its next batch; one batch a broker is under way
+    put off     the leader has answered with an error, and is asked again after a delay
+    leaderless  nobody leads the partition; the next image may say otherwise
+
+So a partition that cannot be written holds up the transactions that need it, and no others.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from fairlead_model.delta import BrokerChanged, PartitionChanged, TopicChanged, TopicRemoved
+from fairlead_model.ids import NO_LEADER
+from fairlead_wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from fairlead_broker.log.producers.end_marker import EndMarker
+    from fairlead_broker.transaction.ending import EndingTransaction, TopicPartition
+    from fairlead_model.cluster import ClusterImage
+    from fairlead_model.delta import Change
+
+RETRY_DELAY_MIN_MS: Final = 10
+RETRY_DELAY_MAX_MS: Final = 1_000
+
+_DONE: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        # A log that cannot hold a marker holds no transaction that would need one.
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_VERSION,
+        # The producer goes on in a newer epoch there. A coordinator that is deposed cannot complete
+        # what it believes to be ended. One that reigns has lost decisions with the disks of
+        # `__transaction_state`; if it gave the end up, as Kafka's does, the id would hang for ever.
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
+)
+_FENCED: Final = frozenset({ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""A newer coordinator owns the transaction. Whatever else a leader answers is tried again."""
+
+
+class Outcome(NamedTuple):
+    """News for whoever decided a transaction: partitions that are ended, or that it is deposed."""
+
+    transaction: EndingTransaction
+    partitions: tuple[TopicPartition, ...]
+    is_fenced: bool
+
+
+class _Ending:
+    """A transaction and its partitions without a marker; `is_over` once nobody waits for it."""
+
+    __slots__ = ("is_over", "remaining", "transaction")
+
+    def __init__(self, transaction: EndingTransaction) -> None:
+        self.transaction = transaction
+        self.remaining = set(transaction.partitions)
+        self.is_over = False
+
+
+class _Partition:
+    """A partition that needs markers: `waiting` are unsent ones, `sent` counts those under way.
+
+    `topic_id` is the topic's as long as any of them waits: a topic that is made anew under the
+    name is another one, and has nothing of these transactions.
+    """
+
+    __slots__ = ("due_ms", "failures", "key", "leader", "sent", "topic_id", "waiting")
+
+    def __init__(self, key: TopicPartition, topic_id: bytes) -> None:
+        self.key = key
+        self.topic_id = topic_id
+        self.waiting: dict[_Ending, None] = {}
+        self.sent = 0
+        self.leader = NO_LEADER
+        self.failures = 0
+        self.due_ms = 0
+
+
+class _Destination:
+    """A broker that leads some of them."""
+
+    __slots__ = ("batch", "broker_id", "due_ms", "failures", "ready")
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.ready: dict[_Partition, None] = {}
+        self.batch: MarkerBatch | None = None
+        self.failures = 0
+        self.due_ms = 0
+
+
+class MarkerBatch:
+    """What one request to a broker says: markers, each with its partitions."""
+
+    __slots__ = ("broker_id", "sent")
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.sent: dict[_Ending, list[_Partition]] = {}
+
+    def markers(self) -> list[tuple[EndMarker, list[TopicPartition]]]:
+        """Return what has to be written; no producer is named twice."""
+        return [
+            (ending.transaction.marker, [partition.key for partition in partitions])
+            for ending, partitions in self.sent.items()
+        ]
+
+
+Answers: TypeAlias = "Mapping[int, Mapping[TopicPartition, ErrorCode]]"
+"""By producer id and partition, what a broker said to a batch."""
+
+
+class MarkerPlan:
+    """All markers that are not yet known to be written. Times are monotonic milliseconds.
+
+    What it holds is bounded by the transactional ids of the shards that are coordinated here: each
+    has one ending at most.
+    """
+
+    def __init__(self, image: ClusterImage, *, markers_per_batch: int) -> None:
+        self._image = image
+        self._markers_per_batch = markers_per_batch
+        self._shards: dict[int, dict[str, _Ending]] = {}
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._destinations: dict[int, _Destination] = {}
+        self._leaderless: dict[_Partition, None] = {}
+        self._put_off: list[tuple[int, int, _Partition]] = []
+        self._sequence = 0
+        self._outcomes: list[Outcome] = []
+
+    def __len__(self) -> int:
+        """Return how many transactions wait for markers."""
+        return sum(map(len, self._shards.values()))
+
+    @property
+    def leaderless_count(self) -> int:
+        """Markers for partitions that nobody leads."""
+        return sum(len(partition.waiting) for partition in self._leaderless)
+
+    def begin(self, transaction: EndingTransaction, now_ms: int) -> None:
+        """Have a marker written to each partition of a transaction.
+
+        One of the same transactional id that is there already is given up: its coordinator has
+        read its log anew.
+        """
+        shard_index, transactional_id = transaction.shard_index, transaction.transactional_id
+        before = self._shards.get(shard_index, {}).get(transactional_id)
+        if before is not None:
+            self._give_up(before)
+        ending = _Ending(transaction)
+        self._shards.setdefault(shard_index, {})[transactional_id] = ending
+        gone = []
+        # In order: what is sent for equal transactions is equal, whatever the order of hashes.
+        for key in sorted(transaction.partitions):
+            partition = self._ensure(key)
+            if partition is None:
+                gone.append(key)
+                continue
+            partition.waiting[ending] = None
+            self._place(partition, now_ms)
+        self._end(ending, gone)
+
+    def forget_shard(self, shard_index: int) -> None:
+        """Give up what was decided in a shard; what is under way to a broker may be written yet."""
+        for ending in list(self._shards.get(shard_index, {}).values()):
+            self._give_up(ending)
+
+    def publish(self, image: ClusterImage, changes: Iterable[Change], now_ms: int) -> None:
+        """Take over a new image: markers go to whoever leads now, at once."""
+        self._image = image
+        topics = set()
+        for change in changes:
+            if isinstance(change, PartitionChanged):
+                name = image.topic_name(change.topic_id)
+                partition = None if name is None else self._partitions.get((name, change.index))
+                if partition is not None:
+                    self._look_again(partition, now_ms)
+            elif isinstance(change, TopicChanged | TopicRemoved):
+                topics.add(
+                    change.header.topic_id if isinstance(change, TopicChanged) else change.topic_id
+                )
+            elif isinstance(change, BrokerChanged):
+                destination = self._destinations.get(change.registration.broker_id)
+                if destination is not None:
+                    destination.due_ms = now_ms
+        if topics:
+            for partition in list(self._partitions.values()):
+                if partition.topic_id in topics:
+                    self._look_again(partition, now_ms)
+
+    def take(self, now_ms: int) -> list[MarkerBatch]:
+        """Return a batch for each broker that may be sent one now; each must be settled."""
+        while self._put_off and self._put_off[0][0] <= now_ms:
+            _, _, partition = heapq.heappop(self._put_off)
+            if self._partitions.get(partition.key) is partition:
+                self._place(partition, now_ms)
+        batches = []
+        for destination in list(self._destinations.values()):
+            if destination.batch is not None or destination.due_ms > now_ms:
+                continue
+            if destination.ready:
+                destination.batch = self._fill(destination)
+                batches.append(destination.batch)
+            else:
+                del self._destinations[destination.broker_id]
+        return batches
+
+    def next_due_ms(self) -> int | None:
+        """Return when `take` has more to give, though nothing else happens; None if never."""
+        due = [self._put_off[0][0]] if self._put_off else []
+        due += [
+            destination.due_ms
+            for destination in self._destinations.values()
+            if destination.ready and destination.batch is None
+        ]
+        return min(due, default=None)
+
+    def failed(self, batch: MarkerBatch, now_ms: int) -> None:
+        """Take note that a broker did not answer: all of the batch goes to the leaders of then."""
+        destination = self._destinations[batch.broker_id]
+        destination.batch = None
+        destination.due_ms = now_ms + _delay_ms(destination.failures)
+        destination.failures += 1
+        for ending, partitions in batch.sent.items():
+            gone = []
+            for partition in partitions:
+                partition.sent -= 1
+                if self._is_gone(partition):
+                    gone.append(partition.key)
+                elif not ending.is_over:
+                    partition.waiting[ending] = None
+                self._place(partition, now_ms)
+            self._end(ending, gone)
+
+    def answered(self, batch: MarkerBatch, answers: Answers, now_ms: int) -> None:
+        """Take in what a broker says; what it does not speak of is sent again."""
+        destination = self._destinations[batch.broker_id]
+        destination.batch = None
+        destination.failures = 0
+        for ending, partitions in batch.sent.items():
+            codes = answers.get(ending.transaction.marker.producer_id, {})
+            done = []
+            is_fenced = False
+            for partition in partitions:
+                partition.sent -= 1
+                code = codes.get(partition.key, ErrorCode.UNKNOWN_SERVER_ERROR)
+                if code in _DONE or self._is_gone(partition):
+                    partition.failures = 0
+                    done.append(partition.key)
+                elif code in _FENCED:
+                    is_fenced = True
+                elif not ending.is_over:
+                    partition.waiting[ending] = None
+                    self._delay(partition, batch.broker_id, now_ms)
+                self._place(partition, now_ms)
+            self._end(ending, done)
+            if is_fenced and not ending.is_over:
+                self._give_up(ending)
+                self._outcomes.append(Outcome(ending.transaction, (), is_fenced=True))
+
+    def take_outcomes(self) -> list[Outcome]:
+        """Return what has come about since the last time."""
+        outcomes, self._outcomes = self._outcomes, []
+        return outcomes
+
+    def _ensure(self, key: TopicPartition) -> _Partition | None:
+        """Return the record of a partition; None if there is no such partition (any more)."""
+        name, index = key
+        topic = self._image.topic(name)
+        if topic is None or index >= len(topic.partitions):
+            return None
+        partition = self._partitions.get(key)
+        if partition is None or partition.topic_id != topic.topic_id:
+            partition = self._partitions[key] = _Partition(key, topic.topic_id)
+            partition.leader = topic.partitions[index].leader
+        return partition
+
+    def _is_gone(self, partition: _Partition) -> bool:
+        name, index = partition.key
+        topic = self._image.topic(name)
+        return (
+            topic is None or topic.topic_id != partition.topic_id or index >= len(topic.partitions)
+        )
+
+    def _look_again(self, partition: _Partition, now_ms: int) -> None:
+        """Compare a partition with the image: it may be gone, or led by another broker."""
+        if self._is_gone(partition):
+            self._displace(partition)
+            waiting, partition.waiting = partition.waiting, {}
+            for ending in waiting:
+                self._end(ending, [partition.key])
+            self._place(partition, now_ms)
+            return
+        registration = self._image.partition(*partition.key)
+        leader = NO_LEADER if registration is None else registration.leader
+        if leader != partition.leader:
+            self._displace(partition)
+            partition.leader = leader
+            partition.failures = 0
+        # Another leader, or other replicas in sync: what it answered last may hold no longer.
+        partition.due_ms = min(partition.due_ms, now_ms)
+        self._place(partition, now_ms)
+
+    def _displace(self, partition: _Partition) -> None:
+        self._leaderless.pop(partition, None)
+        destination = self._destinations.get(partition.leader)
+        if destination is not None:
+            destination.ready.pop(partition, None)
+
+    def _place(self, partition: _Partition, now_ms: int) -> None:
+        """Put a partition where what waits in it belongs; forget it if nothing does."""
+        if not partition.waiting:
+            self._leave(partition)
+        elif partition.leader == NO_LEADER:
+            self._leaderless[partition] = None
+        elif partition.due_ms <= now_ms:
+            destination = self._destinations.get(partition.leader)
+            if destination is None:
+                destination = self._destinations[partition.leader] = _Destination(partition.leader)
+            destination.ready[partition] = None
+
+    def _leave(self, partition: _Partition) -> None:
+        """Forget a partition in which nothing waits, once nothing of it is under way."""
+        self._displace(partition)
+        if not partition.sent and self._partitions.get(partition.key) is partition:
+            del self._partitions[partition.key]
+
+    def _delay(self, partition: _Partition, broker_id: int, now_ms: int) -> None:
+        """Put a partition off that its leader does not take markers for, once for each answer."""
+        if partition.leader != broker_id or partition.due_ms > now_ms:
+            return
+        self._displace(partition)
+        partition.due_ms = now_ms + _delay_ms(partition.failures)
+        partition.failures += 1
+        self._sequence += 1
+        heapq.heappush(self._put_off, (partition.due_ms, self._sequence, partition))
+
+    def _fill(self, destination: _Destination) -> MarkerBatch:
+        """Take what fits into a batch.
+
+        A partition that is not emptied is placed anew, last, when the batch is settled.
+        """
+        batch = MarkerBatch(destination.broker_id)
+        room = self._markers_per_batch
+        ready = destination.ready
+        while ready and room:
+            partition = next(iter(ready))
+            del ready[partition]
+            waiting = partition.waiting
+            while waiting and room:
+                ending = next(iter(waiting))
+                del waiting[ending]
+                partition.sent += 1
+                room -= 1
+                batch.sent.setdefault(ending, []).append(partition)
+        return batch
+
+    def _end(self, ending: _Ending, keys: list[TopicPartition]) -> None:
+        """Tell that partitions need no marker of this transaction any more."""
+        if ending.is_over or (not keys and ending.remaining):
+            return
+        ending.remaining.difference_update(keys)
+        self._outcomes.append(Outcome(ending.transaction, tuple(keys), is_fenced=False))
+        if not ending.remaining:
+            self._close(ending)
+
+    def _give_up(self, ending: _Ending) -> None:
+        self._close(ending)
+        for key in ending.remaining:
+            partition = self._partitions.get(key)
+            if partition is not None and ending in partition.waiting:
+                del partition.waiting[ending]
+                if not partition.waiting:
+                    self._leave(partition)
+
+    def _close(self, ending: _Ending) -> None:
+        ending.is_over = True
+        transaction = ending.transaction
+        shard = self._shards[transaction.shard_index]
+        del shard[transaction.transactional_id]
+        if not shard:
+            del self._shards[transaction.shard_index]
+
+
+def _delay_ms(failures: int) -> int:
+    return min(RETRY_DELAY_MIN_MS << min(failures, 10), RETRY_DELAY_MAX_MS)

@@ -1,0 +1,114 @@
+"""The transactional ids that live in one partition of `__transaction_state`."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from fairlead_broker.transaction.coordinated_transaction import CoordinatedTransaction
+from fairlead_broker.transaction.records import decode_key, decode_value
+from fairlead_broker.transaction.transaction_types import NOTHING_YET
+from fairlead_broker.transaction.transactional_id import TransactionalId
+from fairlead_wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fairlead_broker.clock import Clock
+    from fairlead_broker.coordinator.replayed_transactions import UndecidedRecord
+    from fairlead_broker.coordinator.shard import Shard
+    from fairlead_broker.transaction.transaction_types import Effects, TransactionMetadata
+
+logger = logging.getLogger(__name__)
+
+_RECORDS_PER_STEP: Final = 200
+
+
+class TransactionsHost(Protocol):
+    """What the ids of a partition need of the coordinator of all ids.
+
+    `transactions` are those of all partitions that are served, by transactional id.
+    """
+
+    clock: Clock
+    transactions: dict[str, CoordinatedTransaction]
+
+    def carry_out(self, transaction: CoordinatedTransaction, effects: Effects) -> None: ...
+    def on_shard_unloaded(self, shard_index: int) -> None: ...
+
+
+class ShardTransactions:
+    """The state machine of a shard; `by_id` are its transactional ids."""
+
+    def __init__(self, shard: Shard[Any], host: TransactionsHost) -> None:
+        self.shard = shard
+        self._host = host
+        self.by_id: dict[str, CoordinatedTransaction] = {}
+        self._passed_over = 0
+
+    @property
+    def contents(self) -> str:
+        return f"{len(self.by_id)} transactional ids"
+
+    def add(
+        self, transactional_id: str, metadata: TransactionMetadata = NOTHING_YET
+    ) -> CoordinatedTransaction:
+        """Begin to keep an id: a new one, or as a record says."""
+        machine = TransactionalId(
+            transactional_id,
+            metadata,
+            shard_index=self.shard.index,
+            coordinator_epoch=self.shard.leader_epoch,
+        )
+        transaction = self.by_id[transactional_id] = CoordinatedTransaction(self.shard, machine)
+        return transaction
+
+    def replay(self, records: dict[bytes, bytes]) -> Iterator[None]:
+        # In the order of the log, so that two loads of one log are alike.
+        for number, (key, value) in enumerate(records.items()):
+            self._replay_one(key, value)
+            if number % _RECORDS_PER_STEP == 0:
+                yield
+
+    def replay_undecided(self, records: Iterator[UndecidedRecord]) -> Iterator[None]:
+        """Pass over what somebody staged here: no coordinator writes its own state so."""
+        return iter(())
+
+    def _replay_one(self, key: bytes, value: bytes) -> None:
+        try:
+            transactional_id = decode_key(key)
+            metadata = None if transactional_id is None else decode_value(value)
+        except ValueError:
+            transactional_id = metadata = None
+        if transactional_id is None or metadata is None:
+            self._passed_over += 1
+        else:
+            self.add(transactional_id, metadata)
+
+    def begin(self) -> Iterator[None]:
+        """Have the markers of what is decided written, all of them again (T7)."""
+        host = self._host
+        for number, transaction in enumerate(list(self.by_id.values())):
+            host.carry_out(transaction, transaction.machine.resume(now_ms=host.clock.now_ms()))
+            if number % _RECORDS_PER_STEP == 0:
+                yield
+        if self._passed_over:
+            logger.warning(
+                "%s: passed over %d records that are damaged or of unknown versions",
+                self.shard.partition,
+                self._passed_over,
+            )
+
+    def on_loaded(self) -> None:
+        self._host.transactions.update(self.by_id)
+
+    def on_unloaded(self) -> None:
+        """Nobody here knows these ids any more; who waits for a write hears it from that."""
+        host = self._host
+        for transactional_id, transaction in self.by_id.items():
+            transaction.is_gone = True
+            transaction.refuse_waiting(ErrorCode.NOT_COORDINATOR)
+            if host.transactions.get(transactional_id) is transaction:
+                del host.transactions[transactional_id]
+        self.by_id.clear()
+        host.on_shard_unloaded(self.shard.index)

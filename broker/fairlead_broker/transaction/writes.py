@@ -1,0 +1,48 @@
+"""A transition on its way into the log of its shard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.coordinator.record_batching import encode_body
+from fairlead_broker.coordinator.shard import size_in_batch
+from fairlead_wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fairlead_broker.transaction.coordinated_transaction import CoordinatedTransaction
+    from fairlead_broker.transaction.transaction_types import Transition
+
+
+class TransitionWrite:
+    """Tells `on_outcome` how it ended, and `on_time_out` before that if it takes too long."""
+
+    __slots__ = ("_on_outcome", "_on_time_out", "_transaction", "_transition", "bodies", "size")
+
+    def __init__(
+        self,
+        transaction: CoordinatedTransaction,
+        transition: Transition,
+        *,
+        on_outcome: Callable[[CoordinatedTransaction, Transition, ErrorCode], None],
+        on_time_out: Callable[[CoordinatedTransaction, Transition], None],
+    ) -> None:
+        self._transaction = transaction
+        self._transition = transition
+        self._on_outcome = on_outcome
+        self._on_time_out = on_time_out
+        self.bodies: Sequence[bytes] = [encode_body(transition.key, transition.value)]
+        self.size = size_in_batch(self.bodies)
+
+    def committed(self) -> None:
+        self._on_outcome(self._transaction, self._transition, ErrorCode.NONE)
+
+    def failed(self, code: ErrorCode) -> None:
+        if code is ErrorCode.MESSAGE_TOO_LARGE:
+            # Too many partitions for one record: as Kafka answers, because no retry helps.
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        self._on_outcome(self._transaction, self._transition, code)
+
+    def timed_out(self) -> None:
+        self._on_time_out(self._transaction, self._transition)

@@ -1,0 +1,141 @@
+"""Client quotas: whom they bind, which there are, and which of them counts (Kafka's). Pure.
+
+An *entity* is a tuple of parts `(type, name)` in the order of `ENTITY_TYPES`: a user, a client id,
+both, or an address. The name None is the default: whoever of that type has no quota of its own.
+
+Of the quotas that bind a client, one counts for each key: that of the first level that sets the
+key (`DefaultQuotaCallback` of Kafka). The level also says who shares it: a pair of user and client
+id has a rate to itself, a user's level is for all his clients together, a client id's level for
+all its users.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+from typing import Final, NamedTuple, TypeAlias
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
+
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+
+CLIENT_KEYS: Final = (
+    PRODUCER_BYTE_RATE,
+    CONSUMER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    CONTROLLER_MUTATION_RATE,
+)
+"""Of users and client ids (`QuotaConfig` of Kafka)."""
+IP_KEYS: Final = (CONNECTION_CREATION_RATE,)
+
+_WHOLE_MAX: Final = {
+    PRODUCER_BYTE_RATE: 2**63 - 1,
+    CONSUMER_BYTE_RATE: 2**63 - 1,
+    CONNECTION_CREATION_RATE: 2**31 - 1,
+}
+"""Keys whose values are whole numbers, and the highest."""
+_EPSILON: Final = 1e-6
+"""How far from a whole number Kafka takes a value for one (`ClientQuotaControlManager`)."""
+NAME_LENGTH_MAX: Final = 1_000
+KEY_LENGTH_MAX: Final = 100
+
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+Quotas: TypeAlias = Mapping[str, float]
+"""The quotas of one entity, by key."""
+SharerKey: TypeAlias = tuple[str | None, str | None]
+"""Who shares a quota: user and client id, None where it is for all of them."""
+
+
+class FoundQuota(NamedTuple):
+    """The quota that counts for a client."""
+
+    limit: float
+    sharers: SharerKey
+    entity: QuotaEntity
+
+
+def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+    """Return the entity of parts in any order; ValueError, for the user, if there is none such."""
+    named: dict[str, str | None] = {}
+    for kind, name in parts:
+        if kind not in ENTITY_TYPES:
+            raise ValueError(f"Unhandled client quota entity type: {kind}")
+        if kind in named:
+            raise ValueError(f"the entity names two of the type {kind}")
+        if name is not None and not name:
+            raise ValueError(f"Empty {kind} not supported")
+        if name is not None and len(name) > NAME_LENGTH_MAX:
+            raise ValueError(f"a {kind} has at most {NAME_LENGTH_MAX} characters")
+        named[kind] = address_text(name) if kind == IP and name is not None else name
+    if not named:
+        raise ValueError("Invalid empty client quota entity")
+    if IP in named and len(named) > 1:
+        raise ValueError("an ip is an entity by itself, without user and client-id")
+    return tuple((kind, named[kind]) for kind in ENTITY_TYPES if kind in named)
+
+
+def address_text(name: str) -> str:
+    """Return an address as sockets write it; ValueError for a host's name, which nobody looks up.
+
+    Kafka resolves names. Here a look-up by a client's wish would hold up the broker.
+    """
+    try:
+        return str(ip_address(name))
+    except ValueError:
+        raise ValueError(f"{name!r} is not an IP address") from None
+
+
+def quota_problem(entity: QuotaEntity, key: str, value: float) -> str:
+    """Tell what is wrong with a quota; empty if nothing is."""
+    keys = IP_KEYS if entity[0][0] == IP else CLIENT_KEYS
+    if key not in keys:
+        return f"Invalid configuration key {key}"
+    if not math.isfinite(value):
+        return f"Quota {key} must be a number"
+    if value <= 0:
+        return f"Quota {key} must be greater than 0"
+    most = _WHOLE_MAX.get(key)
+    if most is None:
+        return ""
+    if value > most:
+        return f"Configuration {key} must be at most {most}"
+    if abs(int(value + _EPSILON) - value) > _EPSILON:
+        return f"Configuration {key} must be a whole number"
+    return ""
+
+
+def find_quota(
+    quotas: Mapping[QuotaEntity, Quotas], key: str, user: str, client_id: str
+) -> FoundQuota | None:
+    """Return the quota of a key that counts for a client, None if none does."""
+    pair = (user, client_id)
+    levels: tuple[tuple[QuotaEntity, SharerKey], ...] = (
+        (((USER, user), (CLIENT_ID, client_id)), pair),
+        (((USER, user), (CLIENT_ID, None)), pair),
+        (((USER, user),), (user, None)),
+        (((USER, None), (CLIENT_ID, client_id)), pair),
+        (((USER, None), (CLIENT_ID, None)), pair),
+        (((USER, None),), (user, None)),
+        (((CLIENT_ID, client_id),), (None, client_id)),
+        (((CLIENT_ID, None),), (None, client_id)),
+    )
+    for entity, sharers in levels:
+        limit = quotas.get(entity, {}).get(key)
+        if limit is not None:
+            return FoundQuota(limit, sharers, entity)
+    return None
+
+
+def find_ip_quota(quotas: Mapping[QuotaEntity, Quotas], address: str) -> float | None:
+    """Return how many connections a second an address may make, None if there is no limit."""
+    for name in (address, None):
+        limit = quotas.get(((IP, name),), {}).get(CONNECTION_CREATION_RATE)
+        if limit is not None:
+            return limit
+    return None

@@ -1,0 +1,51 @@
+"""How settings of Kafka clients are written in files: Java's properties, JAAS, librdkafka's. Pure.
+
+Values may hold whatever a password or a certificate holds.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+_LATIN_MAX: Final = 0x7E
+_ESCAPES: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
+SCRAM_LOGIN_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def scram_jaas_config(user: str, password: str) -> str:
+    """Return Java's `sasl.jaas.config` of a user with a password."""
+    return f"{SCRAM_LOGIN_MODULE} required username={_quoted(user)} password={_quoted(password)};"
+
+
+def render_java(settings: Mapping[str, str]) -> str:
+    """Return settings as a file that Java's `Properties` reads."""
+    return "".join(f"{name}={escape_property(text)}\n" for name, text in settings.items())
+
+
+def render_librdkafka(settings: Mapping[str, str]) -> str:
+    """Return settings as a file of NAME=VALUE lines, as kcat reads it.
+
+    There is no escape there: a value is one line, without blanks around it.
+    """
+    return "".join(f"{name}={text}\n" for name, text in settings.items())
+
+
+def escape_property(text: str) -> str:
+    """Return a value as Java's `Properties` reads it: Latin-1, in which backslashes escape."""
+    out = []
+    for character in text:
+        if character in _ESCAPES:
+            out.append(_ESCAPES[character])
+        elif ord(character) <= _LATIN_MAX:
+            out.append(character)
+        else:
+            units = character.encode("utf-16-be")
+            out += [f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)]
+    escaped = "".join(out)
+    # Blanks after the sign of equality would be left out.
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped
+
+
+def _quoted(text: str) -> str:
+    """Return a value of a JAAS configuration."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

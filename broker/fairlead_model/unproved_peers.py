@@ -1,0 +1,68 @@
+"""Connections whose peers have not proved who they are: how many, for how long, and who goes first.
+
+A newcomer is always let in. When there are too many the oldest goes, first of the newcomer's own
+address, then of the address that has the most: a flood pushes itself out, and a peer that proves
+itself within some round trips gets through. Pure; the port that uses it closes what is given back.
+"""
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+Peer = TypeVar("Peer", bound=Hashable)
+
+
+class UnprovedPeers(Generic[Peer]):
+    """Those of one port, each from its arrival until `discard`."""
+
+    def __init__(self, *, total_max: int, per_address_max: int, patience_s: float) -> None:
+        """`patience_s` is how long a peer may take to prove itself."""
+        self._total_max = total_max
+        self._per_address_max = per_address_max
+        self._patience_s = patience_s
+        self._arrivals: dict[Peer, tuple[str, float]] = {}
+        self._by_address: dict[str, dict[Peer, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._arrivals)
+
+    def __contains__(self, peer: Peer) -> bool:
+        return peer in self._arrivals
+
+    def add(self, peer: Peer, address: str, now_s: float) -> Peer | None:
+        """Take in a newcomer; give the peer that has to go for it, which is forgotten."""
+        leaving = self._choose_leaving(address)
+        if leaving is not None:
+            self.discard(leaving)
+        self._arrivals[peer] = (address, now_s)
+        self._by_address.setdefault(address, {})[peer] = None
+        return leaving
+
+    def discard(self, peer: Peer) -> None:
+        """Forget a peer that has proved itself, or is gone."""
+        arrival = self._arrivals.pop(peer, None)
+        if arrival is None:
+            return
+        neighbours = self._by_address[arrival[0]]
+        del neighbours[peer]
+        if not neighbours:
+            del self._by_address[arrival[0]]
+
+    def take_overdue(self, now_s: float) -> list[Peer]:
+        """Give the peers whose patience is over; they are forgotten."""
+        overdue = []
+        for peer, (_, since_s) in self._arrivals.items():
+            if now_s - since_s < self._patience_s:
+                break
+            overdue.append(peer)
+        for peer in overdue:
+            self.discard(peer)
+        return overdue
+
+    def _choose_leaving(self, address: str) -> Peer | None:
+        neighbours = self._by_address.get(address, {})
+        if len(neighbours) >= self._per_address_max:
+            return next(iter(neighbours))
+        if len(self._arrivals) >= self._total_max:
+            crowded = max(self._by_address, key=lambda each: len(self._by_address[each]))
+            return next(iter(self._by_address[crowded]))
+        return None

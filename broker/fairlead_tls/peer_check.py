@@ -1,0 +1,44 @@
+"""Whether the certificate of a peer, which OpenSSL has verified, is that of who it has to be."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+
+from fairlead_tls.engine import TlsRefusedError
+from fairlead_tls.peer_names import PeerNameError, find_caller, read_peer_names
+
+if TYPE_CHECKING:
+    from fairlead_tls.peer_names import PeerName
+
+
+def check_caller(der: bytes | None, cluster: str) -> PeerName:
+    """Return who a caller is; TlsRefusedError if it is no broker and no controller of `cluster`."""
+    try:
+        return find_caller(_names_of(der), cluster)
+    except PeerNameError as error:
+        raise TlsRefusedError(str(error)) from None
+
+
+def check_called(der: bytes | None, expected: PeerName) -> None:
+    """See to it that who was called is `expected`; TlsRefusedError."""
+    names = _names_of(der)
+    if expected not in names:
+        found = ", ".join(map(str, names)) or "nobody"
+        raise TlsRefusedError(f"its certificate is that of {found}, not of {expected}")
+
+
+def _names_of(der: bytes | None) -> tuple[PeerName, ...]:
+    if der is None:
+        raise TlsRefusedError("it shows no certificate")
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        names = read_peer_names(certificate)
+    except ValueError as error:
+        raise TlsRefusedError(f"its certificate cannot be read: {error}") from None
+    # OpenSSL has looked at this in a full handshake, but not where TLS 1.2 takes up a session.
+    if datetime.now(UTC) >= certificate.not_valid_after_utc:
+        raise TlsRefusedError("its certificate is over")
+    return names

@@ -1,0 +1,77 @@
+"""Where an ensemble is, and what a client says to it. Pure.
+
+`HOST:PORT[,HOST:PORT…][/CHROOT]` is Kafka's `zookeeper.connect`; `zookeeper://` may stand before
+it. A chroot belongs to the whole list. With the wrong one a client sees an empty world and no
+error, so it is written down once, here, and checked by whoever uses it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+SCHEME: Final = "zookeeper://"
+DEFAULT_PORT: Final = 2181
+DEFAULT_SESSION_TIMEOUT_MS: Final = 6000
+"""Kafka's `zookeeper.session.timeout.ms` before 2.5. Servers lift it to two of their ticks."""
+
+
+class ZooKeeperAddressError(ValueError):
+    """A connect string cannot be understood; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperAccess:
+    """All that a client needs to know of an ensemble."""
+
+    hosts: tuple[str, ...]
+    """`HOST:PORT` each."""
+    chroot: str = ""
+    """Empty, or a path that begins with a slash and does not end with one."""
+    session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
+    digest: str | None = field(default=None, repr=False)
+    """`USER:PASSWORD` for the scheme `digest`; it travels as it is, so the network has to be yours.
+    """
+    sets_acl: bool = False
+    """Kafka's `zookeeper.set.acl`: what is created belongs to whoever `digest` names. Others read
+    Kafka's znodes, and nothing under `/fairlead`."""
+
+    @property
+    def connect_string(self) -> str:
+        """The connect string, with the chroot and without the password."""
+        return ",".join(self.hosts) + self.chroot
+
+
+def parse_connect_string(
+    text: str,
+    *,
+    session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
+    digest: str | None = None,
+    sets_acl: bool = False,
+) -> ZooKeeperAccess:
+    """Read `HOST:PORT,…/CHROOT`, with or without `zookeeper://`; ZooKeeperAddressError."""
+    rest = text.strip().removeprefix(SCHEME)
+    listed, slash, path = rest.partition("/")
+    if "://" in rest:
+        raise ZooKeeperAddressError(f"{text!r} is no address of ZooKeeper: write {SCHEME}HOST:PORT")
+    hosts = tuple(_host(each.strip(), text) for each in listed.split(",") if each.strip())
+    if not hosts:
+        raise ZooKeeperAddressError(
+            f"{text!r} names no server: write HOST:PORT[,HOST:PORT…]/CHROOT"
+        )
+    parts = [part for part in path.rstrip("/").split("/") if slash and path]
+    if any(part in {"", ".", ".."} for part in parts):
+        raise ZooKeeperAddressError(f"{text!r} has the bad chroot {slash + path!r}")
+    if sets_acl and not digest:
+        raise ZooKeeperAddressError("ACLs need a user: give the digest USER:PASSWORD, too")
+    if digest is not None and ":" not in digest:
+        raise ZooKeeperAddressError("a digest is USER:PASSWORD")
+    chroot = "".join(f"/{part}" for part in parts)
+    return ZooKeeperAccess(hosts, chroot, session_timeout_ms, digest, sets_acl)
+
+
+def _host(server: str, text: str) -> str:
+    name, colon, port = server.rpartition(":")
+    if not colon or (server.endswith("]") and server.startswith("[")):
+        return f"{server}:{DEFAULT_PORT}"
+    if not name or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ZooKeeperAddressError(f"{text!r} names the bad server {server!r}: write HOST:PORT")
+    return server

@@ -1,0 +1,251 @@
+"""Kafka's znodes and ours: where they are, and the JSON in them. Pure.
+
+Kafka's formats are those of ZkData.scala (3.x) and ZkUtils.scala (0.8): readers ignore keys that
+they do not know, and the order of keys is not fixed. What Kafka has no place for is below
+`/fairlead`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from fairlead_model.broker import BrokerRegistration, Endpoint
+from fairlead_model.release import RELEASE
+
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+BROKERS: Final = "/brokers"
+BROKER_IDS: Final = "/brokers/ids"
+BROKER_TOPICS: Final = "/brokers/topics"
+BROKER_SEQID: Final = "/brokers/seqid"
+CLUSTER_ID: Final = "/cluster/id"
+CONFIG_TOPICS: Final = "/config/topics"
+CONFIG_BROKERS: Final = "/config/brokers"
+ADMIN: Final = "/admin"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+
+FAIRLEAD: Final = "/fairlead"
+TABLES: Final = "/fairlead/tables"
+CANDIDATES: Final = "/fairlead/candidates"
+
+OUR_KEY: Final = "fairlead"
+"""The key in Kafka's JSON under which we keep what is ours: what has it was written by us."""
+ENTITY_DEFAULT: Final = "<default>"
+"""The znode of configs that hold for all brokers."""
+FORMAT: Final = 1
+CONTROLLER_ID_MIN: Final = 10_000
+"""Ids of controllers in `/controller` begin here: they are no brokers of the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRecord:
+    """What a candidate says of itself under `/fairlead/candidates`."""
+
+    identity: str
+    node_id: int
+    host: str
+    session_port: int
+    http_port: int
+
+    @property
+    def session_url(self) -> str:
+        """Where brokers connect to."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"ws://{host}:{self.session_port}"
+
+
+def topic_path(topic: str) -> str:
+    """Return the znode of a topic's assignment."""
+    return f"{BROKER_TOPICS}/{topic}"
+
+
+def partition_path(topic: str, index: int) -> str:
+    """Return the znode above a partition's state."""
+    return f"{BROKER_TOPICS}/{topic}/partitions/{index}"
+
+
+def broker_path(broker_id: int) -> str:
+    """Return the znode of a broker that is up."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def table_path(table: str) -> str:
+    """Return the znode of a table."""
+    return f"{TABLES}/{table}"
+
+
+def candidate_path(identity: str) -> str:
+    """Return the znode of a candidate."""
+    return f"{CANDIDATES}/{quote(identity, safe='')}"
+
+
+def encode(record: Mapping[str, Any]) -> bytes:
+    """Return JSON as Kafka writes it: without blanks."""
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(data: bytes) -> dict[str, Any] | None:
+    """Return the object in a znode; None if there is none."""
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def candidate_value(candidate: CandidateRecord) -> bytes:
+    """Return what a candidate says of itself."""
+    return encode(
+        {
+            "version": 1,
+            "identity": candidate.identity,
+            "node_id": candidate.node_id,
+            "host": candidate.host,
+            "session_port": candidate.session_port,
+            "http_port": candidate.http_port,
+        }
+    )
+
+
+def read_candidate(data: bytes) -> CandidateRecord | None:
+    """Read what a candidate says of itself; None if it cannot be read."""
+    record = decode(data) or {}
+    try:
+        return CandidateRecord(
+            str(record["identity"]),
+            int(record["node_id"]),
+            str(record["host"]),
+            int(record["session_port"]),
+            int(record["http_port"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def controller_value(candidate: CandidateRecord, timestamp_ms: int) -> bytes:
+    """Return `/controller`: version 1 of Kafka's format, and who we are."""
+    return encode(
+        {
+            "version": 1,
+            "brokerid": candidate.node_id,
+            "timestamp": str(timestamp_ms),
+            OUR_KEY: {"identity": candidate.identity},
+        }
+    )
+
+
+def controller_identity(data: bytes) -> str | None:
+    """Return the identity of a controller of ours; None if `/controller` is not of ours."""
+    ours = (decode(data) or {}).get(OUR_KEY)
+    identity = ours.get("identity") if isinstance(ours, dict) else None
+    return identity if isinstance(identity, str) else None
+
+
+def broker_value(broker: BrokerRegistration, timestamp_ms: int) -> bytes:
+    """Return a broker's znode: version 5 of Kafka's format, and what tells its starts apart.
+
+    As in Kafka, `host` and `port` are those of the first plain listener, null and -1 without one.
+    The protocol of a listener is not known here; a broker's clients learn it from the broker.
+    """
+    clients = [endpoint for endpoint in broker.endpoints if not endpoint.is_internal]
+    first = clients[0] if clients else Endpoint("", "", -1)
+    record: dict[str, Any] = {
+        "version": 5,
+        "host": first.host or None,
+        "port": first.port,
+        "jmx_port": -1,
+        "timestamp": str(timestamp_ms),
+        "endpoints": [
+            f"{each.name}://{_bracketed(each.host)}:{each.port}" for each in broker.endpoints
+        ],
+        "listener_security_protocol_map": {each.name: "PLAINTEXT" for each in broker.endpoints},
+        "features": {},
+        OUR_KEY: {"start_id": broker.start_id, "directory_id": broker.directory_id},
+    }
+    if broker.rack is not None:
+        record["rack"] = broker.rack
+    return encode(record)
+
+
+def broker_directory(data: bytes) -> str | None:
+    """Return the directory id in a broker's znode; None if no broker of ours wrote it."""
+    ours = (decode(data) or {}).get(OUR_KEY)
+    directory = ours.get("directory_id") if isinstance(ours, dict) else None
+    return directory if isinstance(directory, str) else None
+
+
+def cluster_value(cluster_id: str) -> bytes:
+    """Return `/cluster/id`, whose version is a text."""
+    return encode({"version": "1", "id": cluster_id})
+
+
+def read_cluster_id(data: bytes) -> str | None:
+    """Return the id in `/cluster/id`; None if it cannot be read."""
+    found = (decode(data) or {}).get("id")
+    return found if isinstance(found, str) and found else None
+
+
+def root_value(cluster_id: str) -> bytes:
+    """Return `/fairlead`: the format of all that is below it, and whose it is."""
+    return encode({"format": FORMAT, "cluster_id": cluster_id, "release": RELEASE})
+
+
+def topic_value(
+    replicas: Sequence[Sequence[int]],
+    *,
+    topic_id: str,
+    adding: Mapping[int, Sequence[int]],
+    removing: Mapping[int, Sequence[int]],
+) -> bytes:
+    """Return a topic's assignment: version 3 of Kafka's format. The first replica is preferred."""
+    return encode(
+        {
+            "version": 3,
+            "topic_id": topic_id,
+            "partitions": {str(index): list(each) for index, each in enumerate(replicas)},
+            "adding_replicas": {str(index): list(each) for index, each in adding.items()},
+            "removing_replicas": {str(index): list(each) for index, each in removing.items()},
+        }
+    )
+
+
+def state_value(
+    *, controller_epoch: int, leader: int, leader_epoch: int, isr: Sequence[int], recovery: int
+) -> bytes:
+    """Return a partition's state; `leader_recovery_state` only while it recovers (Kafka 3.2)."""
+    record = {
+        "controller_epoch": controller_epoch,
+        "leader": leader,
+        "version": 1,
+        "leader_epoch": leader_epoch,
+        "isr": list(isr),
+    }
+    if recovery:
+        record["leader_recovery_state"] = recovery
+    return encode(record)
+
+
+def config_value(configs: Mapping[str, str]) -> bytes:
+    """Return the dynamic configs of an entity."""
+    return encode({"version": 1, "config": dict(configs)})
+
+
+def producer_ids_value(next_producer_id: int, block: int) -> bytes:
+    """Return the block of producer ids that was given out last."""
+    return encode(
+        {
+            "version": 1,
+            "broker": -1,
+            "block_start": str(next_producer_id - block),
+            "block_end": str(next_producer_id - 1),
+        }
+    )
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

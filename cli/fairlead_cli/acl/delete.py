@@ -1,0 +1,65 @@
+"""`fairlead acl delete`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead_cli.options import bootstrap_option, data_option, require_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EPILOG = """\b
+Examples:
+  fairlead acl delete --user alice 'WRITE topic:orders'
+"""
+
+
+@click.command("delete", epilog=EPILOG)
+@click.argument("rights", nargs=-1, required=True, metavar="RIGHT...")
+@click.option(
+    "--user",
+    required=True,
+    callback=require_name,
+    metavar="NAME",
+    help="Whom the rules are for; * is everybody.",
+)
+@click.option("--host", default="*", show_default=True, help="Address that the rules are for.")
+@click.option("--deny", is_flag=True, help="Rules that deny, which count more than all that allow.")
+@data_option
+@bootstrap_option
+def command(  # noqa: PLR0917
+    rights: tuple[str, ...],
+    user: str,
+    host: str,
+    deny: bool,
+    data: Path,
+    bootstrap: str | None,
+) -> int:
+    """Remove access rules of a user: these, and not those that mean the same otherwise.
+
+    A RIGHT is OPERATION[,OPERATION...] TYPE:NAME. Types are topic, group, transactional-id and
+    cluster; a name that ends in * is a prefix.
+    """
+    from fairlead_cli.acl.rule_text import parse_rules, principal_of
+    from fairlead_cli.client.acls import delete_rules
+    from fairlead_cli.client.connection import build_admin
+    from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_cli.output import note
+    from fairlead_model.acl import Permission
+
+    permission = Permission.DENY if deny else Permission.ALLOW
+    try:
+        rules = parse_rules(rights, principal_of(user), host=host, permission=permission)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="RIGHT") from None
+    admin = build_admin(resolve_bootstrap(bootstrap, data))
+    removed = delete_rules(admin, rules)
+    for rule in removed:
+        click.echo(f"Removed {rule}.")
+    missing = [rule for rule in rules if rule not in removed]
+    for rule in missing:
+        note(f"There is no rule: {rule}.")
+    return 1 if missing else 0

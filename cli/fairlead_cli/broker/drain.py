@@ -1,0 +1,176 @@
+"""`fairlead broker drain` and `undrain`: move all that a broker holds to others, for good."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fairlead_cli.advice import cluster_arguments
+from fairlead_cli.errors import CliError
+from fairlead_cli.name_completion import complete_brokers
+from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TIMEOUT_S: Final = 3600.0
+POLL_S: Final = 0.5
+ALTER_VERSION: Final = 1
+DESCRIBE_VERSION: Final = 4
+
+DRAIN_EPILOG = """\b
+Examples:
+  fairlead broker drain 3                    returns at once; moving goes on
+  fairlead broker drain 3 --wait             returns when broker 3 holds nothing any more
+  fairlead broker drain 3 -o json | jq .replicas
+
+Its leaders move first, then its replicas, few at a time. Nothing new is placed on it until
+`fairlead broker undrain 3`, not after a restart either. Exits with 1 if the other brokers cannot
+take what it holds, and says why; then nothing has begun.
+"""
+UNDRAIN_EPILOG = """\b
+Examples:
+  fairlead broker undrain 3
+
+What is on its way from the broker is called back; what has left it stays where it is.
+"""
+
+
+@click.command("drain", epilog=DRAIN_EPILOG)
+@click.argument(
+    "broker_id", metavar="ID", type=click.IntRange(min=0), shell_complete=complete_brokers
+)
+@click.option("--wait", "is_waiting", is_flag=True, help="Return when the broker is empty.")
+@click.option(
+    "--timeout-s",
+    type=click.FloatRange(min=0.1),
+    default=TIMEOUT_S,
+    show_default=True,
+    help="How long --wait waits.",
+)
+@data_option
+@bootstrap_option
+@table_or_json
+def drain(
+    *,
+    broker_id: int,
+    is_waiting: bool,
+    timeout_s: float,
+    data: Path,
+    bootstrap: str | None,
+    output: str,
+) -> None:
+    """Move all leaders and replicas off a broker, and place nothing on it."""
+    from fairlead_cli.client.target import resolve_bootstrap
+
+    addresses = resolve_bootstrap(bootstrap, data)
+    order_drain(addresses, broker_id, value="true")
+    replicas = count_replicas(addresses, broker_id)
+    deadline = time.monotonic() + timeout_s
+    while is_waiting and replicas:
+        if time.monotonic() > deadline:
+            raise CliError(
+                f"broker {broker_id} still holds {replicas} replicas after {timeout_s:g} s",
+                hint=f"It goes on. Look:  fairlead status{cluster_arguments()}",
+            )
+        time.sleep(POLL_S)
+        replicas = count_replicas(addresses, broker_id)
+    show(output, broker_id, replicas, is_drained=True)
+
+
+@click.command("undrain", epilog=UNDRAIN_EPILOG)
+@click.argument(
+    "broker_id", metavar="ID", type=click.IntRange(min=0), shell_complete=complete_brokers
+)
+@data_option
+@bootstrap_option
+@table_or_json
+def undrain(*, broker_id: int, data: Path, bootstrap: str | None, output: str) -> None:
+    """Let a drained broker lead and hold partitions again."""
+    from fairlead_cli.client.target import resolve_bootstrap
+
+    addresses = resolve_bootstrap(bootstrap, data)
+    order_drain(addresses, broker_id, value=None)
+    show(output, broker_id, count_replicas(addresses, broker_id), is_drained=False)
+
+
+def order_drain(addresses: str, broker_id: int, *, value: str | None) -> None:
+    """Set or unset the order; any broker takes it, because the one that is meant may be down."""
+    from fairlead_cli.client.target import parse_addresses
+    from fairlead_cli.client.wire_call import call_broker, name_error
+    from fairlead_model.broker_configs import BROKER_DRAIN
+    from fairlead_model.calls import AlterOperation, ResourceType
+    from fairlead_wire.messages.incremental_alter_configs import (
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
+
+    operation = AlterOperation.DELETE if value is None else AlterOperation.SET
+    config = AlterableConfig(name=BROKER_DRAIN, config_operation=operation, value=value)
+    resource = AlterConfigsResource(
+        resource_type=ResourceType.BROKER, resource_name=str(broker_id), configs=[config]
+    )
+    asked = parse_addresses(addresses)[0]
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    reply = call_broker(asked.host, asked.port, request, ALTER_VERSION)
+    (answer,) = reply.responses
+    if answer.error_code:
+        raise CliError(answer.error_message or name_error(answer.error_code))
+
+
+def read_drained(host: str, port: int, broker_id: int) -> bool | None:
+    """Tell whether a broker is being drained, as it knows itself; None if it does not say."""
+    from fairlead_model.broker_configs import BROKER_DRAIN
+
+    value = read_config(host, port, broker_id, BROKER_DRAIN)
+    return None if value is None else value == "true"
+
+
+def read_config(host: str, port: int, broker_id: int, name: str) -> str | None:
+    """Return a setting of a broker, as it knows itself; None if it does not say."""
+    from fairlead_cli.client.wire_call import call_broker
+    from fairlead_model.calls import ResourceType
+    from fairlead_wire.messages.describe_configs import (
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+    )
+
+    resource = DescribeConfigsResource(ResourceType.BROKER, str(broker_id), [name])
+    try:
+        reply = call_broker(
+            host, port, DescribeConfigsRequest(resources=[resource]), DESCRIBE_VERSION
+        )
+    except CliError:
+        return None
+    return next((each.value for result in reply.results for each in result.configs), None)
+
+
+def count_replicas(addresses: str, broker_id: int) -> int:
+    """Count the replicas that a broker has, those that are leaving it included."""
+    from fairlead_cli.client.connection import build_admin, fetch_metadata
+
+    topics: Any = fetch_metadata(build_admin(addresses)).topics
+    return sum(
+        broker_id in partition.replicas
+        for topic in topics.values()
+        for partition in topic.partitions.values()
+    )
+
+
+def show(output: str, broker_id: int, replicas: int, *, is_drained: bool) -> None:
+    """Say how far it is."""
+    from fairlead_cli.output import format_count, print_json
+
+    if output == "json":
+        print_json({"id": broker_id, "drained": is_drained, "replicas": replicas})
+    elif not is_drained:
+        click.echo(f"Broker {broker_id} may hold partitions again; it has {replicas} replicas.")
+    elif replicas:
+        click.echo(
+            f"Broker {broker_id} is being drained: {format_count(replicas, 'replica')} to go."
+        )
+    else:
+        click.echo(f"Broker {broker_id} is drained: it holds nothing, and gets nothing new.")

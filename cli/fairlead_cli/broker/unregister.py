@@ -1,0 +1,67 @@
+"""`fairlead broker unregister`: forget a broker that is gone for good."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from fairlead_cli.errors import CliError
+from fairlead_cli.name_completion import complete_brokers
+from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNREGISTER_VERSION: Final = 0
+
+EPILOG = """\b
+Examples:
+  fairlead broker drain 3 --wait          then stop it for good
+  fairlead broker unregister 3
+  fairlead broker unregister 3 -o json
+
+The broker has to be out of service and to hold no replica: drain it, then stop it. A broker that is
+dead can be drained too, as long as others hold its partitions. Exits with 1, and says why, while
+anything speaks against it; a broker that is not registered is unregistered. Started again, it joins
+as a new broker.
+"""
+
+
+@click.command("unregister", epilog=EPILOG)
+@click.argument(
+    "broker_id", metavar="ID", type=click.IntRange(min=0), shell_complete=complete_brokers
+)
+@data_option
+@bootstrap_option
+@table_or_json
+def command(*, broker_id: int, data: Path, bootstrap: str | None, output: str) -> None:
+    """Forget a broker that is gone for good, with its configs."""
+    from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_cli.output import print_json
+
+    was_registered = unregister(resolve_bootstrap(bootstrap, data), broker_id)
+    if output == "json":
+        print_json({"id": broker_id, "wasRegistered": was_registered})
+    elif was_registered:
+        click.echo(f"Broker {broker_id} is no longer registered.")
+    else:
+        click.echo(f"Broker {broker_id} is not registered.")
+
+
+def unregister(addresses: str, broker_id: int) -> bool:
+    """Ask any broker; tell whether the broker was registered."""
+    from fairlead_cli.client.target import parse_addresses
+    from fairlead_cli.client.wire_call import call_broker, name_error
+    from fairlead_wire.errors import ErrorCode
+    from fairlead_wire.messages.unregister_broker import UnregisterBrokerRequest
+
+    asked = parse_addresses(addresses)[0]
+    reply = call_broker(
+        asked.host, asked.port, UnregisterBrokerRequest(broker_id), UNREGISTER_VERSION
+    )
+    if reply.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED:
+        return False
+    if reply.error_code:
+        raise CliError(reply.error_message or name_error(reply.error_code))
+    return True

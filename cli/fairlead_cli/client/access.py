@@ -1,0 +1,115 @@
+"""How the clients of a command log in: settings of a file, besides the addresses.
+
+`--client-config FILE` names a file with librdkafka's settings; for the local cluster of a data
+directory that is secure, it is the super user's. The command that runs has one cluster, and all its
+clients, whichever library they are of, take what is noted here.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from fairlead_cli.errors import InputError
+from fairlead_cli.local.client_files import read_client_file
+
+if TYPE_CHECKING:
+    import socket
+
+    import click
+
+BOOTSTRAP: Final = "bootstrap.servers"
+_JAVA_ONLY: Final = ("sasl.jaas.config", "ssl.truststore.location", "ssl.keystore.location")
+
+_settings: dict[str, str] = {}
+
+
+def note_client_file(path: Path) -> None:
+    """Have all clients from now on take the settings of a file; InputError."""
+    try:
+        settings = read_client_file(path)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is no text") from error
+    for name in _JAVA_ONLY:
+        if name in settings:
+            raise InputError(
+                f"{path} is for Java's clients: {name} is not librdkafka's",
+                hint="Name the file with librdkafka's settings, such as admin.librdkafka.",
+            )
+    _settings.clear()
+    _settings.update(settings)
+
+
+def note_local_cluster(data: Path) -> None:
+    """Log in as the super user where the cluster of a folder is secure and nothing else is said."""
+    from fairlead_cli.local.layout import Layout
+    from fairlead_cli.local.secure_files import admin_file
+
+    path = admin_file(Layout(data))
+    if not _settings and path.exists():
+        note_client_file(path)
+
+
+def client_settings() -> dict[str, Any]:
+    """Return librdkafka's settings besides the addresses."""
+    return {name: value for name, value in _settings.items() if name != BOOTSTRAP}
+
+
+def configured_bootstrap() -> str | None:
+    """Return the addresses that the file names."""
+    return _settings.get(BOOTSTRAP)
+
+
+def is_tls() -> bool:
+    """Tell whether connections are encrypted."""
+    return "ssl" in _settings.get("security.protocol", "").lower()
+
+
+class LoginSettings(NamedTuple):
+    """How to log in."""
+
+    mechanism: str
+    user: str
+    password: str
+
+
+def login_settings() -> LoginSettings | None:
+    """Return how to log in; None where nobody asks who we are."""
+    if not _settings.get("security.protocol", "").lower().startswith("sasl"):
+        return None
+    mechanism = _settings.get("sasl.mechanism") or _settings.get("sasl.mechanisms") or ""
+    return LoginSettings(
+        mechanism, _settings.get("sasl.username", ""), _settings.get("sasl.password", "")
+    )
+
+
+def wrap(connection: socket.socket, host: str) -> socket.socket:
+    """Encrypt a connection where the settings say so. OSError where the broker is another."""
+    context = build_context()
+    if context is None:
+        return connection
+    return context.wrap_socket(connection, server_hostname=host.strip("[]"))
+
+
+def build_context() -> ssl.SSLContext | None:
+    """Return how connections are encrypted; None where they are not."""
+    if not is_tls():
+        return None
+    context = ssl.create_default_context(cafile=_settings.get("ssl.ca.location"))
+    certificate = _settings.get("ssl.certificate.location")
+    if certificate is not None:
+        key, password = _settings.get("ssl.key.location"), _settings.get("ssl.key.password")
+        context.load_cert_chain(certificate, key, password)
+    if _settings.get("ssl.endpoint.identification.algorithm") == "none":
+        context.check_hostname = False
+    return context
+
+
+def read_client_config(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
+    """Take the file of `--client-config` (an option's callback)."""
+    _settings.clear()
+    if value is not None:
+        note_client_file(Path(value))

@@ -1,0 +1,76 @@
+"""The client's side of a login, for the few requests that go by a connection of our own."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from fairlead_model.scram import MAX_ITERATIONS, ScramMechanism
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+_NONCE_BYTES: Final = 24
+_HEADER: Final = b"n,,"
+
+
+class LoginRefusedError(Exception):
+    """The broker does not let us in, or is not the one that knows the password."""
+
+
+Login: TypeAlias = "Generator[bytes, bytes, None]"
+"""Gives tokens for the broker, and takes its answer to each."""
+
+
+def log_in(mechanism: str, user: str, password: str, send: Callable[[bytes], bytes]) -> None:
+    """Log in; `send` takes a token and returns the broker's. LoginRefusedError."""
+    login = begin_login(mechanism, user, password)
+    with suppress(StopIteration):
+        token = next(login)
+        while True:
+            token = login.send(send(token))
+
+
+def begin_login(mechanism: str, user: str, password: str) -> Login:
+    """Return the exchange of a login. It raises LoginRefusedError."""
+    if mechanism == "PLAIN":
+        yield b"\0".join((b"", user.encode(), password.encode()))
+        return
+    names = {each.sasl_name: each for each in ScramMechanism}
+    if mechanism not in names:
+        raise LoginRefusedError(f"sasl.mechanism={mechanism} is none that this command knows")
+    yield from _prove_by_scram(names[mechanism], user, password)
+
+
+def _prove_by_scram(mechanism: ScramMechanism, user: str, password: str) -> Login:
+    """Prove that we know the password, and have the broker prove that it does (RFC 5802)."""
+    name = user.replace("=", "=3D").replace(",", "=2C").encode()
+    nonce = b64encode(secrets.token_bytes(_NONCE_BYTES))
+    bare = b"n=" + name + b",r=" + nonce
+    challenge = yield _HEADER + bare
+    try:
+        fields = dict(part.split(b"=", 1) for part in challenge.split(b","))
+        salt, iterations = b64decode(fields[b"s"], validate=True), int(fields[b"i"])
+        whole = fields[b"r"]
+    except (ValueError, KeyError, Base64Error):
+        raise LoginRefusedError("the broker's challenge cannot be read") from None
+    if not whole.startswith(nonce) or not 0 < iterations <= MAX_ITERATIONS:
+        raise LoginRefusedError("the broker's challenge is not an answer to ours")
+    hash_name = mechanism.hash_name
+    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", hash_name)
+    stored_key = hashlib.new(hash_name, client_key).digest()
+    last = b"c=" + b64encode(_HEADER) + b",r=" + whole
+    signed = b",".join((bare, challenge, last))
+    mask = hmac.digest(stored_key, signed, hash_name)
+    proof = bytes(a ^ b for a, b in zip(client_key, mask, strict=True))
+    signature = yield last + b",p=" + b64encode(proof)
+    server_key = hmac.digest(salted, b"Server Key", hash_name)
+    wanted = b"v=" + b64encode(hmac.digest(server_key, signed, hash_name))
+    if not hmac.compare_digest(signature, wanted):
+        raise LoginRefusedError("the broker does not know the password")

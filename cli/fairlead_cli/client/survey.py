@@ -1,0 +1,62 @@
+"""The same question to every broker of a cluster, side by side.
+
+Asked in Kafka's protocol, because librdkafka holds the answers of all brokers back until one that
+hangs has used up the whole time-out.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from fairlead_cli.client.answering import Address, find_answering
+from fairlead_cli.client.connection import fetch_metadata
+from fairlead_cli.client.wire_call import call_broker
+from fairlead_cli.errors import CliError
+from fairlead_wire.messages.api_versions import ApiVersionsRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from confluent_kafka.admin import AdminClient
+
+Answer = TypeVar("Answer")
+# How long a sign of life may take where none answers, and how much longer than the first one.
+PATIENCE_S = 5.0
+GRACE_S = 1.0
+ASKED_AT_ONCE = 32
+
+
+def ask_every_broker(
+    admin: AdminClient, ask: Callable[[Address], Answer]
+) -> tuple[dict[int, Answer], list[str]]:
+    """Return the answers by broker, and which brokers gave none, in words.
+
+    `ask` runs in threads, and raises CliError where a broker does not answer or refuses.
+    """
+    brokers = fetch_metadata(admin).brokers.values()
+    ids = {Address(broker.host, broker.port): broker.id for broker in brokers}
+    found = find_answering(ids, patience_s=PATIENCE_S, grace_s=GRACE_S)
+    untold = [f"broker {ids[at]} at {at} does not answer" for at in found.reasons]
+    answers: dict[int, Answer] = {}
+
+    def try_asking(at: Address) -> Answer | CliError:
+        try:
+            return ask(at)
+        except CliError as error:
+            return error
+
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        for at, answer in zip(found.answering, pool.map(try_asking, found.answering), strict=True):
+            if isinstance(answer, CliError):
+                untold.append(f"broker {ids[at]}: {answer.message}")
+            else:
+                answers[ids[at]] = answer
+    return answers, sorted(untold)
+
+
+def newest_version(at: Address, api_key: int, version_max: int) -> int | None:
+    """Return the newest version that both sides know; None where the broker has no such API."""
+    offered = call_broker(at.host.strip("[]"), at.port, ApiVersionsRequest(), 0)
+    newest = {api.api_key: api.max_version for api in offered.api_keys}.get(api_key)
+    return None if newest is None else min(version_max, newest)

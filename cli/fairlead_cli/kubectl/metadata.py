@@ -1,0 +1,201 @@
+"""`kubectl fairlead metadata …`: back up the metadata of a cluster, bring it back, confirm it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairlead_cli.errors import CliError, InputError
+from fairlead_cli.kubectl.access import Access, access_options
+from fairlead_cli.metadata import STDIN_STDOUT, describe, read_document_file, write_whole
+from fairlead_cli.verb_group import VerbGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fairlead_kube.client import KubeClient
+
+EPILOG = """\b
+Examples:
+  kubectl fairlead metadata export metadata.json --cluster events
+  kubectl fairlead metadata import metadata.json --cluster events
+  kubectl fairlead metadata confirm --cluster events
+"""
+EXPORT_EPILOG = """\b
+Examples:
+  kubectl fairlead metadata export metadata.json
+  kubectl fairlead metadata export - | jq '.topics[].header.name'
+"""
+BACKUP_EPILOG = """\b
+Examples:
+  kubectl fairlead metadata backup /backup --keep 168
+
+Files are called CLUSTER-TIME.json. The chart fairlead-cluster runs this as a CronJob
+(metadataBackup.enabled).
+"""
+IMPORT_EPILOG = """\b
+Examples:
+  kubectl fairlead metadata import metadata.json --cluster events
+
+Brokers and operator may go on. Everything that the cluster's ClusterState and PartitionTables say
+is replaced. Each partition has a leader again when all its replicas are there, the one whose log
+goes furthest. Topics that the export does not know keep their files, as -stray folders.
+"""
+CONFIRM_EPILOG = """\b
+Examples:
+  kubectl fairlead metadata confirm --cluster events
+
+For a LogCluster that says StoreRolledBack, when there is no newer export to import. What changed
+after the copy is not known any more: topics made since then keep their files, as -stray folders.
+"""
+
+cluster_option = click.option(
+    "--cluster", help="LogCluster; may be left out where the namespace has only one."
+)
+file_argument = click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+
+
+@click.group("metadata", cls=VerbGroup, epilog=EPILOG)
+def metadata() -> None:
+    """Back up the metadata of a cluster, bring it back, or confirm an old copy."""
+
+
+@metadata.command("export", epilog=EXPORT_EPILOG)
+@file_argument
+@cluster_option
+@access_options
+def export(*, file: str, cluster: str | None, access: Access) -> None:
+    """Write the metadata of a cluster to FILE as JSON."""
+    _, document = read_metadata(access, cluster)
+    text = json.dumps(document, indent=2) + "\n"
+    if file == STDIN_STDOUT:
+        click.echo(text, nl=False)
+        return
+    write_whole(Path(file), text)
+    click.echo(f"Exported {describe(document)} to {file}.")
+
+
+@metadata.command("backup", epilog=BACKUP_EPILOG)
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--keep", type=click.IntRange(1), default=168, show_default=True, help="Files to keep."
+)
+@cluster_option
+@access_options
+def backup(*, directory: Path, keep: int, cluster: str | None, access: Access) -> None:
+    """Export the metadata of a cluster into DIRECTORY, and remove the oldest exports."""
+    from fairlead_cli.backups import remove_oldest, save
+
+    name, document = read_metadata(access, cluster)
+    path = save(directory, name, document)
+    removed = remove_oldest(directory, name, keep=keep)
+    click.echo(f"Exported {describe(document)} to {path}; removed {len(removed)} old exports.")
+
+
+@metadata.command("import", epilog=IMPORT_EPILOG)
+@file_argument
+@cluster_option
+@access_options
+def import_metadata(*, file: str, cluster: str | None, access: Access) -> None:
+    """Put the metadata in FILE in the place of what a cluster has.
+
+    Epochs and producer ids start far above those that brokers may have seen.
+    """
+    from fairlead_controller.stores.kubernetes_transfer import import_into_kubernetes
+
+    document = read_document_file(file)
+
+    async def write(client: KubeClient, namespace: str) -> Any:
+        name = await choose_cluster(client, namespace, cluster)
+        return await import_into_kubernetes(client, namespace, name, document)
+
+    with store_errors("import the metadata"):
+        restored = access.run(write)
+    click.echo(
+        f"Imported {describe(document)}: controller epoch {restored.controller_epoch}, "
+        f"cluster {restored.cluster_id}."
+    )
+
+
+@metadata.command("confirm", epilog=CONFIRM_EPILOG)
+@click.option("--force", is_flag=True, help="Also where nobody has found anything wrong.")
+@cluster_option
+@access_options
+def confirm(*, force: bool, cluster: str | None, access: Access) -> None:
+    """Go on with metadata that went back in time.
+
+    Epochs and producer ids start far above those that brokers have seen.
+    """
+    from fairlead_controller.stores.kubernetes_transfer import confirm_in_kubernetes
+
+    async def write(client: KubeClient, namespace: str) -> Any:
+        name = await choose_cluster(client, namespace, cluster)
+        return await confirm_in_kubernetes(client, namespace, name, force=force)
+
+    with store_errors("confirm the metadata"):
+        confirmed = access.run(write)
+    if confirmed.finding:
+        click.echo(f"It had been found that {confirmed.finding}.")
+    click.echo(
+        f"Confirmed: controller epoch {confirmed.controller_epoch}, cluster {confirmed.cluster_id}."
+    )
+
+
+def read_metadata(access: Access, cluster: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the name of a cluster and the document of its metadata."""
+    from fairlead_controller.stores.kubernetes_transfer import export_from_kubernetes
+
+    async def read(client: KubeClient, namespace: str) -> tuple[str, dict[str, Any]]:
+        name = await choose_cluster(client, namespace, cluster)
+        return name, await export_from_kubernetes(client, namespace, name)
+
+    with store_errors("export the metadata"):
+        return access.run(read)
+
+
+async def choose_cluster(client: KubeClient, namespace: str, cluster: str | None) -> str:
+    """Return the name that was given, or that of the only LogCluster; CliError."""
+    from fairlead_kube.kinds import LOG_CLUSTER
+
+    if cluster:
+        return cluster
+    listing = await client.list(LOG_CLUSTER, namespace)
+    names = sorted(str(each["metadata"]["name"]) for each in listing.items)
+    if len(names) != 1:
+        found = f"{len(names)}: {', '.join(names)}" if names else "none"
+        raise CliError(
+            f"namespace {namespace} has not one LogCluster but {found}",
+            hint="Say which one is meant:  --cluster NAME",
+        )
+    return names[0]
+
+
+@contextmanager
+def store_errors(what: str) -> Iterator[None]:
+    """Errors of the store, told to a user."""
+    from fairlead_controller.decisions.tables.stored_table import StoreError
+    from fairlead_controller.stores.metadata_document import DocumentError
+    from fairlead_controller.stores.metadata_rewrite import NothingFoundError
+    from fairlead_controller.stores.metadata_store import SealedError
+
+    try:
+        yield
+    except DocumentError as error:
+        raise InputError(f"this is no metadata document: {error}") from error
+    except NothingFoundError as error:
+        raise CliError(
+            f"there is nothing to confirm: {error}",
+            hint="If you know better:  kubectl fairlead metadata confirm --force",
+        ) from error
+    except SealedError as error:
+        raise CliError(
+            f"cannot {what}: {error}",
+            hint="Somebody else may be writing it now: try again. To write it takes the rights to\n"
+            "create and update clusterstates and partitiontables.",
+        ) from error
+    except StoreError as error:
+        raise CliError(f"cannot {what}: {error}") from error

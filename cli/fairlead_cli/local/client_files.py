@@ -1,0 +1,119 @@
+"""The files by which a Kafka client reaches a secure cluster as one user.
+
+NAME.properties is for Java's clients and tools, NAME.librdkafka for librdkafka's: both hold the
+password, so only their owner may read them. `format_clients` says what other libraries take.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from fairlead_model.client_texts import render_java, render_librdkafka, scram_jaas_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MECHANISM: Final = "SCRAM-SHA-512"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAccess:
+    """How one user reaches a cluster."""
+
+    bootstrap: str
+    user: str
+    password: str = field(repr=False)
+    ca: Path
+
+
+def librdkafka_settings(access: ClientAccess) -> dict[str, str]:
+    """Return what librdkafka and confluent-kafka take."""
+    return {
+        "bootstrap.servers": access.bootstrap,
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": MECHANISM,
+        "sasl.username": access.user,
+        "sasl.password": access.password,
+        "ssl.ca.location": str(access.ca),
+    }
+
+
+def java_settings(access: ClientAccess) -> dict[str, str]:
+    """Return what Java's clients and Kafka's tools take."""
+    return {
+        "bootstrap.servers": access.bootstrap,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": MECHANISM,
+        "sasl.jaas.config": scram_jaas_config(access.user, access.password),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(access.ca),
+    }
+
+
+def write_client_files(directory: Path, access: ClientAccess) -> tuple[Path, Path]:
+    """Write both files of a user; return their paths."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    java = directory / f"{access.user}.properties"
+    librdkafka = directory / f"{access.user}.librdkafka"
+    write_private(java, render_java(java_settings(access)))
+    write_private(librdkafka, render_librdkafka(librdkafka_settings(access)))
+    return java, librdkafka
+
+
+def remove_client_files(directory: Path, user: str) -> bool:
+    """Remove both files of a user; tell whether there was any."""
+    paths = [directory / f"{user}.{ending}" for ending in ("properties", "librdkafka")]
+    there = [path for path in paths if path.exists()]
+    for path in there:
+        path.unlink()
+    return bool(there)
+
+
+def read_client_file(path: Path) -> dict[str, str]:
+    """Return the settings of a librdkafka file: NAME=VALUE lines, and comments."""
+    settings = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        name, separator, value = line.partition("=")
+        if separator and not line.lstrip().startswith("#"):
+            settings[name.strip()] = value.strip()
+    return settings
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file that only its owner may read, as a whole."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    temporary.replace(path)
+
+
+def format_clients(user: str, bootstrap: str, *, ca: Path, java: Path, librdkafka: Path) -> str:
+    """Return what to paste into five clients; the password stays in the files."""
+    first = bootstrap.split(",", 1)[0]
+    settings = f"settings = dict(line.strip().split('=', 1) for line in open({str(librdkafka)!r}))"
+    login = f"""sasl_mechanism={MECHANISM!r},
+      sasl_plain_username={user!r}, sasl_plain_password=settings["sasl.password"])"""
+    return f"""\
+Clients log in as {user}; the password is in files that only you may read.
+
+Java and Kafka's tools:
+  kafka-topics.sh --bootstrap-server {first} --command-config {shlex.quote(str(java))} --list
+kcat, librdkafka:
+  kcat -F {shlex.quote(str(librdkafka))} -L
+Python:
+  {settings}
+confluent-kafka:
+  Producer(settings)
+kafka-python:
+  KafkaConsumer(bootstrap_servers={bootstrap!r}, security_protocol="SASL_SSL",
+      ssl_cafile={str(ca)!r}, {login}
+aiokafka:
+  AIOKafkaConsumer(bootstrap_servers={bootstrap!r}, security_protocol="SASL_SSL",
+      ssl_context=ssl.create_default_context(cafile={str(ca)!r}),
+      {login}
+"""

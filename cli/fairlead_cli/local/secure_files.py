@@ -1,0 +1,97 @@
+"""What `fairlead up --secure` makes: an authority, certificates of brokers, files of clients.
+
+DIR/tls/ca.crt             the authority that clients trust
+DIR/tls/ca.key             its key: whoever has it is any broker
+DIR/tls/broker-<i>.pem     certificate and key of broker i, for clients and for its peers
+DIR/tls/controller.pem     certificate and key of the controller
+DIR/clients/admin.*        how clients log in as the super user
+
+A folder that has an authority is one of a secure cluster, and stays one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from fairlead_cli.local.client_files import (
+    ClientAccess,
+    read_client_file,
+    write_client_files,
+    write_private,
+)
+from fairlead_cli.local.layout import HOST
+from fairlead_tls.peer_names import PeerName
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fairlead_cli.local.layout import Layout
+    from fairlead_operator.certificates.authority import KeyPair
+
+ADMIN: Final = "admin"
+CLUSTER: Final = "local"
+"""The name of the cluster in certificates of its brokers and of its controller."""
+_HOSTS: Final = (HOST, "localhost")
+_PASSWORD_BYTES: Final = 24
+
+
+def choose_secure(layout: Layout, *, asked: bool) -> bool:
+    """Return whether the cluster of a folder is secure: asked for now, or ever before."""
+    return asked or layout.ca_certificate.exists()
+
+
+def prepare_secure_files(layout: Layout, brokers: int, bootstrap: str) -> ClientAccess:
+    """Make what is missing or will soon be over; return how the super user reaches the cluster."""
+    layout.tls_directory.mkdir(mode=0o700, exist_ok=True)
+    now = datetime.now(UTC)
+    authority = _ensure_authority(layout, now)
+    for broker_id in range(brokers):
+        name = PeerName(CLUSTER, broker_id)
+        _ensure_certificate(layout.broker_certificate(broker_id), name, authority, now)
+    _ensure_certificate(layout.controller_certificate, PeerName(CLUSTER), authority, now)
+    access = ClientAccess(
+        bootstrap=bootstrap,
+        user=ADMIN,
+        password=_find_password(layout) or secrets.token_urlsafe(_PASSWORD_BYTES),
+        ca=layout.ca_certificate,
+    )
+    write_client_files(layout.clients_directory, access)
+    return access
+
+
+def admin_file(layout: Layout) -> Path:
+    """Return the file by which commands of ours log in."""
+    return layout.clients_directory / f"{ADMIN}.librdkafka"
+
+
+def _find_password(layout: Layout) -> str | None:
+    try:
+        return read_client_file(admin_file(layout)).get("sasl.password")
+    except FileNotFoundError:
+        return None
+
+
+def _ensure_authority(layout: Layout, now: datetime) -> KeyPair:
+    from fairlead_operator.certificates.authority import KeyPair, make_authority
+
+    if layout.ca_certificate.exists():
+        return KeyPair(layout.ca_certificate.read_bytes(), layout.ca_key.read_bytes())
+    made = make_authority("Fairlead local CA", now)
+    # The key first: a certificate says that the authority is whole.
+    write_private(layout.ca_key, made.key.decode())
+    layout.ca_certificate.write_bytes(made.certificate)
+    return made
+
+
+def _ensure_certificate(path: Path, name: PeerName, authority: KeyPair, now: datetime) -> None:
+    from fairlead_operator.certificates.authority import is_due, issue
+
+    try:
+        if not is_due(path.read_bytes(), now, authority=authority.certificate, uri=str(name)):
+            return
+    except FileNotFoundError:
+        pass  # The first start.
+    made = issue(authority, f"fairlead-{path.stem}", now, hosts=_HOSTS, uris=[str(name)])
+    write_private(path, (made.certificate + made.key).decode())

@@ -1,0 +1,1 @@
+"""`fairlead rebalance`: a plan that makes brokers even, shown first and carried out when asked."""

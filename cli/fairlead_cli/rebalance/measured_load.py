@@ -1,0 +1,119 @@
+"""What brokers hold, and how busy they are: DescribeLogDirs, and metrics of a local cluster."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from fairlead_cli.broker.drain import read_config
+from fairlead_cli.client.connection import fetch_metadata
+from fairlead_cli.client.survey import ask_every_broker, newest_version
+from fairlead_cli.client.wire_call import call_broker, name_error
+from fairlead_cli.errors import CliError
+from fairlead_wire.messages.describe_log_dirs import DescribeLogDirsRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka.admin import AdminClient
+
+    from fairlead_cli.client.answering import Address
+    from fairlead_cli.local.cluster_file import ClusterFile
+
+LOG_DIRS_VERSION_MAX = 4
+DISK_SIZE_SINCE = 4
+RATE = "fairlead.reassignment.throttled.rate"
+MEASURED_S = 1.0
+TIMEOUT_S = 2.0
+TRAFFIC = re.compile(
+    r'^kafka_server_brokertopicmetrics_(bytesin|bytesout)_total\{topic="([^"]+)"\} (\S+)$',
+    re.MULTILINE,
+)
+
+
+class DiskUse(NamedTuple):
+    """The disks of one broker; sizes are None where it does not tell them."""
+
+    total_bytes: int | None
+    free_bytes: int | None
+    sizes: Mapping[tuple[str, int], int]
+    """Bytes by topic and partition."""
+
+
+def read_disks(admin: AdminClient) -> tuple[dict[int, DiskUse], list[str]]:
+    """Ask every broker what it has on its disks; also who gave no answer, in words."""
+    return ask_every_broker(admin, read_disks_of)
+
+
+def read_disks_of(at: Address) -> DiskUse:
+    """Ask one broker. CliError when it does not answer, or refuses."""
+    api_key = DescribeLogDirsRequest.API_KEY
+    version = newest_version(at, api_key, LOG_DIRS_VERSION_MAX) or 1
+    request = DescribeLogDirsRequest(topics=None)
+    reply = call_broker(at.host.strip("[]"), at.port, request, version)
+    if reply.error_code:
+        raise CliError(f"it does not tell what it holds: {name_error(reply.error_code)}")
+    usable = [each for each in reply.results if not each.error_code]
+    sizes = {
+        (topic.name, partition.partition_index): partition.partition_size
+        for directory in usable
+        for topic in directory.topics
+        for partition in topic.partitions
+        if not partition.is_future_key
+    }
+    if version < DISK_SIZE_SINCE or any(each.total_bytes < 0 for each in usable) or not usable:
+        return DiskUse(None, None, sizes)
+    return DiskUse(
+        sum(each.total_bytes for each in usable), sum(each.usable_bytes for each in usable), sizes
+    )
+
+
+def read_throttle(admin: AdminClient) -> int | None:
+    """Return how many bytes a second the slowest broker sends to replicas that are added.
+
+    None where brokers have no such setting.
+    """
+    brokers = fetch_metadata(admin).brokers.values()
+    rates = [read_config(each.host, each.port, each.id, RATE) for each in brokers]
+    return min((int(each) for each in rates if each is not None), default=None)
+
+
+class Traffic(NamedTuple):
+    """Bytes a second that leaders of a topic on one broker take in and give to consumers."""
+
+    bytes_in: float
+    bytes_out: float
+
+
+def measure_traffic(cluster: ClusterFile) -> dict[tuple[int, str], Traffic]:
+    """Read the brokers' counters twice; by broker and topic."""
+    first, began = read_counters(cluster), time.monotonic()
+    time.sleep(MEASURED_S)
+    second, passed_s = read_counters(cluster), time.monotonic() - began
+    rates: dict[tuple[int, str], list[float]] = {}
+    for (broker_id, topic, name), value in second.items():
+        # A counter that begins anew belongs to another process.
+        grown = max(0.0, value - first.get((broker_id, topic, name), value))
+        pair = rates.setdefault((broker_id, topic), [0.0, 0.0])
+        pair[name == "bytesout"] = grown / passed_s
+    return {at: Traffic(*pair) for at, pair in rates.items()}
+
+
+def read_counters(cluster: ClusterFile) -> dict[tuple[int, str, str], float]:
+    """Return bytes in and out, by broker, topic and name; of brokers that answer."""
+    counters = {}
+    for broker in cluster.brokers:
+        if broker.id is None or not broker.is_alive:
+            continue
+        host = f"[{broker.host}]" if ":" in broker.host else broker.host
+        try:
+            with urlopen(f"http://{host}:{broker.http_port}/metrics", timeout=TIMEOUT_S) as page:
+                text = page.read().decode()
+        except (URLError, TimeoutError, ConnectionError):
+            continue
+        for name, topic, value in TRAFFIC.findall(text):
+            counters[broker.id, topic, name] = float(value)
+    return counters

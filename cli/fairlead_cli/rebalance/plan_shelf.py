@@ -1,0 +1,71 @@
+"""Where plans are kept between the command that shows them and the one that carries them out."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from fairlead_cli.advice import cluster_arguments
+from fairlead_cli.errors import CliError, InputError
+from fairlead_cli.rebalance.plan_document import BOUND_FIELDS, VERSION, plan_id
+
+KEPT_MAX = 20
+
+
+def shelf() -> Path:
+    """Return the folder of plans (XDG's folder for state of the user)."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "fairlead" / "plans"
+
+
+def keep_plan(document: dict[str, Any]) -> None:
+    """Keep a plan; the oldest ones go. CliError where nothing can be written."""
+    folder = shelf()
+    path = folder / f"{document['id']}.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(json.dumps(document, indent=2) + "\n")
+        unfinished.replace(path)
+        kept = sorted(folder.glob("*.json"), key=lambda each: each.stat().st_mtime_ns)
+        for old in kept[:-KEPT_MAX]:
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        raise CliError(f"cannot keep the plan in {folder}: {error.strerror}") from error
+
+
+def find_plan(name: str) -> dict[str, Any]:
+    """Return a plan by its id, or out of a file that `-o json` was written to. InputError."""
+    path = shelf() / f"{name}.json" if name.isalnum() else Path(name)
+    if not path.exists():
+        path = Path(name)
+    try:
+        document = json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(
+            f"there is no plan '{name}' here",
+            hint="A plan is known where it was made; elsewhere name a file with it (-o json). "
+            f"Make one:  fairlead rebalance{cluster_arguments()}",
+        ) from error
+    except ValueError as error:
+        raise InputError(f"{path} is no plan: {error}") from error
+    check_plan(document, path)
+    return dict(document)
+
+
+def check_plan(document: Any, path: Path) -> None:
+    """Raise InputError if a file is no plan, or says something else than its id stands for."""
+    if not isinstance(document, dict) or document.get("version") != VERSION:
+        raise InputError(f"{path} is no plan of this release")
+    moves = document.get("moves")
+    if not isinstance(moves, list) or not all(
+        isinstance(move, dict) and set(BOUND_FIELDS) <= move.keys() for move in moves
+    ):
+        raise InputError(f"{path} is no plan: its moves are not complete")
+    if not {"clusterId", "brokers"} <= document.keys() or plan_id(document) != document.get("id"):
+        raise InputError(
+            f"{path} was changed after plan {document.get('id')} was made",
+            hint=f"Make another:  fairlead rebalance{cluster_arguments()}",
+        )

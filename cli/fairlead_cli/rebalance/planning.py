@@ -1,0 +1,70 @@
+"""What the planner is given: a cluster's state, and what was measured."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from fairlead_controller.decisions.balance.facts import BalancedBroker, BalancedPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fairlead_cli.client.cluster_state import ClusterReading
+    from fairlead_cli.rebalance.measured_load import DiskUse, Traffic
+
+
+def build_brokers(reading: ClusterReading, disks: Mapping[int, DiskUse]) -> list[BalancedBroker]:
+    """Return the brokers; shares go by the sizes of disks where every broker tells its own."""
+    image, cordoned = reading.state.image, reading.state.cordoned
+    totals = {each: disks[each].total_bytes for each in image.brokers if each in disks}
+    is_known = len(totals) == len(image.brokers) and all(totals.values())
+    # Where brokers share an address, as on a laptop, no two of them are apart.
+    return [
+        BalancedBroker(
+            broker_id,
+            host=broker.host_name,
+            rack=broker.rack,
+            capacity=(totals[broker_id] or 1) if is_known else 1,
+            free_bytes=disks[broker_id].free_bytes if broker_id in disks else None,
+            is_cordoned=broker_id in cordoned,
+        )
+        for broker_id, broker in sorted(image.brokers.items())
+    ]
+
+
+def build_partitions(
+    reading: ClusterReading,
+    disks: Mapping[int, DiskUse],
+    traffic: Mapping[tuple[int, str], Traffic],
+) -> list[BalancedPartition]:
+    """Return the partitions; those that move, or miss replicas, are counted and stay.
+
+    Counters are of topics: the partitions of one that a broker leads share its traffic evenly.
+    """
+    image = reading.state.image
+    led = Counter(
+        (partition.leader, topic.name) for topic in image.topics() for partition in topic.partitions
+    )
+    partitions = []
+    for topic in image.topics():
+        for index, partition in enumerate(topic.partitions):
+            at = (topic.name, index)
+            known = [disks[each].sizes.get(at, 0) for each in partition.replicas if each in disks]
+            home = disks.get(partition.leader)
+            size = home.sizes.get(at, 0) if home is not None else max(known, default=0)
+            rates = traffic.get((partition.leader, topic.name))
+            together = led[partition.leader, topic.name]
+            partitions.append(
+                BalancedPartition(
+                    topic.name,
+                    index,
+                    partition.replicas,
+                    partition.leader,
+                    size,
+                    bytes_in=rates.bytes_in / together if rates else 0.0,
+                    bytes_out=rates.bytes_out / together if rates else 0.0,
+                    is_fixed=at in reading.waiting or partition.is_under_replicated,
+                )
+            )
+    return partitions

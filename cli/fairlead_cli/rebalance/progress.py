@@ -1,0 +1,151 @@
+"""Carries a plan out, and says how far it is. What moves is the controller's queue, which lasts."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from fairlead_cli.advice import cluster_arguments
+from fairlead_cli.client.cluster_state import read_cluster
+from fairlead_cli.client.reassignment import alter_many, list_all_reassignments
+from fairlead_cli.errors import CliError
+from fairlead_cli.rebalance.plan_document import changes_since
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fairlead_cli.client.reassignment import Refusal
+    from fairlead_model.cluster import ClusterImage
+
+PARTITIONS_A_REQUEST = 1000
+POLL_S = 1.0
+NAMED_MAX = 10
+NOT_MOVING = "NO_REASSIGNMENT_IN_PROGRESS"
+NOT_NEEDED = "ELECTION_NOT_NEEDED"
+
+Targets = dict[tuple[str, int], "list[int] | None"]
+
+
+def require_unchanged(document: Mapping[str, Any], addresses: str) -> None:
+    """Raise CliError that names what has changed since a plan was made."""
+    reading = read_cluster(addresses)
+    changes = changes_since(dict(document), reading.cluster_id, reading.state, reading.waiting)
+    if changes:
+        more = [f"and {len(changes) - NAMED_MAX} more"] if len(changes) > NAMED_MAX else []
+        lines = "\n".join(f"  {each}" for each in [*changes[:NAMED_MAX], *more])
+        raise CliError(
+            f"plan {document['id']} is stale, and nothing was moved:\n{lines}",
+            hint=f"Make another:  fairlead rebalance{cluster_arguments()}",
+        )
+
+
+def start(document: Mapping[str, Any], addresses: str) -> dict[tuple[str, int], Refusal]:
+    """Give all moves to the controller, which begins few at a time; return what it refuses."""
+    return _ask(
+        addresses,
+        {(each["topic"], each["partition"]): each["after"] for each in document["moves"]},
+    )
+
+
+def cancel(document: Mapping[str, Any], addresses: str) -> dict[tuple[str, int], Refusal]:
+    """Call back what moves or waits; what has moved stays. Return what cannot go back."""
+    ongoing = list_all_reassignments(addresses)
+    targets: Targets = {}
+    for each in document["moves"]:
+        at = (each["topic"], each["partition"])
+        moving = ongoing.get(at)
+        if moving is not None and target_of(moving.replicas, moving.removing) == each["after"]:
+            targets[at] = None
+    refused = _ask(addresses, targets)
+    return {at: refusal for at, refusal in refused.items() if refusal.error != NOT_MOVING}
+
+
+def _ask(addresses: str, targets: Targets) -> dict[tuple[str, int], Refusal]:
+    refused: dict[tuple[str, int], Refusal] = {}
+    items = sorted(targets.items())
+    for begin in range(0, len(items), PARTITIONS_A_REQUEST):
+        refused |= alter_many(addresses, dict(items[begin : begin + PARTITIONS_A_REQUEST]))
+    return refused
+
+
+def target_of(replicas: list[int], removing: list[int]) -> list[int]:
+    """Return where a moving partition will be."""
+    return [each for each in replicas if each not in removing]
+
+
+def read_progress(document: Mapping[str, Any], addresses: str) -> dict[str, Any]:
+    """Return what has moved, what moves or waits, and what has gone elsewhere or nowhere."""
+    ongoing = list_all_reassignments(addresses)
+    image = read_cluster(addresses).state.image
+    rows = []
+    for each in document["moves"]:
+        at = (each["topic"], each["partition"])
+        moving = ongoing.get(at)
+        record = record_of(image, *at)
+        if moving is not None and target_of(moving.replicas, moving.removing) == each["after"]:
+            state = "moving"
+        elif record == each["after"]:
+            state = "done"
+        elif moving is None and record is not None and set(record) == set(each["before"]):
+            # A cancellation gives the brokers back, maybe in another order.
+            state = "not moved"
+        else:
+            state = "changed since"
+        rows.append(
+            {name: each[name] for name in ("topic", "partition", "bytes")} | {"state": state}
+        )
+    count = {
+        name: sum(row["state"] == name for row in rows)
+        for name in ("done", "moving", "not moved", "changed since")
+    }
+    return {
+        "id": document["id"],
+        "partitions": len(rows),
+        "done": count["done"],
+        "moving": count["moving"],
+        "notMoved": count["not moved"],
+        "changedSince": count["changed since"],
+        "bytes": sum(row["bytes"] for row in rows),
+        "bytesDone": sum(row["bytes"] for row in rows if row["state"] == "done"),
+        "rows": rows,
+    }
+
+
+def record_of(image: ClusterImage, topic: str, index: int) -> list[int] | None:
+    """Return a partition's replicas; None where there is no such partition any more."""
+    partition = image.partition(topic, index)
+    return None if partition is None else list(partition.replicas)
+
+
+def wait(document: Mapping[str, Any], addresses: str, timeout_s: float) -> dict[str, Any]:
+    """Return the progress once nothing of the plan moves any more, or time is up."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        progress = read_progress(document, addresses)
+        if not progress["moving"] or time.monotonic() > deadline:
+            return progress
+        time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
+
+
+def elect_preferred(document: Mapping[str, Any], addresses: str) -> int:
+    """Let the first replicas lead that the plan has put there, rather than minutes later.
+
+    Return how many of them do not lead yet, because they are not in sync or not up.
+    """
+    from confluent_kafka import ElectionType, TopicPartition
+
+    from fairlead_cli.client.connection import build_admin, wait_for
+
+    image = read_cluster(addresses).state.image
+    places = []
+    for each in document["moves"]:
+        record = image.partition(each["topic"], each["partition"])
+        is_there = record is not None and list(record.replicas) == each["after"]
+        if record is not None and is_there and record.leader != record.preferred_leader:
+            places.append(TopicPartition(each["topic"], each["partition"]))
+    if not places:
+        return 0
+    admin = build_admin(addresses)
+    future = admin.elect_leaders(ElectionType.PREFERRED, places)
+    errors = wait_for(future, "cannot elect preferred leaders")
+    return sum(error is not None and error.name() != NOT_NEEDED for error in errors.values())

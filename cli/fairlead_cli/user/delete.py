@@ -1,0 +1,57 @@
+"""`fairlead user delete`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead_cli.options import bootstrap_option, data_option
+from fairlead_cli.user.create import check_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EPILOG = """\b
+Examples:
+  fairlead user delete shop --yes
+"""
+
+
+@click.command("delete", epilog=EPILOG)
+@click.argument("name", metavar="NAME", callback=check_name)
+@click.option("--yes", is_flag=True, help="Do it: the user's clients are cut off at once.")
+@data_option
+@bootstrap_option
+def command(name: str, yes: bool, data: Path, bootstrap: str | None) -> None:
+    """Remove a user: the password, then the access rules for it, then its files."""
+    from fairlead_cli.acl.rule_text import principal_of
+    from fairlead_cli.client.access import client_settings
+    from fairlead_cli.client.acls import delete_rules, fetch_rules
+    from fairlead_cli.client.connection import build_admin
+    from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_cli.client.users import fetch_users, remove_passwords
+    from fairlead_cli.errors import CliError, InputError
+    from fairlead_cli.local.client_files import remove_client_files
+    from fairlead_cli.local.layout import Layout
+    from fairlead_cli.output import format_count
+
+    admin = build_admin(resolve_bootstrap(bootstrap, data))
+    if name == client_settings().get("sasl.username"):
+        raise InputError(f"this command logs in as {name}: it would cut itself off")
+    found = [user for user in fetch_users(admin) if user.name == name]
+    rules = [rule for rule in fetch_rules(admin) if rule.principal == principal_of(name)]
+    if not yes:
+        raise InputError(
+            f"user {name} has {format_count(len(found), 'password')} and "
+            f"{format_count(len(rules), 'access rule')}",
+            hint=f"To remove all of it:  fairlead user delete {name} --yes",
+        )
+    for user in found:
+        remove_passwords(admin, user)
+    if rules:
+        delete_rules(admin, rules)
+    removed = remove_client_files(Layout(data).clients_directory, name)
+    if not (found or rules or removed):
+        raise CliError(f"there is no user '{name}'", hint="See who there is:  fairlead user list")
+    click.echo(f"Deleted user {name}, and {format_count(len(rules), 'access rule')}.")

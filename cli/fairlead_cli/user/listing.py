@@ -1,0 +1,61 @@
+"""`fairlead user list`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EPILOG = """\b
+Examples:
+  fairlead user list
+  fairlead user list -o json
+"""
+
+
+@click.command("list", epilog=EPILOG)
+@data_option
+@bootstrap_option
+@table_or_json
+def command(data: Path, bootstrap: str | None, output: str) -> None:
+    """List users who log in by SCRAM, and what they may do."""
+    from fairlead_cli.acl.rule_text import principal_of, resource_text
+    from fairlead_cli.client.acls import fetch_rules
+    from fairlead_cli.client.connection import build_admin
+    from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_cli.client.users import fetch_users
+    from fairlead_cli.output import note, print_json, print_table
+
+    admin = build_admin(resolve_bootstrap(bootstrap, data))
+    users = fetch_users(admin)
+    rights: dict[str, list[str]] = {}
+    for rule in fetch_rules(admin):
+        text = f"{rule.operation.name} {resource_text(rule)}"
+        if rule.permission.name == "DENY":
+            text = f"not {text}"
+        rights.setdefault(rule.principal, []).append(text)
+    rows = [
+        {
+            "name": user.name,
+            "mechanisms": user.iterations,
+            "acls": rights.get(principal_of(user.name), []),
+        }
+        for user in users
+    ]
+    if output == "json":
+        print_json(rows)
+    elif users:
+        print_table(
+            ["NAME", "MECHANISMS", "MAY"],
+            [
+                [user.name, ", ".join(user.iterations), ", ".join(row["acls"])]
+                for user, row in zip(users, rows, strict=True)
+            ],
+        )
+    else:
+        note("There are no users who log in by SCRAM.")

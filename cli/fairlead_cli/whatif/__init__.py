@@ -1,0 +1,1 @@
+"""`fairlead whatif`: what the loss of brokers would do, before it happens."""

@@ -1,0 +1,68 @@
+"""Which consumer groups feel it: those whose partitions or coordinators change leaders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
+from fairlead_cli.client.group_listing import list_groups
+from fairlead_cli.client.groups import describe_groups, read_committed_of
+from fairlead_model.ids import NO_LEADER
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+    from fairlead_controller.decisions.what_if import Forecast, PartitionForecast
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+def read_groups_behind(
+    admin: AdminClient, forecast: Forecast, offsets_partitions: int
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return a row for each group that stands behind a partition, and who did not tell its groups.
+
+    A group reads what it has committed offsets for, and what its members have.
+    """
+    listings, untold = list_groups(admin)
+    names = [each.group for each in listings]
+    committed = read_committed_of(admin, names)
+    reads = {group: {(at.topic, at.partition) for at in committed[group]} for group in names}
+    with_members = [each.group for each in listings if each.state != "Empty"]
+    for described in describe_groups(admin, with_members):
+        for member in described.members:
+            reads[described.group].update((at.topic, at.partition) for at in member.partitions)
+    affected = {(each.topic, each.index): each for each in forecast.partitions}
+    rows = []
+    for listing in listings:
+        row = build_row(listing.group, reads[listing.group], affected, offsets_partitions)
+        if row is not None:
+            rows.append({"group": listing.group, "state": listing.state} | row)
+    return rows, untold
+
+
+def build_row(
+    group: str,
+    reads: set[tuple[str, int]],
+    affected: dict[tuple[str, int], PartitionForecast],
+    offsets_partitions: int,
+) -> dict[str, Any] | None:
+    """Return what happens to a group; None if it does not notice."""
+    mine = [affected[at] for at in sorted(reads) if at in affected]
+    moving = [each for each in mine if each.changes_leader]
+    coordinator = None
+    if offsets_partitions:
+        at = (OFFSETS_TOPIC, coordinator_partition(group, offsets_partitions))
+        home = affected.get(at)
+        if home is not None and home.changes_leader:
+            coordinator = {
+                "from": home.before.leader,
+                "to": None if home.after.leader == NO_LEADER else home.after.leader,
+            }
+    if not moving and coordinator is None:
+        return None
+    return {
+        "partitions": len(moving),
+        "withoutLeader": sum(each.loses_leader for each in mine),
+        "coordinator": coordinator,
+    }

@@ -1,0 +1,160 @@
+"""One supervised process: starting it in a group of its own, signals, faults, its messages.
+
+A child gets the number of a pipe in `FAIRLEAD_SUPERVISOR_FD` and may write lines to it:
+
+| line | meaning |
+|---|---|
+| `kill` | SIGKILL to the child's group; that death counts as no failure |
+| `pause MS` | SIGSTOP to the group, SIGCONT so many milliseconds later, whatever happens |
+| `resume` | SIGCONT now |
+| `fatal TEXT` | why it is about to exit; becomes the container's termination message |
+
+Faults are obeyed only where the container was started with drills enabled. Signals go to the whole
+group: processes that the child started must not live on, or hold its files, once it is gone.
+"""
+
+import os
+import signal
+
+from fairlead_pod.restarts import FailureHistory
+
+SUPERVISOR_FD = "FAIRLEAD_SUPERVISOR_FD"
+PAUSE_MAX_MS = 600_000
+_LINE_MAX = 4096
+_SIGNALS_RESET = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGCHLD,
+    signal.SIGPIPE,
+)
+
+
+class Child:
+    """`pid` is 0 while it does not run; then `start_at_s` says when it is started, None never."""
+
+    def __init__(
+        self,
+        name: str,
+        arguments: list[str],
+        environment: dict[str, str],
+        *,
+        allows_faults: bool = False,
+        stop_grace_s: float | None = None,
+        is_vital: bool = True,
+    ) -> None:
+        """One that is not vital is started again for ever: an exit code matters less than that.
+
+        After `stop_grace_s` without obeying SIGTERM it is killed; None leaves that to the kubelet.
+        """
+        self.name = name
+        self.is_vital = is_vital
+        self.pid = 0
+        self.started_at_s = 0.0
+        self.start_at_s: float | None = 0.0
+        self.is_stopping = False
+        self.kill_at_s: float | None = None
+        self.resume_at_s: float | None = None
+        self.failures = FailureHistory()
+        self.was_killed_on_request = False
+        self.fatal_message = ""
+        self.pipe = -1
+        self.is_pipe_open = False
+        self._arguments = arguments
+        self._environment = environment
+        self._allows_faults = allows_faults
+        self._stop_grace_s = stop_grace_s
+        self._unread = b""
+
+    def start(self, now_s: float) -> None:
+        """Start the process; OSError if that is impossible."""
+        self.pipe, writer = os.pipe()
+        os.set_blocking(self.pipe, False)
+        os.set_inheritable(writer, True)
+        try:
+            self.pid = os.posix_spawn(
+                self._arguments[0],
+                self._arguments,
+                {**self._environment, SUPERVISOR_FD: str(writer)},
+                setpgroup=0,
+                setsigmask=(),
+                setsigdef=_SIGNALS_RESET,
+            )
+        finally:
+            os.close(writer)
+        self.is_pipe_open = True
+        self.started_at_s = now_s
+        self.start_at_s = self.kill_at_s = self.resume_at_s = None
+        self.is_stopping = self.was_killed_on_request = False
+        self._unread = b""
+
+    def ended(self) -> None:
+        """End the processes that the reaped one has left behind, and forget it."""
+        self.signal_group(signal.SIGKILL)
+        self.read_lines()
+        os.close(self.pipe)
+        self.pipe = -1
+        self.pid = 0
+        self.kill_at_s = self.resume_at_s = None
+
+    def stop(self, number: int, now_s: float) -> None:
+        """Ask it to end. A paused process is continued first, or it would never hear of it."""
+        self.resume()
+        self.is_stopping = True
+        if self._stop_grace_s is not None and self.kill_at_s is None:
+            self.kill_at_s = now_s + self._stop_grace_s
+        self._signal(number)
+
+    def resume(self) -> None:
+        """End a pause, if there is one."""
+        if self.resume_at_s is not None:
+            self.resume_at_s = None
+            self.signal_group(signal.SIGCONT)
+
+    def signal_group(self, number: int) -> None:
+        """Signal the process and all that it started; nothing if they are gone."""
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return
+        except PermissionError:  # Only zombies are left, which some kernels report like this.
+            return
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            return
+
+    def read_lines(self) -> list[str]:
+        """Take what the child has written to its pipe; `fatal` lines are kept."""
+        try:
+            data = os.read(self.pipe, _LINE_MAX)
+        except BlockingIOError:
+            return []
+        self.is_pipe_open = bool(data)
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        self._unread = self._unread[:_LINE_MAX]
+        texts = [line.decode("utf-8", "replace").strip() for line in lines]
+        for text in texts:
+            if text.startswith("fatal "):
+                self.fatal_message = text.removeprefix("fatal ")
+        return [text for text in texts if text and not text.startswith("fatal ")]
+
+    def obey(self, line: str, now_s: float) -> str:
+        """Carry out a fault; what was done, or why not, for the log."""
+        if not self._allows_faults:
+            return f"{line[:40]!r} ignored: drills are not enabled"
+        command, _, argument = line.partition(" ")
+        if command == "kill":
+            self.was_killed_on_request = True
+            self.signal_group(signal.SIGKILL)
+            return "killed for a drill"
+        if command == "resume":
+            self.resume()
+            return "resumed"
+        if command == "pause" and argument.isdecimal() and 0 < int(argument) <= PAUSE_MAX_MS:
+            # The timer first: nothing may come between that leaves the child stopped.
+            self.resume_at_s = now_s + int(argument) / 1000
+            self.signal_group(signal.SIGSTOP)
+            return f"paused for {argument} ms for a drill"
+        return f"{line[:40]!r} ignored: no such fault"

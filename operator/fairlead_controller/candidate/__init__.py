@@ -1,1 +1,0 @@
-"""The controller process on Kubernetes: one of several candidates; the Lease makes one act."""

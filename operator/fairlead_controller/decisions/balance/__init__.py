@@ -1,0 +1,1 @@
+"""Where replicas and leaders would go so that the brokers are even. Plans only; nothing moves."""

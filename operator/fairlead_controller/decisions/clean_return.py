@@ -1,0 +1,62 @@
+"""Whether a broker that starts anew still has all that its last start acknowledged. Pure.
+
+The broker reports what it found; the verdict is the controller's, because only it knows which
+start was registered last (R14). Two ways to be clean, both on the same disk:
+
+a. it stopped in good order: the disk holds the marker of a clean stop, with the broker epoch that
+   was registered last;
+b. its process was killed, but neither the machine nor the disk lost anything: kernel boot id
+   (unreadable equals nothing), pod and the broker epoch on the disk are those of the last
+   registered start, and recovery found at most a torn last batch with no write-back error.
+"""
+
+from fairlead_model.broker import BrokerRegistration
+
+CLEAN_STOP = "it stopped in good order"
+PROCESS_KILLED = "only its process ended: same disk, same boot, logs whole"
+
+
+def clean_return(known: BrokerRegistration | None, asking: BrokerRegistration) -> tuple[bool, str]:
+    """Return the verdict on a new start of a broker, and why."""
+    problem = _problem(known, asking)
+    if problem is not None:
+        return False, problem
+    return True, CLEAN_STOP if asking.is_clean else PROCESS_KILLED
+
+
+def _problem(known: BrokerRegistration | None, asking: BrokerRegistration) -> str | None:
+    if known is None:
+        return "no start of it was ever registered"
+    if not asking.directory_id or asking.directory_id != known.directory_id:
+        return "it has another disk"
+    if asking.previous_broker_epoch != known.broker_epoch:
+        return (
+            f"its disk was last used by epoch {asking.previous_broker_epoch}, "
+            f"not by epoch {known.broker_epoch}, which was registered last"
+        )
+    if asking.is_clean:
+        return None
+    if not asking.boot_id or asking.boot_id != known.boot_id:
+        return "it did not stop in good order, and its machine has restarted"
+    if asking.pod_uid != known.pod_uid:
+        return "it did not stop in good order, and it runs in another pod"
+    if not asking.is_recovered_whole:
+        return "it did not stop in good order, and its logs are not whole"
+    return None
+
+
+def is_same_start(known: BrokerRegistration, asking: BrokerRegistration) -> bool:
+    """Tell whether a registration repeats one that was accepted.
+
+    A start id alone does not prove it: it lives on the disk until a registration is answered, so
+    that a process before an outage and the one after it may share it: an outage of the machine,
+    or of the disk, which recovery notices, or a start with other settings.
+    """
+    return (
+        known.start_id == asking.start_id
+        and known.directory_id == asking.directory_id
+        and known.boot_id == asking.boot_id
+        and known.pod_uid == asking.pod_uid
+        and known.is_recovered_whole == asking.is_recovered_whole
+        and known.min_insync_replicas == asking.min_insync_replicas
+    )

@@ -1,0 +1,253 @@
+"""Altering configs of topics, brokers and groups: full and incremental, each on its own."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from fairlead_controller.decisions.draft import Draft
+from fairlead_controller.decisions.events import AlterConfigs, Decision
+from fairlead_controller.decisions.leadership import elect_leaderless
+from fairlead_controller.decisions.minimum_in_sync import (
+    changed_minima,
+    effective_min_insync_replicas,
+    spread_minimum,
+)
+from fairlead_controller.decisions.reassignment.evacuation import check_drain, follow_drain
+from fairlead_controller.decisions.state import ControllerState, is_drained
+from fairlead_controller.decisions.tables.table_room import TableRoom
+from fairlead_controller.decisions.topics.deletion_and_growth import find_topic, refuse_declared
+from fairlead_model.broker_configs import CLUSTER_WIDE_CONFIGS
+from fairlead_model.calls import (
+    AlterableResource,
+    AlteredResource,
+    AlterOperation,
+    ConfigAlteration,
+    ResourceType,
+)
+from fairlead_model.cluster import (
+    CLUSTER_WIDE,
+    BrokerConfigsChanged,
+    GroupConfigsChanged,
+    TopicChanged,
+    TopicImage,
+)
+from fairlead_model.configs import (
+    BROKER_DRAIN,
+    BrokerValues,
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    StaticConfigError,
+    broker_config_key,
+    topic_config_key,
+    validate_broker_config,
+    validate_topic_configs,
+)
+from fairlead_model.group_configs import group_config_key, validate_group_configs
+from fairlead_model.refusals import RefusalCode, RefusedError
+
+
+def decide_config_changes(
+    state: ControllerState, event: AlterConfigs, room: TableRoom | None = None
+) -> Decision:
+    """Alter the configs of resources; with `validate_only` tell whether they would be accepted."""
+    call = event.call
+    draft = Draft(state, room)
+    limits = BrokerValues(static=call.get("group_limits", {}))
+    asked = Counter((item["resource_type"], item["name"]) for item in call["resources"])
+    results: list[AlteredResource] = []
+    for resource in call["resources"]:
+        code, message = 0, None
+        try:
+            if asked[resource["resource_type"], resource["name"]] > 1:
+                raise RefusedError(
+                    RefusalCode.INVALID_REQUEST, f"resource {resource['name']!r} is named twice"
+                )
+            _alter(draft, resource, limits, is_incremental=call["incremental"])
+        except RefusedError as refusal:
+            code, message = int(refusal.code), refusal.message
+        results.append(
+            AlteredResource(
+                resource_type=resource["resource_type"],
+                name=resource["name"],
+                error_code=code,
+                error_message=message,
+            )
+        )
+    reply = {"resources": results}
+    return Decision(reply=reply) if call["validate_only"] else draft.decision(reply)
+
+
+def _alter(
+    draft: Draft, resource: AlterableResource, limits: BrokerValues, *, is_incremental: bool
+) -> None:
+    try:
+        if resource["resource_type"] == ResourceType.TOPIC:
+            _alter_topic(draft, resource, is_incremental=is_incremental)
+        elif resource["resource_type"] == ResourceType.BROKER:
+            _alter_broker(draft, resource, is_incremental=is_incremental)
+        elif resource["resource_type"] == ResourceType.GROUP:
+            _alter_group(draft, resource, limits, is_incremental=is_incremental)
+        else:
+            raise RefusedError(
+                RefusalCode.INVALID_REQUEST,
+                f"configs of resource type {resource['resource_type']} cannot be altered",
+            )
+    except StaticConfigError as error:
+        raise RefusedError(RefusalCode.INVALID_REQUEST, error.message) from error
+    except ConfigError as error:
+        raise RefusedError(RefusalCode.INVALID_CONFIG, error.message) from error
+
+
+def _alter_topic(draft: Draft, resource: AlterableResource, *, is_incremental: bool) -> None:
+    topic = find_topic(draft.state, resource["name"])
+    refuse_declared(topic)
+    configs = _altered(
+        topic.configs if is_incremental else {}, resource["alterations"], key_of=topic_config_key
+    )
+    set_topic_configs(draft, topic, configs)
+
+
+def set_topic_configs(draft: Draft, topic: TopicImage, configs: Mapping[str, str]) -> None:
+    """Set a topic's overrides in a draft, and what follows from them for its partitions."""
+    validate_topic_configs(configs)
+    if configs == topic.configs:
+        return
+    minimum = effective_min_insync_replicas(draft.state.image, configs)
+    draft.add(
+        TopicChanged(replace(topic.header, configs=configs)),
+        *changed_minima(topic, minimum),
+    )
+    draft.explain(f"topic {topic.name} has other configs")
+    changed = draft.state.image.topics_by_id[topic.topic_id]
+    if draft.state.allows_unclean_election(changed):
+        cause = "the topic allows unclean election"
+        elect_leaderless(draft, [(changed, index) for index in range(len(topic.partitions))], cause)
+
+
+def _alter_broker(draft: Draft, resource: AlterableResource, *, is_incremental: bool) -> None:
+    name = resource["name"]
+    _check_broker_name(draft.state, name)
+    present = draft.state.image.broker_configs.get(name, {})
+    # What replaces all configs leaves a drain as it is: it is an order, no setting.
+    kept = {key: value for key, value in present.items() if is_incremental or key == BROKER_DRAIN}
+    configs = _altered(kept, resource["alterations"], key_of=broker_config_key)
+    for config, value in configs.items():
+        if present.get(config) != value:
+            validate_broker_config(config, value, is_dynamic=True)
+            _check_scope(name, config)
+    if configs == present:
+        return
+    change = BrokerConfigsChanged(name, configs)
+    if is_drained(change):
+        if name == CLUSTER_WIDE:
+            raise RefusedError(RefusalCode.INVALID_CONFIG, f"{BROKER_DRAIN} is for one broker")
+        if int(name) not in draft.state.cordoned:
+            check_drain(draft.state, int(name))
+    draft.add(change)
+    if name != CLUSTER_WIDE:
+        follow_drain(draft, int(name), was_drained=present.get(BROKER_DRAIN) == "true")
+    if name == CLUSTER_WIDE:
+        spread_minimum(draft)
+        _elect_where_allowed(draft)
+    draft.explain(f"{f'broker {name} has' if name else 'brokers have'} other dynamic configs")
+
+
+def _check_scope(name: str, config: str) -> None:
+    if name != CLUSTER_WIDE and config in CLUSTER_WIDE_CONFIGS:
+        raise RefusedError(
+            RefusalCode.INVALID_REQUEST,
+            f"{config} holds for all brokers at once: alter it for the cluster (an empty broker "
+            "name, --entity-default)",
+        )
+
+
+def _check_broker_name(state: ControllerState, name: str) -> None:
+    if name == CLUSTER_WIDE:
+        return
+    if not name.isascii() or not name.isdigit() or int(name) not in state.image.brokers:
+        raise RefusedError(RefusalCode.INVALID_REQUEST, f"there is no broker {name!r}")
+
+
+def _elect_where_allowed(draft: Draft) -> None:
+    """Elect leaders where the new configs allow an election that was not allowed before."""
+    state = draft.state
+    waiting = [
+        (topic, index)
+        for topic in sorted(state.image.topics(), key=lambda topic: topic.topic_id)
+        if state.allows_unclean_election(topic)
+        for index, partition in enumerate(topic.partitions)
+        if not partition.has_leader
+    ]
+    elect_leaderless(draft, waiting, "unclean election is allowed")
+
+
+def _alter_group(
+    draft: Draft, resource: AlterableResource, limits: BrokerValues, *, is_incremental: bool
+) -> None:
+    """Alter configs of a group, which need not exist: as in Kafka they may come before it."""
+    group_id = resource["name"]
+    if not group_id:
+        raise RefusedError(
+            RefusalCode.INVALID_REQUEST, "name a group: no configs are kept for all groups at once"
+        )
+    present = draft.state.image.group_configs.get(group_id, {})
+    configs = _altered(
+        present if is_incremental else {}, resource["alterations"], key_of=group_config_key
+    )
+    validate_group_configs(configs, limits)
+    if configs == present:
+        return
+    draft.add(GroupConfigsChanged(group_id, configs))
+    draft.explain(f"group {group_id} has other configs")
+
+
+def _altered(
+    present: Mapping[str, str],
+    alterations: list[ConfigAlteration],
+    *,
+    key_of: Callable[[str], ConfigKey],
+) -> dict[str, str]:
+    """Return the overrides after alterations; raise RefusedError if a config is named twice."""
+    configs = dict(present)
+    named: set[str] = set()
+    for alteration in alterations:
+        key = key_of(alteration["name"])
+        if key.name in named:
+            raise RefusedError(RefusalCode.INVALID_REQUEST, f"{key.name} is named twice")
+        named.add(key.name)
+        _apply_alteration(configs, key, alteration)
+    return configs
+
+
+def _apply_alteration(
+    configs: dict[str, str], key: ConfigKey, alteration: ConfigAlteration
+) -> None:
+    operation, value = alteration["operation"], alteration["value"]
+    if operation == AlterOperation.DELETE:
+        configs.pop(key.name, None)
+        return
+    if value is None:
+        raise RefusedError(RefusalCode.INVALID_CONFIG, f"{key.name}: a value is needed")
+    if operation == AlterOperation.SET:
+        configs[key.name] = value
+        return
+    if operation not in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
+        raise RefusedError(
+            RefusalCode.INVALID_REQUEST, f"{key.name}: unknown operation {operation}"
+        )
+    if key.type is not ConfigType.LIST:
+        raise RefusedError(
+            RefusalCode.INVALID_CONFIG, f"{key.name} is not a list: set it as a whole"
+        )
+    members = _members(configs.get(key.name, key.default or ""))
+    if operation == AlterOperation.APPEND:
+        members += [member for member in _members(value) if member not in members]
+    else:
+        removed = _members(value)
+        members = [member for member in members if member not in removed]
+    configs[key.name] = ",".join(members)
+
+
+def _members(text: str) -> list[str]:
+    return [member.strip() for member in text.split(",") if member.strip()]

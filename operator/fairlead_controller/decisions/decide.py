@@ -1,0 +1,202 @@
+"""The entry point of all decisions: what follows from an event in a state. Pure.
+
+The shell (`fairlead_controller.controller`) makes the changes durable, applies and publishes them,
+and only then sends the reply.
+"""
+
+from dataclasses import replace
+from typing import Final, assert_never
+
+from fairlead_controller.decisions.config_changes import decide_config_changes
+from fairlead_controller.decisions.draft import Draft
+from fairlead_controller.decisions.draining import decide_drain
+from fairlead_controller.decisions.events import (
+    AdvanceReassignments,
+    AllocateProducerIds,
+    AlterClientQuotas,
+    AlterConfigs,
+    AlterCredentials,
+    AlterPartition,
+    AlterReassignments,
+    ApplyTopicResources,
+    ApplyUserResources,
+    BalanceLeaders,
+    ClearIntent,
+    ConfirmDeletions,
+    CreateAcls,
+    CreatePartitions,
+    CreateTopics,
+    Decision,
+    DeclareTopics,
+    DeleteAcls,
+    DeleteTopics,
+    DrainBrokers,
+    ElectLeaders,
+    ElectOnRequest,
+    Event,
+    FenceBroker,
+    LimitCluster,
+    ListReassignments,
+    RecordIntent,
+    RegisterBroker,
+    ReportLogs,
+    ReportOffline,
+    ScaleDownPool,
+    ShutDownBroker,
+    UnfenceBroker,
+    UnregisterBroker,
+    UpdateFeatures,
+)
+from fairlead_controller.decisions.feature_updates import decide_feature_update
+from fairlead_controller.decisions.intents import decide_intent, decide_intent_cleared
+from fairlead_controller.decisions.isr_changes import decide_isr_changes
+from fairlead_controller.decisions.placement import RandomSource
+from fairlead_controller.decisions.reassignment.progress import decide_progress
+from fairlead_controller.decisions.reassignment.requests import (
+    decide_listing,
+    decide_reassignments,
+)
+from fairlead_controller.decisions.reassignment.scale_down import decide_scale_down
+from fairlead_controller.decisions.registration import (
+    decide_elections,
+    decide_fencing,
+    decide_registration,
+    decide_shutdown,
+    decide_unfencing,
+)
+from fairlead_controller.decisions.requested_elections import (
+    decide_balancing,
+    decide_log_report,
+    decide_offline_report,
+    decide_requested_elections,
+)
+from fairlead_controller.decisions.security.mutation_quota import MutationAllowance
+from fairlead_controller.decisions.security.security_changes import decide_security_change
+from fairlead_controller.decisions.state import ControllerState
+from fairlead_controller.decisions.tables.table_room import TableRoom
+from fairlead_controller.decisions.topics.creation import decide_topic_creation
+from fairlead_controller.decisions.topics.declared_topics import decide_declarations
+from fairlead_controller.decisions.topics.deletion_and_growth import (
+    decide_confirmation,
+    decide_growth,
+    decide_topic_deletion,
+)
+from fairlead_controller.decisions.topics.resource_changes import decide_topic_resources
+from fairlead_controller.decisions.unregistration import decide_unregistration
+from fairlead_model.calls import PRODUCER_ID_BLOCK_SIZE
+
+PRODUCER_IDS_PER_REIGN: Final = 1 << 32
+"""Enough for 2^31 reigns. A reign that allocates more continues with the ids of the next one."""
+
+
+def decide(  # noqa: PLR0911, PLR0912
+    state: ControllerState,
+    event: Event,
+    *,
+    now_ms: int,
+    random: RandomSource,
+    room: TableRoom | None = None,
+    allowance: MutationAllowance | None = None,
+) -> Decision:
+    """Return what an event changes, and the reply; `room` is None where tables have no bound."""
+    match event:
+        case RegisterBroker():
+            return decide_registration(state, event, room)
+        case UnfenceBroker():
+            return decide_unfencing(state, event)
+        case FenceBroker():
+            return decide_fencing(state, event)
+        case ShutDownBroker():
+            return decide_shutdown(state, event)
+        case DrainBrokers():
+            return decide_drain(state, event)
+        case LimitCluster():
+            return Decision(changes=(event.limits,), reply={})
+        case RecordIntent():
+            return decide_intent(state, event, room)
+        case ClearIntent():
+            return decide_intent_cleared(state, event)
+        case CreateTopics() | DeleteTopics() | CreatePartitions():
+            return _decide_topic_request(state, event, random, room, allowance)
+        case AlterConfigs():
+            return decide_config_changes(state, event, room)
+        case AllocateProducerIds():
+            return _decide_producer_ids(state, event)
+        case ConfirmDeletions():
+            return decide_confirmation(state, event)
+        case DeclareTopics():
+            return decide_declarations(state, event, random, room)
+        case ApplyTopicResources():
+            return decide_topic_resources(state, event, random, room)
+        case ElectLeaders():
+            return decide_elections(state)
+        case AlterPartition():
+            return decide_isr_changes(state, event)
+        case ElectOnRequest():
+            return decide_requested_elections(state, event)
+        case BalanceLeaders():
+            return decide_balancing(state, event)
+        case AlterReassignments() | ListReassignments() | AdvanceReassignments() | ScaleDownPool():
+            return _decide_moves(state, event, room)
+        case ReportOffline():
+            return decide_offline_report(state, event)
+        case ReportLogs():
+            return decide_log_report(state, event)
+        case UpdateFeatures():
+            return decide_feature_update(state, event)
+        case UnregisterBroker():
+            return decide_unregistration(state, event)
+        case (
+            CreateAcls()
+            | DeleteAcls()
+            | AlterCredentials()
+            | AlterClientQuotas()
+            | ApplyUserResources()
+        ):
+            return decide_security_change(state, event, room)
+        case _:
+            assert_never(event)
+
+
+def _decide_moves(
+    state: ControllerState,
+    event: AlterReassignments | ListReassignments | AdvanceReassignments | ScaleDownPool,
+    room: TableRoom | None,
+) -> Decision:
+    """Return what changes of partitions that move, or are to."""
+    match event:
+        case AlterReassignments():
+            return decide_reassignments(state, event, room)
+        case ListReassignments():
+            return decide_listing(state, event)
+        case AdvanceReassignments():
+            return decide_progress(state, event, room)
+        case ScaleDownPool():
+            return decide_scale_down(state, event, room)
+
+
+def _decide_topic_request(
+    state: ControllerState,
+    event: CreateTopics | DeleteTopics | CreatePartitions,
+    random: RandomSource,
+    room: TableRoom | None,
+    allowance: MutationAllowance | None,
+) -> Decision:
+    """Return what a request of Kafka's protocol changes of topics, as far as a quota allows it."""
+    match event:
+        case CreateTopics():
+            return decide_topic_creation(state, event, random, room, allowance)
+        case DeleteTopics():
+            return decide_topic_deletion(state, event, allowance)
+        case CreatePartitions():
+            return decide_growth(state, event, random, room, allowance)
+
+
+def _decide_producer_ids(state: ControllerState, event: AllocateProducerIds) -> Decision:
+    # Ids of its own for each reign: one whose tables went back in time gives none out again.
+    own = (state.controller_epoch - 1) * PRODUCER_IDS_PER_REIGN
+    first = max(state.counters.next_producer_id, own)
+    draft = Draft(state)
+    draft.add(replace(state.counters, next_producer_id=first + PRODUCER_ID_BLOCK_SIZE))
+    draft.explain(f"producer ids from {first} go to broker {event.broker_id}")
+    return draft.decision({"first_producer_id": first, "count": PRODUCER_ID_BLOCK_SIZE})

@@ -1,0 +1,138 @@
+"""Changes of leaders and members of many partitions in one decision."""
+
+from collections.abc import Callable, Iterable
+
+from fairlead_controller.decisions.draft import Draft
+from fairlead_controller.decisions.events import PartitionMove
+from fairlead_controller.decisions.leader_election import (
+    ElectionReason,
+    IsElectable,
+    Outcome,
+    elect,
+    excluding,
+    with_leader,
+)
+from fairlead_controller.decisions.membership import Members, members_without, present_members
+from fairlead_controller.decisions.restored_holders import awaits_testimony
+from fairlead_controller.decisions.state import ControllerState
+from fairlead_model.cluster import TopicImage
+from fairlead_model.ids import BrokerId
+from fairlead_model.partition import PartitionRegistration
+
+
+def elect_in(
+    state: ControllerState,
+    topic: TopicImage,
+    index: int,
+    members: Members | None = None,
+    *,
+    partition: PartitionRegistration | None = None,
+    without: BrokerId | None = None,
+    allows_unclean: bool | None = None,
+) -> Outcome:
+    """Elect in one partition, with all that the controller knows of it.
+
+    `members` None leaves them as they are; `partition` stands for the present record; `without`
+    cannot lead; `allows_unclean` None uses the topic's config.
+    """
+    if partition is None:
+        partition = topic.partitions[index]
+    is_electable: IsElectable = state.electability(topic.topic_id, index)
+    if without is not None:
+        is_electable = excluding(without, is_electable)
+    if allows_unclean is None:
+        allows_unclean = state.allows_unclean_election(topic)
+    if members is None:
+        members = present_members(partition)
+    if not (allows_unclean or members.isr or members.elr) and awaits_testimony(state):
+        # The holder of the fullest log may be a broker that is still to say so.
+        is_electable = nobody
+    spared = state.spared.intersection(members.isr)
+    if spared:
+        # Only among those in sync: a draining broker leads rather than that anything is given up.
+        outcome = elect(
+            partition,
+            members,
+            lambda broker_id: broker_id not in spared and is_electable(broker_id),
+        )
+        if outcome.reason in {ElectionReason.STAYS, ElectionReason.FIRST_IN_SYNC}:
+            return outcome
+    return elect(
+        partition,
+        members,
+        is_electable,
+        allows_unclean=allows_unclean,
+        logs=state.log_facts(topic.topic_id, index, partition),
+    )
+
+
+def nobody(broker_id: BrokerId) -> bool:
+    """Tell of no broker that it may lead."""
+    return False
+
+
+def remove_from_partitions(
+    draft: Draft,
+    broker_id: BrokerId,
+    cause: str,
+    *,
+    is_unclean: Callable[[TopicImage, int], bool] = lambda topic, index: False,
+    keeps_leading: Callable[[TopicImage, int], bool] = lambda topic, index: False,
+    partitions: Iterable[tuple[TopicImage, int]] | None = None,
+    all_or_none: bool = False,
+) -> int:
+    """Remove a broker from all ISRs and leaderships; return how many leaders change.
+
+    Where it `is_unclean` it leaves the eligible replicas too, and even as the last in-sync one.
+    `all_or_none` as in `Draft.move`: where a replica that stayed in sync might lack records.
+    """
+    state = draft.state
+    held = state.image.replicas_of(broker_id) if partitions is None else partitions
+    moves: list[PartitionMove] = []
+    for topic, index in held:
+        partition = topic.partitions[index]
+        unclean = is_unclean(topic, index)
+        is_member = broker_id in partition.isr or (unclean and broker_id in partition.elr)
+        if not is_member or keeps_leading(topic, index):
+            continue
+        members = members_without(partition, broker_id, is_unclean=unclean)
+        outcome = elect_in(state, topic, index, members, without=broker_id)
+        moves += moved(topic, index, outcome, cause)
+    return draft.move(moves, all_or_none=all_or_none)
+
+
+def elect_on(draft: Draft, broker_id: BrokerId, cause: str) -> int:
+    """Elect leaders for the leaderless partitions of a broker that has become electable."""
+    return elect_leaderless(draft, draft.state.image.replicas_of(broker_id), cause)
+
+
+def elect_leaderless(draft: Draft, partitions: Iterable[tuple[TopicImage, int]], cause: str) -> int:
+    """Elect leaders for partitions that have none; return how many have one now."""
+    state = draft.state
+    moves: list[PartitionMove] = []
+    for topic, index in partitions:
+        if not topic.partitions[index].has_leader:
+            moves += moved(topic, index, elect_in(state, topic, index), cause)
+    return draft.move(moves)
+
+
+def prefer_leader(state: ControllerState, topic: TopicImage, index: int) -> Outcome | None:
+    """Return the next record under the preferred leader; None if that one cannot lead now."""
+    partition = topic.partitions[index]
+    preferred = partition.preferred_leader
+    may_lead = state.electability(topic.topic_id, index)
+    if partition.is_being_reassigned:
+        return None  # The first of the assignment may be one that is being added.
+    if preferred not in partition.isr or preferred in state.spared or not may_lead(preferred):
+        return None
+    record = with_leader(partition, present_members(partition), preferred)
+    return Outcome(record, ElectionReason.PREFERRED)
+
+
+def moved(topic: TopicImage, index: int, outcome: Outcome, cause: str) -> list[PartitionMove]:
+    """Return the move to an outcome, or no move if the record stays the same."""
+    before, after = topic.partitions[index], outcome.partition
+    if after is before:
+        return []
+    why = str(outcome.reason) if before.leader != after.leader else ""
+    return [PartitionMove(topic.name, topic.topic_id, index, before, after, cause, why)]

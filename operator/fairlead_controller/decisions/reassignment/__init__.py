@@ -1,0 +1,1 @@
+"""Replicas of partitions move between brokers (KIP-455), and all of them off cordoned brokers."""

@@ -1,0 +1,118 @@
+"""Draining for good: all that a broker holds moves to others, and nothing new comes to it.
+
+A dynamic config of the broker asks for it (`BROKER_DRAIN`), so the store keeps the order, and it
+outlives restarts and new disks of the broker until somebody takes it back. `progress` carries it
+out, step by step. Kafka only has the first half, `cordoned.log.dirs` (KIP-1066).
+"""
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from fairlead_controller.decisions.draft import Draft
+from fairlead_controller.decisions.leader_election import ElectionReason, Outcome
+from fairlead_controller.decisions.leadership import elect_in, moved
+from fairlead_controller.decisions.reassignment.progress import reverted
+from fairlead_controller.decisions.state import ControllerState
+from fairlead_model.broker import BrokerRegistration
+from fairlead_model.cluster import TopicImage
+from fairlead_model.ids import BrokerId
+from fairlead_model.refusals import RefusalCode, RefusedError
+
+if TYPE_CHECKING:
+    from fairlead_controller.decisions.events import PartitionMove
+
+
+def check_drain(state: ControllerState, broker_id: BrokerId) -> None:
+    """Raise RefusedError, which says why, if others cannot take what a broker holds."""
+    receivers = find_receivers(state, {broker_id})
+    obstacle = find_obstacle(state, {broker_id}, receivers)
+    if not receivers:
+        obstacle = "no other broker is in service and not being drained"
+    if obstacle:
+        raise RefusedError(
+            RefusalCode.POLICY_VIOLATION, f"broker {broker_id} cannot be drained: {obstacle}"
+        )
+
+
+def find_receivers(
+    state: ControllerState, leaving: Collection[BrokerId]
+) -> list[BrokerRegistration]:
+    """Return the brokers in service that could take what the leaving ones hold."""
+    return [
+        broker
+        for broker_id, broker in sorted(state.image.brokers.items())
+        if broker.may_lead and broker_id not in state.cordoned and broker_id not in leaving
+    ]
+
+
+def find_obstacle(
+    state: ControllerState,
+    leaving: Collection[BrokerId],
+    receivers: Collection[BrokerRegistration],
+) -> str:
+    """Say which partition has more replicas than brokers would be left for it; empty if none."""
+    free = {broker.broker_id for broker in receivers}
+    gone = {*leaving, *state.cordoned}
+    for topic, index, base in held_by(state, leaving):
+        if len(free.difference(base)) < len(gone.intersection(base)):
+            who = f"only {_listed(sorted(free))}" if free else "no broker"
+            return (
+                f"partition {topic.name}-{index} has {len(base)} replicas, and besides {who} could "
+                "have them; add a broker, or lower the topic's replication factor"
+            )
+    return ""
+
+
+def held_by(
+    state: ControllerState, leaving: Collection[BrokerId]
+) -> Iterator[tuple[TopicImage, int, tuple[BrokerId, ...]]]:
+    """Walk the partitions that leaving brokers keep, with the replicas that they shall have."""
+    seen: set[tuple[bytes, int]] = set()
+    for broker_id in sorted(leaving):
+        for topic, index in state.image.replicas_of(broker_id):
+            partition = topic.partitions[index]
+            base = partition.queued_target or partition.target_replicas
+            if broker_id in base and (topic.topic_id, index) not in seen:
+                seen.add((topic.topic_id, index))
+                yield topic, index, base
+
+
+def _listed(brokers: list[BrokerId]) -> str:
+    names = ", ".join(map(str, brokers))
+    return f"broker {names}" if len(brokers) == 1 else f"brokers {names}"
+
+
+def follow_drain(draft: Draft, broker_id: BrokerId, *, was_drained: bool) -> None:
+    """Move the leaders of a broker that is drained from now on; call back what moves if not."""
+    is_drained = broker_id in draft.state.cordoned
+    if is_drained and not was_drained:
+        begin_drain(draft, broker_id)
+    elif was_drained and not is_drained:
+        end_drain(draft, {broker_id})
+
+
+def begin_drain(draft: Draft, broker_id: BrokerId) -> None:
+    """Move the leaders off a broker that is drained from now on."""
+    moves: list[PartitionMove] = []
+    for topic, index in draft.state.image.replicas_of(broker_id):
+        if topic.partitions[index].leader == broker_id:
+            outcome = elect_in(draft.state, topic, index)
+            moves += moved(topic, index, outcome, f"broker {broker_id} is being drained")
+    draft.move(moves)
+
+
+def end_drain(draft: Draft, brokers: Collection[BrokerId]) -> None:
+    """Call back what moves off these brokers, and off no other."""
+    moves: list[PartitionMove] = []
+    for broker_id in sorted(brokers):
+        for topic, index in draft.state.image.replicas_of(broker_id):
+            removing = topic.partitions[index].removing_replicas
+            # A partition that leaves several of them is visited with the last one.
+            if not set(removing) <= set(brokers) or broker_id != max(removing, default=None):
+                continue
+            record = reverted(draft.state, topic, index)
+            if record is not None:
+                outcome = Outcome(record, ElectionReason.FIRST_IN_SYNC)
+                cause = f"broker {broker_id} is not drained any more"
+                moves += moved(topic, index, outcome, cause)
+    draft.move(moves)

@@ -1,0 +1,312 @@
+"""Brokers come and go: registration, fencing, unfencing, controlled shutdown.
+
+A registration gives the process a broker epoch that is never given twice. It is idempotent by the
+start id: a process that lost the answer, or that meets a new controller, asks again and keeps its
+epoch. Another start id is another incarnation: the old one is fenced in the same decision, so it
+leads nothing by the time the new one hears its epoch; and if the new one is not known to hold all
+that the old one acknowledged (`clean_return`), its replicas stop counting as in sync or eligible
+in that decision too. These changes are durable before the registration is (`table_plan`), so no
+later start can pass for a clean one.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+
+from fairlead_controller.decisions.clean_return import clean_return, is_same_start
+from fairlead_controller.decisions.draft import Draft
+from fairlead_controller.decisions.events import (
+    Decision,
+    FenceBroker,
+    PartitionMove,
+    RegisterBroker,
+    ShutDownBroker,
+    UnfenceBroker,
+)
+from fairlead_controller.decisions.leadership import (
+    elect_in,
+    elect_leaderless,
+    elect_on,
+    moved,
+    remove_from_partitions,
+)
+from fairlead_controller.decisions.minimum_in_sync import spread_minimum, static_min_insync_replicas
+from fairlead_controller.decisions.record_rules import BrokenDecisionError
+from fairlead_controller.decisions.restored_holders import (
+    awaiting_recovery,
+    awaits_testimony,
+    holders_found,
+)
+from fairlead_controller.decisions.state import BrokerConfirmed, ControllerState
+from fairlead_controller.decisions.tables.table_bytes import (
+    DIRECTORY_ID_BYTES_MAX,
+    REGISTRATION_BYTES_MAX,
+    broker_bytes,
+    is_fitting_directory_id,
+)
+from fairlead_controller.decisions.tables.table_room import TableRoom
+from fairlead_model.broker import BrokerRegistration
+from fairlead_model.cluster import BrokerChanged, PartitionChanged, TopicImage
+from fairlead_model.features import unsupported_levels, who_reads
+from fairlead_model.ids import BrokerEpoch, BrokerId
+from fairlead_model.refusals import RefusalCode, RefusedError
+
+
+def decide_registration(
+    state: ControllerState, event: RegisterBroker, room: TableRoom | None = None
+) -> Decision:
+    """Admit a broker, or say why not; the reply holds its broker epoch."""
+    asking = event.registration
+    problem = registration_problem(state, event)
+    if problem is not None:
+        return Decision(reply=problem)
+    known = state.image.brokers.get(asking.broker_id)
+    draft = Draft(state)
+    if known is not None and is_same_start(known, asking):
+        _remove_unclean(draft, event)
+        if known.features != asking.features:
+            # It has registered with a controller that did not know of these features.
+            draft.add(BrokerChanged(replace(known, features=asking.features)))
+        if asking.broker_id in state.unconfirmed:
+            draft.add(BrokerConfirmed(asking.broker_id))
+            elect_on(draft, asking.broker_id, f"broker {asking.broker_id} is back")
+        return draft.decision({"broker_epoch": known.broker_epoch})
+    holdings = holders_found(state, known, event)
+    if room is not None:
+        try:
+            room.take([BrokerChanged(asking), *holdings])
+        except RefusedError as refusal:
+            return Decision(reply=refusal)
+    is_clean, why = clean_return(known, asking)
+    _end_incarnation(draft, event, known, is_clean=is_clean, why=why)
+    epoch = state.counters.next_broker_epoch
+    admitted = replace(
+        asking, broker_epoch=epoch, fenced=True, in_controlled_shutdown=False, is_clean=is_clean
+    )
+    draft.add(
+        replace(state.counters, next_broker_epoch=epoch + 1),
+        BrokerChanged(admitted),
+        BrokerConfirmed(asking.broker_id),
+    )
+    if static_min_insync_replicas(draft.state.image) != static_min_insync_replicas(state.image):
+        # After its removal above, which went by the minimum that held until now.
+        spread_minimum(draft)
+        draft.explain("the brokers' settings have another min.insync.replicas")
+    draft.add(*holdings)
+    if holdings:
+        draft.explain(
+            f"broker {asking.broker_id} holds {len(holdings)} partitions that the restored "
+            "metadata does not name it for: it is a replica of them"
+        )
+    _note_directory(draft, asking)
+    draft.explain(f"broker {asking.broker_id} is registered with epoch {epoch}")
+    if awaits_testimony(state) and not awaits_testimony(draft.state):
+        cause = "all brokers of the restored metadata have said what they hold"
+        elect_leaderless(draft, awaiting_recovery(draft.state), cause)
+    return draft.decision({"broker_epoch": epoch})
+
+
+def _end_incarnation(
+    draft: Draft,
+    event: RegisterBroker,
+    known: BrokerRegistration | None,
+    *,
+    is_clean: bool,
+    why: str,
+) -> None:
+    """Fence the start of the broker before this one, and remove replicas that may lack records."""
+    broker_id = event.registration.broker_id
+    if known is not None:
+        # Nobody may elect it while its partitions are being given to others.
+        draft.add(BrokerChanged(replace(known, fenced=True)))
+        draft.explain(
+            f"broker {broker_id} started anew, epoch {known.broker_epoch} ends; it returns "
+            f"{'clean' if is_clean else 'unclean'}: {why}"
+        )
+    damaged = set(event.unclean)
+    remove_from_partitions(
+        draft,
+        broker_id,
+        f"broker {broker_id} started anew",
+        is_unclean=lambda topic, index: not is_clean or (topic.name, index) in damaged,
+        all_or_none=True,
+    )
+
+
+def _remove_unclean(draft: Draft, event: RegisterBroker) -> None:
+    """Remove replicas that a repeated registration reports as lost from ISR and ELR."""
+    damaged = set(event.unclean)
+    if damaged:
+        remove_from_partitions(
+            draft,
+            event.registration.broker_id,
+            f"broker {event.registration.broker_id} cannot use its replica",
+            is_unclean=lambda topic, index: True,
+            keeps_leading=lambda topic, index: (topic.name, index) not in damaged,
+            all_or_none=True,
+        )
+
+
+def registration_problem(state: ControllerState, event: RegisterBroker) -> RefusedError | None:
+    """Say why a broker may not register, whatever it has seen; None if it may."""
+    asking = event.registration
+    if event.cluster_id and event.cluster_id != state.image.cluster_id:
+        return RefusedError(
+            RefusalCode.INCONSISTENT_CLUSTER_ID,
+            f"broker {asking.broker_id} belongs to cluster {event.cluster_id}, this is cluster "
+            f"{state.image.cluster_id}; its log.dirs are those of another cluster: give it its own "
+            "ones, or delete what is there (on Kubernetes: the volume claim and the pod) if nobody "
+            "needs it",
+        )
+    if not asking.start_id or not asking.endpoints:
+        return RefusedError(
+            RefusalCode.INVALID_REQUEST, "a registration needs a start id and endpoints"
+        )
+    if not is_fitting_directory_id(asking.directory_id):
+        return RefusedError(
+            RefusalCode.INVALID_REQUEST,
+            f"broker {asking.broker_id}: directory.id has {len(asking.directory_id)} characters, "
+            f"{DIRECTORY_ID_BYTES_MAX} fit",
+        )
+    if broker_bytes(asking) > REGISTRATION_BYTES_MAX:
+        return RefusedError(
+            RefusalCode.INVALID_REQUEST,
+            f"the registration of broker {asking.broker_id} takes {broker_bytes(asking)} bytes, "
+            f"{REGISTRATION_BYTES_MAX} fit: shorten its advertised.listeners or broker.rack",
+        )
+    if problem := unsupported_levels(state.image.features, asking.features):
+        return RefusedError(
+            RefusalCode.UNSUPPORTED_VERSION,
+            f"broker {asking.broker_id} does not support the feature levels of this cluster: "
+            f"{problem}; run {who_reads(state.image.features)}",
+        )
+    known = state.image.brokers.get(asking.broker_id)
+    if known is None or is_same_start(known, asking) or not event.is_predecessor_alive:
+        return None
+    if known.directory_id == asking.directory_id and known.host_name == asking.host_name:
+        # The same disk on the same host: its lock proves that the older process is gone.
+        return None
+    where = ", ".join(f"{end.host}:{end.port}" for end in known.client_endpoints)
+    return RefusedError(
+        RefusalCode.DUPLICATE_BROKER_REGISTRATION,
+        f"broker id {asking.broker_id} is in use by the broker at {where} on host "
+        f"{known.host_name!r}, which is alive; give this broker another node.id",
+    )
+
+
+def _note_directory(draft: Draft, asking: BrokerRegistration) -> None:
+    """Record another disk incarnation in every partition that the broker holds."""
+    changes = []
+    for topic, index in draft.state.image.replicas_of(asking.broker_id):
+        partition = topic.partitions[index]
+        directories = tuple(
+            asking.directory_id if replica == asking.broker_id else directory
+            for replica, directory in zip(
+                partition.replicas,
+                partition.directories or ("",) * len(partition.replicas),
+                strict=True,
+            )
+        )
+        changed = partition.changed(directories=directories)
+        if changed is not partition:
+            changes.append(PartitionChanged(topic.topic_id, index, changed))
+    draft.add(*changes)
+
+
+def decide_unfencing(state: ControllerState, event: UnfenceBroker) -> Decision:
+    """Put a broker into service and return it the leaderless partitions that it may lead."""
+    known = state.image.brokers.get(event.broker_id)
+    if known is None or known.broker_epoch != event.broker_epoch:
+        return Decision(reply=_stale_epoch(event.broker_id, event.broker_epoch))
+    if not known.fenced:
+        return Decision(reply={})
+    draft = Draft(state)
+    draft.add(BrokerChanged(replace(known, fenced=False)), BrokerConfirmed(event.broker_id))
+    elected = elect_on(draft, event.broker_id, f"broker {event.broker_id} is in service")
+    draft.explain(f"broker {event.broker_id} is in service, leader of {elected} partitions anew")
+    return draft.decision({})
+
+
+def decide_fencing(state: ControllerState, event: FenceBroker) -> Decision:
+    """Take a dead broker out of service; nothing happens to a later incarnation."""
+    known = state.image.brokers.get(event.broker_id)
+    if known is None or known.broker_epoch != event.broker_epoch or known.fenced:
+        return Decision(reply={})
+    draft = Draft(state)
+    draft.add(BrokerChanged(replace(known, fenced=True)))
+    lost = remove_from_partitions(draft, event.broker_id, f"broker {event.broker_id} is fenced")
+    draft.explain(
+        f"broker {event.broker_id} is fenced: {event.reason}; {lost} partitions change leader"
+    )
+    return draft.decision({})
+
+
+def decide_shutdown(state: ControllerState, event: ShutDownBroker) -> Decision:
+    """Move the leaders of a broker that is about to stop; it asks again until none remain.
+
+    Where no other replica is in sync but a live one may soon be, the broker keeps leading and
+    waits. Where no other replica can lead at all, waiting would not help, and its stop ends the
+    leadership.
+    """
+    known = state.image.brokers.get(event.broker_id)
+    if known is None or known.broker_epoch != event.broker_epoch:
+        return Decision(reply=_stale_epoch(event.broker_id, event.broker_epoch))
+    draft = Draft(state)
+    if not known.in_controlled_shutdown:
+        draft.add(BrokerChanged(replace(known, in_controlled_shutdown=True)))
+
+    def waits_for_others(topic: TopicImage, index: int) -> bool:
+        partition = topic.partitions[index]
+        if partition.leader != event.broker_id:
+            return False
+        may_lead = draft.state.electability(topic.topic_id, index)
+        others = [other for other in partition.replicas if other != event.broker_id]
+        live = [other for other in others if may_lead(other)]
+        return bool(live) and not any(
+            other in partition.isr or other in partition.elr for other in live
+        )
+
+    lost = remove_from_partitions(
+        draft,
+        event.broker_id,
+        f"broker {event.broker_id} is stopping",
+        keeps_leading=waits_for_others,
+    )
+    remaining = sum(
+        topic.partitions[index].leader == event.broker_id
+        for topic, index in draft.state.image.replicas_of(event.broker_id)
+    )
+    if lost or not known.in_controlled_shutdown:
+        draft.explain(
+            f"broker {event.broker_id} is stopping; {lost} partitions change leader, "
+            f"{remaining} wait for a replica in sync"
+        )
+    return draft.decision({"remaining_leaders": remaining})
+
+
+def decide_elections(state: ControllerState) -> Decision:
+    """Take leaderships from brokers that are out of service, in a state that was just loaded.
+
+    First every partition gets the effective minimum of in-sync replicas again: a crash between the
+    tables of its last change may have left different ones. Unconfirmed brokers keep their
+    leaderships. They have one session timeout to come back, and mostly do, because it was the
+    controller that restarted.
+    """
+    draft = Draft(state)
+    with suppress(BrokenDecisionError):  # The draft has noted it; elections do not wait for it.
+        spread_minimum(draft)
+    state = draft.state
+    moves: list[PartitionMove] = []
+    for topic in sorted(state.image.topics(), key=lambda topic: topic.topic_id):
+        for index, partition in enumerate(topic.partitions):
+            if partition.has_leader and not state.image.is_live(partition.leader):
+                cause = f"broker {partition.leader} is out of service"
+                moves += moved(topic, index, elect_in(state, topic, index), cause)
+    draft.move(moves)
+    return draft.decision({})
+
+
+def _stale_epoch(broker_id: BrokerId, broker_epoch: BrokerEpoch) -> RefusedError:
+    return RefusedError(
+        RefusalCode.STALE_BROKER_EPOCH,
+        f"epoch {broker_epoch} of broker {broker_id} is not the current one",
+    )

@@ -1,0 +1,226 @@
+"""Elections that somebody asks for: users, the timer for preferred leaders, reports of brokers."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from fairlead_controller.decisions.draft import LEFT_OUT, Draft
+from fairlead_controller.decisions.events import (
+    BalanceLeaders,
+    Decision,
+    ElectOnRequest,
+    PartitionMove,
+    ReportLogs,
+    ReportOffline,
+)
+from fairlead_controller.decisions.isr_changes import check_broker_epoch
+from fairlead_controller.decisions.leader_election import LogFacts
+from fairlead_controller.decisions.leadership import (
+    elect_in,
+    elect_leaderless,
+    moved,
+    prefer_leader,
+    remove_from_partitions,
+)
+from fairlead_controller.decisions.observations import LogsReported, ReplicasOffline, ReportedLog
+from fairlead_controller.decisions.state import ControllerState
+from fairlead_model.calls import ElectablePartition, ElectedPartition, ElectionType
+from fairlead_model.cluster import TopicImage
+from fairlead_model.refusals import RefusalCode, RefusedError
+
+BY_HAND = "an election was asked for"
+
+
+def decide_requested_elections(state: ControllerState, event: ElectOnRequest) -> Decision:
+    """Elect leaders as a user asks; each partition is decided by itself."""
+    kind = event.call["election_type"]
+    if kind not in {ElectionType.PREFERRED, ElectionType.UNCLEAN}:
+        return Decision(
+            reply=RefusedError(RefusalCode.INVALID_REQUEST, f"unknown election type {kind}")
+        )
+    draft = Draft(state)
+    moves: list[PartitionMove] = []
+    results: list[ElectedPartition] = []
+    wanted = event.call["partitions"]
+    named: set[tuple[str, int]] = set()
+    for asked in _all_partitions(state) if wanted is None else wanted:
+        code, message = RefusalCode.NONE, None
+        try:
+            if (asked["topic"], asked["index"]) in named:
+                raise RefusedError(RefusalCode.INVALID_REQUEST, "the partition is named twice")
+            named.add((asked["topic"], asked["index"]))
+            moves.append(_elect_by_hand(state, asked, ElectionType(kind)))
+        except RefusedError as refusal:
+            code, message = refusal.code, refusal.message
+        if wanted is None and code is RefusalCode.ELECTION_NOT_NEEDED:
+            continue
+        results.append(
+            ElectedPartition(
+                topic=asked["topic"],
+                index=asked["index"],
+                error_code=int(code),
+                error_message=message,
+            )
+        )
+    draft.move(moves)
+    left_out = {
+        (move.topic, move.index) for move in moves if (move.topic_id, move.index) in draft.left_out
+    }
+    for result in results:
+        if result["error_code"] == 0 and (result["topic"], result["index"]) in left_out:
+            result["error_code"] = int(RefusalCode.UNKNOWN_SERVER_ERROR)
+            result["error_message"] = LEFT_OUT
+    return draft.decision({"partitions": results})
+
+
+def _all_partitions(state: ControllerState) -> Iterator[ElectablePartition]:
+    for topic in sorted(state.image.topics(), key=lambda topic: topic.name):
+        for index in range(len(topic.partitions)):
+            yield ElectablePartition(topic=topic.name, index=index)
+
+
+def _elect_by_hand(
+    state: ControllerState, asked: ElectablePartition, kind: ElectionType
+) -> PartitionMove:
+    topic = state.image.topic(asked["topic"])
+    if topic is None or not 0 <= asked["index"] < len(topic.partitions):
+        raise RefusedError(
+            RefusalCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"there is no partition {asked['topic']}-{asked['index']}",
+        )
+    index = asked["index"]
+    if kind is ElectionType.UNCLEAN:
+        if topic.partitions[index].has_leader:
+            raise RefusedError(
+                RefusalCode.ELECTION_NOT_NEEDED,
+                f"{topic.name}-{index} has the leader {topic.partitions[index].leader}",
+            )
+        outcome = elect_in(state, topic, index, allows_unclean=True)
+        moves = moved(topic, index, outcome, BY_HAND)
+        if not moves:
+            raise RefusedError(
+                RefusalCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+                f"no replica of {topic.name}-{index} is in service",
+            )
+        return moves[0]
+    preferred = topic.partitions[index].preferred_leader
+    if topic.partitions[index].leader == preferred:
+        raise RefusedError(
+            RefusalCode.ELECTION_NOT_NEEDED,
+            f"the preferred leader {preferred} leads {topic.name}-{index}",
+        )
+    preference = prefer_leader(state, topic, index)
+    if preference is None:
+        raise RefusedError(
+            RefusalCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"broker {preferred} is not in service, not in sync for {topic.name}-{index}, or being "
+            "drained",
+        )
+    return moved(topic, index, preference, BY_HAND)[0]
+
+
+def decide_balancing(state: ControllerState, event: BalanceLeaders) -> Decision:
+    """Elect preferred leaders for brokers that lead too few of the partitions that prefer them.
+
+    The cost depends on the partitions that are out of place, not on the size of the cluster.
+    """
+    lost = Counter(topic.partitions[index].preferred_leader for topic, index in _misplaced(state))
+    draft = Draft(state)
+    moves: list[PartitionMove] = []
+    for topic, index in _misplaced(state):
+        preferred = topic.partitions[index].preferred_leader
+        load = state.loads.get(preferred)
+        owed = load.preferred_leaders if load else 0
+        if lost[preferred] * 100 <= owed * event.imbalance_percentage_max:
+            continue
+        preference = prefer_leader(state, topic, index)
+        if preference is not None:
+            moves += moved(topic, index, preference, "time to balance leaders")
+    count = draft.move(moves)
+    if count:
+        draft.explain(f"{count} partitions go back to their preferred leaders")
+    return draft.decision({"moved": count})
+
+
+def _misplaced(state: ControllerState) -> Iterator[tuple[TopicImage, int]]:
+    for topic_id, index in sorted(state.observations.misplaced):
+        topic = state.image.topic_by_id(topic_id)
+        if topic is not None:
+            yield topic, index
+
+
+def decide_offline_report(state: ControllerState, event: ReportOffline) -> Decision:
+    """Remove replicas that a broker cannot use from leadership and ISR."""
+    call = event.call
+    try:
+        check_broker_epoch(state, event.broker_id, call["broker_epoch"])
+    except RefusedError as refusal:
+        return Decision(reply=refusal)
+    draft = Draft(state)
+    keys = sorted({(item["topic_id"], item["index"]) for item in call["partitions"]})
+    known = [found for key in keys if (found := _find(state, *key)) is not None]
+    held = [
+        (topic, index)
+        for topic, index in known
+        if event.broker_id in topic.partitions[index].replicas
+    ]
+    if not held:
+        return draft.decision({})
+    offline = frozenset((topic.topic_id, index) for topic, index in held)
+    draft.add(ReplicasOffline(event.broker_id, call["broker_epoch"], offline))
+    changed = remove_from_partitions(
+        draft,
+        event.broker_id,
+        f"broker {event.broker_id} cannot use its replica",
+        is_unclean=lambda topic, index: call["is_unclean"],
+        partitions=held,
+        all_or_none=True,
+    )
+    lost = ", which may have lost records" if call["is_unclean"] else ""
+    draft.explain(
+        f"broker {event.broker_id} cannot use {len(held)} replicas{lost}; "
+        f"{changed} partitions change leader"
+    )
+    return draft.decision({})
+
+
+def decide_log_report(state: ControllerState, event: ReportLogs) -> Decision:
+    """Note how far logs go; elect where all replicas that count have reported."""
+    call = event.call
+    try:
+        check_broker_epoch(state, event.broker_id, call["broker_epoch"])
+    except RefusedError as refusal:
+        return Decision(reply=refusal)
+    logs: dict[tuple[bytes, int], ReportedLog] = {}
+    partitions: list[tuple[TopicImage, int]] = []
+    for item in call["partitions"]:
+        found = _find(state, item["topic_id"], item["index"])
+        if found is None or (found[0].topic_id, found[1]) in logs:
+            continue
+        topic, index = found
+        partition = topic.partitions[index]
+        is_asked_for = partition.awaits_recovery and event.broker_id in partition.replicas
+        if is_asked_for and item["leader_epoch"] == partition.leader_epoch:
+            facts = LogFacts(item["last_epoch"], item["log_end_offset"])
+            report = ReportedLog(call["broker_epoch"], item["leader_epoch"], facts)
+            logs[topic.topic_id, index] = report
+            partitions.append(found)
+    draft = Draft(state)
+    if logs:
+        draft.add(LogsReported(event.broker_id, logs))
+        cause = f"broker {event.broker_id} said how far its log goes"
+        elect_leaderless(draft, _present(draft.state, partitions), cause)
+    return draft.decision({})
+
+
+def _find(state: ControllerState, topic_id: bytes, index: int) -> tuple[TopicImage, int] | None:
+    topic = state.image.topic_by_id(topic_id)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return None
+    return topic, index
+
+
+def _present(
+    state: ControllerState, partitions: Iterable[tuple[TopicImage, int]]
+) -> Iterator[tuple[TopicImage, int]]:
+    for topic, index in partitions:
+        yield state.image.topics_by_id[topic.topic_id], index

@@ -1,0 +1,77 @@
+"""Giving users SCRAM credentials and taking them away (Kafka's `ScramControlManager`)."""
+
+from collections import Counter
+
+from fairlead_controller.decisions.draft import Draft
+from fairlead_controller.decisions.events import AlterCredentials, Decision
+from fairlead_controller.decisions.security.user_resources import declared_refusal
+from fairlead_controller.decisions.state import ControllerState
+from fairlead_controller.decisions.tables.table_room import TableRoom
+from fairlead_model.calls import AlterCredentialsReply, AlteredUser
+from fairlead_model.cluster import CredentialChanged
+from fairlead_model.codec import USER_LENGTH_MAX
+from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.scram import credential_problem
+from fairlead_model.user_declaration import PRINCIPAL_TYPE
+
+
+def decide_credential_changes(
+    state: ControllerState, event: AlterCredentials, room: TableRoom | None = None
+) -> Decision:
+    """Alter the credentials of users; all that is valid is one decision.
+
+    A user who is named twice, even with two mechanisms, keeps what he has, and so does one whom a
+    User resource declares.
+    """
+    changes = [
+        *(CredentialChanged(user, mechanism, None) for user, mechanism in event.deletions),
+        *(
+            CredentialChanged(user, credential.mechanism, credential)
+            for user, credential in event.upsertions
+        ),
+    ]
+    named = Counter(change.user for change in changes)
+    draft = Draft(state, room)
+    refusals = {
+        change.user: RefusedError(
+            RefusalCode.DUPLICATE_RESOURCE, "a user may be named once in a request"
+        )
+        if named[change.user] > 1
+        else _refusal(state, change)
+        for change in changes
+    }
+    valid = [change for change in changes if refusals[change.user] is None]
+    try:
+        draft.add(*valid)
+    except RefusedError as error:
+        refusals |= dict.fromkeys((change.user for change in valid), error)
+    else:
+        for change in valid:
+            what = "removes the" if change.credential is None else "sets another"
+            name = change.mechanism.sasl_name
+            draft.explain(f"{event.asked_by} {what} {name} credential of user {change.user!r}")
+    results = [
+        AlteredUser(user=user, error_code=RefusalCode.NONE, error_message=None)
+        if refusal is None
+        else AlteredUser(user=user, error_code=refusal.code, error_message=refusal.message)
+        for user, refusal in refusals.items()
+    ]
+    return draft.decision(AlterCredentialsReply(users=results))
+
+
+def _refusal(state: ControllerState, change: CredentialChanged) -> RefusedError | None:
+    code, problem = RefusalCode.UNACCEPTABLE_CREDENTIAL, ""
+    if refusal := declared_refusal(state, f"{PRINCIPAL_TYPE}{change.user}"):
+        return refusal
+    if not change.user:
+        problem = "a user has a name"
+    elif len(change.user) > USER_LENGTH_MAX:
+        problem = f"the name of a user has at most {USER_LENGTH_MAX} characters"
+    elif change.credential is not None:
+        problem = credential_problem(change.credential)
+        if not problem and state.limits.why_no_credentials:
+            code, problem = RefusalCode.POLICY_VIOLATION, state.limits.why_no_credentials
+    elif (change.mechanism, change.user) not in state.image.credentials:
+        code = RefusalCode.RESOURCE_NOT_FOUND
+        problem = f"the user has no credential for {change.mechanism.sasl_name}"
+    return RefusedError(code, problem) if problem else None

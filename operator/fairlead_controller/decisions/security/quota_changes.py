@@ -1,0 +1,76 @@
+"""Setting and removing client quotas (Kafka's `ClientQuotaControlManager`)."""
+
+from collections import Counter
+
+from fairlead_controller.decisions.draft import Draft
+from fairlead_controller.decisions.events import AlterClientQuotas, Decision, QuotaChanges
+from fairlead_controller.decisions.state import ControllerState
+from fairlead_controller.decisions.tables.table_room import TableRoom
+from fairlead_model.calls import AlterClientQuotasReply, AlteredQuotas
+from fairlead_model.client_quota import quota_problem
+from fairlead_model.cluster import ClientQuotaChanged, ClusterImage
+from fairlead_model.refusals import RefusalCode, RefusedError
+
+
+def decide_quota_changes(
+    state: ControllerState, event: AlterClientQuotas, room: TableRoom | None = None
+) -> Decision:
+    """Alter the quotas of entities; all that is valid is one decision.
+
+    With `validate_only` only say what would happen. To remove a quota that is not there is fine.
+    """
+    named = Counter(changes.entity for changes in event.entries)
+    problems = [
+        "an entity may be named once in a request"
+        if named[changes.entity] > 1
+        else _problem(changes)
+        for changes in event.entries
+    ]
+    draft = Draft(state, room)
+    changed = [
+        change
+        for changes, problem in zip(event.entries, problems, strict=True)
+        if not problem and (change := _change(state.image, changes)) is not None
+    ]
+    refusal: RefusedError | None = None
+    try:
+        draft.add(*changed)
+    except RefusedError as error:
+        refusal = error
+    else:
+        for change in changed:
+            draft.explain(
+                f"{event.asked_by} sets the quotas of {dict(change.entity)} to "
+                f"{dict(change.quotas) or 'none'}"
+            )
+    reply = AlterClientQuotasReply(
+        entries=[_outcome(problem, refusal) for problem in problems],
+    )
+    return Decision(reply=reply) if event.validate_only else draft.decision(reply)
+
+
+def _problem(changes: QuotaChanges) -> str:
+    keys = [key for key, _ in changes.alterations]
+    if len(set(keys)) < len(keys):
+        return "a quota may be named once for an entity"
+    for key, value in changes.alterations:
+        if value is not None and (problem := quota_problem(changes.entity, key, value)):
+            return problem
+    return ""
+
+
+def _change(image: ClusterImage, changes: QuotaChanges) -> ClientQuotaChanged | None:
+    """Return what becomes of an entity's quotas, None if they stay as they are."""
+    before = image.client_quotas.get(changes.entity, {})
+    altered = dict(changes.alterations)
+    after = {key: value for key, value in before.items() if key not in altered}
+    after |= {key: value for key, value in altered.items() if value is not None}
+    return ClientQuotaChanged(changes.entity, after) if after != before else None
+
+
+def _outcome(problem: str, refusal: RefusedError | None) -> AlteredQuotas:
+    if problem:
+        return AlteredQuotas(error_code=RefusalCode.INVALID_REQUEST, error_message=problem)
+    if refusal is not None:
+        return AlteredQuotas(error_code=refusal.code, error_message=refusal.message)
+    return AlteredQuotas(error_code=RefusalCode.NONE, error_message=None)

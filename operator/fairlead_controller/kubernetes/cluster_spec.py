@@ -1,0 +1,83 @@
+"""What the controller reads of a LogCluster. Pure; an invalid field counts as its default.
+
+The operator's other process refuses such a resource with a reason; elections go on meanwhile.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from fairlead_controller.decisions.cluster_limits import ClusterLimits
+from fairlead_model.config_key import ConfigError
+from fairlead_model.configs import validate_broker_config
+from fairlead_model.controller_configs import (
+    CONTROLLER_CONFIGS,
+    DEFAULT_TIMING,
+    ControllerConfigs,
+    SessionTiming,
+    read_controller_configs,
+)
+
+RECLAIM_DELETE: Final = "Delete"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """One LogCluster, as far as elections and tables are concerned."""
+
+    uid: str
+    is_being_deleted: bool = False
+    deletes_tables: bool = False
+    """Whether the metadata goes with the resource."""
+    default_partitions: int = 1
+    default_replication_factor: int = 3
+    balances_leaders: bool = True
+    balance_interval_s: int = 300
+    imbalance_percentage_max: int = 10
+    limits: ClusterLimits = field(default_factory=ClusterLimits)
+    timing: SessionTiming = DEFAULT_TIMING
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_cluster_spec(manifest: Mapping[str, Any]) -> ClusterSpec:
+    """Read a LogCluster."""
+    metadata, spec = manifest["metadata"], manifest.get("spec") or {}
+    config = {str(name): _text(value) for name, value in (spec.get("config") or {}).items()}
+    defaults = spec.get("defaults") or {}
+    controller = _controller_configs(config)
+    return ClusterSpec(
+        uid=metadata["uid"],
+        is_being_deleted=bool(metadata.get("deletionTimestamp")),
+        deletes_tables=spec.get("reclaimPolicy") == RECLAIM_DELETE,
+        default_partitions=_count(defaults.get("partitions"), 1),
+        default_replication_factor=_count(defaults.get("replicationFactor"), 3),
+        balances_leaders=controller.balances_leaders,
+        balance_interval_s=controller.balance_interval_s,
+        imbalance_percentage_max=controller.imbalance_percentage_max,
+        limits=ClusterLimits(controller.topics_max, controller.partitions_max),
+        timing=controller.timing,
+        config=config,
+    )
+
+
+def _controller_configs(config: Mapping[str, str]) -> ControllerConfigs:
+    kept = {}
+    for name in CONTROLLER_CONFIGS:
+        if name in config:
+            with suppress(ConfigError):
+                validate_broker_config(name, config[name])
+                kept[name] = config[name]
+    return read_controller_configs(kept)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _count(value: object, default: int) -> int:
+    try:
+        number = int(str(value))
+    except ValueError:
+        return default
+    return number if number >= 1 else default

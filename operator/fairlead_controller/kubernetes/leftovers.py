@@ -1,0 +1,31 @@
+"""Tables whose LogCluster was deleted while no controller was there to delete them.
+
+Before a LogCluster with `reclaimPolicy: Delete` may go, its ClusterState is marked with its uid.
+That object is deleted last, so the next controller finds the mark after any interruption.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fairlead_controller.kubernetes.session_gate import ClusterKey
+from fairlead_controller.stores.kubernetes_tables import DELETE_WITH_LABEL
+from fairlead_kube.client import KubeClient
+from fairlead_kube.kinds import CLUSTER_STATE
+
+
+async def find_marked_tables(client: KubeClient, namespace: str) -> dict[ClusterKey, str]:
+    """Return the clusters whose tables are marked, with the uid of the LogCluster.
+
+    `namespace` may be empty for all. ApiError or ApiUnavailableError if it has to be tried again.
+    """
+    listing = await client.list(CLUSTER_STATE, namespace or None, label_selector=DELETE_WITH_LABEL)
+    return read_marks(listing.items)
+
+
+def read_marks(states: Iterable[Mapping[str, Any]]) -> dict[ClusterKey, str]:
+    """Read the marks of ClusterStates."""
+    return {
+        (metadata["namespace"], metadata["name"]): metadata["labels"][DELETE_WITH_LABEL]
+        for metadata in (state["metadata"] for state in states)
+        if (metadata.get("labels") or {}).get(DELETE_WITH_LABEL)
+    }

@@ -1,0 +1,1 @@
+"""A controller process for one cluster, as under `fairlead up`."""

@@ -1,0 +1,1 @@
+"""The sessions of brokers: handshake, messages, and which brokers are dead."""

@@ -1,0 +1,226 @@
+"""The listening socket of sessions, and limits for peers that have not proved themselves yet.
+
+A connection counts from its accept on, whether it sends something or nothing. The limits are
+`UNPROVED_BYTES_MAX` in all, `UNPROVED_S` of time, `UNPROVED_MAX` at once and
+`UNPROVED_PER_ADDRESS_MAX` of one address. One more ends the oldest, so that a flood does not lock
+brokers out. The HTTP server sees a connection only once the head of a request has come over it.
+`on_proved` removes the limits.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from aiohttp import web
+
+from fairlead_controller.sessions.rare_log import RareLog
+from fairlead_controller.sessions.session_tls import SessionTls
+from fairlead_controller.sessions.tls_layer import TlsLayer
+from fairlead_model.session_protocol import UNPROVED_BYTES_MAX
+from fairlead_model.unproved_peers import UnprovedPeers
+from fairlead_tls.engine import HANDSHAKE_RECORD
+
+logger = logging.getLogger(__name__)
+
+UNPROVED_S: Final = 5.0
+UNPROVED_MAX: Final = 1024
+UNPROVED_PER_ADDRESS_MAX: Final = 512
+ACCEPTS_PER_TURN: Final = 8
+"""Small, so that a broker has many turns of the loop before a flood of connections ends it."""
+TURNS_OF_AN_ACCEPT: Final = 4
+"""Turns of the loop from an accept until the connection is made, and one more until it is ended."""
+BACKLOG: Final = 1024
+HANDSHAKE_THREADS: Final = 2
+
+HEAD_END: Final = b"\r\n\r\n"
+"""The end of the head of an HTTP request."""
+
+MakeProtocol = Callable[[], asyncio.Protocol]
+
+
+class SessionDoor:
+    """The listening socket of one port. Made in a running loop."""
+
+    def __init__(self, tls: SessionTls | None = None) -> None:
+        """With `tls` peers show certificates before anything else is read of them."""
+        self._tls = tls
+        self._handshakes: ThreadPoolExecutor | None = None
+        self._loop = asyncio.get_running_loop()
+        self._strangers: UnprovedPeers[_Stranger] = UnprovedPeers(
+            total_max=UNPROVED_MAX,
+            per_address_max=UNPROVED_PER_ADDRESS_MAX,
+            patience_s=UNPROVED_S,
+        )
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._log = RareLog(logger)
+        self._is_closed = False
+
+    @property
+    def strangers(self) -> int:
+        """Number of connections that have not proved themselves."""
+        return len(self._strangers)
+
+    async def listen(self, runner: web.AppRunner, host: str | None, port: int) -> tuple[str, int]:
+        """Listen for a runner that was set up; return the address. OSError if the port is taken."""
+        serve = runner.server
+        if serve is None:
+            raise RuntimeError("the HTTP server has not been set up")
+        self._server = await self._loop.create_server(
+            lambda: self._open(_Stranger(self, serve)),
+            host,
+            port,
+            backlog=ACCEPTS_PER_TURN,
+            reuse_address=True,
+        )
+        for listening in self._server.sockets:
+            # asyncio has one number for both: what it accepts in a turn, and the kernel's queue.
+            with socket.fromfd(listening.fileno(), listening.family, listening.type) as same:
+                same.listen(BACKLOG)
+        self._look()
+        bound, number = self._server.sockets[0].getsockname()[:2]
+        return str(bound), int(number)
+
+    def _open(self, stranger: "_Stranger") -> asyncio.Protocol:
+        if self._tls is None:
+            return stranger
+        if self._handshakes is None:
+            self._handshakes = ThreadPoolExecutor(HANDSHAKE_THREADS, "tls-handshake")
+        return TlsLayer(stranger, self._tls, self._handshakes, self._note_handshake)
+
+    def _note_handshake(self, reason: str) -> None:
+        self._log.note(
+            "handshakes refused",
+            "refused a TLS handshake: %s; brokers come with a certificate that says who they are, "
+            "to fairlead.controller.sessions=wss://…",
+            reason,
+        )
+
+    async def close(self) -> None:
+        """Stop listening, and end the connections that have not proved themselves."""
+        self._is_closed = True
+        if self._handshakes is not None:
+            self._handshakes.shutdown(wait=False, cancel_futures=True)
+        if self._timer is not None:
+            self._timer.cancel()
+        for stranger in self._strangers.take_overdue(float("inf")):
+            stranger.abort()
+        if self._server is None:
+            return
+        # A server that is closed loses what it has accepted in this turn.
+        for listening in self._server.sockets:
+            self._loop.remove_reader(listening.fileno())
+        for _ in range(TURNS_OF_AN_ACCEPT):
+            await asyncio.sleep(0)
+        self._server.close()
+
+    def arrived(self, stranger: "_Stranger", address: str) -> None:
+        """Count a new connection; if there are too many now, abort the oldest."""
+        if self._is_closed:
+            stranger.abort()
+            return
+        leaving = self._strangers.add(stranger, address, self._loop.time())
+        if leaving is not None:
+            leaving.abort()
+            self._note("too many have come")
+
+    def left(self, stranger: "_Stranger") -> None:
+        """Forget a connection that has closed."""
+        self._strangers.discard(stranger)
+
+    def refuse(self, stranger: "_Stranger") -> None:
+        """Abort a connection that has sent too much."""
+        self._strangers.discard(stranger)
+        stranger.abort()
+        self._note(f"more than {UNPROVED_BYTES_MAX} bytes came")
+
+    def refuse_tls(self, stranger: "_Stranger") -> None:
+        """Abort a connection that speaks TLS where none is spoken."""
+        self._strangers.discard(stranger)
+        stranger.abort()
+        self._note(
+            "it speaks TLS, and this controller does not: set its "
+            "listener.security.protocol.map=CONTROLLER:SSL, or ws:// for brokers"
+        )
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(UNPROVED_S / 10, self._look)
+        for stranger in self._strangers.take_overdue(self._loop.time()):
+            stranger.abort()
+            self._note(f"it took longer than {UNPROVED_S:.0f} s")
+
+    def _note(self, reason: str) -> None:
+        self._log.note("connections ended", "ended a connection without a proof: %s", reason)
+
+
+class _Stranger(asyncio.Protocol):
+    """Stands before the HTTP server's protocol until the peer has proved itself."""
+
+    def __init__(self, door: SessionDoor, serve: MakeProtocol) -> None:
+        self._door = door
+        self._serve = serve
+        self._inner: asyncio.Protocol | None = None
+        self._transport: asyncio.Transport | None = None
+        self._size = 0
+        self._head = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError("not a stream")
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self._door.arrived(self, str(peer[0]) if peer else "")
+
+    def data_received(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > UNPROVED_BYTES_MAX:
+            self._door.refuse(self)
+            return
+        if self._inner is None:
+            if not self._head and data[0] == HANDSHAKE_RECORD:
+                self._door.refuse_tls(self)
+                return
+            self._head += data
+            if HEAD_END not in self._head or self._transport is None:
+                return
+            data, self._head = bytes(self._head), bytearray()
+            self._inner = self._serve()
+            self._inner.connection_made(self._transport)
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return None if self._inner is None else self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._door.left(self)
+        if self._inner is not None:
+            self._inner.connection_lost(exc)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def on_proved(self) -> None:
+        """Remove the limits: the connection belongs to the server from now on."""
+        self._door.left(self)
+        if self._transport is not None and self._inner is not None:
+            self._transport.set_protocol(self._inner)
+
+
+def on_proved(request: web.BaseRequest) -> None:
+    """Remove all limits of a request's connection: its peer knows the cluster's secret."""
+    transport = request.transport
+    protocol = transport.get_protocol() if transport is not None else None
+    if isinstance(protocol, _Stranger):
+        protocol.on_proved()

@@ -1,0 +1,71 @@
+"""What the controller reads of session messages, and how it waits for them on a socket."""
+
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+from fairlead_model.codec import CodecError, text, whole
+from fairlead_model.refusals import RefusedError
+from fairlead_model.session_messages import pack_message, unpack_message
+from fairlead_model.session_protocol import (
+    HANDSHAKE_SIZE_MAX,
+    MESSAGE_SIZE_MAX,
+    MessageType,
+    SessionProtocolError,
+)
+
+
+def error_reply(number: int, refusal: RefusedError) -> bytes:
+    """Return the bytes of a refusal of one call."""
+    return pack_message(
+        MessageType.REPLY,
+        id=number,
+        error_code=int(refusal.code),
+        error_message=refusal.message,
+    )
+
+
+def read_position(value: object, *, minimum: int = 0) -> tuple[int, int] | None:
+    """Read (controller epoch, sequence), or None; raise CodecError for anything else."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) < 2:
+        raise CodecError("a position has two numbers")
+    return whole(value[0], minimum=minimum), whole(value[1], minimum=minimum)
+
+
+def read_replicas(value: object) -> tuple[tuple[str, int], ...]:
+    """Read (topic, partition index) pairs; raise CodecError for anything else."""
+    if value is None:
+        return ()
+    if not isinstance(value, list) or any(
+        not isinstance(item, list) or len(item) < 2 for item in value
+    ):
+        raise CodecError("unclean replicas are a list of topic and index each")
+    return tuple((text(topic), whole(index)) for topic, index, *_ in value)
+
+
+async def receive(
+    socket: web.WebSocketResponse, expected: MessageType, *, size_max: int = HANDSHAKE_SIZE_MAX
+) -> dict[str, Any]:
+    """Wait for a message of one type; raise SessionProtocolError for any other, or for none."""
+    message = await receive_any(socket, size_max=size_max)
+    if message is None:
+        raise SessionProtocolError(f"closed before {expected}")
+    if message["type"] != expected:
+        raise SessionProtocolError(f"expected {expected}, got {message['type'][:40]!r}")
+    return message
+
+
+async def receive_any(
+    socket: web.WebSocketResponse, *, size_max: int = MESSAGE_SIZE_MAX
+) -> dict[str, Any] | None:
+    """Wait for a message; return None when the connection has closed."""
+    frame = await socket.receive()
+    if frame.type is WSMsgType.BINARY:
+        if len(frame.data) > size_max:
+            raise SessionProtocolError(f"a message of {len(frame.data)} bytes in the handshake")
+        return unpack_message(frame.data)
+    if frame.type is WSMsgType.TEXT:
+        raise SessionProtocolError("text instead of a message")
+    return None

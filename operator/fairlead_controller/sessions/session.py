@@ -1,0 +1,117 @@
+"""One broker's session on the controller's side, and the messages that wait to be sent."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+from aiohttp import web
+
+from fairlead_model.codec import text, whole
+from fairlead_model.ids import BrokerEpoch, BrokerId
+from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session_messages import pack_message
+from fairlead_model.session_protocol import MessageType
+
+OUTBOUND_BYTES_MAX: Final = 64 << 20
+"""Bytes of messages that may wait for a broker that does not read. With more, its session is
+dropped, and the broker starts over from the image."""
+CALLS_IN_FLIGHT_MAX: Final = 1000
+FAULT_TIMEOUT_S: Final = 2
+
+
+class BrokerSession:
+    """One session, from the registration to the end of the connection."""
+
+    def __init__(
+        self,
+        socket: web.WebSocketResponse,
+        request: web.BaseRequest,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        start_position: tuple[int, int],
+    ) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
+        self.start_position = start_position
+        """The broker may serve once its image has come this far."""
+        self.position: tuple[int, int] | None = None
+        """How far the broker's image had come at its last heartbeat."""
+        self.has_said_goodbye = False
+        self.is_unfencing = False
+        self.calls: set[asyncio.Task[None]] = set()
+        self._socket = socket
+        self._request = request
+        self._outbound: deque[bytes | Iterator[bytes]] = deque()
+        self._outbound_size = 0
+        self._wake = asyncio.Event()
+        self._faults: dict[int, asyncio.Future[str]] = {}
+        self._next_fault = 0
+
+    async def inject_fault(self, fault: str, duration_ms: int) -> None:
+        """Inject a fault into the broker; raise RefusedError with its reason if it refuses."""
+        number = self._next_fault
+        self._next_fault += 1
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._faults[number] = answer
+        self.send(pack_message(MessageType.FAULT, id=number, fault=fault, duration_ms=duration_ms))
+        try:
+            async with asyncio.timeout(FAULT_TIMEOUT_S):
+                problem = await answer
+        except TimeoutError:
+            raise RefusedError(
+                RefusalCode.REQUEST_TIMED_OUT,
+                f"broker {self.broker_id} has not answered within {FAULT_TIMEOUT_S} s",
+            ) from None
+        finally:
+            del self._faults[number]
+        if problem:
+            raise RefusedError(RefusalCode.POLICY_VIOLATION, problem)
+
+    def on_fault_reply(self, message: dict[str, Any]) -> None:
+        """Take the broker's answer to a fault."""
+        answer = self._faults.get(whole(message.get("id")))
+        problem = text(message.get("error"))
+        if answer is not None and not answer.done():
+            answer.set_result(problem)
+
+    def on_closed(self) -> None:
+        """Note that the connection is over; nobody answers any more."""
+        for answer in self._faults.values():
+            if not answer.done():
+                answer.set_result("")
+
+    def send(self, data: bytes) -> None:
+        """Queue a message; end the session if too much waits already."""
+        self._outbound.append(data)
+        self._outbound_size += len(data)
+        self._wake.set()
+        if self._outbound_size > OUTBOUND_BYTES_MAX:
+            self.abort()
+
+    def send_all(self, messages: Iterator[bytes]) -> None:
+        """Queue messages that are made only as they can be sent, ahead of all queued later."""
+        self._outbound.append(messages)
+        self._wake.set()
+
+    def abort(self) -> None:
+        """Abort the connection: a peer that does not answer would not close it in order."""
+        transport = self._request.transport
+        if transport is not None:
+            transport.abort()
+
+    async def write(self) -> None:
+        """Send what is queued, for as long as the connection lasts."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._outbound:
+                item = self._outbound.popleft()
+                if isinstance(item, bytes):
+                    self._outbound_size -= len(item)
+                    await self._socket.send_bytes(item)
+                    continue
+                for message in item:
+                    await self._socket.send_bytes(message)
+                    # A long image must not keep the loop from the other sessions.
+                    await asyncio.sleep(0)

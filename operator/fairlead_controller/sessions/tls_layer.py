@@ -1,0 +1,242 @@
+"""TLS between an accepted connection and the protocol that is spoken on it.
+
+asyncio's own TLS would tell of a connection only once its handshake is done, and would compute the
+handshake on the loop, where heartbeats are judged. Here the protocol above hears of the connection
+at its accept, so that it counts from then on, and steps of the handshake compute in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from fairlead_controller.sessions.session_tls import PEER_NAME
+from fairlead_tls.engine import HANDSHAKE_RECORD, TlsEngine, TlsRefusedError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from fairlead_controller.sessions.session_tls import SessionTls
+    from fairlead_tls.peer_names import PeerName
+
+_READ_BYTES: Final = 64 * 1024
+
+Refused = Callable[[str], None]
+"""Told why a handshake was refused."""
+
+
+class TlsLayer(asyncio.Protocol):
+    """The protocol of the socket. Bytes go to `above` as they are if plaintext is allowed."""
+
+    def __init__(
+        self, above: asyncio.Protocol, tls: SessionTls, pool: Executor, on_refused: Refused
+    ) -> None:
+        self.above = above
+        self.engine = TlsEngine()
+        self.peer_name: PeerName | None = None
+        self.is_plain = False
+        self._tls = tls
+        self._pool = pool
+        self._on_refused = on_refused
+        self._loop = asyncio.get_running_loop()
+        self._raw: asyncio.Transport
+        self._transport: _TlsTransport
+        self._is_secure = False
+        self._step: asyncio.Future[PeerName | None] | None = None
+        self._is_paused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Tell the protocol above at once."""
+        self._raw = cast("asyncio.Transport", transport)
+        self._transport = _TlsTransport(self, self._raw)
+        self.above.connection_made(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of the handshake, or decrypt them."""
+        if self.is_plain:
+            self.above.data_received(data)
+        elif self._is_secure:
+            self.engine.incoming.write(data)
+            self.read()
+        else:
+            self._receive_handshake(data)
+
+    def eof_received(self) -> bool | None:
+        """Close: TLS has no half-closed connections."""
+        return self.above.eof_received() if self.is_plain else None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the protocol above."""
+        self.above.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Tell the protocol above."""
+        self.above.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Tell the protocol above."""
+        self.above.resume_writing()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes of the protocol above."""
+        if self._raw.is_closing():
+            return
+        if self.is_plain:
+            self._raw.write(data)
+        elif self._is_secure and data:
+            self.engine.tls.write(data)
+            self._flush()
+
+    def close(self) -> None:
+        """Say that nothing follows, and close once all has left."""
+        if self._is_secure and not self._raw.is_closing():
+            # It says so, and then wants to read the same from the peer.
+            with suppress(ssl.SSLError, ValueError):
+                self.engine.tls.unwrap()
+            self._flush()
+        self._raw.close()
+
+    def pause_reading(self) -> None:
+        """Hand nothing over until `resume_reading`."""
+        self._is_paused = True
+        self._raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on, with what has been decrypted already first."""
+        self._is_paused = False
+        self._raw.resume_reading()
+        if self._is_secure:
+            self._loop.call_soon(self.read)
+
+    def read(self) -> None:
+        """Hand over what can be decrypted."""
+        try:
+            while not self._is_paused and not self._raw.is_closing():
+                data = self.engine.tls.read(_READ_BYTES)
+                if not data:
+                    self.close()
+                    return
+                self.above.data_received(data)
+        except ssl.SSLWantReadError:
+            self._flush()
+        except ssl.SSLZeroReturnError:
+            self.close()
+        except ssl.SSLError:
+            # An alert, most often that the peer does not like our certificate, or a broken record.
+            self._raw.abort()
+
+    def _receive_handshake(self, data: bytes) -> None:
+        if self._raw.is_closing():
+            return
+        if self._tls.allows_plaintext and not self.engine.has_begun and data[0] != HANDSHAKE_RECORD:
+            self.is_plain = True
+            self.above.data_received(data)
+            return
+        try:
+            if not self.engine.feed_handshake(data, self._tls.open_context()):
+                return
+        except TlsRefusedError as error:
+            self._refuse(str(error))
+            return
+        # Nothing may be fed while a thread is at it.
+        self._raw.pause_reading()
+        self._step = self._loop.run_in_executor(self._pool, self._do_step)
+        self._step.add_done_callback(self._on_step)
+
+    def _do_step(self) -> PeerName | None:
+        """Do one step in a thread; return who the peer is once the handshake is done."""
+        if not self.engine.step_handshake():
+            return None
+        return self._tls.identify(self.engine.tls)
+
+    def _on_step(self, step: asyncio.Future[PeerName | None]) -> None:
+        self._step = None
+        if step.cancelled() or self._raw.is_closing():
+            return
+        try:
+            self.peer_name = step.result()
+        except TlsRefusedError as error:
+            self._flush()
+            self._refuse(str(error))
+            return
+        self._flush()
+        self._raw.resume_reading()
+        if self.peer_name is not None:
+            self._is_secure = True
+            self.read()
+
+    def _flush(self) -> None:
+        if self.engine.outgoing.pending:
+            self._raw.write(self.engine.outgoing.read())
+
+    def _refuse(self, reason: str) -> None:
+        self._on_refused(reason)
+        self._raw.close()
+
+
+class _TlsTransport(asyncio.Transport):
+    """What the protocol above has for a transport."""
+
+    def __init__(self, layer: TlsLayer, raw: asyncio.Transport) -> None:
+        super().__init__()
+        self._layer = layer
+        self._raw = raw
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return what is known of the connection: `PEER_NAME`, or of the socket below."""
+        if name == PEER_NAME:
+            return self._layer.peer_name
+        return self._raw.get_extra_info(name, default)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._layer.above
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._layer.above = cast("asyncio.Protocol", protocol)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Encrypt and send."""
+        self._layer.write(data)
+
+    def close(self) -> None:
+        """Close once all has left."""
+        self._layer.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._raw.abort()
+
+    def is_closing(self) -> bool:
+        """Tell whether it closes, or has."""
+        return self._raw.is_closing()
+
+    def pause_reading(self) -> None:
+        """Hand nothing over for the time being."""
+        self._layer.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on."""
+        self._layer.resume_reading()
+
+    def is_reading(self) -> bool:
+        """Tell whether bytes are handed over."""
+        return self._raw.is_reading()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the limits of what waits to be sent, encrypted."""
+        self._raw.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many bytes wait."""
+        return self._raw.get_write_buffer_size()
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """Return the limits."""
+        return self._raw.get_write_buffer_limits()
+
+    def can_write_eof(self) -> bool:
+        """Return False: TLS has no half-closed connections."""
+        return False

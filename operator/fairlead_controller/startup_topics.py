@@ -1,0 +1,107 @@
+"""Applies the Topic resources given at start: at once what is possible, the rest as brokers come.
+
+New topics wait until the expected brokers have registered, or until no new broker has come for a
+while, so that the first broker of a starting cluster does not get every partition.
+"""
+
+import argparse
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from fairlead_controller.controller import Controller
+from fairlead_controller.decisions.events import DeclareTopics
+from fairlead_controller.decisions.state import ControllerState
+from fairlead_model.cluster import BrokerChanged, Change
+
+logger = logging.getLogger(__name__)
+
+QUIET_S: Final = 0.5
+"""Without an expected number of brokers: topics are placed so long after the last broker came."""
+QUIET_WHEN_EXPECTING_S: Final = 5.0
+"""With an expected number: topics are placed without the missing brokers after so long."""
+
+AGAIN_S: Final = 5.0
+"""What waits is asked for again after so long, though no broker has come."""
+
+
+def add_topic_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which topics are declared, and when they are placed."""
+    parser.add_argument(
+        "--topics",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="Topic manifests (YAML or JSON): the complete set of declared topics",
+    )
+    parser.add_argument(
+        "--expected-brokers",
+        type=int,
+        help="place new declared topics once so many brokers are there",
+    )
+
+
+class Declarations:
+    """The resources of one start of the controller."""
+
+    def __init__(
+        self, controller: Controller, event: DeclareTopics, *, expected_brokers: int | None
+    ) -> None:
+        self.waiting: list[str] = [spec.topic_name for spec in event.specs]
+        self.problems: list[str] = []
+        self._controller = controller
+        self._event = event
+        self._expected = expected_brokers
+        self._brokers_changed = asyncio.Event()
+        controller.subscribe(self._on_changes)
+
+    def status(self) -> dict[str, Any]:
+        """Return what is still open, for the status page."""
+        return {"waiting": list(self.waiting), "problems": list(self.problems)}
+
+    async def run(self) -> None:
+        """Apply all resources; return when nothing waits any more."""
+        await self._declare(may_create=False)
+        while self.waiting:
+            await self._enough_brokers()
+            await self._declare(may_create=True)
+            if self.waiting:
+                # For brokers, or until partitions have moved that somebody moves by hand.
+                self._brokers_changed.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(AGAIN_S):
+                        await self._brokers_changed.wait()
+
+    async def _declare(self, *, may_create: bool) -> None:
+        reply = await self._controller.submit(replace(self._event, may_create=may_create))
+        self.waiting = reply["waiting"]
+        if reply["problems"] != self.problems and may_create:
+            for problem in reply["problems"]:
+                logger.warning("%s", problem)
+        self.problems = reply["problems"]
+
+    async def _enough_brokers(self) -> None:
+        quiet_s = QUIET_S if self._expected is None else QUIET_WHEN_EXPECTING_S
+        while True:
+            live = _live_brokers(self._controller.committed)
+            if self._expected is not None and live >= self._expected:
+                return
+            self._brokers_changed.clear()
+            try:
+                async with asyncio.timeout(quiet_s if live else None):
+                    await self._brokers_changed.wait()
+            except TimeoutError:
+                return
+
+    def _on_changes(self, changes: tuple[Change, ...], state: ControllerState) -> None:
+        if any(isinstance(change, BrokerChanged) for change in changes):
+            self._brokers_changed.set()
+
+
+def _live_brokers(state: ControllerState) -> int:
+    return sum(broker.may_lead for broker in state.image.brokers.values())

@@ -1,0 +1,105 @@
+"""Metadata out of the Kubernetes API, and back into it: `kubectl fairlead metadata`.
+
+It is done while controllers run. Who writes here acts as one for a moment: the tables are sealed,
+so the controller that reigns ends with its next write, and takes over from what is there then.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from fairlead_controller.decisions.tables.stored_table import StoredTable, StoreError
+from fairlead_controller.decisions.tables.table_plan import CLUSTER_TABLE
+from fairlead_controller.stores.kubernetes import KubernetesStore, open_kubernetes_store
+from fairlead_controller.stores.metadata_document import (
+    RestoredMetadata,
+    build_document,
+    read_document,
+)
+from fairlead_controller.stores.metadata_rewrite import (
+    Confirmed,
+    choose_confirmed_epoch,
+    confirm_metadata,
+    read_replacement,
+    replace_metadata,
+    require_finding,
+    write_restored,
+)
+from fairlead_kube.client import KubeClient
+
+READ_ATTEMPTS: Final = 20
+READ_PAUSE_S: Final = 0.2
+
+
+async def export_from_kubernetes(
+    client: KubeClient, namespace: str, cluster: str
+) -> dict[str, Any]:
+    """Return the document of a cluster's metadata, also while a controller writes; StoreError.
+
+    Objects cannot be read at one instant, so they are read until twice the same was there.
+    """
+    async with _opened(client, namespace, cluster) as store:
+        tables = await store.load()
+        for _ in range(READ_ATTEMPTS):
+            before, tables = tables, await store.load()
+            if _versions(tables) == _versions(before):
+                break
+            await asyncio.sleep(READ_PAUSE_S)
+        else:
+            raise StoreError("the metadata changes without a pause; try again")
+    if CLUSTER_TABLE not in tables:
+        raise StoreError(f"{namespace} holds no metadata of a cluster {cluster}")
+    return build_document(tables)
+
+
+async def import_into_kubernetes(
+    client: KubeClient, namespace: str, cluster: str, document: object
+) -> RestoredMetadata:
+    """Put a document in the place of all metadata that a cluster has.
+
+    DocumentError for a wrong document, before anything is written; StoreError if the metadata that
+    is there belongs to another cluster with brokers; SealedError if somebody else writes.
+    """
+    async with _opened(client, namespace, cluster) as store:
+        tables = await store.load()
+        if CLUSTER_TABLE in tables:
+            restored = read_replacement(tables, document)
+            await replace_metadata(store, tables, restored)
+            return restored
+        if tables:
+            names = ", ".join(sorted(tables))
+            raise StoreError(f"ClusterState {cluster} is missing, but not {names}: delete them")
+        restored = read_document(document)
+        await write_restored(store, restored)
+        return restored
+
+
+async def confirm_in_kubernetes(
+    client: KubeClient, namespace: str, cluster: str, *, force: bool = False
+) -> Confirmed:
+    """Make the metadata of a cluster safe; StoreError, or SealedError if somebody else writes.
+
+    NothingFoundError if nobody has found anything wrong with it, unless `force` is set.
+    """
+    async with _opened(client, namespace, cluster) as store:
+        tables = await store.load()
+        epoch = choose_confirmed_epoch(tables)
+        if not force:
+            require_finding(tables)
+        return await confirm_metadata(store, tables, epoch)
+
+
+def _versions(tables: Mapping[str, StoredTable]) -> dict[str, str]:
+    return {name: table.version for name, table in tables.items()}
+
+
+@asynccontextmanager
+async def _opened(
+    client: KubeClient, namespace: str, cluster: str
+) -> AsyncIterator[KubernetesStore]:
+    store = await open_kubernetes_store(client, namespace, cluster)
+    try:
+        yield store
+    finally:
+        await store.close()

@@ -1,0 +1,444 @@
+"""The metadata store in ZooKeeper.
+
+A table is a znode, its version the znode's dataVersion and mzxid, and a write is one multi
+(`zookeeper_multis`) that begins with a check of `/controller_epoch`. Several multis are in flight
+at once, on one connection, so they land in their order.
+
+How a write ends: all of it was carried out (WRITTEN); the fence had moved, which ends this
+controller (SealedError); the table was not in its version (CONFLICT); or the connection broke or no
+answer came in time (UNKNOWN). Then it may land later, and that harms nobody: the fence or the
+table's version refuses it, or it is what the committer asks for again.
+
+While there is no connection nothing is sent, reads wait and writes end as unknown: metadata is
+frozen, and no process needs to end for it. The end of the session is a StoreError.
+
+Texts of tables and Kafka's znodes are made in the store's own thread: the event loop has brokers to
+listen to.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from kazoo.exceptions import NoAuthError
+
+from fairlead_controller.decisions.tables.stored_table import StoredTable, StoreError
+from fairlead_controller.decisions.tables.table_plan import CLUSTER_TABLE
+from fairlead_controller.stores.availability import RemoteStore
+from fairlead_controller.stores.metadata_store import (
+    CONFLICT,
+    UNKNOWN,
+    SealedError,
+    StoreUnavailableError,
+    TableWrite,
+    WriteOutcome,
+    WriteResult,
+)
+from fairlead_controller.stores.zookeeper_multis import (
+    Fence,
+    Multi,
+    PlannedWrite,
+    Refused,
+    pack,
+    plan_write,
+)
+from fairlead_controller.stores.zookeeper_projections import (
+    Projections,
+    ZnodeChange,
+    is_same_value,
+)
+from fairlead_controller.stores.zookeeper_tables import KnownTable, next_table, read_table
+from fairlead_model.ids import ControllerEpoch
+from fairlead_zookeeper.client import (
+    ConnectionState,
+    InDoubtError,
+    MultiError,
+    NotConnectedError,
+    ZooKeeperClient,
+    ZooKeeperError,
+)
+from fairlead_zookeeper.operations import Delete, Stat
+from fairlead_zookeeper.znodes import (
+    BROKER_TOPICS,
+    CONTROLLER_EPOCH,
+    TABLES,
+    decode,
+    table_path,
+    topic_path,
+)
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+WRITES_IN_FLIGHT_MAX: Final = 8
+"""Tables that are written at once: more only wait behind each other, in kazoo and in the server,
+and what waits there has its time run out."""
+WRITE_TIMEOUT_S: Final = 1.0
+"""After this time the outcome of a write counts as unknown; a server with a slow disk is one that
+does not take writes."""
+PROJECTION_TRIES: Final = 3
+"""Attempts of one write that somebody else's changes of Kafka's znodes may cost; then the table is
+written without them, because no hand edit may hold up a failover."""
+SWEEP_CHUNK: Final = 200
+"""Znodes that a sweep reads at once."""
+SWEEP_PAUSE_S: Final = 0.02
+READ_RETRY_S: Final = 0.1
+
+
+class ZooKeeperStore(RemoteStore):
+    """The tables of one cluster, for the controller whose election gave it the fence."""
+
+    def __init__(self, client: ZooKeeperClient, fence: Fence | None) -> None:
+        """Without a fence, tables can be read only. The client belongs to the caller."""
+        super().__init__()
+        self.mended: int = 0
+        """Kafka's znodes that somebody else had changed or removed, and that were put back."""
+        self._client = client
+        self._fence = fence
+        self._known: dict[str, KnownTable] = {}
+        self._projections: Projections | None = None
+        """Of the store's thread; None until they are needed."""
+        self._strangers: set[str] = set()
+        """Znodes that are no topics, each named once."""
+        self._is_closed = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="zookeeper store")
+        self._in_doubt: dict[str, tuple[KnownTable, list[ZnodeChange]]] = {}
+        """What the last write of a table, whose outcome is not known, would make of it."""
+        self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
+        client.listeners.append(self._on_state)
+        self._on_state(client.state)
+
+    def next_epoch(self, tables: Mapping[str, StoredTable]) -> ControllerEpoch:
+        """Return the epoch of the election: a predecessor may have died before it sealed."""
+        if self._fence is None:
+            return super().next_epoch(tables)
+        return self._fence.controller_epoch
+
+    async def load(self) -> dict[str, StoredTable]:
+        """Return all tables; StoreUnavailableError if there is no connection."""
+        try:
+            await self._client.sync(TABLES)
+            names = await self._client.children(TABLES) or []
+            # The table of the cluster last: whoever adds a numbered one names it there first.
+            names.sort(key=lambda name: (name == CLUSTER_TABLE, name))
+            found = await asyncio.gather(*(self._client.get(table_path(name)) for name in names))
+        except ZooKeeperError as error:
+            raise self._failed("the tables cannot be read", error) from error
+        self._availability.note_answer()
+        znodes = {name: znode for name, znode in zip(names, found, strict=True) if znode}
+        return await self._in_thread(self._adopt, znodes)
+
+    async def read(self, table: str) -> StoredTable | None:
+        """Return one table; wait while there is no connection."""
+        known = await self._fetch_when_possible(table)
+        return None if known is None else await self._in_thread(known.stored)
+
+    async def write(self, writes: Sequence[TableWrite]) -> list[WriteResult]:
+        """Write tables, several at a time, beginning in the order given."""
+        if self._fence is None:
+            raise StoreError("this store was opened for reading only")
+        fence = self._fence
+        results = await asyncio.gather(
+            *(self._write_in_turn(write, fence) for write in writes), return_exceptions=True
+        )
+        answers: list[WriteResult] = []
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            answers.append(result)
+        return answers
+
+    async def close(self) -> None:
+        """Stop the store's thread; the client belongs to the caller and stays open."""
+        self._is_closed = True
+        self._client.listeners.remove(self._on_state)
+        self._thread.shutdown(wait=False)
+
+    async def expect(self, path: str) -> None:
+        """Note an entry of `/admin/delete_topics`: it goes when its topic's deletion is durable."""
+        await self._projected(lambda view: view.expect(path))
+
+    async def knows_topic(self, name: str) -> bool:
+        """Tell whether a topic of this name has znodes."""
+        return await self._projected(lambda view: view.knows_topic(name))
+
+    async def sweep(self) -> int:
+        """Compare Kafka's znodes with the tables, and put back what is different; count it.
+
+        What differs is looked at twice, because a write may be under way.
+        """
+        mended = 0
+        wanted = await self._projected(Projections.wanted)
+        for start in range(0, len(wanted), SWEEP_CHUNK):
+            paths = [change.path for change in wanted[start : start + SWEEP_CHUNK]]
+            for _ in range(2):
+                paths = await self._differing(paths)
+            if paths:
+                mended += await self._mend(paths)
+            await asyncio.sleep(SWEEP_PAUSE_S)
+        mended += await self._remove_leftovers()
+        self.mended += mended
+        return mended
+
+    async def _remove_leftovers(self) -> int:
+        """Remove the znodes of topics that are gone, which a crash may have left; count them.
+
+        What has no topic id was made by a tool that created topics without a controller (Kafka
+        before 2.2): it stays, is no topic, and is named.
+        """
+        removed = 0
+        for name in await self._client.children(BROKER_TOPICS) or []:
+            if await self.knows_topic(name):
+                continue
+            path = topic_path(name)
+            znode = await self._client.get(path)
+            if znode is None:
+                continue
+            if "topic_id" not in (decode(znode.data) or {}):
+                if path not in self._strangers:
+                    self._strangers.add(path)
+                    logger.warning("%s was made by a tool: it is no topic of this cluster", path)
+                continue
+            await self._delete_tree(path)
+            logger.warning("removed %s, whose topic is gone", path)
+            removed += 1
+        return removed
+
+    async def _delete_tree(self, path: str) -> None:
+        """Delete a znode and all below it, children first."""
+        for child in await self._client.children(path) or []:
+            await self._delete_tree(f"{path}/{child}")
+        fence = self._fence
+        if fence is None:
+            raise StoreError("this store was opened for reading only")
+        await self._client.multi([fence.check, Delete(path)])
+
+    async def _write_in_turn(self, write: TableWrite, fence: Fence) -> WriteResult:
+        async with self._slots:
+            return await self._write_one(write, fence)
+
+    async def _write_one(self, write: TableWrite, fence: Fence) -> WriteResult:
+        known: KnownTable | None = None
+        if write.version is not None:
+            try:
+                known = await self._base_of(write)
+            except (NotConnectedError, InDoubtError) as error:
+                self._availability.note_failure(str(error), "write")
+                return UNKNOWN
+            except ZooKeeperError as error:
+                raise self._failed(f"table {write.table} cannot be read", error) from error
+            if known is None or known.version != write.version:
+                return CONFLICT
+            if known.controller_epoch > write.controller_epoch:
+                return CONFLICT
+        changes = await self._projected(lambda view: view.plan(write.lines, write.controller_epoch))
+        for attempt in range(PROJECTION_TRIES + 1):
+            if attempt == PROJECTION_TRIES:
+                logger.warning("table %s is written without Kafka's znodes", write.table)
+                changes = []
+            plan, prepared = await self._in_thread(self._plan, write, known, changes, fence)
+            try:
+                return await self._send(plan, prepared)
+            except MultiError as error:
+                part = plan.multis[0].part_of(error.index)
+                if part is not Refused.PROJECTION:
+                    return self._refused(write, part, error)
+                logger.warning("a znode is not as it was left: %s", error)
+                await self._look_at(changes)
+        raise StoreError(f"table {write.table} cannot be written: every attempt was refused")
+
+    async def _send(self, plan: PlannedWrite, prepared: list[Any]) -> WriteResult:
+        """Send the multis of a write, and wait for the one that writes the table."""
+        first, *others = [
+            asyncio.ensure_future(self._client.commit(multi.operations, transaction))
+            for multi, transaction in zip(plan.multis, prepared, strict=True)
+        ]
+        for multi, future in zip(plan.multis[1:], others, strict=True):
+            future.add_done_callback(partial(self._note_follower, multi))
+        self._in_doubt[plan.content.name] = (plan.content, plan.multis[0].changes)
+        try:
+            async with asyncio.timeout(WRITE_TIMEOUT_S):
+                results = await first
+        except TimeoutError:
+            self._availability.note_failure("no answer to a write in time", "write")
+            return UNKNOWN
+        except (NotConnectedError, InDoubtError) as error:
+            self._availability.note_failure(str(error), "write")
+            return UNKNOWN
+        except MultiError:
+            raise
+        except ZooKeeperError as error:
+            raise self._failed(f"table {plan.content.name} cannot be written", error) from error
+        self._availability.note_answer(is_write=True)
+        written = plan.content.at(results[plan.multis[0].first_projection - 1])
+        self._known[written.name] = written
+        await self._note_landed(written)
+        return WriteResult(WriteOutcome.WRITTEN, written.version)
+
+    async def _note_landed(self, table: KnownTable) -> None:
+        """Note Kafka's znodes of the last write of a table, if this is what it has made."""
+        content, changes = self._in_doubt.pop(table.name, (None, []))
+        if (
+            content is not None
+            and content.at(Stat(table.znode_version, 0, table.mzxid, 0)) == table
+        ):
+            await self._projected(lambda view: view.note_written(changes))
+
+    def _note_follower(self, multi: Multi, done: "asyncio.Future[Any]") -> None:
+        """Note how a multi ended that has only znodes of Kafka's; the sweep mends what failed."""
+        if done.cancelled() or self._is_closed:
+            return
+        if error := done.exception():
+            logger.warning("%d of Kafka's znodes are behind: %s", len(multi.changes), error)
+            return
+        self._thread.submit(self._view().note_written, multi.changes)
+
+    def _refused(self, write: TableWrite, part: Refused, error: MultiError) -> WriteResult:
+        if isinstance(error.cause, NoAuthError):
+            raise StoreError(
+                f"ZooKeeper does not let this user write {error.operation.path}: see its ACL, and "
+                "the user that the settings name"
+            ) from error
+        self._availability.note_answer(is_write=True)
+        if part is Refused.FENCE:
+            raise SealedError(
+                f"another controller has been elected: {CONTROLLER_EPOCH} has moved on"
+            ) from error
+        logger.info("table %s was not as expected: %s", write.table, error)
+        return CONFLICT
+
+    async def _look_at(self, changes: Sequence[ZnodeChange]) -> None:
+        """Find out which of Kafka's znodes are there."""
+        paths = await self._projected(lambda view: view.involved(changes))
+        try:
+            stats = await asyncio.gather(*(self._client.exists(path) for path in paths))
+        except (NotConnectedError, InDoubtError):
+            return  # The next attempt ends as unknown, too.
+        except ZooKeeperError as error:
+            raise self._failed("Kafka's znodes cannot be read", error) from error
+        found = {path: stat is not None for path, stat in zip(paths, stats, strict=True)}
+        await self._projected(lambda view: view.note_found(found))
+
+    async def _differing(self, paths: Sequence[str]) -> list[str]:
+        """Return those of these znodes that are not as the tables say now."""
+        found = await asyncio.gather(*(self._client.get(path) for path in paths))
+        wanted = await self._projected(lambda view: [view.value(path) for path in paths])
+        return [
+            path
+            for path, znode, value in zip(paths, found, wanted, strict=True)
+            if value is not None and (znode is None or not is_same_value(value, znode.data))
+        ]
+
+    async def _mend(self, paths: Sequence[str]) -> int:
+        """Put back znodes of Kafka's; a next sweep finds those that are refused."""
+        fence = self._fence
+        if fence is None:
+            raise StoreError("this store was opened for reading only")
+        found = await asyncio.gather(*(self._client.exists(path) for path in paths))
+        present = {path: stat is not None for path, stat in zip(paths, found, strict=True)}
+        await self._projected(lambda view: view.note_found(present))
+        changes, multis = await self._in_thread(self._plan_mending, paths, fence)
+        for multi in multis:
+            await self._client.multi(multi.operations)
+            written = multi.changes
+            await self._projected(partial(Projections.note_written, changes=written))
+        for change in changes:
+            logger.warning("put back %s, which is not what the tables say", change.path)
+        return len(changes)
+
+    def _plan_mending(
+        self, paths: Sequence[str], fence: Fence
+    ) -> tuple[list[ZnodeChange], list[Multi]]:
+        view = self._view()
+        values = [(path, view.value(path)) for path in paths]
+        changes = [ZnodeChange(path, value) for path, value in values if value is not None]
+        return changes, pack(changes, view, [fence.check], [fence.check])
+
+    def _plan(
+        self,
+        write: TableWrite,
+        known: KnownTable | None,
+        changes: Sequence[ZnodeChange],
+        fence: Fence,
+    ) -> tuple[PlannedWrite, list[Any]]:
+        plan = plan_write(next_table(write, known), known, changes, self._view(), fence)
+        return plan, [self._client.prepare(multi.operations) for multi in plan.multis]
+
+    def _adopt(self, znodes: Mapping[str, Any]) -> dict[str, StoredTable]:
+        self._known = {name: read_table(name, znode) for name, znode in znodes.items()}
+        self._projections = None
+        return {name: known.stored() for name, known in self._known.items()}
+
+    def _view(self) -> Projections:
+        """Return Kafka's znodes of the tables that were loaded; in the store's thread."""
+        if self._projections is None:
+            self._projections = Projections()
+            known = list(self._known.values())
+            self._projections.assume((each.controller_epoch, each.lines) for each in known)
+        return self._projections
+
+    async def _projected(self, call: Callable[[Projections], T]) -> T:
+        return await self._in_thread(lambda: call(self._view()))
+
+    async def _base_of(self, write: TableWrite) -> KnownTable | None:
+        """Return the table in the version that a write is based on, or as it is now."""
+        known = self._known.get(write.table)
+        if known is not None and known.version == write.version:
+            return known
+        return await self._fetch(write.table)
+
+    async def _fetch_when_possible(self, table: str) -> KnownTable | None:
+        while True:
+            try:
+                await self._client.wait_connected()
+                return await self._fetch(table)
+            except (NotConnectedError, InDoubtError) as error:
+                self._availability.note_failure(str(error))
+                await asyncio.sleep(READ_RETRY_S)
+            except ZooKeeperError as error:
+                raise self._failed(f"table {table} cannot be read", error) from error
+
+    async def _fetch(self, table: str) -> KnownTable | None:
+        """Read a table as it is now: after a reconnect another server may lag behind."""
+        path = table_path(table)
+        await self._client.sync(path)
+        znode = await self._client.get(path)
+        self._availability.note_answer()
+        if znode is None:
+            self._known.pop(table, None)
+            return None
+        known = await self._in_thread(read_table, table, znode)
+        self._known[table] = known
+        await self._note_landed(known)
+        return known
+
+    def _failed(self, what: str, error: ZooKeeperError) -> StoreError:
+        """Return the error for a failed request; note whether a server can be asked at all."""
+        text = f"{what}: {error}"
+        if isinstance(error, NotConnectedError | InDoubtError):
+            self._availability.note_failure(text)
+            return StoreUnavailableError(text)
+        return StoreError(text)
+
+    def _on_state(self, state: ConnectionState) -> None:
+        if state is ConnectionState.CONNECTED:
+            self._availability.note_answer()
+        else:
+            where = self._client.access.connect_string
+            self._availability.note_failure(f"no connection to ZooKeeper at {where}")
+
+    async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
+
+
+async def load_tables(client: ZooKeeperClient) -> dict[str, StoredTable]:
+    """Return all tables, of a cluster that somebody else controls."""
+    store = ZooKeeperStore(client, None)
+    try:
+        return await store.load()
+    finally:
+        await store.close()

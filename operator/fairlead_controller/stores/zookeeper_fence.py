@@ -1,0 +1,67 @@
+"""The epoch of the controller in ZooKeeper, and how it is raised.
+
+`/controller_epoch` holds a plain number, as with Kafka. Its dataVersion is the fence: whoever
+raises the epoch moves it, and from that commit on no multi of an older controller lands.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairlead_controller.decisions.tables.stored_table import StoreCorruptError, StoreError
+from fairlead_controller.stores.zookeeper_multis import Fence
+from fairlead_zookeeper.client import MultiError, ZooKeeperClient
+from fairlead_zookeeper.operations import Create, Operation, SetData
+from fairlead_zookeeper.znodes import CONTROLLER_EPOCH
+
+
+class ElectionLostError(StoreError):
+    """Somebody else has raised the epoch, or changed `/controller`, in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownEpoch:
+    """`/controller_epoch` as it was read."""
+
+    epoch: int = 0
+    version: int | None = None
+    """None while there is none."""
+
+
+def parse_epoch(data: bytes) -> int:
+    """Read the number; StoreCorruptError, which names the path, if it is none."""
+    text = data.decode(errors="replace").strip()
+    if not text.isascii() or not text.isdecimal():
+        raise StoreCorruptError(f"{CONTROLLER_EPOCH} is no number: {text[:80]!r}")
+    return int(text)
+
+
+async def read_epoch(client: ZooKeeperClient) -> KnownEpoch:
+    """Read the epoch; StoreCorruptError, ZooKeeperError."""
+    znode = await client.get(CONTROLLER_EPOCH)
+    if znode is None:
+        return KnownEpoch()
+    return KnownEpoch(parse_epoch(znode.data), znode.stat.version)
+
+
+async def raise_epoch(
+    client: ZooKeeperClient,
+    known: KnownEpoch,
+    epoch: int,
+    operations: Sequence[Operation] = (),
+) -> Fence:
+    """Raise a known epoch, in one multi with other operations; return the fence.
+
+    ElectionLostError if it has moved since, or another operation was refused: then nothing was
+    done. Other ZooKeeperErrors may leave the outcome open.
+    """
+    data = str(epoch).encode()
+    first: Operation
+    if known.version is None:
+        first, version = Create(CONTROLLER_EPOCH, data), 0
+    else:
+        first, version = SetData(CONTROLLER_EPOCH, data, known.version), known.version + 1
+    try:
+        await client.multi([first, *operations])
+    except MultiError as error:
+        raise ElectionLostError(f"the election was lost: {error}") from error
+    return Fence(epoch, version)

@@ -1,0 +1,1 @@
+"""What the controller shows people of its cluster."""

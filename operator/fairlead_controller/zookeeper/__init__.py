@@ -1,0 +1,1 @@
+"""The controller process on plain hosts, which stands on ZooKeeper."""

@@ -1,0 +1,255 @@
+"""What tools write under `/admin`, as they did for Kafka's old controller.
+
+| entry | what is done |
+|---|---|
+| delete_topics/TOPIC | the topic is deleted; the entry goes in the multi that makes that durable |
+| preferred_replica_election | preferred leaders are elected, then the entry goes |
+| reassign_partitions | its partitions move; the entry goes when the last of them has arrived |
+
+An entry that is refused, or that cannot be read, stays, is named once and counted. Nothing is tried
+again before somebody changes it. Of a reassignment some partitions may be refused: the others move,
+and the entry stays. A new controller takes up what an entry still asks for, as Kafka's did.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from contextlib import suppress
+from typing import Any, Final
+
+from fairlead_controller.controller import Controller
+from fairlead_controller.decisions.events import (
+    AlterReassignments,
+    DeleteTopics,
+    ElectOnRequest,
+)
+from fairlead_controller.stores.zookeeper import ZooKeeperStore
+from fairlead_controller.stores.zookeeper_multis import Fence
+from fairlead_model.calls import (
+    AlterReassignmentsCall,
+    DeletableTopic,
+    DeleteTopicsCall,
+    ElectablePartition,
+    ElectionType,
+    ElectLeadersCall,
+    ReassignablePartition,
+)
+from fairlead_model.ids import ZERO_TOPIC_ID
+from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_zookeeper.client import (
+    ConnectionState,
+    MultiError,
+    SessionLostError,
+    ZooKeeperClient,
+    ZooKeeperError,
+)
+from fairlead_zookeeper.operations import Delete, Stat, Znode
+from fairlead_zookeeper.znodes import (
+    DELETE_TOPICS,
+    PREFERRED_ELECTION,
+    REASSIGN_PARTITIONS,
+    decode,
+)
+
+logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+POLL_S: Final = 30.0
+"""The longest time without a look, should a watch be lost."""
+TOPICS_AT_ONCE: Final = 100
+PARTITIONS_AT_ONCE: Final = 500
+"""Of a reassignment, in one decision."""
+REFUSED_MAX: Final = 10_000
+"""Entries that are remembered as refused."""
+
+
+class AdminRequests:
+    """The requests of one reign."""
+
+    def __init__(
+        self, client: ZooKeeperClient, store: ZooKeeperStore, controller: Controller, fence: Fence
+    ) -> None:
+        self.refused: Counter[str] = Counter()
+        """Entries that were refused, by the name of the znode under `/admin`."""
+        self._client = client
+        self._store = store
+        self._controller = controller
+        self._fence = fence
+        self._changed = asyncio.Event()
+        self._settled: dict[str, Stat] = {}
+        """Entries that stay, as they were when they were refused."""
+        self._moving: tuple[Stat, list[tuple[str, int]]] | None = None
+        """The reassignment that was taken, as its entry was, and the partitions that move."""
+
+    async def run(self) -> None:
+        """Carry out requests until cancelled; returns if the session ends."""
+        self._client.listeners.append(self._on_state)
+        try:
+            while True:
+                await self._client.wait_connected()
+                self._changed.clear()
+                pause_s = POLL_S
+                try:
+                    await self._look()
+                    if self._moving is not None:
+                        pause_s = RETRY_S
+                except SessionLostError:
+                    raise
+                except (ZooKeeperError, RefusedError) as error:
+                    logger.warning("requests under /admin wait: %s", error)
+                    pause_s = RETRY_S
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s):
+                        await self._changed.wait()
+        except SessionLostError:
+            return
+        finally:
+            self._client.listeners.remove(self._on_state)
+
+    async def _look(self) -> None:
+        watch = self._changed.set
+        await self._delete_topics(await self._client.children(DELETE_TOPICS, watch=watch) or [])
+        election = await self._client.get(PREFERRED_ELECTION, watch=watch)
+        if election is not None:
+            await self._elect(election)
+        reassignment = await self._client.get(REASSIGN_PARTITIONS, watch=watch)
+        if reassignment is None:
+            self._moving = None  # Whoever deletes it calls nothing back, as with Kafka.
+        elif self._settled.get(REASSIGN_PARTITIONS) != reassignment.stat:
+            await self._reassign(reassignment)
+
+    async def _delete_topics(self, names: list[str]) -> None:
+        stats: dict[str, Stat] = {}
+        for name in names:
+            path = f"{DELETE_TOPICS}/{name}"
+            stat = await self._client.exists(path)
+            if stat is not None and self._settled.get(path) != stat:
+                stats[name] = stat
+        waiting = list(stats)
+        for start in range(0, len(waiting), TOPICS_AT_ONCE):
+            chunk = waiting[start : start + TOPICS_AT_ONCE]
+            for name in chunk:
+                await self._store.expect(f"{DELETE_TOPICS}/{name}")
+            topics = [DeletableTopic(name=name, topic_id=ZERO_TOPIC_ID) for name in chunk]
+            answer = await self._controller.submit(DeleteTopics(DeleteTopicsCall(topics=topics)))
+            for name, deleted in zip(chunk, answer["topics"], strict=True):
+                await self._on_deleted(name, stats[name], deleted)
+
+    async def _on_deleted(self, name: str, stat: Stat, answer: Any) -> None:
+        path = f"{DELETE_TOPICS}/{name}"
+        code = answer["error_code"]
+        if code == RefusalCode.UNKNOWN_TOPIC_OR_PARTITION:
+            logger.info("%s names no topic and goes, as with Kafka", path)
+            await self._remove(path, stat)
+        elif code:
+            self._refuse(path, stat, str(answer["error_message"]))
+        else:
+            logger.info("deleted topic %s as %s asks for", name, path)
+
+    async def _elect(self, znode: Znode) -> None:
+        partitions = _read_partitions(znode.data)
+        if partitions is None:
+            reason = 'it is not {"version":1,"partitions":[{"topic":…,"partition":…}]}'
+            self._refuse(PREFERRED_ELECTION, znode.stat, reason)
+            return
+        call = ElectLeadersCall(partitions=partitions, election_type=ElectionType.PREFERRED)
+        answer = await self._controller.submit(ElectOnRequest(call))
+        for each in answer["partitions"]:
+            if each["error_code"] not in (0, RefusalCode.ELECTION_NOT_NEEDED):
+                place = f"{each['topic']}-{each['index']}"
+                logger.warning("%s: %s: %s", PREFERRED_ELECTION, place, each["error_message"])
+        await self._remove(PREFERRED_ELECTION, znode.stat)
+
+    async def _reassign(self, znode: Znode) -> None:
+        if self._moving is None or self._moving[0] != znode.stat:
+            self._moving = None
+            targets = _read_targets(znode.data)
+            if targets is None:
+                partition = '{"topic":…,"partition":…,"replicas":[…]}'
+                reason = f'it is not {{"version":1,"partitions":[{partition}]}}'
+                self._refuse(REASSIGN_PARTITIONS, znode.stat, reason)
+                return
+            taken, problem = await self._begin_moves(targets)
+            if problem:
+                self._refuse(REASSIGN_PARTITIONS, znode.stat, problem)
+                return
+            self._moving = (znode.stat, taken)
+        if any(self._is_moving(topic, index) for topic, index in self._moving[1]):
+            return
+        self._moving = None
+        logger.info("%s is carried out", REASSIGN_PARTITIONS)
+        await self._remove(REASSIGN_PARTITIONS, znode.stat)
+
+    async def _begin_moves(
+        self, targets: list[ReassignablePartition]
+    ) -> tuple[list[tuple[str, int]], str]:
+        """Ask for what an entry says; return what is not refused, and why the rest is."""
+        taken: list[tuple[str, int]] = []
+        refused: list[str] = []
+        for start in range(0, len(targets), PARTITIONS_AT_ONCE):
+            call = AlterReassignmentsCall(
+                partitions=targets[start : start + PARTITIONS_AT_ONCE],
+                allow_replication_factor_change=True,
+            )
+            answer = await self._controller.submit(AlterReassignments(call))
+            for each in answer["partitions"]:
+                if each["error_code"]:
+                    place = f"{each['topic']}-{each['index']}"
+                    refused.append(f"{place}: {each['error_message']}")
+                else:
+                    taken.append((each["topic"], each["index"]))
+        more = f"; and {len(refused) - 1} more" * (len(refused) > 1)
+        return taken, f"{refused[0]}{more}" if refused else ""
+
+    def _is_moving(self, topic: str, index: int) -> bool:
+        record = self._controller.committed.image.partition(topic, index)
+        return record is not None and (record.is_being_reassigned or bool(record.queued_target))
+
+    async def _remove(self, path: str, stat: Stat) -> None:
+        """Remove an entry that is done, unless somebody has asked anew meanwhile."""
+        try:
+            await self._client.multi([self._fence.check, Delete(path, stat.version)])
+        except MultiError as error:
+            if error.index == 0:
+                raise
+            self._changed.set()
+
+    def _refuse(self, path: str, stat: Stat, reason: str) -> None:
+        if self._settled.get(path) == stat:
+            return
+        if len(self._settled) >= REFUSED_MAX:
+            self._settled.clear()
+        self._settled[path] = stat
+        self.refused[path.split("/")[2]] += 1
+        logger.error("%s is not carried out: %s", path, reason)
+
+    def _on_state(self, state: ConnectionState) -> None:
+        self._changed.set()
+
+
+def _read_partitions(data: bytes) -> list[ElectablePartition] | None:
+    """Read the partitions of a preferred election; None if they cannot be read."""
+    record = decode(data) or {}
+    try:
+        return [
+            ElectablePartition(topic=str(each["topic"]), index=int(each["partition"]))
+            for each in record["partitions"]
+        ]
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _read_targets(data: bytes) -> list[ReassignablePartition] | None:
+    """Read the partitions of a reassignment; None if they cannot be read."""
+    record = decode(data) or {}
+    try:
+        return [
+            ReassignablePartition(
+                topic=str(each["topic"]),
+                index=int(each["partition"]),
+                replicas=[int(broker_id) for broker_id in each["replicas"]],
+            )
+            for each in record["partitions"]
+        ]
+    except (KeyError, TypeError, ValueError):
+        return None

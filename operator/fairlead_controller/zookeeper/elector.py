@@ -1,0 +1,326 @@
+"""Who is the controller: `/controller`, `/controller_epoch`, and the candidates beside them.
+
+An election is one multi: it raises the epoch, deletes the znode of a holder that is deposed, and
+creates this candidate's. From that commit on no write of an older controller lands, so it may take
+over from one that seems dead and is not. A holder that loses the epoch ends.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from fairlead_controller.decisions.tables.stored_table import (
+    StoreCorruptError,
+    StoreError,
+    StoreTooNewError,
+)
+from fairlead_controller.stores.zookeeper_fence import (
+    ElectionLostError,
+    KnownEpoch,
+    parse_epoch,
+    raise_epoch,
+)
+from fairlead_controller.stores.zookeeper_multis import Fence
+from fairlead_controller.stores.zookeeper_projections import CONTAINERS
+from fairlead_controller.zookeeper.beats import HolderWatch, monotonic_ms
+from fairlead_controller.zookeeper.memory import CandidateMemory
+from fairlead_controller.zookeeper.tree_check import Tree, check_tree
+from fairlead_tls.followed_certificate import FollowedPeer
+from fairlead_zookeeper.client import (
+    ConnectionState,
+    MultiError,
+    SessionLostError,
+    ZooKeeperClient,
+    ZooKeeperError,
+)
+from fairlead_zookeeper.operations import Check, Create, Delete, Operation, Znode
+from fairlead_zookeeper.znodes import (
+    BROKER_IDS,
+    BROKER_TOPICS,
+    CLUSTER_ID,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    FAIRLEAD,
+    TABLES,
+    CandidateRecord,
+    candidate_path,
+    candidate_value,
+    controller_identity,
+    controller_value,
+    read_candidate,
+)
+
+logger = logging.getLogger(__name__)
+
+JITTER_S: Final = 0.1
+"""Candidates that see the same death do not all ask at once."""
+RETRY_S: Final = 0.2
+REFUSED_RETRY_S: Final = 5.0
+"""Pause before a tree that may not be taken over is looked at again."""
+JUDGE_S: Final = 0.05
+POLL_S: Final = 5.0
+"""The longest time without a look, should a watch be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What was read at one look."""
+
+    controller: Znode | None
+    epoch: KnownEpoch
+    cluster_id: str
+
+
+class Elector:
+    """One process's part in elections."""
+
+    def __init__(
+        self,
+        client: ZooKeeperClient,
+        record: CandidateRecord,
+        memory: CandidateMemory,
+        secret: bytes,
+        certificate: FollowedPeer | None = None,
+    ) -> None:
+        self.fence: Fence | None = None
+        """Set while this process is the holder, as far as it knows."""
+        self.holder = ""
+        """The identity of the holder that was seen last; empty for none."""
+        self.hears_holder = False
+        """Whether beats of the holder come: its death is noticed without ZooKeeper then."""
+        self.problem = ""
+        """Why this process may not contend; empty while it may."""
+        self._client = client
+        self._record = record
+        self._memory = memory
+        self._secret = secret
+        self._certificate = certificate
+        self._changed = asyncio.Event()
+        client.listeners.append(self._on_state)
+
+    async def acquire(self) -> Fence:
+        """Return once this process is the controller; SessionLostError."""
+        while True:
+            await self._client.wait_connected()
+            self._changed.clear()
+            try:
+                sight = await self._look()
+                reason = await self._reason_to_contend(sight)
+                if reason:
+                    fence = await self._take_over(sight, reason)
+                    if fence is not None:
+                        self.fence, self.holder = fence, self._record.identity
+                        return fence
+            except SessionLostError:
+                raise
+            except StoreError as error:
+                self._note_problem(str(error))
+                await self._pause(REFUSED_RETRY_S)
+            except ZooKeeperError as error:
+                logger.warning("standing by, but: %s", error)
+                await self._pause(RETRY_S)
+            else:
+                self._note_problem("")
+
+    async def keep(self) -> str:
+        """Keep the epoch for as long as possible; return why it is over."""
+        while True:
+            try:
+                await self._client.wait_connected()
+                self._changed.clear()
+                if reason := await self._reason_to_end():
+                    return reason
+            except SessionLostError:
+                return "the session with ZooKeeper has ended"
+            except (StoreCorruptError, StoreTooNewError) as error:
+                return str(error)
+            except ZooKeeperError as error:
+                logger.warning("whether this process is still the controller: %s", error)
+                await self._pause(RETRY_S)
+                continue
+            await self._pause(POLL_S)
+
+    async def release(self) -> None:
+        """Give `/controller` back, so that others need not wait. Failure only costs time."""
+        fence, self.fence = self.fence, None
+        if fence is None:
+            return
+        with suppress(ZooKeeperError, TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._client.multi([fence.check, Delete(CONTROLLER)])
+
+    async def _look(self) -> Sight:
+        """Read what elections depend on, and keep this candidate's entry.
+
+        StoreError if nobody, or not this candidate, may take over what is there.
+        """
+        watch, client = self._changed.set, self._client
+        await client.sync()
+        (controller, epoch, root, cluster), (ids, topics, tables) = await asyncio.gather(
+            asyncio.gather(
+                client.get(CONTROLLER, watch=watch),
+                client.get(CONTROLLER_EPOCH, watch=watch),
+                client.get(FAIRLEAD),
+                client.get(CLUSTER_ID),
+            ),
+            asyncio.gather(*map(client.children, (BROKER_IDS, BROKER_TOPICS, TABLES))),
+        )
+        brokers = await asyncio.gather(*(client.get(f"{BROKER_IDS}/{each}") for each in ids or ()))
+        known = KnownEpoch()
+        if epoch is not None:
+            known = KnownEpoch(parse_epoch(epoch.data), epoch.stat.version)
+        tree = Tree(
+            root=None if root is None else root.data,
+            cluster=None if cluster is None else cluster.data,
+            controller=None if controller is None else controller.data,
+            brokers={
+                name: znode.data
+                for name, znode in zip(ids or (), brokers, strict=True)
+                if znode is not None
+            },
+            has_topics=bool(topics),
+            has_tables=bool(tables),
+            epoch=known.epoch,
+        )
+        remembered = self._memory.remembered
+        cluster_id = check_tree(
+            tree,
+            known_cluster=remembered.cluster_id,
+            known_epoch=remembered.controller_epoch,
+        )
+        if cluster_id:
+            await asyncio.to_thread(self._memory.remember, cluster_id, known.epoch)
+        await self._ensure_entry()
+        return Sight(controller, known, cluster_id)
+
+    async def _ensure_entry(self) -> None:
+        """Keep this candidate's znode; one of its predecessor, whose lock it holds, is replaced."""
+        path = candidate_path(self._record.identity)
+        found = await self._client.get(path, watch=self._changed.set)
+        if found is not None and found.stat.owner == self._client.session_id:
+            return
+        operations: list[Operation] = []
+        if found is None:
+            for container in CONTAINERS:
+                is_private = container.startswith(FAIRLEAD)
+                await self._client.ensure_path(container, is_private=is_private)
+        else:
+            operations.append(Delete(path, found.stat.version))
+        operations.append(Create(path, candidate_value(self._record), is_ephemeral=True))
+        await self._client.multi(operations)
+        await self._client.exists(path, watch=self._changed.set)
+
+    async def _reason_to_contend(self, sight: Sight) -> str:
+        """Return why this process should take over; empty once something else has changed."""
+        found = sight.controller
+        if found is None:
+            self.holder = ""
+            return "there is no controller"
+        self.holder = controller_identity(found.data) or ""
+        if self.holder == self._record.identity:
+            return "the controller was this process's predecessor"
+        entry = await self._client.get(candidate_path(self.holder))
+        holder = None if entry is None else read_candidate(entry.data)
+        if holder is None:
+            await self._pause(POLL_S)
+            return ""
+        return await self._watch_holder(holder)
+
+    async def _watch_holder(self, holder: CandidateRecord) -> str:
+        watch = HolderWatch(holder, self._secret, self._certificate)
+        listening = asyncio.create_task(watch.run())
+        until = time.monotonic() + POLL_S
+        try:
+            while not self._changed.is_set() and time.monotonic() < until:
+                if reason := watch.sight.judge(monotonic_ms()):
+                    return f"{holder.identity} is gone: {reason}"
+                if watch.sight.heard_ms is not None:
+                    self.hears_holder = True
+                    until = time.monotonic() + POLL_S
+                await self._pause(JUDGE_S)
+            return ""
+        finally:
+            self.hears_holder = False
+            listening.cancel()
+            with suppress(asyncio.CancelledError):
+                await listening
+
+    async def _take_over(self, seen: Sight, reason: str) -> Fence | None:
+        """Hold the election; None if somebody else was quicker."""
+        await asyncio.sleep(random.uniform(0, JITTER_S))  # noqa: S311
+        now = await self._look()
+        if (now.controller, now.epoch) != (seen.controller, seen.epoch):
+            return None
+        epoch = 1 + max(now.epoch.epoch, self._memory.remembered.controller_epoch)
+        operations: list[Operation] = []
+        if now.controller is not None:
+            operations.append(Delete(CONTROLLER, now.controller.stat.version))
+        value = controller_value(self._record, time.time_ns() // 1_000_000)
+        operations.append(Create(CONTROLLER, value, is_ephemeral=True))
+        logger.info("contending for controller epoch %d: %s", epoch, reason)
+        try:
+            return await raise_epoch(self._client, now.epoch, epoch, operations)
+        except ElectionLostError as error:
+            logger.info("%s", error)
+            return None
+        except SessionLostError:
+            raise
+        except ZooKeeperError as error:
+            logger.warning("the outcome of the election is not known: %s", error)
+            return await self._find_outcome(epoch)
+
+    async def _find_outcome(self, epoch: int) -> Fence | None:
+        """Return the fence if an election without an answer was carried out after all."""
+        await self._client.wait_connected()
+        await self._client.sync()
+        controller = await self._client.get(CONTROLLER)
+        found = await self._client.get(CONTROLLER_EPOCH)
+        is_ours = controller is not None and controller.stat.owner == self._client.session_id
+        if found is None or not is_ours or parse_epoch(found.data) != epoch:
+            return None
+        return Fence(epoch, found.stat.version)
+
+    async def _reason_to_end(self) -> str:
+        """Return why a holder has to end; empty while it need not."""
+        fence = self.fence
+        if fence is None:
+            return "the epoch was given back"
+        await self._client.sync()
+        epoch = await self._client.get(CONTROLLER_EPOCH, watch=self._changed.set)
+        if epoch is None or epoch.stat.version != fence.version:
+            text = "gone" if epoch is None else repr(epoch.data[:40])
+            return f"{CONTROLLER_EPOCH} has moved on from {fence.controller_epoch}: it is {text}"
+        controller = await self._client.get(CONTROLLER, watch=self._changed.set)
+        if controller is None:
+            await self._create_again(fence)
+        elif controller.stat.owner != self._client.session_id:
+            return f"{CONTROLLER} is of somebody else: {controller.data[:200]!r}"
+        await self._ensure_entry()
+        return ""
+
+    async def _create_again(self, fence: Fence) -> None:
+        """Create `/controller`, which somebody has deleted while the epoch is still ours."""
+        logger.warning("%s was deleted by hand; creating it again", CONTROLLER)
+        value = controller_value(self._record, time.time_ns() // 1_000_000)
+        check = Check(CONTROLLER_EPOCH, fence.version)
+        with suppress(MultiError):  # The next look shows who was quicker.
+            await self._client.multi([check, Create(CONTROLLER, value, is_ephemeral=True)])
+        self._changed.set()
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    def _on_state(self, state: ConnectionState) -> None:
+        # The watches of an old connection are gone: look again.
+        self._changed.set()
+
+    def _note_problem(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            logger.error("this controller may not take over: %s", problem)
+        self.problem = problem

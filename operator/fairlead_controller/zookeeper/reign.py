@@ -1,0 +1,119 @@
+"""The reign of a candidate that was elected: the tables taken over, brokers let in."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from fairlead_controller.controller import Controller, open_controller
+from fairlead_controller.decisions.events import ElectLeaders, LimitCluster
+from fairlead_controller.decisions.tables.stored_table import StoreError
+from fairlead_controller.leader_balancer import LeaderBalancer
+from fairlead_controller.pages.controller_pages import Reigning
+from fairlead_controller.reassigner import Reassigner
+from fairlead_controller.sessions.server import SessionServer
+from fairlead_controller.startup_topics import Declarations
+from fairlead_controller.stores.metadata_store import StoreUnavailableError
+from fairlead_controller.stores.zookeeper import ZooKeeperStore
+from fairlead_controller.stores.zookeeper_multis import Fence
+from fairlead_controller.zookeeper.admin_requests import AdminRequests
+from fairlead_controller.zookeeper.settings import CandidateSettings
+from fairlead_zookeeper.client import ZooKeeperClient, ZooKeeperError
+
+logger = logging.getLogger(__name__)
+
+UNAVAILABLE_RETRY_S: Final = 0.1
+SWEEP_INTERVAL_S: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reign:
+    """The parts that act while this process is the controller."""
+
+    store: ZooKeeperStore
+    parts: Reigning
+    requests: AdminRequests
+    takeover_s: float
+    """How long it took until leaders were elected, for metrics."""
+
+
+class TakeoverFailedError(Exception):
+    """The tables could not be taken over; nothing was decided, so others may try. Holds why."""
+
+    def __init__(self, cause: StoreError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+async def run_reign(
+    client: ZooKeeperClient,
+    fence: Fence,
+    settings: CandidateSettings,
+    *,
+    remember: Callable[[str, int], None],
+    on_begun: Callable[[Reign], None],
+) -> None:
+    """Reign until cancelled; TakeoverFailedError before it began, any other error after.
+
+    `remember` keeps cluster and epoch outside of ZooKeeper, before anything is decided; `on_begun`
+    lets brokers in.
+    """
+    started = time.monotonic()
+    store = ZooKeeperStore(client, fence)
+    try:
+        try:
+            controller = await _take_over(store)
+            state = controller.committed
+            await asyncio.to_thread(remember, state.image.cluster_id, state.controller_epoch)
+        except StoreError as error:
+            raise TakeoverFailedError(error) from error
+        configs = settings.configs
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(controller.run())
+            await controller.submit(LimitCluster(settings.limits))
+            await controller.submit(ElectLeaders())
+            declarations = Declarations(
+                controller, settings.declared, expected_brokers=settings.expected_brokers
+            )
+            sessions = SessionServer(controller, settings.secret, timing=configs.timing)
+            requests = AdminRequests(client, store, controller, fence)
+            took_s = time.monotonic() - started
+            logger.info("controller epoch %d after %.0f ms", fence.controller_epoch, 1000 * took_s)
+            on_begun(Reign(store, Reigning(controller, declarations, sessions), requests, took_s))
+            tasks.create_task(sessions.watch())
+            tasks.create_task(declarations.run())
+            tasks.create_task(requests.run())
+            tasks.create_task(keep_sweeping(store))
+            tasks.create_task(Reassigner(controller).run())
+            if configs.balances_leaders:
+                balancer = LeaderBalancer(
+                    controller,
+                    interval_s=configs.balance_interval_s,
+                    imbalance_percentage_max=configs.imbalance_percentage_max,
+                )
+                tasks.create_task(balancer.run())
+    finally:
+        await store.close()
+
+
+async def _take_over(store: ZooKeeperStore) -> Controller:
+    """Seal and load; wait while ZooKeeper is away."""
+    while True:
+        try:
+            return await open_controller(store, now_ms=lambda: time.time_ns() // 1_000_000)
+        except StoreUnavailableError as error:
+            logger.warning("the tables are not taken over yet: %s", error)
+            await asyncio.sleep(UNAVAILABLE_RETRY_S)
+
+
+async def keep_sweeping(store: ZooKeeperStore) -> None:
+    """Put back Kafka's znodes that are not what the tables say, now and every few minutes."""
+    while True:
+        try:
+            if mended := await store.sweep():
+                logger.warning("put back %d of Kafka's znodes", mended)
+        except ZooKeeperError as error:
+            logger.warning("Kafka's znodes were not compared with the tables: %s", error)
+        await asyncio.sleep(SWEEP_INTERVAL_S)

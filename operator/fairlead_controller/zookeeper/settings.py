@@ -1,0 +1,69 @@
+"""Settings of a candidate: a controller process that stands on ZooKeeper."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from fairlead_controller.decisions.cluster_limits import ClusterLimits
+from fairlead_controller.decisions.events import DeclareTopics
+from fairlead_model.controller_configs import ControllerConfigs
+from fairlead_tls.followed_certificate import FollowedPeer
+from fairlead_zookeeper.access_settings import DIGEST_FILE, SET_ACL
+from fairlead_zookeeper.address import ZooKeeperAccess
+from fairlead_zookeeper.znodes import CandidateRecord
+
+_NO_CREDENTIALS: Final = (
+    "everybody who reaches ZooKeeper could read what verifies passwords: "
+    f"set {SET_ACL}=true and {DIGEST_FILE} of controllers and brokers"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateSettings:
+    """Settings of one process; whoever reads a file or a command line makes them."""
+
+    access: ZooKeeperAccess
+    """The ensemble, with chroot, session timeout, digest and ACLs."""
+    node_id: int
+    """The controller's number: no broker's and no other candidate's."""
+    host: str | None
+    """Address to listen on, None for all."""
+    advertised_host: str
+    """Where brokers and other candidates reach it."""
+    session_port: int
+    """For brokers and other candidates; 0 takes a free one."""
+    http_host: str | None
+    """Address of health, status and metrics, None for all."""
+    http_port: int
+    """For health, status and metrics; 0 takes a free one."""
+    secret: bytes = field(repr=False)
+    """The cluster's secret, which brokers and all candidates share."""
+    data: Path
+    """A folder for `candidate.json`, which remembers the cluster and its highest epoch."""
+    certificate: FollowedPeer | None = None
+    """What it shows to brokers and other candidates; None: no TLS."""
+    configs: ControllerConfigs = field(default_factory=ControllerConfigs)
+    declared: DeclareTopics = field(default_factory=lambda: DeclareTopics((), 1, 1))
+    """Topic manifests that hold while this process reigns."""
+    expected_brokers: int | None = None
+    """Place new declared topics once so many brokers are there."""
+
+    @property
+    def identity(self) -> str:
+        """The candidate's name, the same after a restart."""
+        return f"controller-{self.node_id}"
+
+    @property
+    def limits(self) -> ClusterLimits:
+        """The limits of the cluster while this process reigns."""
+        return ClusterLimits(
+            self.configs.topics_max,
+            self.configs.partitions_max,
+            "" if self.access.sets_acl else _NO_CREDENTIALS,
+        )
+
+    def record(self, session_port: int, http_port: int) -> CandidateRecord:
+        """Return what the candidate says of itself, with the ports that it has."""
+        return CandidateRecord(
+            self.identity, self.node_id, self.advertised_host, session_port, http_port
+        )

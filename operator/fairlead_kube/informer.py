@@ -1,0 +1,167 @@
+"""Keeps a copy of a collection in the API server, and reports what changes in it.
+
+It lists, reports the differences, and watches. When the watch breaks, is too old or reports an
+error, it lists again: whatever was missed, deletions too, shows as a difference. It goes on until
+it is cancelled.
+
+A watch can die without notice, and a server that has lost its store keeps watches open and silent.
+So watches are short: the server is asked to end each after `watch_s`, shortly before which it sends
+a bookmark. A longer silence means that the connection is dead. Before the next watch begins, a read
+of one object proves that the server can still read its store.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from types import MappingProxyType
+from typing import Any, Final
+
+from fairlead_kube.client import KubeClient, jittered
+from fairlead_kube.errors import ApiError, ApiUnavailableError
+from fairlead_kube.kinds import ResourceKind
+from fairlead_kube.object_changes import (
+    ObjectChange,
+    ObjectKey,
+    diff_event,
+    diff_listing,
+)
+
+logger = logging.getLogger(__name__)
+
+WATCH_S: Final = 10.0
+SILENCE_GRACE_S: Final = 2.0
+"""How much later than asked a server may end its watch before the connection counts as dead."""
+BACKOFF_S_MIN: Final = 0.1
+BACKOFF_S_MAX: Final = 3.0
+
+
+class Informer:
+    """The copy of one collection, or of the part of it that a label selector names."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        kind: ResourceKind,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        on_change: Callable[[ObjectChange], None] | None = None,
+        watch_s: float = WATCH_S,
+        silence_grace_s: float = SILENCE_GRACE_S,
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._namespace = namespace or None
+        self._label_selector = label_selector
+        self._on_change = on_change
+        self._watch_s = watch_s
+        self._silence_s = watch_s + silence_grace_s
+        self._objects: dict[ObjectKey, dict[str, Any]] = {}
+        self._synced = asyncio.Event()
+        self._fresh_at = -math.inf
+        self._failures = 0
+        self.objects: Mapping[ObjectKey, dict[str, Any]] = MappingProxyType(self._objects)
+        """The known objects, without managedFields, which nobody here reads."""
+        self.relists = 0
+        """How often everything was listed, for metrics."""
+        self.problem = ""
+        """Why the last watch or list failed; empty while all is well."""
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether everything has been listed once."""
+        return self._synced.is_set()
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the last proof that nothing is missing; infinite before the first."""
+        return time.monotonic() - self._fresh_at
+
+    async def synced(self) -> None:
+        """Wait until everything has been listed once."""
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """Follow the collection until cancelled."""
+        while True:
+            try:
+                await self._follow()
+            except (ApiError, ApiUnavailableError) as error:
+                self._note_failure(error)
+            except Exception as error:
+                self.problem = repr(error)
+                logger.exception("%s: listing again after an unexpected error", self._kind.plural)
+            self._failures += 1
+            delay_s = min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2 ** min(self._failures - 1, 10))
+            await asyncio.sleep(jittered(delay_s))
+
+    async def _follow(self) -> None:
+        """List and watch until something fails."""
+        started = time.monotonic()
+        listing = await self._client.list(
+            self._kind, self._namespace, label_selector=self._label_selector
+        )
+        self.relists += 1
+        self._apply(diff_listing(self._objects, listing.items))
+        self._prove(started)
+        self._synced.set()
+        version = listing.resource_version
+        while True:
+            version = await self._watch(version)
+            started = time.monotonic()
+            await self._client.check(self._kind, self._namespace)
+            self._prove(started)
+
+    async def _watch(self, version: str) -> str:
+        """Follow one watch until it ends in order; return the version to continue from."""
+        events = self._client.watch(
+            self._kind,
+            self._namespace,
+            resource_version=version,
+            label_selector=self._label_selector,
+            timeout_s=self._watch_s,
+            silence_timeout_s=self._silence_s,
+        )
+        started = time.monotonic()
+        async with aclosing(events):
+            async for event in events:
+                version = event.resource_version
+                self._apply(diff_event(self._objects, event))
+                self._prove(time.monotonic())
+                self._failures = 0
+        if time.monotonic() - started < self._watch_s / 2:
+            raise ApiUnavailableError("the watch ended early", may_have_landed=False)
+        self._failures = 0
+        return version
+
+    def _note_failure(self, error: ApiError | ApiUnavailableError) -> None:
+        """Log the first failure in a row; a version too old to watch from is no failure."""
+        is_worth_a_warning = not self.problem and not (
+            isinstance(error, ApiError) and error.is_gone
+        )
+        level = logging.WARNING if is_worth_a_warning else logging.DEBUG
+        logger.log(level, "%s: listing again: %s", self._kind.plural, error)
+        self.problem = str(error)
+
+    def _prove(self, moment: float) -> None:
+        self._fresh_at = max(self._fresh_at, moment)
+        if self.problem:
+            logger.info("%s: up to date again", self._kind.plural)
+        self.problem = ""
+
+    def _apply(self, changes: list[ObjectChange]) -> None:
+        for change in changes:
+            if change.new is None:
+                self._objects.pop(change.key, None)
+            else:
+                change.new["metadata"].pop("managedFields", None)
+                self._objects[change.key] = change.new
+            if self._on_change is None:
+                continue
+            try:
+                self._on_change(change)
+            except Exception:
+                logger.exception("%s %s: a change was not digested", self._kind.kind, change.key)

@@ -1,0 +1,1 @@
+"""Certificates of clusters on Kubernetes: the authority, what it issues, and when."""

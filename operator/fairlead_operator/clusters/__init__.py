@@ -1,0 +1,1 @@
+"""LogClusters and BrokerPools: their objects, restarts, status and deletion."""

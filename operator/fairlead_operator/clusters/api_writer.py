@@ -1,0 +1,137 @@
+"""Writes to the API server; counts them, and remembers them until the informers catch up."""
+
+from typing import Any, Final
+
+from fairlead_controller.stores.kubernetes_tables import DELETE_WITH_LABEL
+from fairlead_kube.client import JSON_PATCH, KubeClient
+from fairlead_kube.errors import ApiError
+from fairlead_kube.kinds import CLUSTER_STATE, CONFIG_MAP, ResourceKind
+from fairlead_operator.clusters.plan import WantedObject
+from fairlead_operator.live_objects import LiveObjects, Manifest
+from fairlead_operator.metrics import OperatorMetrics
+from fairlead_operator.specs.names import FIELD_MANAGER
+
+STATUS: Final = "status"
+
+
+class ApiWriter:
+    """All writes of reconcilers go through this class."""
+
+    def __init__(self, client: KubeClient, live: LiveObjects, metrics: OperatorMetrics) -> None:
+        self._client = client
+        self._live = live
+        self._metrics = metrics
+
+    async def apply(self, child: WantedObject) -> None:
+        """Apply a child's manifest on the server."""
+        metadata = child.manifest["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        answer = await self._client.apply(
+            child.kind, namespace, name, child.manifest, field_manager=FIELD_MANAGER
+        )
+        self._note("apply", child.kind, namespace, name, answer)
+
+    async def write_status(
+        self, kind: ResourceKind, live: Manifest, status: dict[str, Any]
+    ) -> bool:
+        """Write the fields of a status that differ; tell whether there were any."""
+        before = live.get("status") or {}
+        patch = {name: value for name, value in status.items() if before.get(name) != value}
+        patch |= {name: None for name in before if name not in status}
+        if not patch:
+            return False
+        metadata = live["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        answer = await self._client.patch(
+            kind, namespace, name, {"status": patch}, subresource=STATUS
+        )
+        self._note("status", kind, namespace, name, answer)
+        return True
+
+    async def patch(
+        self, kind: ResourceKind, namespace: str, name: str, patch: dict[str, Any]
+    ) -> None:
+        """Change an object by a merge patch."""
+        answer = await self._client.patch(kind, namespace, name, patch)
+        self._note("patch", kind, namespace, name, answer)
+
+    async def mark_tables(self, namespace: str, cluster: str, *, uid: str) -> None:
+        """Mark the metadata of a cluster, if it has any, for deletion with this LogCluster."""
+        patch = {"metadata": {"labels": {DELETE_WITH_LABEL: uid}}}
+        try:
+            await self._client.patch(CLUSTER_STATE, namespace, cluster, patch)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            return
+        self._metrics.writes.labels(CLUSTER_STATE.kind, "patch").inc()
+
+    async def find(self, kind: ResourceKind, manifest: Manifest) -> Manifest | None:
+        """Return the object of this name, of a kind that is not watched; None if there is none."""
+        metadata = manifest["metadata"]
+        try:
+            return await self._client.get(kind, metadata["namespace"], metadata["name"])
+        except ApiError as error:
+            if error.is_not_found:
+                return None
+            raise
+
+    async def is_namespace_going(self, namespace: str) -> bool:
+        """Tell whether a namespace is being deleted: then the server creates nothing in it.
+
+        Asked by a creation that is only tried: it needs no right to read namespaces.
+        """
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "try-"}}
+        try:
+            await self._client.create(CONFIG_MAP, namespace, body, is_dry_run=True)
+        except ApiError as error:
+            if error.is_namespace_going:
+                return True
+            raise
+        return False
+
+    async def create(self, kind: ResourceKind, manifest: Manifest) -> bool:
+        """Create an object, unless it exists; tell whether it was created."""
+        try:
+            await self._client.create(kind, manifest["metadata"]["namespace"], manifest)
+        except ApiError as error:
+            if error.is_conflict:
+                return False
+            raise
+        self._metrics.writes.labels(kind.kind, "create").inc()
+        return True
+
+    async def replace_spec(self, kind: ResourceKind, manifest: Manifest) -> None:
+        """Give an object, of a kind that is not watched, another spec."""
+        metadata = manifest["metadata"]
+        patch = [{"op": "replace", "path": "/spec", "value": manifest["spec"]}]
+        await self._client.patch(
+            kind, metadata["namespace"], metadata["name"], patch, content_type=JSON_PATCH
+        )
+        self._metrics.writes.labels(kind.kind, "patch").inc()
+
+    async def delete(
+        self, kind: ResourceKind, live: Manifest, *, keeps_dependents: bool = False
+    ) -> None:
+        """Delete exactly this object, by its uid; do nothing if it is gone or was replaced."""
+        metadata = live["metadata"]
+        try:
+            await self._client.delete(
+                kind,
+                metadata["namespace"],
+                metadata["name"],
+                uid=metadata["uid"],
+                keeps_dependents=keeps_dependents,
+            )
+        except ApiError as error:
+            if not error.is_not_found and not error.is_conflict:
+                raise
+            return
+        self._metrics.writes.labels(kind.kind, "delete").inc()
+
+    def _note(
+        self, verb: str, kind: ResourceKind, namespace: str, name: str, answer: Manifest
+    ) -> None:
+        self._metrics.writes.labels(kind.kind, verb).inc()
+        answer["metadata"].pop("managedFields", None)
+        self._live.note_written(kind, namespace, name, answer)

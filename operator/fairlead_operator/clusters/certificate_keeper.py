@@ -1,0 +1,391 @@
+"""Keeps the authority and the certificates of each cluster: makes, renews and rotates them.
+
+What to do is decided in `fairlead_operator/certificates`. Each step is one write of a Secret, and
+what follows from it is made in the same pass or the next: an authority first, then what is trusted,
+then what brokers show. Brokers read new files while they serve.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from fairlead_kube.errors import ApiError
+from fairlead_kube.kinds import CERTIFICATE, POD, SECRET
+from fairlead_operator.certificates.authority import KeyPair, issue, make_authority
+from fairlead_operator.certificates.keystores import (
+    build_keystore,
+    keystore_problem,
+    may_stay,
+    missing_names,
+)
+from fairlead_operator.certificates.rotation import (
+    Authorities,
+    AuthorityError,
+    RotationSight,
+    Step,
+    announce,
+    decide_step,
+    drop,
+    promote,
+    read_authorities,
+)
+from fairlead_operator.clusters.api_writer import ApiWriter
+from fairlead_operator.clusters.broker_trust import BrokerTrust, is_issued_everywhere, is_trusted
+from fairlead_operator.clusters.plan import ClusterPlan, LiveKey, PoolPlan, WantedObject
+from fairlead_operator.live_objects import Manifest
+from fairlead_operator.refusals import Refusals
+from fairlead_operator.resources import Listener
+from fairlead_operator.specs.apply_decision import is_covered, needs_apply, with_hash
+from fairlead_operator.specs.certificates import (
+    CERTIFICATES_ANNOTATION,
+    bootstrap_of,
+    build_authority_secret,
+    build_certificate,
+    build_tls_secret,
+    build_trust_secret,
+    decode_secret,
+    inside_hosts,
+    outside_hosts,
+)
+from fairlead_operator.specs.listener_security import keystore_key, tls_listeners
+from fairlead_operator.specs.names import (
+    OPERATOR_LISTENER,
+    ROTATE_ANNOTATION,
+    authority_secret_name,
+    tls_secret_name,
+)
+from fairlead_operator.specs.session_secret import is_leftover
+from fairlead_operator.specs.views import ClusterView, PoolView
+
+LEAF_LIFE: Final = timedelta(days=90)
+BROKERS: Final = "fairlead brokers"
+"""Name in certificates of brokers; that of no user, for there is a blank in it."""
+LOOK_S: Final = 10.0
+"""How often Secrets of others are read, which are not watched."""
+NOT_OURS: Final = (
+    "there is a Secret {} that is not the operator's: rename it or delete it, brokers need its name"
+)
+NO_CERT_MANAGER: Final = (
+    "the listener {} names an issuer, and the API server knows no Certificates: install "
+    "cert-manager, or leave issuerRef out"
+)
+
+
+@dataclass(slots=True)
+class CertificateReport:
+    """How the certificates of a cluster are."""
+
+    problems: list[str] = field(default_factory=list)
+    blocked: dict[str, str] = field(default_factory=dict)
+    """By pool: why its brokers cannot be given what they need to start."""
+    rotation: str = ""
+    """Where a rotation of the authority is; empty where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateSight:
+    """What is known of a cluster in a pass."""
+
+    cluster: ClusterView
+    plan: ClusterPlan
+    live: Mapping[LiveKey, Mapping[str, Any]]
+    pods: Sequence[Manifest]
+    report: CertificateReport = field(default_factory=CertificateReport)
+
+    def secret(self, name: str) -> Mapping[str, Any] | None:
+        """Return a live Secret with certificates."""
+        return self.live.get((SECRET.kind, name))
+
+    @property
+    def nodes(self) -> list[str]:
+        """Addresses of the nodes that have brokers."""
+        return sorted({host for pod in self.pods if (host := _host_of(pod))})
+
+    @property
+    def brokers(self) -> int:
+        """How many brokers are declared."""
+        return sum(each.pool.spec.replicas for each in self.plan.pools)
+
+
+class CertificateKeeper:
+    """The certificates of all clusters; keys are made here, and nowhere else in the operator."""
+
+    def __init__(
+        self,
+        writer: ApiWriter,
+        trust: BrokerTrust,
+        *,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._writer = writer
+        self._trust = trust
+        self._wall_clock = wall_clock
+        self._monotonic = monotonic
+        self._given: dict[tuple[str, str], tuple[float, Manifest | None]] = {}
+        """Secrets of others, by namespace and name: when each was read, and what was there."""
+        self._asked: dict[tuple[str, str], tuple[float, Manifest]] = {}
+        """Certificates by namespace and name: when each was compared, and with what."""
+
+    async def look_after(self, sight: CertificateSight, refusals: Refusals) -> CertificateReport:
+        """Take the next steps for a cluster."""
+        cluster, report = sight.cluster, sight.report
+        if not cluster.spec.is_secured:
+            return report
+        authorities, name = None, authority_secret_name(cluster.name)
+        with refusals.noting(SECRET.kind, name):
+            authorities = await self._ensure_authority(sight)
+            if authorities is not None:
+                authorities = await self._rotate(sight, authorities)
+                await self._apply(build_trust_secret(cluster, authorities), sight)
+        if authorities is None:
+            blocked = "; ".join(report.problems) or "the authority cannot be made yet"
+            report.blocked.update({each.pool.name: blocked for each in sight.plan.pools})
+            return report
+        for plan in sight.plan.pools:
+            with refusals.noting(SECRET.kind, tls_secret_name(cluster.name, plan.pool.name)):
+                await self._look_after_pool(sight, plan, authorities)
+        return report
+
+    async def _ensure_authority(self, sight: CertificateSight) -> Authorities | None:
+        """Return the cluster's authority, which is made where there is none; None says why not."""
+        cluster, report = sight.cluster, sight.report
+        name, now = authority_secret_name(cluster.name), self._wall_clock()
+        title = f"{cluster.name} {now:%Y-%m-%dT%H:%M:%SZ}"
+        secret = sight.secret(name)
+        if secret is None:
+            made = Authorities(current=make_authority(title, now))
+            manifest = build_authority_secret(cluster, made, rotated=cluster.rotate_authority)
+            secret = await self._writer.find(SECRET, manifest)
+            if secret is None:
+                return made if await self._writer.create(SECRET, manifest) else None
+        if is_leftover(secret, cluster):
+            report.problems.append(
+                f"the Secret {name} is that of an earlier LogCluster of this name, and about to go"
+            )
+            return None
+        try:
+            return read_authorities(secret.get("data") or {})
+        except AuthorityError as error:
+            report.problems.append(
+                f"the Secret {name} holds no authority: {error}; put it right, or delete it for a "
+                "new authority, which clients then have to trust"
+            )
+            return None
+
+    async def _rotate(self, sight: CertificateSight, authorities: Authorities) -> Authorities:
+        """Take the next step of a rotation, if there is one to take."""
+        cluster, report, now = sight.cluster, sight.report, self._wall_clock()
+        secret = sight.secret(authority_secret_name(cluster.name)) or {}
+        annotations = (secret.get("metadata") or {}).get("annotations") or {}
+        rotated = annotations.get(ROTATE_ANNOTATION, "")
+        is_going_on = authorities.next is not None or bool(authorities.former)
+        told = await self._trust.ask(sight.pods) if is_going_on else []
+        secrets = [each for (kind, _), each in sight.live.items() if kind == SECRET.kind]
+        step = decide_step(
+            authorities,
+            RotationSight(
+                is_asked_for=bool(secret) and cluster.rotate_authority not in ("", rotated),
+                is_trusted=is_trusted(told, sight.brokers, authorities.trusted),
+                is_issued=is_issued_everywhere(
+                    told, sight.brokers, secrets, authorities.current.certificate
+                ),
+                overlap=timedelta(days=cluster.spec.authority_overlap_days),
+            ),
+            now,
+        )
+        match step:
+            case Step.NONE:
+                if authorities.next is not None:
+                    report.rotation = "a new authority is trusted beside the old one"
+                elif authorities.former:
+                    report.rotation = "a new authority issues, and the old one is trusted still"
+                return authorities
+            case Step.ANNOUNCE:
+                title = f"{cluster.name} {now:%Y-%m-%dT%H:%M:%SZ}"
+                after = announce(authorities, make_authority(title, now))
+                rotated = cluster.rotate_authority
+                report.rotation = "a new authority is made, and trusted beside the old one"
+            case Step.PROMOTE:
+                after = promote(authorities, now)
+                report.rotation = "the new authority issues all certificates from now on"
+            case Step.DROP:
+                after = drop(authorities)
+                report.rotation = "the old authority is trusted no more"
+        await self._apply(build_authority_secret(cluster, after, rotated=rotated), sight)
+        return after
+
+    async def _look_after_pool(
+        self, sight: CertificateSight, plan: PoolPlan, authorities: Authorities
+    ) -> None:
+        cluster, pool, report = sight.cluster, plan.pool, sight.report
+        name = tls_secret_name(cluster.name, pool.name)
+        secret = sight.secret(name)
+        if secret is None:
+            found = await self._writer.find(SECRET, build_tls_secret(cluster, pool, b"", {}))
+            if found is not None and not _is_ours(found, pool):
+                report.blocked[pool.name] = NOT_OURS.format(name)
+                report.problems.append(report.blocked[pool.name])
+                return
+        own = OPERATOR_LISTENER.lower()
+        keystores = {
+            keystore_key(own): self._own_keystore(authorities, secret, own, inside_hosts(cluster))
+        }
+        for listener in tls_listeners(cluster):
+            hosts = _hosts(sight, plan, listener)
+            key = keystore_key(listener.name)
+            if not _is_given(listener):
+                keystores[key] = self._own_keystore(authorities, secret, listener.name, hosts)
+                continue
+            given = await self._given_keystore(sight, pool, listener, hosts)
+            kept = given or decode_secret(secret, key)
+            if kept:
+                keystores[key] = kept
+            else:
+                report.blocked[pool.name] = report.problems[-1]
+        manifest = build_tls_secret(cluster, pool, authorities.trusted, keystores)
+        await self._apply(manifest, sight)
+        await self._renew_mounts(pool, manifest, sight.pods)
+
+    def _own_keystore(
+        self,
+        authorities: Authorities,
+        secret: Mapping[str, Any] | None,
+        listener: str,
+        hosts: frozenset[str],
+    ) -> bytes:
+        """Return a certificate of the cluster's authority: the one that is there, or a new one."""
+        now, present = self._wall_clock(), decode_secret(secret, keystore_key(listener))
+        authority = authorities.current
+        if present and may_stay(present, hosts, now, authority=authority.certificate):
+            return present
+        made = issue(authority, BROKERS, now, hosts=sorted(hosts), life=LEAF_LIFE)
+        return build_keystore(made)
+
+    async def _given_keystore(
+        self,
+        sight: CertificateSight,
+        pool: PoolView,
+        listener: Listener,
+        hosts: frozenset[str],
+    ) -> bytes:
+        """Return a certificate of somebody else; empty if it cannot serve, and the report says why.
+
+        What brokers have stays then.
+        """
+        cluster, report, tls = sight.cluster, sight.report, listener.tls
+        if tls is None:
+            return b""
+        wanted = build_certificate(cluster, pool, listener, hosts)
+        if tls.certificate is not None:
+            name = tls.certificate.secret_name
+        elif wanted is not None:
+            name = wanted["spec"]["secretName"]
+            if not await self._ensure_issued(wanted):
+                report.problems.append(NO_CERT_MANAGER.format(listener.name))
+                return b""
+        else:
+            return b""
+        secret = await self._read_given(cluster.namespace, name)
+        if secret is None:
+            report.problems.append(f"listener {listener.name}: there is no Secret {name} yet")
+            return b""
+        pair = KeyPair(decode_secret(secret, "tls.crt"), decode_secret(secret, "tls.key"))
+        problem = keystore_problem(pair, self._wall_clock())
+        if problem:
+            report.problems.append(f"listener {listener.name}, Secret {name}: {problem}")
+            return b""
+        absent = missing_names(pair.certificate, hosts)
+        if absent and tls.certificate is not None:
+            shown = ", ".join(absent[:3]) + (" …" if len(absent) > 3 else "")
+            report.problems.append(
+                f"listener {listener.name}, Secret {name}: clients that begin at one of these "
+                f"{len(absent)} names refuse the certificate, which lacks them: {shown}"
+            )
+        return build_keystore(pair)
+
+    async def _read_given(self, namespace: str, name: str) -> Manifest | None:
+        now = self._monotonic()
+        read_at, secret = self._given.get((namespace, name), (-LOOK_S, None))
+        if now - read_at < LOOK_S and secret is not None:
+            return secret
+        secret = await self._writer.find(
+            SECRET, {"metadata": {"namespace": namespace, "name": name}}
+        )
+        self._given = {key: each for key, each in self._given.items() if now - each[0] < LOOK_S}
+        self._given[namespace, name] = now, secret
+        return secret
+
+    async def _ensure_issued(self, wanted: Manifest) -> bool:
+        """Ask cert-manager for a certificate; tell whether it is there to be asked."""
+        now, key = self._monotonic(), (wanted["metadata"]["namespace"], wanted["metadata"]["name"])
+        asked_at, before = self._asked.get(key, (-LOOK_S, {}))
+        if now - asked_at < LOOK_S and before == wanted:
+            return True
+        try:
+            live = await self._writer.find(CERTIFICATE, wanted)
+            if live is None:
+                await self._writer.create(CERTIFICATE, wanted)
+            elif not is_covered(wanted["spec"], live["spec"]):
+                await self._writer.replace_spec(CERTIFICATE, wanted)
+        except ApiError as error:
+            if error.is_not_found:
+                return False
+            raise
+        self._asked = {each: at for each, at in self._asked.items() if now - at[0] < LOOK_S}
+        self._asked[key] = now, wanted
+        return True
+
+    async def _apply(self, manifest: Manifest, sight: CertificateSight) -> None:
+        child = WantedObject(SECRET, with_hash(manifest))
+        if needs_apply(child.manifest, sight.live.get(child.key)):
+            await self._writer.apply(child)
+
+    async def _renew_mounts(
+        self, pool: PoolView, manifest: Manifest, pods: Sequence[Manifest]
+    ) -> None:
+        """Tell nodes at once that a mounted Secret has changed; they look every minute or so."""
+        texts = "".join(text for _, text in sorted(manifest["data"].items()))
+        digest = hashlib.sha256(texts.encode()).hexdigest()[:16]
+        prefix = f"{pool.stateful_set}-"
+        for pod in pods:
+            metadata = pod["metadata"]
+            name, annotations = metadata["name"], metadata.get("annotations") or {}
+            is_member = name.startswith(prefix) and name.removeprefix(prefix).isdecimal()
+            is_going = "deletionTimestamp" in metadata
+            if is_member and not is_going and annotations.get(CERTIFICATES_ANNOTATION) != digest:
+                patch = {"metadata": {"annotations": {CERTIFICATES_ANNOTATION: digest}}}
+                await self._writer.patch(POD, metadata["namespace"], name, patch)
+
+
+def _hosts(sight: CertificateSight, plan: PoolPlan, listener: Listener) -> frozenset[str]:
+    """Return the names by which clients of a listener reach the brokers of a pool."""
+    added = frozenset(() if listener.tls is None else listener.tls.alternative_names)
+    if listener.is_inside:
+        return inside_hosts(sight.cluster) | added
+    return added | outside_hosts(
+        listener,
+        sight.cluster,
+        plan.pool,
+        replicas=max(plan.replicas, plan.pool.spec.replicas),
+        looked_up=plan.addresses,
+        nodes=sight.nodes,
+        bootstrap=bootstrap_of(listener, sight.cluster, sight.live),
+    )
+
+
+def _is_given(listener: Listener) -> bool:
+    tls = listener.tls
+    return tls is not None and (tls.certificate is not None or tls.issuer_ref is not None)
+
+
+def _is_ours(secret: Manifest, pool: PoolView) -> bool:
+    owners = secret["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == pool.uid for owner in owners)
+
+
+def _host_of(pod: Mapping[str, Any]) -> str:
+    return str((pod.get("status") or {}).get("hostIP") or "")

@@ -1,0 +1,169 @@
+"""What has to happen before a LogCluster or a BrokerPool may go; kopf holds their finalizers.
+
+A LogCluster's brokers stop first, in all its pools. Under `reclaimPolicy: Delete` its volumes are
+deleted then. Its metadata is marked, and deleted by the controller, which alone knows when its
+reign over the cluster has ended, or by the next controller if that one dies. Under Retain both
+stay, and a new LogCluster of the same name uses them.
+
+A protected LogCluster does not go, and its brokers go on, until the protection is taken back or its
+namespace goes: that takes its volumes along, so that holding it back would save nothing.
+
+Topics are not waited for: their finalizers are removed when their LogCluster is being deleted.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from fairlead_kube.errors import ApiError
+from fairlead_kube.kinds import (
+    BROKER_POOL,
+    LOG_CLUSTER,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STATEFUL_SET,
+)
+from fairlead_operator.clusters.api_writer import ApiWriter
+from fairlead_operator.clusters.pool_decisions import PoolTraces, count_brokers
+from fairlead_operator.clusters.status import DELETING, DELETION_HELD, ClusterFacts
+from fairlead_operator.clusters.status_writer import StatusWriter
+from fairlead_operator.controller_client import ControllerClient, ControllerError
+from fairlead_operator.live_objects import (
+    ClusterKey,
+    LiveObjects,
+    Manifest,
+    cluster_of,
+    is_left_alone,
+)
+from fairlead_operator.specs.names import POOL_LABEL, stateful_set_name
+from fairlead_operator.specs.stateful_set import running_ids
+from fairlead_operator.specs.views import is_going, is_protected
+
+RECLAIM_DELETE: Final = "Delete"
+PODS_NAMED_MAX: Final = 3
+
+
+class Deletions:
+    """Takes the next step of a deletion; level-triggered and idempotent."""
+
+    def __init__(
+        self,
+        live: LiveObjects,
+        writer: ApiWriter,
+        *,
+        controller: ControllerClient,
+        statuses: StatusWriter,
+    ) -> None:
+        self._live = live
+        self._writer = writer
+        self._controller = controller
+        self._statuses = statuses
+
+    async def delete_cluster(self, key: ClusterKey, body: Mapping[str, Any]) -> str:
+        """Stop the brokers and delete what has to go; return what is waited for, empty if done."""
+        # The handler's own copy is as old as the deletion.
+        body = self._live.get(LOG_CLUSTER, *key) or body
+        if is_left_alone(body):
+            return ""
+        if is_protected(body) and not await self._writer.is_namespace_going(key[0]):
+            return DELETION_HELD
+        for stateful_set in self._live.of_cluster(STATEFUL_SET, key):
+            if "deletionTimestamp" not in stateful_set["metadata"]:
+                await self._writer.delete(STATEFUL_SET, stateful_set)
+        pods = self._live.of_cluster(POD, key)
+        await self._stop_orphans(pods)
+        if pods:
+            names = ", ".join(pod["metadata"]["name"] for pod in pods[:PODS_NAMED_MAX])
+            return (
+                f"{len(pods)} brokers are stopping: {names}; where a node is gone for good, "
+                "`kubectl delete pod NAME --grace-period=0 --force` lets its broker go"
+            )
+        if self._live.of_cluster(STATEFUL_SET, key):
+            return "StatefulSets are going"
+        if (body.get("spec") or {}).get("reclaimPolicy") != RECLAIM_DELETE:
+            return ""
+        for claim in self._live.of_cluster(PERSISTENT_VOLUME_CLAIM, key):
+            if "deletionTimestamp" not in claim["metadata"]:
+                await self._writer.delete(PERSISTENT_VOLUME_CLAIM, claim)
+        await self._writer.mark_tables(*key, uid=body["metadata"]["uid"])
+        return ""
+
+    async def tell_waiting(self, key: ClusterKey, waiting_for: str) -> None:
+        """Say on a LogCluster what its deletion waits for."""
+        manifest = self._live.get(LOG_CLUSTER, *key)
+        if manifest is None or not is_going(manifest):
+            return  # of a protected one the reconciler tells
+        generation = int(manifest["metadata"].get("generation", 1))
+        facts = ClusterFacts(
+            name=key[1], namespace=key[0], generation=generation, problem=(DELETING, waiting_for)
+        )
+        try:
+            await self._statuses.write_cluster(manifest, facts)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+
+    async def delete_pool(self, namespace: str, body: Mapping[str, Any]) -> str:
+        """Return what a pool's deletion waits for, empty if it may go.
+
+        Its brokers stop when it is gone. While their LogCluster lives, none may hold a replica.
+        """
+        if is_left_alone(body):
+            return ""
+        key = (namespace, cluster_of(dict(body, kind=BROKER_POOL.kind)))
+        cluster = self._live.get(LOG_CLUSTER, *key)
+        if cluster is None or is_going(cluster):
+            return ""
+        name = stateful_set_name(key[1], body["metadata"]["name"])
+        live = self._live.get(STATEFUL_SET, namespace, name)
+        pods = [
+            pod
+            for pod in self._live.of_cluster(POD, key)
+            if (pod["metadata"].get("labels") or {}).get(POOL_LABEL) == body["metadata"]["name"]
+        ]
+        traces = PoolTraces.find(
+            name,
+            pods=[pod["metadata"]["name"] for pod in pods],
+            claims=[
+                claim["metadata"]["name"]
+                for claim in self._live.of_cluster(PERSISTENT_VOLUME_CLAIM, key)
+            ],
+        )
+        if live is None and not traces.pods and not traces.claims:
+            return ""
+        try:
+            status = await self._controller.cluster_status(*key)
+        except ControllerError as error:
+            return await self._tell(namespace, body, f"the controller cannot be asked: {error}")
+        id_base = int(body["spec"].get("idBase", 0))
+        replicas = {int(each["id"]): int(each["replicas"]) for each in status["brokers"]}
+        running = running_ids(self._live.of_cluster(STATEFUL_SET, key))
+        running.pop(name, None)
+        live_replicas = None if live is None else int(live["spec"].get("replicas", 1))
+        count = count_brokers(id_base, live_replicas, traces, replicas, running)
+        holding = [
+            f"{broker_id} ({replicas[broker_id]})"
+            for broker_id in range(id_base, id_base + count)
+            if replicas.get(broker_id, 0) > 0
+        ]
+        if not holding:
+            await self._stop_orphans(pods)
+            return ""
+        message = f"brokers hold replicas: {', '.join(holding[:10])}; move these partitions first"
+        return await self._tell(namespace, body, message)
+
+    async def _stop_orphans(self, pods: Iterable[Manifest]) -> None:
+        """Delete the pods that no StatefulSet owns any more, because nothing else would."""
+        for pod in pods:
+            metadata = pod["metadata"]
+            if not metadata.get("ownerReferences") and "deletionTimestamp" not in metadata:
+                await self._writer.delete(POD, pod)
+
+    async def _tell(self, namespace: str, body: Mapping[str, Any], message: str) -> str:
+        manifest = self._live.get(BROKER_POOL, namespace, body["metadata"]["name"])
+        if manifest is not None:
+            try:
+                await self._statuses.write_pool_problem(manifest, "ReplicasRemain", message)
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
+        return message

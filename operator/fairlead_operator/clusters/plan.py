@@ -1,0 +1,370 @@
+"""Which objects a cluster should have, given its resources and the objects that exist. Pure.
+
+The plan holds differences only: for a converged cluster it has no step.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from fairlead_kube.kinds import (
+    CONFIG_MAP,
+    NETWORK_POLICY,
+    POD_DISRUPTION_BUDGET,
+    SERVICE,
+    STATEFUL_SET,
+    ResourceKind,
+)
+from fairlead_operator.clusters.broker_image import choose_image
+from fairlead_operator.clusters.disruptions import USUAL
+from fairlead_operator.clusters.pool_decisions import (
+    GrowthDecision,
+    PoolTraces,
+    count_brokers,
+    decide_growth,
+    decide_ids,
+    decide_scale,
+)
+from fairlead_operator.clusters.scale_down import (
+    BrokerHoldings,
+    ScaleDownOrder,
+    decide_order,
+    describe_holdings,
+    find_departed,
+)
+from fairlead_operator.settings import OperatorSettings
+from fairlead_operator.specs.apply_decision import needs_apply, with_hash
+from fairlead_operator.specs.config_map import Addresses, build_config_map, config_hash
+from fairlead_operator.specs.disruption_budget import build_disruption_budget
+from fairlead_operator.specs.listeners import looked_up_address, needs_lookup
+from fairlead_operator.specs.names import claim_name, listener_service_name
+from fairlead_operator.specs.network_policy import build_network_policy
+from fairlead_operator.specs.services import (
+    build_bootstrap_service,
+    build_broker_services,
+    build_headless_service,
+    build_listener_bootstrap,
+)
+from fairlead_operator.specs.stateful_set import build_stateful_set, running_ids
+from fairlead_operator.specs.views import ClusterView, Manifest, PoolView
+
+LiveKey = tuple[str, str]
+"""Kind and name; the namespace is the cluster's."""
+PRUNED_KINDS: Final = (SERVICE, CONFIG_MAP, POD_DISRUPTION_BUDGET, NETWORK_POLICY)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedObject:
+    """An object that a cluster should have."""
+
+    kind: ResourceKind
+    manifest: Manifest
+
+    @property
+    def key(self) -> LiveKey:
+        """Its kind and name."""
+        return self.kind.kind, self.manifest["metadata"]["name"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterObserved:
+    """A cluster as it is observed."""
+
+    cluster: ClusterView
+    pools: Sequence[PoolView]
+    """In the order of their age."""
+    live: Mapping[LiveKey, Mapping[str, Any]]
+    """The cluster's objects of every kind that a plan may contain."""
+    claim_sizes: Mapping[str, str]
+    """Size asked for by each volume claim of the cluster."""
+    brokers: Mapping[int, BrokerHoldings] | None
+    """What each broker holds; None if the controller cannot be asked."""
+    pods: Collection[str] = ()
+    """Names of the brokers' pods that exist."""
+    registered: Mapping[int, str] = field(default_factory=dict)
+    """Name of the pod from which each broker registered."""
+    max_unavailable: int = USUAL
+    """How many brokers may be evicted now (`disruptions`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPlan:
+    """The plan for one pool."""
+
+    pool: PoolView
+    replicas: int = 0
+    image: str = ""
+    blocked_reason: str = ""
+    blocked: str = ""
+    leaving: tuple[int, ...] = ()
+    """Brokers that stay only until they are empty."""
+    progress: str = ""
+    """What these still hold."""
+    order: ScaleDownOrder | None = None
+    """What to tell the controller about brokers that leave, or stay after all."""
+    departed: tuple[int, ...] = ()
+    """Brokers that have left and are to be unregistered."""
+    growth: GrowthDecision = field(default_factory=GrowthDecision)
+    addresses: Mapping[int, Addresses] = field(default_factory=dict)
+    """What was looked up of the addresses outside, by broker id."""
+    children: tuple[WantedObject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    """Steps towards what the resources say, in the order in which they are taken."""
+
+    applies: tuple[WantedObject, ...]
+    """Children that are missing or differ."""
+    deletes: tuple[WantedObject, ...]
+    """Children of ours that nothing asks for any more, as they are."""
+    pools: tuple[PoolPlan, ...]
+    image: str = ""
+    """Image of all brokers."""
+
+    @property
+    def is_converged(self) -> bool:
+        """Whether nothing is left to do."""
+        return not (
+            self.applies
+            or self.deletes
+            or any(plan.growth.claims or plan.growth.recreates or plan.order for plan in self.pools)
+        )
+
+
+def plan_cluster(observed: ClusterObserved, settings: OperatorSettings) -> ClusterPlan:
+    """Compare what exists with what should exist."""
+    running = _running_ids(observed)
+    present = {pool.name: _count_present(observed, pool, running) for pool in observed.pools}
+    for pool in observed.pools:
+        own = pool.broker_ids(present[pool.name])
+        if running.get(pool.stateful_set, own).start == own.start:
+            running[pool.stateful_set] = own
+    ids = decide_ids(observed.pools, running)
+    brokers = sum(pool.spec.replicas for pool in observed.pools if pool.name not in ids.refused)
+    stateful_sets = [each for (kind, _), each in observed.live.items() if kind == STATEFUL_SET.kind]
+    image = choose_image(observed.cluster, stateful_sets, settings)
+    pools = tuple(
+        PoolPlan(pool=pool, blocked_reason="IdsOverlap", blocked=ids.refused[pool.name])
+        if pool.name in ids.refused
+        else _plan_pool(
+            observed,
+            pool,
+            settings,
+            image=image,
+            present=present[pool.name],
+            taken=ids.taken[pool.name],
+            brokers=brokers,
+        )
+        for pool in observed.pools
+    )
+    pools = tuple(
+        _as_it_is(plan, present[plan.pool.name]) if plan.pool.spec.paused else plan
+        for plan in pools
+    )
+    held = {plan.pool.uid for plan in pools if plan.pool.spec.paused}
+    children = [*_shared_children(observed, settings)]
+    for plan in pools:
+        children += plan.children
+    wanted = {child.key for child in children}
+    return ClusterPlan(
+        applies=tuple(
+            child
+            for child in children
+            if not _owner_uids(child.manifest) & held
+            and needs_apply(child.manifest, observed.live.get(child.key))
+        ),
+        deletes=tuple(_stale_children(observed, wanted, ids.refused, held)),
+        pools=pools,
+        image=image,
+    )
+
+
+def _as_it_is(plan: PoolPlan, present: int) -> PoolPlan:
+    """Return the plan for a paused pool: the brokers that it has, and no larger volumes."""
+    return replace(
+        plan,
+        replicas=present,
+        blocked_reason="",
+        blocked="",
+        leaving=(),
+        progress="",
+        order=None,
+        departed=(),
+        growth=replace(plan.growth, claims=(), recreates=False),
+    )
+
+
+def _shared_children(observed: ClusterObserved, settings: OperatorSettings) -> list[WantedObject]:
+    cluster = observed.cluster
+    manifests: list[tuple[ResourceKind, Manifest | None]] = [
+        (SERVICE, build_headless_service(cluster)),
+        (SERVICE, build_bootstrap_service(cluster)),
+        *(
+            (SERVICE, build_listener_bootstrap(cluster, listener))
+            for listener in cluster.spec.outside_listeners
+        ),
+        (POD_DISRUPTION_BUDGET, build_disruption_budget(cluster, observed.max_unavailable)),
+        (NETWORK_POLICY, build_network_policy(cluster, settings)),
+    ]
+    return [WantedObject(kind, with_hash(manifest)) for kind, manifest in manifests if manifest]
+
+
+def _running_ids(observed: ClusterObserved) -> dict[str, range]:
+    """Return the ids of the brokers that run, by the name of their StatefulSet."""
+    stateful_sets = (
+        manifest for (kind, _), manifest in observed.live.items() if kind == STATEFUL_SET.kind
+    )
+    return running_ids(stateful_sets)
+
+
+def _count_present(observed: ClusterObserved, pool: PoolView, running: Mapping[str, range]) -> int:
+    """Count the brokers that a pool has, with or without a StatefulSet."""
+    live = observed.live.get((STATEFUL_SET.kind, pool.stateful_set))
+    replicas = {broker_id: each.replicas for broker_id, each in (observed.brokers or {}).items()}
+    return count_brokers(
+        pool.spec.id_base,
+        None if live is None else _size_of(live),
+        PoolTraces.find(
+            pool.stateful_set,
+            pods=observed.pods,
+            claims=observed.claim_sizes,
+            registered=observed.registered.values(),
+        ),
+        None if observed.brokers is None else replicas,
+        {name: ids for name, ids in running.items() if name != pool.stateful_set},
+    )
+
+
+def _size_of(stateful_set: Mapping[str, Any]) -> int:
+    return int(stateful_set["spec"].get("replicas", 1))
+
+
+def _plan_pool(
+    observed: ClusterObserved,
+    pool: PoolView,
+    settings: OperatorSettings,
+    *,
+    image: str,
+    present: int,
+    taken: Mapping[str, range],
+    brokers: int,
+) -> PoolPlan:
+    """Plan a pool, which has `present` brokers.
+
+    `brokers` is how many the cluster should have, `taken` the ids of other pools.
+    """
+    cluster = observed.cluster
+    live = observed.live.get((STATEFUL_SET.kind, pool.stateful_set))
+    if not image:
+        return PoolPlan(
+            pool=pool,
+            replicas=present,
+            blocked_reason="NoImage",
+            blocked="no image is known: set spec.image of the LogCluster, or install the operator "
+            "with one",
+        )
+    scale = decide_scale(pool, present, observed.brokers, taken)
+    growth = _decide_pool_growth(observed, pool, live, present)
+    services = build_broker_services(cluster, pool, scale.replicas)
+    addresses = _look_up_addresses(observed, pool, scale.replicas)
+    reason, blocked = scale.reason, scale.blocked
+    replicas = _replicas_with_addresses(cluster, pool, scale.replicas, addresses)
+    if replicas < scale.replicas:
+        replicas = max(replicas, min(present, scale.replicas))
+        reason = "WaitingForAddresses"
+        blocked = "outside listeners of new brokers have no address yet"
+    config_map = build_config_map(cluster, pool, settings, addresses=addresses, brokers=brokers)
+    children = [WantedObject(SERVICE, with_hash(manifest)) for manifest in services]
+    children.append(WantedObject(CONFIG_MAP, with_hash(config_map)))
+    if not growth.recreates:
+        stateful_set = build_stateful_set(
+            cluster,
+            pool,
+            image=image,
+            replicas=replicas,
+            config_hash=config_hash(config_map),
+            storage_size=growth.template_size,
+        )
+        children.append(WantedObject(STATEFUL_SET, with_hash(stateful_set)))
+    return PoolPlan(
+        pool=pool,
+        replicas=replicas,
+        image=image,
+        blocked_reason=reason,
+        blocked=blocked,
+        leaving=scale.leaving,
+        progress=describe_holdings(scale.leaving, observed.brokers or {}) if scale.leaving else "",
+        order=decide_order(pool, present, observed.brokers),
+        departed=find_departed(
+            pool, None if live is None else _size_of(live), observed.pods, observed.brokers
+        ),
+        growth=growth,
+        addresses=addresses,
+        children=tuple(children),
+    )
+
+
+def _decide_pool_growth(
+    observed: ClusterObserved, pool: PoolView, live: Mapping[str, Any] | None, present: int
+) -> GrowthDecision:
+    claims = {claim_name(observed.cluster.name, pool.name, ordinal) for ordinal in range(present)}
+    sizes = {name: size for name, size in observed.claim_sizes.items() if name in claims}
+    if live is None:
+        return decide_growth(pool, None, sizes)
+    template = live["spec"]["volumeClaimTemplates"][0]
+    return decide_growth(pool, template["spec"]["resources"]["requests"]["storage"], sizes)
+
+
+def _look_up_addresses(
+    observed: ClusterObserved, pool: PoolView, replicas: int
+) -> dict[int, Addresses]:
+    """Find what Kubernetes has given each broker's outside Services, by broker id."""
+    addresses: dict[int, Addresses] = {}
+    for broker_id in pool.broker_ids(replicas):
+        found = {}
+        for listener in observed.cluster.spec.outside_listeners:
+            if not needs_lookup(listener):
+                continue
+            name = listener_service_name(observed.cluster.name, listener.name, broker_id)
+            service = observed.live.get((SERVICE.kind, name))
+            address = looked_up_address(listener, observed.cluster, pool, service)
+            if address is not None:
+                found[listener.name] = address
+        addresses[broker_id] = found
+    return addresses
+
+
+def _replicas_with_addresses(
+    cluster: ClusterView, pool: PoolView, replicas: int, addresses: Mapping[int, Addresses]
+) -> int:
+    """Count the first brokers whose addresses are all known."""
+    count = sum(needs_lookup(listener) for listener in cluster.spec.outside_listeners)
+    for ordinal in range(replicas):
+        if len(addresses[pool.spec.id_base + ordinal]) < count:
+            return ordinal
+    return replicas
+
+
+def _stale_children(
+    observed: ClusterObserved,
+    wanted: set[LiveKey],
+    refused: Mapping[str, str],
+    held: Collection[str],
+) -> list[WantedObject]:
+    """Return live children that nothing asks for; StatefulSets are deleted with their pool only.
+
+    `held` are the uids of paused pools.
+    """
+    kinds = {kind.kind: kind for kind in PRUNED_KINDS}
+    blocked = {pool.uid for pool in observed.pools if pool.name in refused} | set(held)
+    owners = {observed.cluster.uid, *(pool.uid for pool in observed.pools)} - blocked
+    return [
+        WantedObject(kinds[kind], dict(manifest))
+        for (kind, name), manifest in sorted(observed.live.items())
+        if kind in kinds and (kind, name) not in wanted and _owner_uids(manifest) & owners
+    ]
+
+
+def _owner_uids(manifest: Mapping[str, Any]) -> set[str]:
+    return {entry["uid"] for entry in manifest["metadata"].get("ownerReferences") or ()}

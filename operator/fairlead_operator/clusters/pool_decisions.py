@@ -1,0 +1,219 @@
+"""How many brokers a pool may have, and how large their volumes may be. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from fairlead_operator.clusters.scale_down import BrokerHoldings, count_remaining
+from fairlead_operator.resources.quantity import quantity_value
+from fairlead_operator.specs.names import DATA_VOLUME
+from fairlead_operator.specs.views import PoolView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolTraces:
+    """What exists of a pool's brokers, whatever its StatefulSet says, each by ordinal."""
+
+    pods: Collection[int] = ()
+    """Pods that exist; they run on when their StatefulSet is deleted as an orphan."""
+    claims: Collection[int] = ()
+    """Volume claims that exist, also those of brokers that were removed long ago."""
+    registered: Collection[int] = ()
+    """Brokers that the controller knows from a pod of this pool."""
+
+    @classmethod
+    def find(
+        cls,
+        stateful_set: str,
+        *,
+        pods: Iterable[str],
+        claims: Iterable[str],
+        registered: Iterable[str] = (),
+    ) -> Self:
+        """Pick one pool's entries from the pods, claims and registrations of a cluster."""
+        return cls(
+            pods=_find_ordinals(stateful_set, pods),
+            claims=_find_ordinals(f"{DATA_VOLUME}-{stateful_set}", claims),
+            registered=_find_ordinals(stateful_set, registered),
+        )
+
+
+def _find_ordinals(stem: str, names: Iterable[str]) -> set[int]:
+    ends = (name.removeprefix(f"{stem}-") for name in names if name.startswith(f"{stem}-"))
+    return {int(end) for end in ends if end.isascii() and end.isdecimal()}
+
+
+def count_brokers(
+    id_base: int,
+    live_replicas: int | None,
+    traces: PoolTraces,
+    replicas_by_broker: Mapping[int, int] | None,
+    others: Mapping[str, range] | None = None,
+) -> int:
+    """Count the brokers that a pool has: each of them has to be considered.
+
+    A StatefulSet may be missing while its brokers are there: its volumes grow, somebody has deleted
+    it and kept the pods, or it could not be created again. Then the pods count, and the brokers
+    that hold replicas; if the controller cannot be asked, every volume may hold some. Beside a
+    StatefulSet (`live_replicas`), which somebody else may have scaled down, only replicas count.
+    `others` has the ids of the brokers of other pools.
+    """
+    taken = [ids for ids in (others or {}).values() if ids]
+
+    def may_be_ours(ordinal: int) -> bool:
+        return not any(id_base + ordinal in ids for ids in taken)
+
+    def holds(ordinal: int) -> bool:
+        return (replicas_by_broker or {}).get(id_base + ordinal, 0) > 0
+
+    seen = {*traces.pods, *traces.claims, *traces.registered}
+    counted = {ordinal for ordinal in seen if holds(ordinal)}
+    if live_replicas is None:
+        counted |= seen if replicas_by_broker is None else set(traces.pods)
+    return max([live_replicas or 0, *(each + 1 for each in counted if may_be_ours(each))])
+
+
+REPLICAS_REMAIN: Final = "ReplicasRemain"
+"""Reason for a pool whose brokers cannot be emptied."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleDecision:
+    """How many brokers a pool should have; `blocked` says why not as many as asked for."""
+
+    replicas: int
+    blocked: str = ""
+    reason: str = ""
+    """The reason of the condition that says so."""
+    leaving: tuple[int, ...] = ()
+    """Brokers that it has only until they are empty."""
+
+
+def decide_scale(
+    pool: PoolView,
+    present: int,
+    brokers: Mapping[int, BrokerHoldings] | None,
+    taken: Mapping[str, range],
+) -> ScaleDecision:
+    """Let a pool grow at once into free ids, and shrink as far as the leaving brokers are empty.
+
+    `present` is how many brokers it has (`count_brokers`). `brokers` is None if the controller
+    cannot be asked; then no broker leaves. `taken` has the ids of others, by their names.
+    """
+    wanted = pool.spec.replicas
+    if wanted >= present:
+        grown = pool.broker_ids(wanted)[present:]
+        other = _find_meeting(grown, taken)
+        if other is None:
+            return ScaleDecision(wanted)
+        free = max(present, taken[other].start - pool.spec.id_base)
+        return ScaleDecision(
+            present,
+            f"broker ids {_shown(grown)} meet those of {other} "
+            f"({_shown(taken[other])}): set replicas to {free} at most, or make another pool",
+            "IdsOverlap",
+        )
+    if brokers is None:
+        return ScaleDecision(
+            present,
+            "the controller cannot be asked whether the leaving brokers hold replicas",
+            REPLICAS_REMAIN,
+        )
+    remaining = count_remaining(pool, present, brokers)
+    return ScaleDecision(remaining, leaving=tuple(pool.broker_ids(remaining)[wanted:]))
+
+
+@dataclass(frozen=True, slots=True)
+class IdClaims:
+    """Which pools may have their broker ids."""
+
+    refused: Mapping[str, str]
+    """By pool: why it may have no broker at all."""
+    taken: Mapping[str, Mapping[str, range]]
+    """By pool: the ids that others have or should have, by who has them."""
+
+
+def decide_ids(pools: Sequence[PoolView], running: Mapping[str, range]) -> IdClaims:
+    """Assign broker ids: a pool keeps those its brokers run with, then the older pool goes first.
+
+    Pools come in the order of their age. `running` has the ids of running brokers, by the name of
+    their StatefulSet, including pools that are being deleted or cannot be read: two brokers with
+    one id would fence each other.
+    """
+    refused: dict[str, str] = {}
+    taken: dict[str, dict[str, range]] = {}
+    accepted: dict[str, range] = {}
+    for pool in pools:
+        others = {
+            f"StatefulSet {name}": ids
+            for name, ids in running.items()
+            if ids and name != pool.stateful_set
+        }
+        own = running.get(pool.stateful_set) or range(0)
+        reach = pool.broker_ids(max(pool.spec.replicas, 1))
+        # What runs is not stopped, but for ids that an older pool runs with already.
+        held = own or reach
+        other = _find_meeting(held, accepted if own else accepted | others)
+        if other is not None:
+            ids = (accepted | others)[other]
+            refused[pool.name] = (
+                f"broker ids {_shown(held)} meet those of {other} "
+                f"({_shown(ids)}): make this pool anew with another idBase"
+            )
+            continue
+        taken[pool.name] = accepted | others
+        granted = reach if _find_meeting(reach, accepted | others) is None else own
+        accepted[f"BrokerPool {pool.name}"] = granted
+    return IdClaims(refused, taken)
+
+
+def _find_meeting(ids: range, others: Mapping[str, range]) -> str | None:
+    return next(
+        (
+            name
+            for name, other in others.items()
+            if ids.start < other.stop and other.start < ids.stop
+        ),
+        None,
+    )
+
+
+def _shown(ids: range) -> str:
+    return f"{ids.start} to {ids.stop - 1}" if len(ids) > 1 else str(ids.start)
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthDecision:
+    """How to get larger volumes: claims to patch, then a StatefulSet to make anew."""
+
+    claims: tuple[str, ...] = ()
+    recreates: bool = False
+    template_size: str = ""
+    """What the StatefulSet's claims say until it is made anew."""
+    held_size: str = ""
+    """The largest size that a claim asks for; empty before there is one."""
+
+
+def decide_growth(
+    pool: PoolView, template_size: str | None, claim_sizes: Mapping[str, str]
+) -> GrowthDecision:
+    """Return the next step; `claim_sizes` are those of the pool's claims that exist.
+
+    `template_size` is that of the live StatefulSet's claims, None if there is none.
+    """
+    wanted = pool.spec.storage.size
+    sizes = [*([template_size] if template_size else []), *claim_sizes.values()]
+    held = max(sizes, key=quantity_value, default="")
+    template_size = template_size or wanted
+    smaller = tuple(
+        name
+        for name, size in sorted(claim_sizes.items())
+        if quantity_value(size) < quantity_value(wanted)
+    )
+    is_outgrown = quantity_value(template_size) < quantity_value(wanted)
+    return GrowthDecision(
+        smaller,
+        recreates=is_outgrown and not smaller,
+        template_size=template_size,
+        held_size=held,
+    )

@@ -1,0 +1,83 @@
+"""When each cluster is reconciled: one task a cluster, woken by changes and by the clock."""
+
+import asyncio
+import logging
+import random
+from typing import Final
+
+from fairlead_kube.errors import ApiError, ApiUnavailableError
+from fairlead_operator.clusters.reconciler import ClusterReconciler
+from fairlead_operator.controller_client import ControllerError
+from fairlead_operator.live_objects import ClusterKey
+from fairlead_operator.metrics import OperatorMetrics
+
+logger = logging.getLogger(__name__)
+
+BACKOFF_S_MIN: Final = 1.0
+BACKOFF_S_MAX: Final = 30.0
+CHANGES_SETTLE_S: Final = 0.05
+"""Changes come in bursts; those within this time after the first are handled together."""
+
+
+class ReconcileLoop:
+    """Runs passes over one cluster in sequence, and over several clusters side by side."""
+
+    def __init__(self, metrics: OperatorMetrics) -> None:
+        self._metrics = metrics
+        self._reconciler: ClusterReconciler | None = None
+        self._tasks: dict[ClusterKey, asyncio.Task[None]] = {}
+        self._wakes: dict[ClusterKey, asyncio.Event] = {}
+
+    def request(self, key: ClusterKey) -> None:
+        """Reconcile a cluster soon."""
+        self._wakes.setdefault(key, asyncio.Event()).set()
+        if self._reconciler is not None and key not in self._tasks:
+            self._tasks[key] = asyncio.get_running_loop().create_task(
+                self._follow(self._reconciler, key), name=f"reconcile {key[0]}/{key[1]}"
+            )
+
+    async def run(self, reconciler: ClusterReconciler) -> None:
+        """Work until cancelled; what was requested before is reconciled now."""
+        self._reconciler = reconciler
+        for key in list(self._wakes):
+            self.request(key)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._reconciler = None
+            tasks, self._tasks = list(self._tasks.values()), {}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, reconciler: ClusterReconciler, key: ClusterKey) -> None:
+        wake, failures = self._wakes[key], 0
+        while True:
+            wake.clear()
+            delay_s: float | None
+            try:
+                with self._metrics.reconciling("LogCluster"):
+                    delay_s = await reconciler.reconcile(key)
+                failures = 0
+            except (ApiError, ApiUnavailableError, ControllerError) as error:
+                failures += 1
+                logger.warning("%s/%s: trying again: %s", *key, error)
+                delay_s = _backoff_s(failures)
+            except Exception:
+                failures += 1
+                logger.exception("%s/%s: trying again after an unexpected error", *key)
+                delay_s = _backoff_s(failures)
+            if failures:
+                # Changes do not shorten this: they may be those that our own writes bring about.
+                await asyncio.sleep(delay_s or BACKOFF_S_MIN)
+                continue
+            try:
+                await asyncio.wait_for(wake.wait(), delay_s)
+                await asyncio.sleep(CHANGES_SETTLE_S)
+            except TimeoutError:
+                pass
+
+
+def _backoff_s(failures: int) -> float:
+    delay_s: float = min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2 ** min(failures - 1, 10))
+    return delay_s * (0.5 + random.random())  # noqa: S311

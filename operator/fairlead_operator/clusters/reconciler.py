@@ -1,0 +1,461 @@
+"""One pass over a LogCluster and its BrokerPools: observe, plan, act, report.
+
+It decides nothing itself: what to do is decided in `plan`, `rolling` and `pool_decisions`, what to
+report in `status`. A pass may end at any point and begin anew.
+"""
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from fairlead_kube.kinds import (
+    BROKER_POOL,
+    LOG_CLUSTER,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    SECRET,
+    STATEFUL_SET,
+)
+from fairlead_operator.clusters.api_writer import ApiWriter
+from fairlead_operator.clusters.broker_image import upgrade_hint
+from fairlead_operator.clusters.broker_roller import BrokerRoller
+from fairlead_operator.clusters.broker_states import is_pod_ready, registered_pods
+from fairlead_operator.clusters.broker_trust import BrokerTrust
+from fairlead_operator.clusters.certificate_keeper import (
+    CertificateKeeper,
+    CertificateReport,
+    CertificateSight,
+)
+from fairlead_operator.clusters.disruptions import DisruptionSight, decide_disruptions, read_budget
+from fairlead_operator.clusters.driver_accounts import DriverAccounts
+from fairlead_operator.clusters.plan import (
+    ClusterObserved,
+    ClusterPlan,
+    LiveKey,
+    PoolPlan,
+    plan_cluster,
+)
+from fairlead_operator.clusters.pool_reconciler import PoolReconciler
+from fairlead_operator.clusters.pool_scaler import PoolScaler
+from fairlead_operator.clusters.rolling import (
+    BrokerState,
+    DeletePod,
+    Drain,
+    NothingToRoll,
+    RollAction,
+    Undrain,
+    Wait,
+)
+from fairlead_operator.clusters.scale_down import read_holdings
+from fairlead_operator.clusters.status import CLUSTER_NOT_FOUND, REFUSED, ClusterFacts
+from fairlead_operator.clusters.status_writer import StatusWriter
+from fairlead_operator.controller_client import (
+    ControllerClient,
+    ControllerRefusedError,
+    ControllerUnavailableError,
+    ReignState,
+)
+from fairlead_operator.events import EventWriter
+from fairlead_operator.live_objects import (
+    CHILD_KINDS,
+    ClusterKey,
+    LiveObjects,
+    Manifest,
+    is_left_alone,
+)
+from fairlead_operator.refusals import PartKey, Refusals
+from fairlead_operator.resources import ManifestError
+from fairlead_operator.settings import OperatorSettings
+from fairlead_operator.specs.listener_security import plaintext_problem
+from fairlead_operator.specs.names import secret_name
+from fairlead_operator.specs.session_secret import (
+    SECRET_BYTES,
+    build_session_secret,
+    is_leftover,
+)
+from fairlead_operator.specs.views import ClusterView, PoolView, is_going
+
+SETTLED_LOOK_S: Final = 3.0
+BUSY_LOOK_S: Final = 1.0
+ROLLING_LOOK_S: Final = 0.2
+"""When to look again after draining began or ended: leaders move within milliseconds."""
+REFUSED_LOOK_S: Final = 5.0
+LEFT_BY_ANOTHER: Final = (
+    "{} {} is that of an earlier LogCluster of this name: Kubernetes deletes it, and a new one is "
+    "made; delete it if it stays"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerView:
+    """The controller's view of a cluster; `status` is None if it cannot be asked."""
+
+    status: Mapping[str, Any] | None
+    reign: ReignState | None
+    pod: str
+    problem: str = ""
+
+
+class ClusterReconciler:
+    """Reconciles clusters; never two passes over one cluster at once."""
+
+    def __init__(
+        self,
+        live: LiveObjects,
+        writer: ApiWriter,
+        *,
+        controller: ControllerClient,
+        roller: BrokerRoller,
+        events: EventWriter,
+        settings: OperatorSettings,
+    ) -> None:
+        self._live = live
+        self._writer = writer
+        self._controller = controller
+        self._roller = roller
+        self._events = events
+        self._settings = settings
+        self._statuses = StatusWriter(writer, events)
+        self._pools = PoolReconciler(live, writer, events)
+        self._scaler = PoolScaler(live, controller, events)
+        self._certificates = CertificateKeeper(writer, BrokerTrust())
+        self._accounts = DriverAccounts(writer, settings.spark_driver_role)
+        self._whole_since: dict[ClusterKey, float] = {}
+        """Since when nothing has been missing of a cluster; not kept across a restart."""
+        self._secrets: set[str] = set()
+        """Uids of LogClusters whose session Secret has been seen."""
+        self._interruptions: dict[str, int] = {}
+        """By the uid of a LogCluster: how many interruptions of its reign have been reported."""
+
+    async def reconcile(self, key: ClusterKey) -> float | None:
+        """Take the next steps; return when to look again, None if only a change matters.
+
+        ApiError, ApiUnavailableError and ControllerError end the pass, which has to be repeated.
+        """
+        manifest = self._live.get(LOG_CLUSTER, *key)
+        pools = sorted(self._live.of_cluster(BROKER_POOL, key), key=_age)
+        if manifest is None or is_going(manifest):
+            self._roller.forget(key)
+            self._whole_since.pop(key, None)
+            message = f"there is no LogCluster {key[1]} in this namespace: make it, or delete this"
+            is_quiet = True
+            for pool in pools:
+                is_quiet &= await self._statuses.write_pool_problem(
+                    pool, CLUSTER_NOT_FOUND, message
+                )
+            return None if is_quiet else BUSY_LOOK_S
+        if is_left_alone(manifest):
+            return None
+        try:
+            cluster = ClusterView.from_manifest(manifest)
+        except ManifestError as error:
+            facts = ClusterFacts(
+                name=key[1],
+                namespace=key[0],
+                generation=int(manifest["metadata"].get("generation", 1)),
+                problem=("InvalidSpec", str(error)),
+            )
+            is_quiet = await self._statuses.write_cluster(manifest, facts)
+            return None if is_quiet else BUSY_LOOK_S
+        if self._settings.refuses_plaintext and (problem := plaintext_problem(cluster)):
+            facts = ClusterFacts(
+                name=key[1],
+                namespace=key[0],
+                generation=cluster.generation,
+                problem=("PlaintextRefused", problem),
+            )
+            is_quiet = await self._statuses.write_cluster(manifest, facts)
+            return None if is_quiet else BUSY_LOOK_S
+        return await self._reconcile_valid(key, manifest, cluster, pools)
+
+    async def _reconcile_valid(
+        self, key: ClusterKey, manifest: Manifest, cluster: ClusterView, pools: list[Manifest]
+    ) -> float:
+        views, is_quiet = await self._read_pools(pools)
+        view = await self._ask_controller(key)
+        if view.reign is not None:
+            await self._tell_interruption(manifest, view.reign)
+        observed = self._observe(cluster, views, view.status)
+        plan = plan_cluster(observed, self._settings)
+        is_paused = cluster.is_paused
+        refusals, certificates = Refusals(), CertificateReport()
+        if not is_paused:
+            sight = CertificateSight(
+                cluster=cluster,
+                plan=plan,
+                live=observed.live,
+                pods=self._live.of_cluster(POD, key),
+            )
+            certificates = await self._certificates.look_after(sight, refusals)
+            await self._carry_out(cluster, plan, refusals, certificates.blocked)
+            plan = await self._scale_down(plan, observed)
+        states = await self._roller.observe(key, views, view.status)
+        roll: RollAction = Wait("Paused", "the LogCluster is paused")
+        if not is_paused:
+            if view.status is not None:
+                await self._roller.release(key, view.status)
+            roll = Wait(REFUSED, "the API server refuses to let a broker's pod be deleted")
+            with refusals.noting(POD.kind, "of a broker that has to restart"):
+                roll = await self._roller.roll(
+                    key, views, _that_may_roll(views, states), view.status
+                )
+            await self._tell_roll(manifest, roll)
+        facts = ClusterFacts(
+            name=key[1],
+            namespace=key[0],
+            generation=cluster.generation,
+            refused=refusals.text,
+            is_secured=cluster.spec.is_secured and not is_paused,
+            certificate_problems=certificates.problems,
+            rotation=certificates.rotation,
+            is_paused=is_paused,
+            is_deletion_held="deletionTimestamp" in manifest["metadata"],
+            wanted=sum(pool.replicas for pool in plan.pools),
+            brokers=[broker for brokers in states.values() for broker in brokers],
+            controller=view.status,
+            controller_problem=view.problem,
+            controller_pod=view.pod,
+            store_available=None if view.reign is None else view.reign.store_available,
+            store_problem="" if view.reign is None else view.reign.problem,
+            store_rolled_back=view.reign is not None and view.reign.is_rolled_back,
+            leaving=[] if is_paused else [each for pool in plan.pools for each in pool.leaving],
+            roll=roll,
+            image="" if is_paused else plan.image,
+            bootstrap_port=cluster.spec.inside_listeners[0].port,
+            upgrade_hint=upgrade_hint(cluster, plan.image, self._settings),
+        )
+        is_quiet &= await self._statuses.write_cluster(manifest, facts)
+        for pool_plan in plan.pools:
+            name = pool_plan.pool.name
+            pool_facts = self._pools.facts(
+                _with_refusal(pool_plan, refusals.by_part), states.get(name, ()), roll
+            )
+            (pool,) = (each for each in pools if each["metadata"]["name"] == name)
+            is_quiet &= await self._statuses.write_pool(pool, pool_facts)
+        return _pause_s(
+            roll,
+            is_quiet=is_quiet,
+            is_refused=bool(refusals.by_part),
+            is_converged=plan.is_converged,
+        )
+
+    async def _read_pools(self, pools: list[Manifest]) -> tuple[list[PoolView], bool]:
+        """Read the pools that are not being deleted; report problems of the others, and skip them.
+
+        The second value is whether all problems have been reported by now.
+        """
+        views, is_quiet = [], True
+        for pool in pools:
+            if "deletionTimestamp" in pool["metadata"] or is_left_alone(pool):
+                continue
+            try:
+                views.append(PoolView.from_manifest(pool))
+            except ManifestError as error:
+                is_quiet &= await self._statuses.write_pool_problem(pool, "InvalidSpec", str(error))
+        return views, is_quiet
+
+    async def _ask_controller(self, key: ClusterKey) -> ControllerView:
+        try:
+            state = await self._controller.state()
+            reign = state.clusters.get("/".join(key))
+            pod = self._settings.pod_name
+            if reign is None:
+                return ControllerView(None, None, pod, "the controller has not begun with it yet")
+        except (ControllerUnavailableError, ControllerRefusedError) as error:
+            return ControllerView(None, None, self._settings.pod_name, str(error))
+        try:
+            status = await self._controller.cluster_status(*key)
+        except (ControllerUnavailableError, ControllerRefusedError) as error:
+            # What the reign itself has said of its tables holds all the same.
+            return ControllerView(None, reign if reign.is_rolled_back else None, pod, str(error))
+        return ControllerView(status, reign, pod, reign.problem)
+
+    def _observe(
+        self,
+        cluster: ClusterView,
+        pools: list[PoolView],
+        controller: Mapping[str, Any] | None,
+    ) -> ClusterObserved:
+        key = (cluster.namespace, cluster.name)
+        live: dict[LiveKey, Manifest] = {
+            (kind.kind, manifest["metadata"]["name"]): manifest
+            for kind in CHILD_KINDS
+            for manifest in self._live.of_cluster(kind, key)
+        }
+        claims = self._live.of_cluster(PERSISTENT_VOLUME_CLAIM, key)
+        pods = self._live.of_cluster(POD, key)
+        return ClusterObserved(
+            cluster=cluster,
+            pools=pools,
+            live=live,
+            claim_sizes={
+                claim["metadata"]["name"]: claim["spec"]["resources"]["requests"]["storage"]
+                for claim in claims
+            },
+            brokers=read_holdings(controller),
+            pods=[pod["metadata"]["name"] for pod in pods],
+            registered=registered_pods(controller),
+            max_unavailable=self._decide_disruptions(
+                key, pods, controller, live.get((POD_DISRUPTION_BUDGET.kind, cluster.name))
+            ),
+        )
+
+    def _decide_disruptions(
+        self,
+        key: ClusterKey,
+        pods: Sequence[Manifest],
+        controller: Mapping[str, Any] | None,
+        budget: Manifest | None,
+    ) -> int:
+        """Return how many brokers may be evicted now, and remember since when all is well."""
+        counts = None if controller is None else controller["partitions"]
+        sight = DisruptionSight(
+            under_replicated=None if counts is None else counts["underReplicated"],
+            offline=None if counts is None else counts["offline"],
+            brokers_away=sum(not is_pod_ready(pod) for pod in pods),
+        )
+        now = time.monotonic()
+        if sight.is_whole:
+            self._whole_since.setdefault(key, now)
+        else:
+            self._whole_since.pop(key, None)
+        calm_s = now - self._whole_since.get(key, now)
+        return decide_disruptions(sight, calm_s=calm_s, present=read_budget(budget))
+
+    async def _carry_out(
+        self,
+        cluster: ClusterView,
+        plan: ClusterPlan,
+        refusals: Refusals,
+        uncertified: Mapping[str, str],
+    ) -> None:
+        """Take the steps of a plan; a step that the API server refuses stops no other step.
+
+        `uncertified` are pools whose brokers cannot start, for want of certificates.
+        """
+        waiting = {each.pool.stateful_set for each in plan.pools if each.pool.name in uncertified}
+        has_secret, secret = False, (SECRET.kind, secret_name(cluster.name))
+        with refusals.noting(*secret):
+            has_secret = await self._ensure_secret(cluster)
+            if not has_secret:
+                refusals.by_part[secret] = LEFT_BY_ANOTHER.format(*secret)
+        for pool_plan in plan.pools:
+            await self._scaler.tell_removal(pool_plan)
+        for child in sorted(plan.applies, key=lambda each: each.kind is STATEFUL_SET):
+            if child.kind is STATEFUL_SET and not has_secret:
+                continue  # its pods would come up with the secret of a cluster that is gone
+            if child.kind is STATEFUL_SET and child.key[1] in waiting:
+                continue  # its pods would wait for a Secret, or end
+            with refusals.noting(*child.key):
+                await self._writer.apply(child)
+        for child in plan.deletes:
+            with refusals.noting(*child.key):
+                await self._writer.delete(child.kind, child.manifest)
+        for pool_plan in plan.pools:
+            with refusals.noting(STATEFUL_SET.kind, pool_plan.pool.stateful_set):
+                await self._pools.grow(pool_plan)
+        await self._accounts.look_after(cluster, refusals)
+
+    async def _scale_down(self, plan: ClusterPlan, observed: ClusterObserved) -> ClusterPlan:
+        """Tell the controller who leaves and who has; return the plan with what is in the way."""
+        for pool in plan.pools:
+            await self._scaler.unregister(pool)
+        pools = [await self._scaler.give_order(pool, observed.brokers) for pool in plan.pools]
+        return replace(plan, pools=tuple(pools))
+
+    async def _ensure_secret(self, cluster: ClusterView) -> bool:
+        """Create the session Secret if there is none; it is never overwritten.
+
+        Return False while there is still that of an earlier LogCluster of this name, which
+        Kubernetes is about to delete: a new one is created after that.
+        """
+        if cluster.uid in self._secrets:
+            return True
+        manifest = build_session_secret(cluster, secrets.token_bytes(SECRET_BYTES))
+        live = await self._writer.find(SECRET, manifest)
+        if live is not None and is_leftover(live, cluster):
+            return False
+        if live is None:
+            await self._writer.create(SECRET, manifest)
+        self._secrets.add(cluster.uid)
+        return True
+
+    async def _tell_interruption(self, manifest: Manifest, reign: ReignState) -> None:
+        """Report each interruption by somebody who has changed the tables, once."""
+        uid = manifest["metadata"]["uid"]
+        if reign.interruptions > self._interruptions.get(uid, 0):
+            await self._events.emit(
+                manifest,
+                "TablesTouched",
+                f"{reign.last_interruption}; the controller of this cluster has begun anew from "
+                "what is there: leave its ClusterState and PartitionTables alone",
+                "Warning",
+            )
+        self._interruptions[uid] = reign.interruptions
+
+    async def _tell_roll(self, manifest: Manifest, action: RollAction) -> None:
+        match action:
+            case Drain():
+                await self._events.emit(
+                    manifest,
+                    "MovingLeaders",
+                    f"leaders move off broker {action.broker_id}, which has to restart",
+                )
+            case DeletePod():
+                await self._events.emit(
+                    manifest,
+                    "RestartingBroker",
+                    f"broker {action.broker_id} (pod {action.pod}) restarts: {action.message}",
+                )
+            case Undrain():
+                await self._events.emit(
+                    manifest, "BrokerRestarted", f"broker {action.broker_id} has restarted"
+                )
+            case _:
+                return
+
+
+def _that_may_roll(
+    pools: Sequence[PoolView], states: Mapping[str, Sequence[BrokerState]]
+) -> dict[str, Sequence[BrokerState]]:
+    """Return all brokers; those of a paused pool count as up to date, because they stay."""
+    held = {pool.name for pool in pools if pool.spec.paused}
+    return {
+        name: [replace(broker, is_outdated=False) for broker in brokers]
+        if name in held
+        else brokers
+        for name, brokers in states.items()
+    }
+
+
+def _with_refusal(plan: PoolPlan, refused: Mapping[PartKey, str]) -> PoolPlan:
+    """Add to a pool's plan that the API server refuses a part of it, if it does."""
+    parts = [(STATEFUL_SET.kind, plan.pool.stateful_set), *(child.key for child in plan.children)]
+    said = next((refused[part] for part in parts if part in refused), "")
+    if not said or plan.blocked:
+        return plan
+    return replace(plan, blocked_reason=REFUSED, blocked=said)
+
+
+def _pause_s(roll: RollAction, *, is_quiet: bool, is_refused: bool, is_converged: bool) -> float:
+    """Return when to look again; `is_quiet` says that all statuses are written."""
+    match roll:
+        case Drain() | Undrain():
+            return ROLLING_LOOK_S
+        case _ if not is_quiet:
+            return BUSY_LOOK_S
+        case Wait(reason="Paused"):
+            return SETTLED_LOOK_S
+        case NothingToRoll() | Wait(reason="Refused") if is_refused:
+            return REFUSED_LOOK_S
+        case NothingToRoll() if is_converged:
+            return SETTLED_LOOK_S
+        case _:
+            return BUSY_LOOK_S
+
+
+def _age(manifest: Manifest) -> tuple[str, str]:
+    return manifest["metadata"]["creationTimestamp"], manifest["metadata"]["name"]

@@ -1,0 +1,180 @@
+"""Rolling restarts: which broker may restart next, if any. Pure.
+
+One broker restarts at a time, and only while every partition has all its replicas in sync: then no
+partition loses its last in-sync replica, whichever broker stops. Leaders are moved off before.
+Whatever is not known stops a restart (`Wait`), because it is always safe to wait and not to
+restart.
+
+A broker that serves nothing and does not recover either (its image cannot be pulled, its settings
+are refused) comes first and does not wait for the others: a restart cannot make it worse.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+DRAIN_S_MAX: Final = 15.0
+"""Leaders that have not moved by then cannot: they are partitions with one replica."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerState:
+    """One broker, from its pod and the controller."""
+
+    broker_id: int
+    pod: str
+    pod_uid: str | None
+    """None: there is no pod."""
+    is_outdated: bool
+    """The pod runs with another template than the pool's present one."""
+    is_terminating: bool = False
+    is_ready: bool = False
+    is_live: bool = False
+    """The controller has a session with it, and it serves."""
+    is_recovering: bool | None = False
+    """It reads its logs after a crash; None if it did not answer whether it does."""
+    failure: str = ""
+    """Why its pod does not start, in the broker's or Kubernetes' words."""
+    leaders: int = 0
+    is_leaving: bool = False
+    """Its pool gives it up: it is emptied, and its pod goes then."""
+    draining_s: float | None = None
+    """For how long it has been draining; None if it has not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollObserved:
+    """All brokers of a cluster, and its partitions; counts are None if they are not known."""
+
+    brokers: Sequence[BrokerState]
+    under_replicated: int | None
+    offline: int | None
+    is_settled: bool = True
+    """The StatefulSets' controller has seen the present templates."""
+
+
+@dataclass(frozen=True, slots=True)
+class NothingToRoll:
+    """All pods run with the present template."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Do nothing now; look again."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Drain a broker of its leaders."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Undrain:
+    """Let leaders come back: the broker has restarted, or need not restart after all."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Restart a broker: delete its pod, and the StatefulSet creates it anew."""
+
+    broker_id: int
+    pod: str
+    pod_uid: str
+    message: str
+
+
+RollAction: TypeAlias = NothingToRoll | Wait | Drain | Undrain | DeletePod
+
+
+def decide_roll_action(observed: RollObserved) -> RollAction:
+    """Return the next step of a rolling restart."""
+    outdated = [broker for broker in observed.brokers if _has_to_restart(broker)]
+    returned = [
+        broker
+        for broker in observed.brokers
+        if broker.draining_s is not None and not broker.is_outdated and _serves(broker)
+    ]
+    if returned:
+        return Undrain(returned[0].broker_id)
+    if not outdated:
+        return NothingToRoll()
+    if observed.under_replicated is None or observed.offline is None:
+        return Wait("ControllerNotReachable", "the controller could not be asked for partitions")
+    if not observed.is_settled:
+        return Wait("TemplateNotSeen", "the StatefulSet's controller has not seen the change yet")
+    leaving = [broker for broker in observed.brokers if broker.is_terminating]
+    if leaving:
+        return Wait("BrokerStopping", f"broker {leaving[0].broker_id} is stopping")
+    stuck = next((broker for broker in outdated if _is_stuck(broker)), None)
+    if stuck is not None:
+        return _delete(stuck, "it does not serve, and gets a pod with the present settings")
+    obstacle = _find_obstacle(observed)
+    if obstacle is not None:
+        return obstacle
+    return _next_step(outdated)
+
+
+def _next_step(outdated: Sequence[BrokerState]) -> RollAction:
+    """Go on with the broker that is draining, else choose the one with the fewest leaders."""
+    broker = min(
+        outdated,
+        key=lambda candidate: (
+            candidate.draining_s is None,
+            candidate.leaders,
+            candidate.broker_id,
+        ),
+    )
+    if broker.draining_s is None:
+        return Drain(broker.broker_id)
+    if not broker.leaders:
+        return _delete(broker, "its leaders have moved")
+    if broker.draining_s < DRAIN_S_MAX:
+        return Wait(
+            "LeadersMoving", f"{broker.leaders} leaders are moving off broker {broker.broker_id}"
+        )
+    return _delete(
+        broker, f"{broker.leaders} leaders could not move: their partitions have no other replica"
+    )
+
+
+def _find_obstacle(observed: RollObserved) -> Wait | None:
+    """Return why no broker that serves may restart now."""
+    absent = next((broker for broker in observed.brokers if not _serves(broker)), None)
+    if absent is not None:
+        what = "recovers its logs" if absent.is_recovering else "does not serve"
+        return Wait("BrokerNotReady", f"broker {absent.broker_id} {what}")
+    if observed.under_replicated or observed.offline:
+        return Wait(
+            "PartitionsNotInSync",
+            f"{observed.under_replicated} partitions are under-replicated, "
+            f"{observed.offline} offline",
+        )
+    return None
+
+
+def _has_to_restart(broker: BrokerState) -> bool:
+    """Tell whether a pod has another template, unless it serves and goes anyway."""
+    if not broker.is_outdated or not broker.pod_uid:
+        return False
+    return not broker.is_leaving or not _serves(broker) or broker.draining_s is not None
+
+
+def _serves(broker: BrokerState) -> bool:
+    return broker.is_ready and broker.is_live and not broker.is_terminating
+
+
+def _is_stuck(broker: BrokerState) -> bool:
+    return not broker.is_ready and not broker.is_live and broker.is_recovering is False
+
+
+def _delete(broker: BrokerState, message: str) -> RollAction:
+    if broker.pod_uid is None:
+        return Wait("BrokerNotReady", f"broker {broker.broker_id} has no pod")
+    return DeletePod(broker.broker_id, broker.pod, broker.pod_uid, message)

@@ -1,0 +1,382 @@
+"""The status of a LogCluster and of its BrokerPools. Pure.
+
+Counts come from the controller. While it cannot be asked, the last ones stay and the conditions say
+so. The same facts give the same status, so that nothing is written when nothing has changed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from fairlead_operator.clusters.plan import PoolPlan
+from fairlead_operator.clusters.rolling import (
+    BrokerState,
+    DeletePod,
+    Drain,
+    NothingToRoll,
+    RollAction,
+    Undrain,
+    Wait,
+)
+from fairlead_operator.clusters.scale_down import named_brokers
+from fairlead_operator.conditions import (
+    PAUSED,
+    Condition,
+    set_condition,
+    set_paused,
+    without_condition,
+)
+from fairlead_operator.resources.listener import DEFAULT_LISTENER
+from fairlead_operator.specs.names import bootstrap_service_name, pool_selector
+
+Status = dict[str, Any]
+_COUNTS: Final = ("brokers", "brokersReady", "topics", "partitions", "underReplicated", "offline")
+
+
+REFUSED: Final = "Refused"
+"""Reason for a part that the API server refuses."""
+CLUSTER_NOT_FOUND: Final = "ClusterNotFound"
+STORE_ROLLED_BACK: Final = "StoreRolledBack"
+"""Reason for a cluster whose metadata objects are older than what was seen of them."""
+UPGRADE_AVAILABLE: Final = "UpgradeAvailable"
+"""Condition that is there while brokers run another image than the operator has for them."""
+DRAINING: Final = "Draining"
+"""Reason for brokers that are emptied because their pool shall have fewer."""
+CERTIFICATES_READY: Final = "CertificatesReady"
+CERTIFICATE_PROBLEM: Final = "CertificateProblem"
+DELETING: Final = "Deleting"
+"""Reason for a deletion that is not finished."""
+CLUSTER_PAUSED: Final = "the LogCluster is paused; elections go on"
+POOL_PAUSED: Final = "the pool is paused: changes wait until spec.paused is false; elections go on"
+DELETION_HELD: Final = (
+    "the LogCluster is to be deleted but protected, and its brokers go on: set "
+    "spec.deletionProtection to false to let it go"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """The facts of which a LogCluster's status is made."""
+
+    name: str
+    namespace: str
+    generation: int
+    problem: tuple[str, str] | None = None
+    """Reason and message of a problem that stops the reconciliation of the cluster."""
+    refused: str = ""
+    """What the API server refused of the cluster's parts, and what to do."""
+    is_secured: bool = False
+    """Whether there are certificates to speak of."""
+    certificate_problems: Sequence[str] = ()
+    rotation: str = ""
+    """Where a rotation of the authority is."""
+    is_paused: bool = False
+    is_deletion_held: bool = False
+    """Somebody has asked to delete a protected cluster."""
+    wanted: int = 0
+    brokers: Sequence[BrokerState] = ()
+    controller: Mapping[str, Any] | None = None
+    """The controller's status; None if it cannot be asked."""
+    controller_problem: str = ""
+    controller_pod: str = ""
+    store_available: bool | None = None
+    store_problem: str = ""
+    store_rolled_back: bool = False
+    """Whether the tables are older than what was seen of them; then nothing is decided."""
+    leaving: Sequence[int] = ()
+    """Brokers that are emptied because their pool shall have fewer."""
+    roll: RollAction = field(default_factory=NothingToRoll)
+    image: str = ""
+    """Image that the brokers are given."""
+    bootstrap_port: int = DEFAULT_LISTENER.port
+    """Port of the bootstrap Service that clients inside Kubernetes use first."""
+    upgrade_hint: str = ""
+    """How brokers come to the operator's release; empty where they have it."""
+
+
+def build_cluster_status(facts: ClusterFacts, previous: Status, now: datetime) -> Status:
+    """Return the status of a LogCluster."""
+    status: Status = {name: previous[name] for name in _COUNTS if name in previous}
+    ready = sum(broker.is_ready and broker.is_live for broker in facts.brokers)
+    status |= {
+        "observedGeneration": facts.generation,
+        "brokers": facts.wanted,
+        "brokersReady": ready,
+    }
+    if facts.problem is not None:
+        # Nobody has looked; what runs goes on as it was.
+        status |= {name: previous[name] for name in ("brokers", "brokersReady") if name in previous}
+    service = f"{bootstrap_service_name(facts.name)}.{facts.namespace}.svc"
+    status |= {"bootstrap": f"{service}:{facts.bootstrap_port}"}
+    for name in ("controller", "clusterId", "brokerImage"):
+        if name in previous:
+            status[name] = previous[name]
+    if facts.image:
+        status["brokerImage"] = facts.image
+    if facts.controller is not None:
+        counts = facts.controller["partitions"]
+        status |= {
+            "topics": len(facts.controller["topics"]),
+            "partitions": counts["partitions"],
+            "underReplicated": counts["underReplicated"],
+            "offline": counts["offline"],
+            "clusterId": facts.controller["clusterId"],
+            "controller": {
+                "pod": facts.controller_pod,
+                "epoch": facts.controller["controller"]["epoch"],
+            },
+        }
+    conditions: list[Condition] = list(previous.get("conditions") or ())
+    for type, (claim, reason, message) in _cluster_claims(facts, status).items():
+        conditions = set_condition(
+            conditions, type, claim, reason, message, generation=facts.generation, now=now
+        )
+    conditions = set_paused(
+        conditions,
+        CLUSTER_PAUSED if facts.is_paused else "",
+        generation=facts.generation,
+        now=now,
+    )
+    if facts.is_deletion_held:
+        conditions = set_condition(
+            conditions,
+            DELETING,
+            False,
+            "DeletionProtected",
+            DELETION_HELD,
+            generation=facts.generation,
+            now=now,
+        )
+    if facts.problem is None and not facts.is_secured and not facts.is_paused:
+        conditions = without_condition(conditions, CERTIFICATES_READY)
+    if facts.upgrade_hint:
+        conditions = set_condition(
+            conditions,
+            UPGRADE_AVAILABLE,
+            True,
+            "NewerImage",
+            facts.upgrade_hint,
+            generation=facts.generation,
+            now=now,
+        )
+    elif facts.problem is None:
+        conditions = without_condition(conditions, UPGRADE_AVAILABLE)
+    status["conditions"] = conditions
+    return status
+
+
+_Claim = tuple[bool | None, str, str]
+
+
+def _cluster_claims(facts: ClusterFacts, status: Status) -> dict[str, _Claim]:
+    claims = {
+        "Ready": _ready_claim(facts, status),
+        "Progressing": _progress_claim(facts, status["brokersReady"]),
+        "StoreAvailable": _store_claim(facts),
+        "Degraded": _degraded_claim(facts, status),
+    }
+    if facts.is_secured:
+        claims[CERTIFICATES_READY] = _certificates_claim(facts)
+    return claims
+
+
+def _certificates_claim(facts: ClusterFacts) -> _Claim:
+    if facts.certificate_problems:
+        first, *others = facts.certificate_problems
+        more = f" (and {len(others)} more)" if others else ""
+        return (False, CERTIFICATE_PROBLEM, first + more)
+    if facts.rotation:
+        return (True, "Rotating", facts.rotation)
+    return (True, "Issued", "all listeners with TLS have certificates")
+
+
+def _ready_claim(facts: ClusterFacts, status: Status) -> _Claim:
+    if facts.problem is not None:
+        return (False, *facts.problem)
+    if facts.refused:
+        return (False, REFUSED, facts.refused)
+    if facts.store_rolled_back:
+        return (False, STORE_ROLLED_BACK, facts.store_problem)
+    if facts.controller is None:
+        return (None, "ControllerNotReachable", facts.controller_problem or "not asked yet")
+    if not facts.wanted:
+        return (False, "NoBrokers", "no BrokerPool brings brokers to this cluster: make one")
+    if status["offline"]:
+        return (False, "PartitionsOffline", f"{status['offline']} partitions have no leader")
+    if status["brokersReady"] < facts.wanted:
+        return (False, *unready_brokers(status["brokersReady"], facts.wanted, facts.brokers))
+    return (True, "Ready", f"{facts.wanted} brokers are ready")
+
+
+def unready_brokers(ready: int, wanted: int, brokers: Sequence[BrokerState]) -> tuple[str, str]:
+    """Return reason and message for brokers that are not ready, with the words of a failing one."""
+    message = f"{ready} of {wanted} brokers are ready"
+    failing = [broker for broker in brokers if broker.failure]
+    absent = next((broker for broker in brokers if broker.pod_uid is None), None)
+    if not failing and absent is not None:
+        stateful_set = absent.pod.rpartition("-")[0]
+        message += (
+            f"; broker {absent.broker_id} has no pod yet: if that stays, "
+            f"`kubectl describe statefulset {stateful_set}` says why"
+        )
+    if not failing:
+        return "BrokersNotReady", message
+    more = f" (and {len(failing) - 1} more)" if len(failing) > 1 else ""
+    worst = failing[0]
+    text = f"{message}; broker {worst.broker_id} (pod {worst.pod}){more}: {worst.failure}"
+    return "BrokersFailing", text
+
+
+def _progress_claim(facts: ClusterFacts, ready: int) -> _Claim:
+    if facts.is_paused:
+        return (False, PAUSED, CLUSTER_PAUSED)
+    if facts.problem is not None:
+        reason = facts.problem[0]
+        is_deleting = reason == DELETING
+        what = "it is being deleted" if is_deleting else "it waits for a spec without mistakes"
+        return (False, reason, what)
+    message = describe_roll(facts.roll)
+    if message:
+        return (True, "Rolling", message)
+    if ready < facts.wanted:
+        return (True, "StartingBrokers", f"{ready} of {facts.wanted} brokers are ready")
+    if facts.leaving:
+        return (True, DRAINING, f"{named_brokers(facts.leaving)} will go: other brokers take over")
+    if facts.refused:
+        return (False, REFUSED, facts.refused)
+    return (False, "Settled", "everything is as the resources say")
+
+
+def _store_claim(facts: ClusterFacts) -> _Claim:
+    if facts.store_rolled_back:
+        return (False, STORE_ROLLED_BACK, facts.store_problem)
+    if facts.store_available is None:
+        return (None, "ControllerNotReachable", facts.controller_problem or "not asked yet")
+    if facts.store_available:
+        return (True, "Available", "metadata can be read and written")
+    return (False, "Frozen", facts.store_problem or "metadata cannot be written: leaders serve on")
+
+
+def _degraded_claim(facts: ClusterFacts, status: Status) -> _Claim:
+    if facts.controller is None:
+        return (None, "ControllerNotReachable", facts.controller_problem or "not asked yet")
+    under, offline = status["underReplicated"], status["offline"]
+    if offline:
+        return (True, "PartitionsOffline", f"{offline} partitions have no leader")
+    if under:
+        return (True, "UnderReplicated", f"{under} partitions lack replicas in sync")
+    return (False, "InSync", "all partitions have all replicas in sync")
+
+
+def describe_roll(action: RollAction) -> str:
+    """Describe a rolling restart; empty if there is none."""
+    match action:
+        case NothingToRoll():
+            return ""
+        case Wait():
+            return f"brokers have to restart, and wait: {action.message}"
+        case Drain():
+            return f"broker {action.broker_id} has to restart; its leaders move first"
+        case Undrain():
+            return f"broker {action.broker_id} has restarted; its leaders may come back"
+        case DeletePod():
+            return f"broker {action.broker_id} restarts: {action.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolFacts:
+    """The facts of which a BrokerPool's status is made."""
+
+    generation: int
+    plan: PoolPlan | None = None
+    """None if the spec could not be read, or the cluster does not exist."""
+    problem: tuple[str, str] | None = None
+    brokers: Sequence[BrokerState] = ()
+    roll: RollAction = field(default_factory=NothingToRoll)
+
+
+def build_pool_status(facts: PoolFacts, previous: Status, now: datetime) -> Status:
+    """Return the status of a BrokerPool."""
+    pods = [broker for broker in facts.brokers if broker.pod_uid is not None]
+    ready = sum(broker.is_ready and broker.is_live for broker in facts.brokers)
+    status: Status = {
+        "observedGeneration": facts.generation,
+        "replicas": len(pods),
+        "readyReplicas": ready,
+        "updatedReplicas": sum(not broker.is_outdated for broker in pods),
+    }
+    kept = ["selector", "brokerIds", "storageSize"]
+    if facts.problem is not None and facts.problem[0] != CLUSTER_NOT_FOUND:
+        # Nobody has looked; what runs goes on as it was.
+        kept += ["replicas", "readyReplicas", "updatedReplicas"]
+    status |= {name: previous[name] for name in kept if name in previous}
+    if facts.plan is not None:
+        pool = facts.plan.pool
+        selector = pool_selector(pool.spec.cluster_name, pool.name)
+        status["selector"] = ",".join(f"{name}={value}" for name, value in selector.items())
+        status["brokerIds"] = list(pool.broker_ids(facts.plan.replicas))
+        if facts.plan.leaving:
+            status["draining"] = list(facts.plan.leaving)
+        if facts.plan.growth.held_size:
+            status["storageSize"] = facts.plan.growth.held_size
+    status["conditions"] = _pool_conditions(facts, previous, ready, now)
+    return status
+
+
+def _pool_conditions(
+    facts: PoolFacts, previous: Status, ready: int, now: datetime
+) -> list[Condition]:
+    conditions: list[Condition] = list(previous.get("conditions") or ())
+
+    def claim(type: str, value: bool | None, reason: str, message: str) -> list[Condition]:
+        return set_condition(
+            conditions, type, value, reason, message, generation=facts.generation, now=now
+        )
+
+    is_paused = facts.plan is not None and facts.plan.pool.spec.paused
+    conditions = set_paused(
+        conditions, POOL_PAUSED if is_paused else "", generation=facts.generation, now=now
+    )
+    problem = pool_problem(facts)
+    wanted = facts.plan.replicas if facts.plan is not None else 0
+    is_starting = ready < wanted and (problem is None or problem[0] != REFUSED)
+    if is_starting:
+        conditions = claim("Ready", False, *unready_brokers(ready, wanted, facts.brokers))
+    elif problem is not None:
+        conditions = claim("Ready", False, *problem)
+    else:
+        conditions = claim("Ready", True, "Ready", f"{ready} brokers are ready")
+    outdated = sum(broker.is_outdated for broker in facts.brokers)
+    if is_paused:
+        conditions = claim("Progressing", False, PAUSED, POOL_PAUSED)
+    elif outdated:
+        image = facts.plan.image if facts.plan is not None else ""
+        message = (
+            f"{outdated} brokers run with earlier settings or another image than {image}. "
+            f"{describe_roll(facts.roll)}"
+        )
+        conditions = claim("Progressing", True, "Rolling", message.strip())
+    elif is_starting:
+        message = f"{ready} of {wanted} brokers are ready"
+        conditions = claim("Progressing", True, "StartingBrokers", message)
+    elif problem is None and facts.plan is not None and facts.plan.leaving:
+        message = f"{named_brokers(facts.plan.leaving)} will go: {facts.plan.progress}"
+        conditions = claim("Progressing", True, DRAINING, message)
+    elif problem is not None:
+        message = "the pool stays as it is until that is put right"
+        conditions = claim("Progressing", False, problem[0], message)
+    else:
+        conditions = claim("Progressing", False, "Settled", "all brokers run with these settings")
+    if problem is not None:
+        return claim("Blocked", True, *problem)
+    return without_condition(conditions, "Blocked")
+
+
+def pool_problem(facts: PoolFacts) -> tuple[str, str] | None:
+    """Return what keeps a pool from its spec: reason and message."""
+    if facts.problem is not None:
+        return facts.problem
+    if facts.plan is not None and facts.plan.blocked:
+        return facts.plan.blocked_reason, facts.plan.blocked
+    return None

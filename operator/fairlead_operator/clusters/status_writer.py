@@ -1,0 +1,82 @@
+"""Writes statuses: only what differs, and at most once a second for each object."""
+
+import time
+from datetime import UTC, datetime
+from typing import Final
+
+from fairlead_kube.kinds import BROKER_POOL, LOG_CLUSTER, ResourceKind
+from fairlead_operator.clusters.api_writer import ApiWriter
+from fairlead_operator.clusters.status import (
+    CERTIFICATE_PROBLEM,
+    CERTIFICATES_READY,
+    ClusterFacts,
+    PoolFacts,
+    build_cluster_status,
+    build_pool_status,
+    pool_problem,
+)
+from fairlead_operator.conditions import find_condition
+from fairlead_operator.events import EventWriter
+from fairlead_operator.live_objects import Manifest
+
+INTERVAL_S: Final = 1.0
+
+
+TOLD_REASONS: Final = frozenset({"BrokersFailing", "Refused", "StoreRolledBack"})
+"""Reasons of a LogCluster's Ready that need somebody to act."""
+
+
+class StatusWriter:
+    """The only writer of the status of LogClusters and BrokerPools."""
+
+    def __init__(self, writer: ApiWriter, events: EventWriter) -> None:
+        self._writer = writer
+        self._events = events
+        self._written_at: dict[str, float] = {}
+
+    async def write_cluster(self, manifest: Manifest, facts: ClusterFacts) -> bool:
+        """Write a LogCluster's status; tell whether it is up to date now."""
+        status = build_cluster_status(facts, manifest.get("status") or {}, datetime.now(UTC))
+        if facts.problem is not None:
+            await self._tell_problem(manifest, "Ready", *facts.problem)
+        ready = find_condition(status["conditions"], "Ready") or {}
+        if ready.get("reason") in TOLD_REASONS:
+            await self._tell_problem(manifest, "Ready", ready["reason"], ready["message"])
+        certificates = find_condition(status["conditions"], CERTIFICATES_READY) or {}
+        if certificates.get("reason") == CERTIFICATE_PROBLEM:
+            message = certificates["message"]
+            await self._tell_problem(manifest, CERTIFICATES_READY, CERTIFICATE_PROBLEM, message)
+        return await self._write(LOG_CLUSTER, manifest, status)
+
+    async def write_pool(self, manifest: Manifest, facts: PoolFacts) -> bool:
+        """Write a BrokerPool's status; tell whether it is up to date now."""
+        status = build_pool_status(facts, manifest.get("status") or {}, datetime.now(UTC))
+        problem = pool_problem(facts)
+        if problem is not None:
+            await self._tell_problem(manifest, "Blocked", *problem)
+        return await self._write(BROKER_POOL, manifest, status)
+
+    async def write_pool_problem(self, manifest: Manifest, reason: str, message: str) -> bool:
+        """Say why a pool cannot be reconciled at all."""
+        generation = int(manifest["metadata"].get("generation", 1))
+        facts = PoolFacts(generation=generation, problem=(reason, message))
+        return await self.write_pool(manifest, facts)
+
+    async def _tell_problem(
+        self, manifest: Manifest, condition: str, reason: str, message: str
+    ) -> None:
+        """Emit an Event for a problem that the present conditions do not show yet."""
+        conditions = (manifest.get("status") or {}).get("conditions") or ()
+        known = find_condition(conditions, condition) or {}
+        if (known.get("reason"), known.get("message")) != (reason, message):
+            await self._events.emit(manifest, reason, message, "Warning")
+
+    async def _write(self, kind: ResourceKind, manifest: Manifest, status: Manifest) -> bool:
+        uid, now = manifest["metadata"]["uid"], time.monotonic()
+        if manifest.get("status") == status:
+            return True
+        if now - self._written_at.get(uid, -INTERVAL_S) < INTERVAL_S:
+            return False
+        await self._writer.write_status(kind, manifest, status)
+        self._written_at[uid] = now
+        return True

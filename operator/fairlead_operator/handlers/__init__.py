@@ -1,1 +1,0 @@
-"""kopf's handlers: decorators and a call each. Whatever is decided is decided elsewhere."""

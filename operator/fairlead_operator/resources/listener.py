@@ -1,0 +1,314 @@
+"""Listeners of a LogCluster: where they are, what they speak, how clients say who they are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+
+from fairlead_model.resource_shape import Bound, Rule, Text, Whole
+
+ListenerType: TypeAlias = Literal["Internal", "NodePort", "LoadBalancer"]
+ExternalTrafficPolicy: TypeAlias = Literal["Cluster", "Local"]
+AuthenticationType: TypeAlias = Literal["scram-sha-512", "tls", "oauth"]
+OUTSIDE_PORT_MIN: Final = 9095
+INTERNAL_PORT: Final = 9094
+"""The listener of brokers."""
+RESERVED_NAMES: Final = ("client", "internal", "operator")
+"""Listeners that the operator makes itself; names are in capitals where brokers read them."""
+PLACEHOLDERS: Final = (
+    "brokerId",
+    "ordinal",
+    "pod",
+    "pool",
+    "cluster",
+    "namespace",
+    "hostIP",
+    "nodePort",
+)
+"""What the advertised templates of a listener may name in braces."""
+
+
+_PLACEHOLDER: Final = "|".join(PLACEHOLDERS)
+_PLACEHOLDERS_SHOWN: Final = " ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+_SOURCE_RANGE: Final = r"[0-9a-fA-F.:]{2,45}/[0-9]{1,3}"
+_NAME_HINT: Final = "a name or an address, without a scheme and a port"
+
+
+_NAME: Final = Text(
+    maximum=253, minimum=1, pattern="[a-z0-9]([-a-z0-9.]*[a-z0-9])?", hint="a name of Kubernetes"
+)
+_URL: Final = Text(maximum=512, minimum=1, pattern="(https|file)://.+", hint="an https:// address")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateSecret:
+    """A certificate that somebody else takes care of."""
+
+    secret_name: Annotated[
+        str,
+        "Secret of this namespace with tls.crt (the certificate first, then those of authorities "
+        "between it and what clients trust) and tls.key. What changes in it is taken up.",
+        _NAME,
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuerRef:
+    """An issuer of cert-manager."""
+
+    name: Annotated[str, "Name of the issuer.", _NAME]
+    kind: Annotated[
+        Literal["Issuer", "ClusterIssuer"], "Issuer: of this namespace. ClusterIssuer: of all."
+    ] = "Issuer"
+    group: Annotated[str, "API group of the issuer.", _NAME] = "cert-manager.io"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerTls:
+    """TLS of a listener."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="!has(self.certificate) || !has(self.issuerRef)",
+            message="a certificate comes from a Secret or from an issuer: leave one out",
+            field="issuerRef",
+            holds=lambda tls: tls.certificate is None or tls.issuer_ref is None,
+        ),
+    )
+
+    enabled: Annotated[bool, "Encrypt connections."] = True
+    certificate: Annotated[
+        CertificateSecret | None,
+        "Certificate of the brokers at this listener. Default: the cluster's own authority issues "
+        "one, which clients verify with ca.crt of the Secret NAME-ca.",
+    ] = None
+    issuer_ref: Annotated[
+        IssuerRef | None, "Issuer of cert-manager that is asked for the certificate instead."
+    ] = None
+    alternative_names: Annotated[
+        tuple[Annotated[str, Text(253, 1, pattern=r"[A-Za-z0-9.:*-]+", hint=_NAME_HINT)], ...],
+        "Further names and addresses that the certificate is for, such as that of a load balancer "
+        "before the brokers.",
+        Bound(32),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authentication:
+    """How clients of a listener say who they are."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="self.type != 'oauth' || (has(self.jwksEndpointUri) && has(self.validIssuerUri) "
+            "&& has(self.audience))",
+            message="tokens are checked: set jwksEndpointUri, validIssuerUri and audience",
+            field="type",
+            holds=lambda auth: (
+                auth.type != "oauth"
+                or bool(auth.jwks_endpoint_uri and auth.valid_issuer_uri and auth.audience)
+            ),
+        ),
+        Rule(
+            cel="self.type == 'oauth' || (!has(self.jwksEndpointUri) && !has(self.validIssuerUri) "
+            "&& !has(self.audience) && !has(self.userNameClaim))",
+            message="jwksEndpointUri, validIssuerUri, audience and userNameClaim are for oauth: "
+            "leave them out",
+            field="type",
+            holds=lambda auth: (
+                auth.type == "oauth"
+                or not (
+                    auth.jwks_endpoint_uri
+                    or auth.valid_issuer_uri
+                    or auth.audience
+                    or auth.user_name_claim
+                )
+            ),
+        ),
+    )
+
+    type: Annotated[
+        AuthenticationType,
+        "scram-sha-512: a name and a password. tls: a certificate of the cluster's own authority, "
+        "whose common name is the user. oauth: a token, by OAUTHBEARER.",
+    ]
+    jwks_endpoint_uri: Annotated[
+        str | None, "Where the keys are that tokens are signed with.", _URL
+    ] = None
+    valid_issuer_uri: Annotated[
+        str | None, "Issuer (iss) of all tokens.", Text(maximum=512, minimum=1)
+    ] = None
+    audience: Annotated[
+        str | None, "Audience (aud) that each token names.", Text(maximum=512, minimum=1)
+    ] = None
+    user_name_claim: Annotated[
+        str | None, "Claim that names the user. Default: sub.", Text(maximum=128, minimum=1)
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """A way of clients to the brokers."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel=f"!(self.name in {list(RESERVED_NAMES)!r})",
+            message="the operator has a listener of this name itself: choose another one",
+            field="name",
+            holds=lambda listener: listener.name not in RESERVED_NAMES,
+        ),
+        Rule(
+            cel=f"self.port >= {OUTSIDE_PORT_MIN} || "
+            f"(self.type == 'Internal' && self.port != {INTERNAL_PORT})",
+            message=f"only listeners of type Internal may have ports below {OUTSIDE_PORT_MIN}, and "
+            f"{INTERNAL_PORT} is the brokers' own",
+            field="port",
+            holds=lambda listener: (
+                listener.port >= OUTSIDE_PORT_MIN
+                or (listener.type == "Internal" and listener.port != INTERNAL_PORT)
+            ),
+        ),
+        Rule(
+            cel="self.type != 'Internal' || (!has(self.advertisedHostTemplate) && "
+            "!has(self.advertisedPortTemplate))",
+            message="pods have their own names inside: leave out advertisedHostTemplate and "
+            "advertisedPortTemplate",
+            field="type",
+            holds=lambda listener: (
+                listener.type != "Internal"
+                or not (listener.advertised_host_template or listener.advertised_port_template)
+            ),
+        ),
+        Rule(
+            cel="!has(self.authentication) || self.authentication.type == 'scram-sha-512' || "
+            "(has(self.tls) && self.tls.enabled)",
+            message="certificates and tokens are shown over TLS only: add tls",
+            field="authentication",
+            holds=lambda listener: (
+                listener.authentication is None
+                or listener.authentication.type == "scram-sha-512"
+                or listener.is_tls
+            ),
+        ),
+        Rule(
+            cel="self.type == 'LoadBalancer' || "
+            "(!has(self.loadBalancerClass) && !has(self.loadBalancerSourceRanges))",
+            message="only listeners of type LoadBalancer take loadBalancerClass and "
+            "loadBalancerSourceRanges: leave them out",
+            field="type",
+            holds=lambda listener: (
+                listener.type == "LoadBalancer"
+                or not (listener.load_balancer_class or listener.load_balancer_source_ranges)
+            ),
+        ),
+        Rule(
+            cel="self.type == 'NodePort' || !has(self.nodePortBase)",
+            message="only listeners of type NodePort take a nodePortBase: leave it out",
+            field="nodePortBase",
+            holds=lambda listener: listener.type == "NodePort" or listener.node_port_base is None,
+        ),
+    )
+
+    name: Annotated[
+        str,
+        "Name of the listener, unique in the cluster; Services are called after it.",
+        Text(
+            maximum=20,
+            minimum=1,
+            pattern="[a-z][a-z0-9]*",
+            hint="a listener's name has lower case letters and digits and begins with a letter",
+        ),
+    ]
+    type: Annotated[
+        ListenerType,
+        "Internal: the pods' own names, inside Kubernetes. NodePort: a port of every node. "
+        "LoadBalancer: an address a broker.",
+    ]
+    port: Annotated[
+        int,
+        "Port that the brokers listen on inside their pods, unique in the cluster.",
+        Whole(9092, 9199),
+    ]
+    tls: Annotated[ListenerTls | None, "TLS. Default: clients speak in clear."] = None
+    authentication: Annotated[
+        Authentication | None,
+        "How clients say who they are. Default: nobody is asked; all are User:ANONYMOUS.",
+    ] = None
+    node_port_base: Annotated[
+        int | None,
+        "Node port of the bootstrap Service; broker N has the one N + 1 above it. Default: "
+        "Kubernetes chooses.",
+        Whole(1, 65_535),
+    ] = None
+    advertised_host_template: Annotated[
+        str | None,
+        "Host that clients are told for a broker, such as broker-{brokerId}.example.com. "
+        f"Placeholders: {_PLACEHOLDERS_SHOWN}. Default: {{hostIP}}, or what the balancer says.",
+        Text(
+            maximum=253,
+            minimum=1,
+            pattern=rf"([A-Za-z0-9.:-]|\{{({_PLACEHOLDER})\}})+",
+            hint=f"a host may name these placeholders, and no others: {_PLACEHOLDERS_SHOWN}",
+        ),
+    ] = None
+    advertised_port_template: Annotated[
+        str | None,
+        "Port that clients are told for a broker: a number, {nodePort}, or digits and {brokerId} "
+        "or {ordinal}, such as 3{brokerId}. Default: the node port, or the listener's port.",
+        Text(
+            maximum=32,
+            minimum=1,
+            pattern=r"([0-9]|\{(brokerId|ordinal|nodePort)\})+",
+            hint="a port has digits and the placeholders {brokerId}, {ordinal} and {nodePort} only",
+        ),
+    ] = None
+    annotations: Annotated[
+        Mapping[Annotated[str, Text(316)], Annotated[str, Text(1024)]],
+        "Annotations of the Services that a listener outside has, for load balancers and DNS.",
+        Bound(32),
+    ] = field(default_factory=dict)
+
+    load_balancer_class: Annotated[
+        str | None,
+        "Who makes the listener's load balancers; Kubernetes lets nobody change it later. Default: "
+        "the cluster's own.",
+        Text(316, 1),
+    ] = None
+    load_balancer_source_ranges: Annotated[
+        tuple[
+            Annotated[
+                str,
+                Text(49, 1, pattern=_SOURCE_RANGE, hint="write a range such as 10.0.0.0/8"),
+            ],
+            ...,
+        ],
+        "Addresses that the listener's load balancers let in; everybody without.",
+        Bound(64),
+    ] = ()
+    external_traffic_policy: Annotated[
+        ExternalTrafficPolicy | None,
+        "Local: nodes pass connections to their own pods only, and the broker sees the client's "
+        "address. Cluster: to all. Default: Cluster, as Kubernetes does.",
+    ] = None
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether clients inside Kubernetes use it, under the names of pods."""
+        return self.type == "Internal"
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether it speaks TLS."""
+        return self.tls is not None and self.tls.enabled
+
+    @property
+    def is_secured(self) -> bool:
+        """Whether it speaks TLS, or asks clients who they are."""
+        return self.is_tls or self.authentication is not None
+
+    @property
+    def is_plaintext(self) -> bool:
+        """Whether who listens on the way reads what is said."""
+        return not self.is_tls
+
+
+DEFAULT_LISTENER: Final = Listener(name="client", type="Internal", port=9092)
+"""The listener of clients inside Kubernetes where a LogCluster declares none of type Internal."""

@@ -1,0 +1,27 @@
+"""What the Users of a LogCluster may give: decided by who administers the cluster."""
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from fairlead_model.resource_shape import Bound
+from fairlead_operator.resources.user import OPERATIONS_MAX, AclOperation
+
+DEFAULT_CLUSTER_OPERATIONS: Final[tuple[AclOperation, ...]] = (
+    "Create",
+    "Describe",
+    "DescribeConfigs",
+    "IdempotentWrite",
+)
+"""What makes nobody an administrator: Alter, for one, lets its owner give himself all the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserPolicy:
+    """What Users may give. Who may edit in a namespace may make Users, but not change this."""
+
+    cluster_operations: Annotated[
+        tuple[AclOperation, ...],
+        "Operations on the cluster itself that Users may allow. Others are left out, which the "
+        "User says. Default: Create, Describe, DescribeConfigs and IdempotentWrite.",
+        Bound(OPERATIONS_MAX),
+    ] = DEFAULT_CLUSTER_OPERATIONS

@@ -1,0 +1,131 @@
+"""What the brokers' settings say of TLS, logins and rights. Pure.
+
+A cluster that declares nothing of them has no such setting. Any other has one more listener, that
+of the operator: there the operator itself and drills show certificates of the cluster's authority,
+and nobody else gets in. So what Fairlead does itself goes on, however client listeners are secured.
+"""
+
+from typing import Final
+
+from fairlead_operator.resources import Listener, LogClusterSpec
+from fairlead_operator.specs.names import OPERATOR_LISTENER, OPERATOR_PORT, TLS_FOLDER
+from fairlead_operator.specs.views import ClusterView
+
+TRUST_KEY: Final = "ca.crt"
+OPERATOR_USER: Final = "fairlead-operator"
+DRILLS_USER: Final = "fairlead-drills"
+_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_USER_OF_COMMON_NAME: Final = "RULE:^CN=([^,+]+)$/$1/,DEFAULT"
+_OF_TLS: Final = {"ssl.allow.dn.changes": "true", "ssl.allow.san.changes": "true"}
+"""The operator decides on the names of certificates, and follows those of others."""
+
+
+def own_user(uid: str, user: str) -> str:
+    """Return the principal's name of a user of our own.
+
+    With the colon it is the name of no User resource, and with the uid of the LogCluster nobody
+    else's by chance.
+    """
+    return f"{user}:{uid}"
+
+
+def keystore_key(listener: str) -> str:
+    """Return the key of the brokers' Secret that has a listener's certificate and key."""
+    return f"{listener}.pem"
+
+
+def tls_listeners(cluster: ClusterView) -> tuple[Listener, ...]:
+    """Return the client listeners that speak TLS."""
+    return tuple(each for each in cluster.spec.listeners if each.is_tls)
+
+
+def protocol_of(listener: Listener) -> str:
+    """Return Kafka's name of what a listener speaks."""
+    is_login = listener.authentication is not None and listener.authentication.type != "tls"
+    transport = "SSL" if listener.is_tls else "PLAINTEXT"
+    return f"SASL_{transport}" if is_login else transport
+
+
+def security_properties(cluster: ClusterView) -> dict[str, str]:
+    """Return the settings; none where the LogCluster declares nothing of the kind."""
+    spec = cluster.spec
+    if not spec.is_secured:
+        return {}
+    protocols = [f"{each.name.upper()}:{protocol_of(each)}" for each in spec.client_listeners]
+    users = [own_user(cluster.uid, OPERATOR_USER)]
+    if spec.authorization is not None:
+        users += spec.authorization.super_users
+    properties = {
+        "authorizer.class.name": _AUTHORIZER,
+        "super.users": ";".join(f"User:{name}" for name in users),
+        "listener.security.protocol.map": ",".join([*protocols, f"{OPERATOR_LISTENER}:SSL"]),
+    }
+    for listener in spec.client_listeners:
+        properties |= _prefixed(listener.name, _listener_properties(listener))
+    own = f"RULE:^CN=((?:{OPERATOR_USER}|{DRILLS_USER}):{cluster.uid})$/$1/"
+    return properties | _prefixed(
+        OPERATOR_LISTENER.lower(), _tls_properties(OPERATOR_LISTENER.lower(), users=own)
+    )
+
+
+def plaintext_problem(cluster: ClusterView) -> str:
+    """Say what of a cluster clients could speak with in clear; empty if there is nothing."""
+    open_ways = [
+        f"the listener {each.name} (port {each.port})"
+        for each in cluster.spec.client_listeners
+        if each.is_plaintext
+    ]
+    if cluster.spec.rest.enabled:
+        open_ways.append("spec.rest")
+    if not open_ways:
+        return ""
+    return (
+        f"this installation refuses what is not encrypted: {', '.join(open_ways)}; give "
+        "listeners tls, and declare one of type Internal, without which there is one in clear"
+    )
+
+
+def own_client_port(spec: LogClusterSpec) -> int:
+    """Return the port at which the operator and drills are clients."""
+    return OPERATOR_PORT if spec.is_secured else spec.inside_listeners[0].port
+
+
+def _listener_properties(listener: Listener) -> dict[str, str]:
+    authentication = listener.authentication
+    properties: dict[str, str] = {}
+    if listener.is_tls:
+        is_asked = authentication is not None and authentication.type == "tls"
+        users = _USER_OF_COMMON_NAME if is_asked else ""
+        properties |= _tls_properties(listener.name, users=users)
+    if authentication is None:
+        return properties
+    match authentication.type:
+        case "scram-sha-512":
+            properties["sasl.enabled.mechanisms"] = "SCRAM-SHA-512"
+        case "oauth":
+            properties |= {
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                "sasl.oauthbearer.jwks.endpoint.url": authentication.jwks_endpoint_uri or "",
+                "sasl.oauthbearer.expected.issuer": authentication.valid_issuer_uri or "",
+                "sasl.oauthbearer.expected.audience": authentication.audience or "",
+                "sasl.oauthbearer.sub.claim.name": authentication.user_name_claim or "sub",
+            }
+        case "tls":
+            pass  # with the certificates above
+    return properties
+
+
+def _tls_properties(listener: str, *, users: str) -> dict[str, str]:
+    """Return the settings of TLS; `users` says how certificates name them, empty: none is asked."""
+    properties = {**_OF_TLS, "ssl.keystore.location": f"{TLS_FOLDER}/{keystore_key(listener)}"}
+    if users:
+        properties |= {
+            "ssl.client.auth": "required",
+            "ssl.truststore.location": f"{TLS_FOLDER}/{TRUST_KEY}",
+            "ssl.principal.mapping.rules": users,
+        }
+    return properties
+
+
+def _prefixed(listener: str, properties: dict[str, str]) -> dict[str, str]:
+    return {f"listener.name.{listener}.{name}": text for name, text in properties.items()}

@@ -1,0 +1,144 @@
+"""A strategic merge patch of a broker's pod: how it is applied, and what it must leave alone. Pure.
+
+Maps are merged field by field; lists of objects with a key (containers by name, mounts by path) are
+merged object by object; other lists are replaced. `null` removes a field, `$patch: delete` a field
+or an object of a list, and `$patch: replace` takes the patch's content instead of what was there.
+Source: Kubernetes' strategic merge patch, with the merge keys of PodSpec and Container.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from fairlead_operator.resources.broker_pool import OWN_ENVIRONMENT
+from fairlead_operator.specs.names import CONFIG_FOLDER, DATA_FOLDER, DATA_VOLUME, SECRET_FOLDER
+
+Manifest = dict[str, Any]
+BROKER_CONTAINER: Final = "broker"
+CONFIG_VOLUME: Final = "config"
+SESSION_VOLUME: Final = "session"
+MERGE_KEYS: Final = {
+    "containers": "name",
+    "env": "name",
+    "hostAliases": "ip",
+    "imagePullSecrets": "name",
+    "initContainers": "name",
+    "ports": "containerPort",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+    "topologySpreadConstraints": "topologyKey",
+    "volumeDevices": "devicePath",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+}
+OWN_POD_FIELDS: Final = ("hostname", "restartPolicy", "subdomain")
+OWN_FIELDS: Final = ("args", "command", "image", "name")
+"""Of the broker's container; its image is the cluster's."""
+DIRECTIVE: Final = "$patch"
+OWN_MOUNTS: Final = {
+    DATA_FOLDER: DATA_VOLUME,
+    CONFIG_FOLDER: CONFIG_VOLUME,
+    SECRET_FOLDER: SESSION_VOLUME,
+}
+
+
+class PodPatchError(ValueError):
+    """A patch that says something that cannot be merged; the text says where."""
+
+
+def merge_pod_spec(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> Manifest:
+    """Return a pod's spec with a patch merged into it; PodPatchError says what cannot be."""
+    return _merge(spec, patch, "podSpec")
+
+
+def _merge(base: object, patch: Mapping[str, Any], path: str) -> Manifest:
+    directive = patch.get(DIRECTIVE)
+    if directive not in (None, "merge", "replace"):
+        raise PodPatchError(f"{path}.$patch: expected merge, replace or delete, got {directive!r}")
+    is_kept = isinstance(base, Mapping) and directive != "replace"
+    result: Manifest = dict(base) if isinstance(base, Mapping) and is_kept else {}
+    for name, value in patch.items():
+        place = f"{path}.{name}"
+        if name == DIRECTIVE:
+            continue
+        if name.startswith("$"):
+            raise PodPatchError(f"{place}: only $patch is known of the directives")
+        if value is None or _is_deletion(value):
+            result.pop(name, None)
+        elif isinstance(value, Mapping):
+            result[name] = _merge(result.get(name), value, place)
+        elif name in MERGE_KEYS:
+            result[name] = _merge_list(result.get(name) or (), value, MERGE_KEYS[name], place)
+        else:
+            result[name] = value
+    return result
+
+
+def _merge_list(base: Sequence[Manifest], patch: object, key: str, path: str) -> list[Manifest]:
+    if not isinstance(patch, Sequence) or isinstance(patch, str):
+        raise PodPatchError(f"{path}: expected a list")
+    is_replaced = any(each == {DIRECTIVE: "replace"} for each in patch)
+    result = [] if is_replaced else [dict(each) for each in base]
+    for number, each in enumerate(patch):
+        if each == {DIRECTIVE: "replace"}:
+            continue
+        if not isinstance(each, Mapping) or key not in each:
+            raise PodPatchError(f"{path}[{number}]: an object of this list needs {key}")
+        place = next((at for at, other in enumerate(result) if other[key] == each[key]), None)
+        if _is_deletion(each):
+            result = [other for other in result if other[key] != each[key]]
+        elif place is None:
+            result.append(_merge({}, each, f"{path}[{number}]"))
+        else:
+            result[place] = _merge(result[place], each, f"{path}[{number}]")
+    return result
+
+
+def _is_deletion(value: object) -> bool:
+    return isinstance(value, Mapping) and value.get(DIRECTIVE) == "delete"
+
+
+def pod_patch_problem(patch: Mapping[str, Any]) -> str:
+    """Say what a patch must not do to a broker's pod; empty if it may be applied.
+
+    It may add to the pod and change how it runs, but not what the broker is started with.
+    """
+    try:
+        merged = merge_pod_spec(_OWN_PARTS, patch)
+    except PodPatchError as error:
+        return str(error)
+    for name in OWN_POD_FIELDS:
+        if name in merged:
+            return f"podSpec.{name}: the operator and the StatefulSet decide it: leave it out"
+    broker = merged.get("containers", [{}])[0] if merged.get("containers") else {}
+    for name in OWN_FIELDS:
+        if broker.get(name) != _OWN_CONTAINER.get(name):
+            return f"podSpec.containers[{BROKER_CONTAINER}].{name}: the operator sets it"
+    for field, key in (("env", "name"), ("volumeMounts", "mountPath")):
+        present = {each[key]: each for each in broker.get(field) or ()}
+        for own in _OWN_CONTAINER[field]:
+            if present.get(own[key]) != own:
+                place = f"podSpec.containers[{BROKER_CONTAINER}].{field}"
+                return f"{place}: {own[key]} is the operator's own: leave it out"
+    volumes = {each["name"]: each for each in merged.get("volumes") or ()}
+    changed = [each["name"] for each in _OWN_PARTS["volumes"] if volumes.get(each["name"]) != each]
+    if DATA_VOLUME in volumes:
+        changed.append(DATA_VOLUME)
+    if changed:
+        return f"podSpec.volumes: {changed[0]} is the operator's own: choose another name"
+    return ""
+
+
+_OWN_CONTAINER: Final[Manifest] = {
+    "name": BROKER_CONTAINER,
+    "image": "",
+    "command": [],
+    "env": [{"name": name} for name in OWN_ENVIRONMENT],
+    "volumeMounts": [
+        {"mountPath": folder, "name": volume} for folder, volume in OWN_MOUNTS.items()
+    ],
+}
+_OWN_PARTS: Final[Manifest] = {
+    "containers": [_OWN_CONTAINER],
+    "volumes": [{"name": CONFIG_VOLUME}, {"name": SESSION_VOLUME}],
+}
+"""The parts of a broker's pod that a patch leaves as they are, without their values."""

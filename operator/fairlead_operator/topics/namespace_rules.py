@@ -1,0 +1,110 @@
+"""Which namespaces may put Topics into a cluster, under which names, and how many. Pure.
+
+Topics of the cluster's own namespace need no rule. Those of any other namespace are refused until
+`spec.topicNamespaces` of the LogCluster names it: who may make a Topic there may use this cluster's
+disks.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fairlead_operator.topics.topic_resource import ResourceKey, TopicResource
+
+Refusal = tuple[str, str]
+"""Reason and message of a Topic that may not be in its cluster."""
+NOT_ALLOWED: Final = "NamespaceNotAllowed"
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRule:
+    """What one namespace may have; None where nothing is bounded."""
+
+    topic_prefix: str = ""
+    topics_max: int | None = None
+    partitions_max: int | None = None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether its Topics have to be counted."""
+        return self.topics_max is not None or self.partitions_max is not None
+
+
+def read_namespace_rules(log_cluster: Mapping[str, Any]) -> dict[str, NamespaceRule]:
+    """Return the rules of a LogCluster by namespace."""
+    listed = (log_cluster.get("spec") or {}).get("topicNamespaces") or ()
+    return {
+        str(each["name"]): NamespaceRule(
+            topic_prefix=str(each.get("topicPrefix") or ""),
+            topics_max=each.get("topicsMax"),
+            partitions_max=each.get("partitionsMax"),
+        )
+        for each in listed
+    }
+
+
+def may_adopt(resource: TopicResource, rule: NamespaceRule | None) -> bool:
+    """Tell whether a Topic may take up a topic that is declared by nobody.
+
+    One of another namespace would take what it never made, unless the name is its namespace's own.
+    """
+    return not resource.is_foreign or (rule is not None and bool(rule.topic_prefix))
+
+
+def refusal_by_rule(resource: TopicResource, rule: NamespaceRule | None) -> Refusal | None:
+    """Return why a Topic may not be in its cluster, whatever else is there; None if it may."""
+    if rule is None:
+        if not resource.is_foreign:
+            return None
+        message = (
+            f"spec.clusterNamespace: LogCluster {resource.cluster_namespace}/{resource.cluster} "
+            f"takes no Topics of namespace {resource.namespace}: its spec.topicNamespaces has to "
+            "name it"
+        )
+        return NOT_ALLOWED, message
+    if not resource.topic_name.startswith(rule.topic_prefix):
+        message = (
+            f"spec.topicName: topics of namespace {resource.namespace} begin with "
+            f"{rule.topic_prefix!r} in LogCluster {resource.cluster_namespace}/{resource.cluster}"
+        )
+        return "PrefixRequired", message
+    return None
+
+
+def refusals_by_quota(
+    rule: NamespaceRule,
+    resources: Iterable[TopicResource],
+    partitions_held: Mapping[ResourceKey, int],
+    *,
+    default_partitions: int,
+) -> dict[ResourceKey, Refusal]:
+    """Return those of a namespace's Topics that would make it too many.
+
+    What is there stays and counts first (`partitions_held`); then the oldest come first.
+    """
+    topics, partitions = len(partitions_held), sum(partitions_held.values())
+    refused: dict[ResourceKey, Refusal] = {}
+    for resource in sorted(resources, key=lambda each: each.claimant):
+        held = partitions_held.get(resource.key)
+        wanted = resource.partitions or (default_partitions if held is None else held)
+        new_topics = int(held is None)
+        new_partitions = max(wanted - (held or 0), 0)
+        if not (new_topics or new_partitions):
+            continue
+        problem = _problem(rule, topics + new_topics, partitions + new_partitions)
+        if problem is None:
+            topics += new_topics
+            partitions += new_partitions
+        else:
+            where = f"namespace {resource.namespace} in LogCluster"
+            message = f"{where} {resource.cluster_namespace}/{resource.cluster}: {problem}"
+            refused[resource.key] = ("QuotaExceeded", message)
+    return refused
+
+
+def _problem(rule: NamespaceRule, topics: int, partitions: int) -> str | None:
+    if rule.topics_max is not None and topics > rule.topics_max:
+        return f"{topics} topics, and topicsMax is {rule.topics_max}"
+    if rule.partitions_max is not None and partitions > rule.partitions_max:
+        return f"{partitions} partitions, and partitionsMax is {rule.partitions_max}"
+    return None

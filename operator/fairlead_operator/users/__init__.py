@@ -1,0 +1,1 @@
+"""Users: from resources to rules, credentials and the Secrets that applications mount."""

@@ -1,0 +1,170 @@
+"""Users between the API server and the controller.
+
+There are no kopf handlers here, as for Topics: an informer reports resources, and their keys wait
+in a queue. When nothing changes, nothing is written.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+from fairlead_kube.client import KubeClient
+from fairlead_kube.informer import Informer
+from fairlead_kube.kinds import LOG_CLUSTER, SECRET, USER
+from fairlead_kube.object_changes import ObjectChange
+from fairlead_operator.controller_client import (
+    CandidateState,
+    ControllerRefusedError,
+    ControllerStandbyError,
+    ControllerUnavailableError,
+)
+from fairlead_operator.events import EventWriter
+from fairlead_operator.specs.names import (
+    CLUSTER_LABEL,
+    authority_secret_name,
+    trust_secret_name,
+)
+from fairlead_operator.topics.topic_resource import ClusterKey, ResourceKey, differs_for_us
+from fairlead_operator.topics.work_queue import WorkQueue
+from fairlead_operator.users.reconciler import UserController, UserReconciler
+from fairlead_operator.users.user_scope import UserScope
+from fairlead_operator.users.user_secret import USER_LABEL
+from fairlead_operator.users.user_secrets import UserSecrets
+
+logger = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.5
+"""How often to ask for new reigns."""
+
+
+class UserSyncController(UserController, Protocol):
+    """The methods of the controller's client that are needed here."""
+
+    async def state(self) -> CandidateState:
+        """Return the controller's state for each cluster."""
+        ...
+
+
+def _wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+class UserSync:
+    """The synchronization of all Users; `namespace` is the watch scope, empty for all."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        controller: UserSyncController,
+        events: EventWriter,
+        *,
+        namespace: str = "",
+        now: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] = _wall_clock,
+    ) -> None:
+        self.scope = UserScope()
+        self._controller = controller
+        self._queue: WorkQueue[ResourceKey] = WorkQueue(now)
+        scope = namespace or None
+        self._clusters = Informer(client, LOG_CLUSTER, namespace=scope, on_change=self._on_cluster)
+        self._users = Informer(client, USER, namespace=scope, on_change=self._on_user)
+        self._secrets = Informer(
+            client,
+            SECRET,
+            namespace=scope,
+            label_selector=CLUSTER_LABEL,
+            on_change=self._on_secret,
+        )
+        self._user_secrets = UserSecrets(
+            client, self._secrets.objects.get, events, wall_clock=wall_clock
+        )
+        self.reconciler = UserReconciler(
+            client,
+            controller,
+            self.scope,
+            self._queue,
+            secrets=self._user_secrets,
+            events=events,
+            wall_clock=wall_clock,
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled, or until the controller is no longer active.
+
+        The latter shows as a ControllerStandbyError inside an exception group.
+        """
+        informers = (self._clusters, self._users, self._secrets)
+        async with asyncio.TaskGroup() as group:
+            for informer in informers:
+                group.create_task(informer.run())
+            for informer in informers:
+                await informer.synced()
+            group.create_task(self._follow_reigns())
+            group.create_task(self.reconciler.run())
+
+    async def _follow_reigns(self) -> None:
+        """Tell each new reign which resources exist, and let all of them be looked at.
+
+        Its tables may be restored ones, with declarations of resources that are gone.
+        """
+        while True:
+            try:
+                state = await self._controller.state()
+                if not state.is_active:
+                    raise ControllerStandbyError("this pod's controller does not hold the Lease")
+                for cluster in list(self.scope.clusters):
+                    reign = state.clusters.get("/".join(cluster))
+                    epoch = 0 if reign is None else reign.controller_epoch
+                    if epoch and self.scope.epochs.get(cluster) != epoch:
+                        await self._begin_reign(cluster, epoch)
+            except (ControllerUnavailableError, ControllerRefusedError) as error:
+                logger.info("Users wait for the controller: %s", error)
+            await asyncio.sleep(LOOK_S)
+
+    async def _begin_reign(self, cluster: ClusterKey, epoch: int) -> None:
+        request: dict[str, Any] = {"isComplete": True, "keep": self.scope.names_to_keep(cluster)}
+        await self._controller.apply_users(*cluster, request)
+        self.scope.epochs[cluster] = epoch
+        self._add_all(cluster)
+
+    def _on_user(self, change: ObjectChange) -> None:
+        is_news = change.old is None or change.new is None or differs_for_us(change.old, change.new)
+        concerned = self.scope.take(change.key, change.new)
+        if change.new is None:
+            self._user_secrets.forget(change.key)
+        if is_news:
+            for key in (change.key, *concerned):
+                self._queue.add(key)
+
+    def _on_cluster(self, change: ObjectChange) -> None:
+        if change.new is None:
+            for known in (self.scope.clusters, self.scope.epochs, self.scope.gone):
+                known.pop(change.key, None)
+        else:
+            self.scope.clusters[change.key] = change.new
+        if change.old is None or change.new is None or differs_for_us(change.old, change.new):
+            self._add_all(change.key)
+            self._add_all((change.key[0], NAMELESS))
+
+    def _on_secret(self, change: ObjectChange) -> None:
+        """Look at the User of a Secret, or at all whose certificates and trust follow from it."""
+        manifest = change.new or change.old or {}
+        labels: Mapping[str, str] = manifest["metadata"].get("labels") or {}
+        if USER_LABEL in labels:
+            self._queue.add(change.key)
+            return
+        namespace, name = change.key
+        cluster = labels.get(CLUSTER_LABEL, "")
+        if name in {trust_secret_name(cluster), authority_secret_name(cluster)}:
+            self._add_all((namespace, cluster))
+
+    def _add_all(self, cluster: ClusterKey) -> None:
+        for key in self.scope.of_cluster(cluster):
+            self._queue.add(key)
+
+
+NAMELESS: Final = ""
+"""Stands for the cluster of Users that name none."""

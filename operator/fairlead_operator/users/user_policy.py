@@ -1,0 +1,83 @@
+"""What of a User is not given, because its author may not give it. Pure.
+
+Who may edit in a namespace may write Users there, and reads the Secrets of all. So a User must not
+lead to more than that: to the administration of the cluster, which is of those who may write the
+LogCluster. Names of topics and groups are not limited: Users, Topics and their LogCluster are in
+one namespace, where the same people may delete the topics themselves.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fairlead_model.acl import AclBinding, Permission, ResourceType
+from fairlead_operator.resources.user_policy import DEFAULT_CLUSTER_OPERATIONS
+from fairlead_operator.users.user_resource import OPERATIONS, UserResource
+
+SUPER_USERS: Final = "super.users"
+
+
+@dataclass(frozen=True, slots=True)
+class UserLimits:
+    """What Users of one cluster may be and give."""
+
+    cluster_operations: frozenset[str]
+    super_users: frozenset[str]
+    """Principals that may do everything."""
+
+
+def read_limits(cluster: Mapping[str, Any]) -> UserLimits:
+    """Read the limits in a LogCluster."""
+    spec = cluster.get("spec") or {}
+    allowed = (spec.get("userPolicy") or {}).get("clusterOperations", DEFAULT_CLUSTER_OPERATIONS)
+    configured = str((spec.get("config") or {}).get(SUPER_USERS) or "").split(";")
+    named = (spec.get("authorization") or {}).get("superUsers") or ()
+    principals = {each.strip() for each in configured} | {f"User:{each}" for each in named}
+    return UserLimits(frozenset(allowed), frozenset(filter(None, principals)))
+
+
+def refusal(resource: UserResource, limits: UserLimits) -> str:
+    """Say why nothing is given to a User; empty if its rules decide."""
+    if resource.principal in limits.super_users:
+        return (
+            f"{resource.principal} is a super user of LogCluster {resource.cluster}, who may do "
+            "everything: Users cannot declare him; choose another name"
+        )
+    if is_own_secret(resource.cluster, resource.name):
+        return (
+            f"metadata.name: Secrets of LogCluster {resource.cluster} itself have such names; make "
+            "it anew under another name"
+        )
+    return ""
+
+
+def split_rules(
+    resource: UserResource, limits: UserLimits
+) -> tuple[frozenset[AclBinding], frozenset[AclBinding]]:
+    """Return the rules that may be given, and those that are left out."""
+    allowed = {OPERATIONS[name] for name in limits.cluster_operations}
+    left_out = frozenset(
+        rule
+        for rule in resource.rules
+        if rule.resource_type is ResourceType.CLUSTER
+        and rule.permission is Permission.ALLOW
+        and rule.operation not in allowed
+    )
+    return resource.rules - left_out, left_out
+
+
+def describe_left_out(left_out: frozenset[AclBinding]) -> str:
+    """Say which rules are left out."""
+    names = {operation: name for name, operation in OPERATIONS.items()}
+    operations = ", ".join(sorted(names[rule.operation] for rule in left_out))
+    return (
+        f"left out: {operations} on the cluster, which Users may not give; spec.userPolicy of the "
+        "LogCluster says what they may. All other rules are in force"
+    )
+
+
+def is_own_secret(cluster: str, name: str) -> bool:
+    """Tell whether a Secret of this name is the cluster's own, now or as soon as it needs one."""
+    own = rf"{re.escape(cluster)}-(session|ca|ca-key|security-[0-9]+|.+-tls|.+-issued)"
+    return re.fullmatch(own, name) is not None

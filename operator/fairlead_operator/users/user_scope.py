@@ -1,0 +1,87 @@
+"""All known Users in the watch scope: resources and clusters.
+
+`UserSync` updates it; the reconciler reads it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fairlead_operator.topics.claims import Claims
+from fairlead_operator.topics.plan import ClusterPresence
+from fairlead_operator.topics.topic_resource import ClusterKey, ResourceKey
+from fairlead_operator.users.user_policy import UserLimits, read_limits
+from fairlead_operator.users.user_resource import UserResource, read_user_resource
+
+
+class UserScope:
+    """State without any input or output of its own."""
+
+    def __init__(self) -> None:
+        self.manifests: dict[ResourceKey, dict[str, Any]] = {}
+        self.resources: dict[ResourceKey, UserResource] = {}
+        self.claims: Claims[UserResource] = Claims()
+        self.clusters: dict[ClusterKey, Mapping[str, Any]] = {}
+        """LogClusters by place."""
+        self.epochs: dict[ClusterKey, int] = {}
+        """The reigns that have been told which resources exist."""
+        self.gone: dict[ClusterKey, set[str]] = {}
+        """Resources that are gone, until the controller knows."""
+
+    def take(self, key: ResourceKey, manifest: dict[str, Any] | None) -> frozenset[ResourceKey]:
+        """Note a resource as it is now, or that it is gone; return the others that it affects."""
+        old = self.resources.pop(key, None)
+        self.manifests.pop(key, None)
+        new = None if manifest is None else read_user_resource(manifest)
+        if new is not None and manifest is not None:
+            self.manifests[key], self.resources[key] = manifest, new
+        if old is not None and (new is None or new.cluster_key != old.cluster_key):
+            self.note_gone(old.cluster_key, old.name)
+        return self.claims.update(old, new)
+
+    def presence(self, cluster: ClusterKey) -> ClusterPresence:
+        """Return the state of a LogCluster."""
+        manifest = self.clusters.get(cluster)
+        if manifest is None:
+            return ClusterPresence.ABSENT
+        is_deleting = "deletionTimestamp" in manifest["metadata"]
+        return ClusterPresence.DELETING if is_deleting else ClusterPresence.PRESENT
+
+    def only_cluster(self, namespace: str) -> str:
+        """Return the only LogCluster of a namespace; empty if there is none, or more than one."""
+        names = [name for place, name in self.clusters if place == namespace]
+        return names[0] if len(names) == 1 else ""
+
+    def may_act(self, resource: UserResource) -> bool:
+        """Tell whether all is known that a plan for a resource needs."""
+        is_present = self.presence(resource.cluster_key) is ClusterPresence.PRESENT
+        return not is_present or resource.cluster_key in self.epochs
+
+    def limits(self, resource: UserResource) -> UserLimits:
+        """Return what Users of its cluster may be and give."""
+        return read_limits(self.clusters.get(resource.cluster_key) or {})
+
+    def owner(self, resource: UserResource) -> str | None:
+        """Return the resource that declares the principal of this one."""
+        owner = self.claims.owner(resource.claim)
+        return None if owner is None else owner[1]
+
+    def of_cluster(self, cluster: ClusterKey) -> list[ResourceKey]:
+        """Return all resources that name a cluster."""
+        return [resource.key for resource in self.claims.of_cluster(cluster)]
+
+    def names_to_keep(self, cluster: ClusterKey) -> list[str]:
+        """Return the resources whose declarations stay as they are until they are looked at."""
+        return sorted(resource.name for resource in self.claims.of_cluster(cluster))
+
+    def note_gone(self, cluster: ClusterKey, name: str) -> None:
+        """Note that a resource declares nobody any more, unless its cluster is gone as well."""
+        if self.presence(cluster) is not ClusterPresence.ABSENT:
+            self.gone.setdefault(cluster, set()).add(name)
+
+    def gone_told(self, cluster: ClusterKey, names: Iterable[str]) -> None:
+        """Note that the controller knows that resources are gone."""
+        left = self.gone.get(cluster, set()) - set(names)
+        if left:
+            self.gone[cluster] = left
+        else:
+            self.gone.pop(cluster, None)

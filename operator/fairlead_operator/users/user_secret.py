@@ -1,0 +1,240 @@
+"""The Secret of a User: what it holds, whose it is, and when another one is needed. Pure."""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from fairlead_kube.kinds import SECRET, USER
+from fairlead_model.client_texts import render_java, render_librdkafka, scram_jaas_config
+from fairlead_model.scram import SALT_SEED_BYTES, build_salt
+from fairlead_operator.resources.user import LoginType
+from fairlead_operator.specs.names import (
+    CERTIFICATES_LABEL,
+    CLUSTER_LABEL,
+    FIELD_MANAGER,
+    MANAGED_BY_LABEL,
+)
+from fairlead_operator.specs.views import build_owner_reference
+from fairlead_operator.users.client_access import ClientAccess
+from fairlead_operator.users.user_resource import UserResource
+
+USER_LABEL: Final = "fairlead.io/user"
+MOUNT_FOLDER: Final = "/etc/fairlead/user"
+"""Where librdkafka.config expects the Secret to be mounted: it can name certificates by files
+only."""
+PASSWORD_KEY: Final = "password"  # noqa: S105 (a key's name)
+_SCRAM: Final = "SCRAM-SHA-512"
+_PEM: Final = {"ssl.truststore.type": "PEM"}
+
+Data = Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class UserMaterial:
+    """The parts of a Secret that do not follow from anything else."""
+
+    password: str = field(default="", repr=False)
+    certificate: bytes = b""
+    """With those of the authorities between it and the trusted one; PEM."""
+    key: bytes = field(default=b"", repr=False)
+    keystore: bytes = field(default=b"", repr=False)
+    """Certificate and key as PKCS#12."""
+    keystore_password: str = field(default="", repr=False)
+
+    def has_all_of(self, login: LoginType) -> bool:
+        """Tell whether nothing is missing that a login needs."""
+        if login == "tls":
+            return bool(self.certificate and self.key and self.keystore and self.keystore_password)
+        return login == "oauth" or password_problem(self.password) == ""
+
+
+def read_material(data: Data) -> UserMaterial:
+    """Read what a Secret holds."""
+    return UserMaterial(
+        password=_text(data, PASSWORD_KEY),
+        certificate=data.get("user.crt", b""),
+        key=data.get("user.key", b""),
+        keystore=data.get("user.p12", b""),
+        keystore_password=_text(data, "user.password"),
+    )
+
+
+def password_problem(password: str) -> str:
+    """Say why a password cannot be used, or nothing."""
+    if not password:
+        return "it is empty"
+    if password != password.strip():
+        return "it begins or ends with white space, perhaps the end of a line"
+    if any(ord(character) < 0x20 or ord(character) == 0x7F for character in password):
+        return "it has control characters"
+    return ""
+
+
+def build_data(
+    resource: UserResource,
+    material: UserMaterial,
+    access: ClientAccess | None,
+    trusted: bytes,
+) -> dict[str, bytes]:
+    """Return what the Secret holds; `access` is None where no listener takes the login."""
+    data: dict[str, bytes] = {"username": resource.user.encode()}
+    if resource.login == "scram-sha-512":
+        data[PASSWORD_KEY] = material.password.encode()
+        data["sasl.jaas.config"] = scram_jaas_config(resource.user, material.password).encode()
+    elif resource.login == "tls":
+        data |= {
+            "user.crt": material.certificate,
+            "user.key": material.key,
+            "user.p12": material.keystore,
+            "user.password": material.keystore_password.encode(),
+        }
+    if trusted:
+        data["ca.crt"] = trusted
+    if access is not None:
+        java = java_settings(resource, material, access, trusted)
+        plain = librdkafka_settings(resource, material, access, trusted)
+        data |= {
+            "bootstrap.servers": access.bootstrap.encode(),
+            "client.properties": render_java(java).encode(),
+            "librdkafka.config": render_librdkafka(plain).encode(),
+        }
+    return data
+
+
+def java_settings(
+    resource: UserResource, material: UserMaterial, access: ClientAccess, trusted: bytes
+) -> dict[str, str]:
+    """Return what Java's clients and Kafka's tools take; certificates are in it as they are."""
+    settings = {"bootstrap.servers": access.bootstrap, "security.protocol": access.protocol}
+    if resource.login == "scram-sha-512":
+        settings |= {
+            "sasl.mechanism": _SCRAM,
+            "sasl.jaas.config": scram_jaas_config(resource.user, material.password),
+        }
+    elif resource.login == "oauth":
+        settings["sasl.mechanism"] = "OAUTHBEARER"
+    else:
+        settings |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": material.certificate.decode(),
+            "ssl.keystore.key": material.key.decode(),
+        }
+    if access.is_tls and trusted:
+        settings |= _PEM | {"ssl.truststore.certificates": trusted.decode()}
+    return settings
+
+
+def librdkafka_settings(
+    resource: UserResource, material: UserMaterial, access: ClientAccess, trusted: bytes
+) -> dict[str, str]:
+    """Return what librdkafka and confluent-kafka take."""
+    settings = {
+        "bootstrap.servers": access.bootstrap,
+        "security.protocol": access.protocol.lower(),
+    }
+    if resource.login == "scram-sha-512":
+        settings |= {
+            "sasl.mechanism": _SCRAM,
+            "sasl.username": resource.user,
+            "sasl.password": material.password,
+        }
+    elif resource.login == "oauth":
+        settings["sasl.mechanism"] = "OAUTHBEARER"
+    else:
+        settings |= {
+            "ssl.certificate.location": f"{MOUNT_FOLDER}/user.crt",
+            "ssl.key.location": f"{MOUNT_FOLDER}/user.key",
+        }
+    if access.is_tls and trusted:
+        settings["ssl.ca.location"] = f"{MOUNT_FOLDER}/ca.crt"
+    return settings
+
+
+def build_secret(resource: UserResource, data: Data) -> dict[str, Any]:
+    """Return the manifest of a new Secret."""
+    return {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.kind,
+        "metadata": {
+            "name": resource.name,
+            "namespace": resource.namespace,
+            "labels": secret_labels(resource),
+            "ownerReferences": [build_owner_reference(USER, resource.name, resource.uid)],
+        },
+        "type": "Opaque",
+        "data": _encoded(data),
+    }
+
+
+def secret_labels(resource: UserResource) -> dict[str, str]:
+    """Return the labels by which the operator finds the Secret."""
+    labels = {
+        MANAGED_BY_LABEL: FIELD_MANAGER,
+        CLUSTER_LABEL: resource.cluster,
+        USER_LABEL: "true",
+    }
+    if resource.login == "tls":
+        labels[CERTIFICATES_LABEL] = "true"
+    return labels
+
+
+def corrected_secret(
+    held: Mapping[str, Any], resource: UserResource, data: Data
+) -> dict[str, Any] | None:
+    """Return the whole Secret as it should be; None if it is so already.
+
+    Labels and annotations of others stay.
+    """
+    metadata = held["metadata"]
+    labels = dict(metadata.get("labels") or {})
+    wanted = labels | secret_labels(resource)
+    if read_data(held) == dict(data) and labels == wanted:
+        return None
+    return {**held, "metadata": {**metadata, "labels": wanted}, "data": _encoded(data)}
+
+
+def is_owned(held: Mapping[str, Any], resource: UserResource) -> bool:
+    """Tell whether a Secret is that of this very resource."""
+    owners = held["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == resource.uid for owner in owners)
+
+
+def read_data(held: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return what a Secret holds; what is not base64 is left out."""
+    data = {}
+    for key, text in (held.get("data") or {}).items():
+        try:
+            data[key] = base64.b64decode(text, validate=True)
+        except (binascii.Error, TypeError, ValueError):
+            continue
+    return data
+
+
+def salt_of(held: Mapping[str, Any]) -> bytes:
+    """Return the salt for the password in a Secret.
+
+    It is the same whenever it is asked for, so that a credential that is derived again is the same,
+    and cuts no session. Salts are no secret: clients see them before they log in.
+    """
+    digest = hashlib.sha256(str(held["metadata"]["uid"]).encode()).digest()
+    return build_salt(digest[:SALT_SEED_BYTES])
+
+
+def revision_of(held: Mapping[str, Any]) -> str:
+    """Return the name under which the controller knows the password in a Secret."""
+    metadata = held["metadata"]
+    return f"{metadata['uid']}/{metadata['resourceVersion']}"
+
+
+def _encoded(data: Data) -> dict[str, str]:
+    return {key: base64.b64encode(value).decode() for key, value in data.items()}
+
+
+def _text(data: Data, key: str) -> str:
+    try:
+        return data.get(key, b"").decode()
+    except UnicodeDecodeError:
+        return ""

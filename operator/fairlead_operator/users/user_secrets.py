@@ -1,0 +1,264 @@
+"""Makes the Secrets of Users, and puts back what others change in them.
+
+What was written last is kept in memory: so a password that somebody overwrites is put back. After
+a restart, what the Secret holds counts.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from fairlead_kube.client import KubeClient
+from fairlead_kube.errors import ApiError
+from fairlead_kube.kinds import SECRET
+from fairlead_operator.certificates.authority import is_due, issue_client, renewal_time
+from fairlead_operator.certificates.rotation import (
+    CA_CERTIFICATE,
+    Authorities,
+    AuthorityError,
+    read_authorities,
+)
+from fairlead_operator.events import EventWriter
+from fairlead_operator.refusals import describe_refusal, is_refusal
+from fairlead_operator.resources.user import SecretKeyRef
+from fairlead_operator.specs.names import authority_secret_name, trust_secret_name
+from fairlead_operator.topics.topic_resource import ResourceKey
+from fairlead_operator.users.client_access import ClientAccess
+from fairlead_operator.users.keystores import build_pkcs12
+from fairlead_operator.users.user_resource import UserResource
+from fairlead_operator.users.user_secret import (
+    UserMaterial,
+    build_data,
+    build_secret,
+    corrected_secret,
+    is_owned,
+    password_problem,
+    read_data,
+    read_material,
+)
+
+Manifest = dict[str, Any]
+PASSWORD_BYTES: Final = 24
+"""Of randomness: 32 characters."""
+SOURCE_LOOK_S: Final = 20.0
+"""How often the source of a password is looked at: Secrets of others are not watched."""
+
+
+class UserSecretError(Exception):
+    """There is no Secret as it should be; reason and message are for the condition."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Where the contents of a Secret come from, besides what it holds."""
+
+    access: ClientAccess | None
+    given: str | None
+    """The password that somebody else has chosen."""
+    trusted: bytes
+    """Certificates of authorities that a client is to trust."""
+    authorities: Authorities | None
+    """Who issues certificates."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserSecret:
+    """The Secret of a User as it is in the API server now."""
+
+    manifest: Manifest
+    material: UserMaterial
+    look_after_s: float | None
+    """When to look at it again, if it has to be."""
+
+
+class UserSecrets:
+    """The Secrets of all Users; `find` returns one as far as it is known, by its place."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        find: Callable[[ResourceKey], Manifest | None],
+        events: EventWriter,
+        *,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._find = find
+        self._events = events
+        self._wall_clock = wall_clock
+        self._written: dict[ResourceKey, tuple[str, dict[str, bytes]]] = {}
+        """Uid of the Secret, and what we wrote into it last."""
+
+    def forget(self, key: ResourceKey) -> None:
+        """Forget a User that is gone."""
+        self._written.pop(key, None)
+
+    async def ensure(
+        self, resource: UserResource, user: Manifest, access: ClientAccess | None
+    ) -> UserSecret:
+        """Return the Secret of a User, made or corrected if need be.
+
+        UserSecretError if there cannot be one; ApiError with a conflict if the informer is behind.
+        """
+        sources = _Sources(
+            access,
+            await self._given_password(resource),
+            self._trusted(resource, access),
+            self._authorities(resource),
+        )
+        held = self._find(resource.key)
+        if held is None:
+            held = await self._create(resource, user, sources)
+        if not is_owned(held, resource):
+            raise UserSecretError(
+                "SecretConflict",
+                f"Secret {resource.name} is there already, and not of this User: it is left as it "
+                "is; delete it, or make the User anew under another name",
+            )
+        uid = held["metadata"]["uid"]
+        known_uid, known = self._written.get(resource.key, ("", {}))
+        is_known = known_uid == uid
+        before = read_material(known if is_known else read_data(held))
+        material = self._material(resource, before, sources)
+        data = build_data(resource, material, access, sources.trusted)
+        corrected = corrected_secret(held, resource, data)
+        if corrected is not None:
+            held = await self._replace(resource, corrected)
+            if is_known and known == data:
+                message = f"Secret {resource.name} was changed by somebody else: it is put back"
+                await self._events.emit(user, "SecretPutBack", message, "Warning")
+        self._written[resource.key] = (uid, data)
+        return UserSecret(held, material, self._next_look_s(resource, material))
+
+    async def _create(self, resource: UserResource, user: Manifest, sources: _Sources) -> Manifest:
+        material = self._material(resource, UserMaterial(), sources)
+        data = build_data(resource, material, sources.access, sources.trusted)
+        try:
+            with _refusing(resource):
+                made = await self._client.create(
+                    SECRET, resource.namespace, build_secret(resource, data)
+                )
+        except ApiError as error:
+            if not error.is_conflict:
+                raise
+            return await self._client.get(SECRET, resource.namespace, resource.name)
+        if resource.key in self._written:
+            message = f"Secret {resource.name} was deleted: another one is there, with new contents"
+            await self._events.emit(user, "SecretReplaced", message)
+        self._written[resource.key] = (made["metadata"]["uid"], data)
+        return made
+
+    async def _replace(self, resource: UserResource, corrected: Manifest) -> Manifest:
+        with _refusing(resource):
+            return await self._client.replace(SECRET, resource.namespace, resource.name, corrected)
+
+    def _material(
+        self, resource: UserResource, before: UserMaterial, sources: _Sources
+    ) -> UserMaterial:
+        """Return what there was if it is good still, or make another."""
+        if resource.login == "oauth":
+            return UserMaterial()
+        if resource.login == "scram-sha-512":
+            if sources.given is not None:
+                return UserMaterial(password=sources.given)
+            if before.has_all_of("scram-sha-512"):
+                return UserMaterial(password=before.password)
+            return UserMaterial(password=secrets.token_urlsafe(PASSWORD_BYTES))
+        if sources.authorities is None:
+            raise _no_authority(resource)
+        now, current = self._wall_clock(), sources.authorities.current
+        if before.has_all_of("tls") and not is_due(
+            before.certificate, now, authority=current.certificate
+        ):
+            return before
+        pair = issue_client(current, resource.user, now)
+        password = secrets.token_urlsafe(PASSWORD_BYTES)
+        return UserMaterial(
+            certificate=pair.certificate,
+            key=pair.key,
+            keystore=build_pkcs12(resource.user, pair, current.certificate, password),
+            keystore_password=password,
+        )
+
+    def _trusted(self, resource: UserResource, access: ClientAccess | None) -> bytes:
+        if access is None or not access.is_of_own_authority:
+            return b""
+        held = self._find((resource.namespace, trust_secret_name(resource.cluster)))
+        trusted = read_data(held or {}).get(CA_CERTIFICATE, b"")
+        if not trusted:
+            raise _no_authority(resource)
+        return trusted
+
+    def _authorities(self, resource: UserResource) -> Authorities | None:
+        name = authority_secret_name(resource.cluster)
+        held = self._find((resource.namespace, name))
+        if resource.login != "tls" or held is None:
+            return None
+        try:
+            return read_authorities(held.get("data") or {})
+        except AuthorityError as error:
+            raise UserSecretError("NoAuthority", f"Secret {name}: {error}") from error
+
+    async def _given_password(self, resource: UserResource) -> str | None:
+        source = resource.password
+        if source is None:
+            return None
+        path = "spec.authentication.password"
+        try:
+            held = await self._client.get(SECRET, resource.namespace, source.name)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            message = f"{path}: there is no Secret {source.name}"
+            raise UserSecretError("PasswordMissing", message) from error
+        password = _password_in(held, source)
+        if password is None:
+            message = f"{path}: Secret {source.name} has no text under the key {source.key}"
+            raise UserSecretError("PasswordMissing", message)
+        if problem := password_problem(password):
+            message = f"{path}: the password under {source.key} cannot be used: {problem}"
+            raise UserSecretError("InvalidPassword", message)
+        return password
+
+    def _next_look_s(self, resource: UserResource, material: UserMaterial) -> float | None:
+        if resource.password is not None:
+            return SOURCE_LOOK_S
+        if resource.login != "tls":
+            return None
+        left = renewal_time(material.certificate) - self._wall_clock()
+        return max(left, timedelta(seconds=1)).total_seconds()
+
+
+def _password_in(held: Mapping[str, Any], source: SecretKeyRef) -> str | None:
+    try:
+        return read_data(held)[source.key].decode()
+    except (KeyError, UnicodeDecodeError):
+        return None
+
+
+def _no_authority(resource: UserResource) -> UserSecretError:
+    return UserSecretError(
+        "NoAuthority",
+        f"LogCluster {resource.cluster} has no authority yet that issues certificates (Secrets "
+        f"{trust_secret_name(resource.cluster)} and {authority_secret_name(resource.cluster)})",
+    )
+
+
+@contextmanager
+def _refusing(resource: UserResource) -> Iterator[None]:
+    """Raise UserSecretError for a write that the API server refuses until somebody acts."""
+    try:
+        yield
+    except ApiError as error:
+        if not is_refusal(error):
+            raise
+        message = describe_refusal(SECRET.kind, resource.name, error)
+        raise UserSecretError("SecretRefused", message) from error

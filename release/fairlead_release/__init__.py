@@ -1,0 +1,1 @@
+"""What makes a release: `make release` runs it, and nothing of it is in the wheel."""

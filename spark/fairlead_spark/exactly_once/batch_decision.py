@@ -1,0 +1,359 @@
+"""What the driver and the tasks of an exactly-once write do next. Pure: generators of steps.
+
+Each task writes in a transaction of its own, has all of its rows acknowledged, and leaves the
+transaction open. The driver writes one `Decision` into a compacted topic, names in it what the
+tasks prepared, and only then ends the transactions. The decision is the point of no return: before
+it a batch leaves nothing that `read_committed` shows, behind it whoever runs the batch again only
+finishes what was decided.
+
+Who may decide: a driver takes over the query's own transactional id first, so that a decision of
+any other driver that is still on its way is refused by the brokers; then it reads what was decided.
+Of two drivers the one whose application began later stays: an older one finds a decision of the
+newer and ends.
+
+A generator yields steps and is sent what came of each (`batch_commit.py` carries them out; tests
+do so with brokers of their own, and stop it anywhere).
+"""
+
+import re
+from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from fairlead_spark.errors import FencedError, LostTransactionError, SinkError, TakenOverError
+
+PREFIX: Final = "fairlead-spark"
+TAKE_OVERS_MAX: Final = 5
+"""Other drivers, each of which took over while this one was about to decide."""
+_TASK_ID: Final = re.compile(rf"{re.escape(PREFIX)}\.(.+)\.(\d+)-([^.]+)\.\d+\.r?\d+")
+REPLACED_MAX: Final = 100
+"""Runs of one application that are remembered: those whose processes may still be there."""
+_NAMES_SHOWN: Final = 3
+
+
+class BatchWriter(NamedTuple):
+    """Who writes which batch.
+
+    `name` is the query's id or the user's `txnAppId`, `batch` the number of Spark or `txnVersion`.
+    `run` is one start of the query, `since_ms` when its Spark application began, and `execution`
+    counts what that application runs.
+    """
+
+    name: str
+    batch: int
+    run: str
+    since_ms: int
+    execution: int = 0
+
+    @property
+    def transactional_id(self) -> str:
+        """Return the id of the driver's own transactions."""
+        return f"{PREFIX}.{self.name}.driver"
+
+    def task_transactional_id(self, partition: int, attempt: str) -> str:
+        """Return a task's id: that of another run, or of another attempt, is another one."""
+        return f"{PREFIX}.{self.name}.{self.since_ms}-{self.run}.{partition}.{attempt}"
+
+    def may_abort(self, transactional_id: str, replaced: Collection[str]) -> bool:
+        """Tell whether a task's id is of this run, or of one that can decide nothing any more."""
+        match = _TASK_ID.fullmatch(transactional_id)
+        if match is None or match[1] != self.name:
+            return False
+        since_ms, run = int(match[2]), match[3]
+        is_own = since_ms == self.since_ms and run in (self.run, *replaced)
+        return is_own or since_ms < self.since_ms
+
+
+def is_of_run(transactional_id: str, run: str) -> bool:
+    """Tell whether a transactional id is that of a task of a run, whose name no other run has."""
+    match = _TASK_ID.fullmatch(transactional_id)
+    return match is not None and match[3] == run
+
+
+class PreparedTransaction(NamedTuple):
+    """A task's open transaction, all of whose records are acknowledged."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The last batch that is decided, and by whom. `transactions` are to be committed.
+
+    `replaced` are earlier runs of the same application: the process that commits for a query may
+    outlive it, and find the next run at work.
+    """
+
+    batch: int
+    run: str
+    since_ms: int
+    transactions: tuple[PreparedTransaction, ...] = ()
+    is_ended: bool = False
+    execution: int = 0
+    replaced: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReadDecision:
+    """Read the last decision of the query: sent a Decision or None."""
+
+
+@dataclass(frozen=True)
+class TakeOver:
+    """Take over the query's transactional id: what others write under it is refused from now on."""
+
+
+@dataclass(frozen=True)
+class FindLost:
+    """Look which of these transactions are not open any more: sent a list of them."""
+
+    transactions: tuple[PreparedTransaction, ...]
+
+
+@dataclass(frozen=True)
+class WriteDecision:
+    """Write this durably, in a transaction of the query's id, if the last one is `behind`.
+
+    TakenOverError if it is not, or if another driver has taken over.
+    """
+
+    decision: Decision
+    behind: Decision | None
+
+
+@dataclass(frozen=True)
+class EndTransactions:
+    """Commit or abort: sent a list of those that have ended otherwise."""
+
+    transactions: tuple[PreparedTransaction, ...]
+    is_commit: bool
+
+
+@dataclass(frozen=True)
+class AbortLeftovers:
+    """Abort what tasks have left open: attempts that failed or lost, and runs that are gone.
+
+    Only behind a decision of this driver: then no older one, nor one of the `replaced` runs, can
+    decide to commit them.
+    """
+
+    replaced: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Log an error that does not end the query."""
+
+    text: str
+
+
+Step = (
+    ReadDecision | TakeOver | FindLost | WriteDecision | EndTransactions | AbortLeftovers | Report
+)
+Steps = Generator[Step, Any, None]
+
+
+def must_write(writer: BatchWriter, decision: Decision | None) -> bool:
+    """Tell whether a task has anything to write: not if its batch is decided.
+
+    A task asks before it takes its transactional id, which would abort a transaction of that id.
+    FencedError: the task is of a driver that was replaced.
+    """
+    _check_order(writer, decision)
+    return decision is None or decision.batch < writer.batch
+
+
+def commit_batch(
+    writer: BatchWriter,
+    prepared: Sequence[PreparedTransaction],
+    *,
+    is_decided: bool = False,
+    fail_on_data_loss: bool = True,
+) -> Steps:
+    """Decide that a batch is written, and end its transactions; again and again if need be.
+
+    `is_decided`: a task found a decision, and wrote nothing.
+
+    FencedError: a newer driver is there. SinkError: it may be run again. LostTransactionError: the
+    batch was decided, and a part of it is lost.
+    """
+    own = tuple(prepared)
+
+    def commit(decided: Decision | None) -> Generator[Step, Any, Decision]:
+        if decided is None or decided.batch < writer.batch:
+            if is_decided:
+                raise SinkError(
+                    f"batch {writer.batch} of {writer.name}: its tasks found that it is decided, "
+                    "and left out its rows, but the log of decisions does not hold that any more"
+                )
+            if decided is not None:
+                decided = yield from _finish(writer, decided, fail_on_data_loss=fail_on_data_loss)
+            decided = yield from _decide(writer, own, decided)
+        else:
+            needless = tuple(each for each in own if each not in decided.transactions)
+            if needless:
+                yield EndTransactions(needless, is_commit=False)
+            if decided.is_ended and not _is_by(writer, decided):
+                # An older driver that is about to decide its next batch finds the new owner.
+                ended = _noted_by(writer, decided)
+                yield WriteDecision(ended, decided)
+                decided = ended
+        return (yield from _finish(writer, decided, fail_on_data_loss=fail_on_data_loss))
+
+    yield from _as_owner(writer, commit)
+
+
+def abort_batch(writer: BatchWriter, prepared: Sequence[PreparedTransaction]) -> Steps:
+    """Abort what tasks of a failed batch have prepared, unless it was decided after all.
+
+    Spark calls this after a commit that failed, too, and that may be behind its decision. So it
+    aborts only behind a record of its own, which shows that there is no such decision.
+    """
+
+    def abort(decided: Decision | None) -> Generator[Step, Any, Decision | None]:
+        if decided is not None and decided.batch >= writer.batch:
+            return None
+        nothing = Decision(writer.batch - 1, writer.run, writer.since_ms, is_ended=True)
+        own = _owned_by(writer, decided or nothing)
+        yield WriteDecision(own, decided)
+        if prepared:
+            yield EndTransactions(tuple(prepared), is_commit=False)
+        return own
+
+    yield from _as_owner(writer, abort)
+
+
+def _as_owner(
+    writer: BatchWriter,
+    act: Callable[[Decision | None], Generator[Step, Any, Decision | None]],
+) -> Steps:
+    """Take over, act on the last decision, and tidy up; anew where another driver took over.
+
+    `act` returns the decision that is this driver's own, None if there is none.
+    """
+    # Without a look before, an old driver that wakes up would fence the one that replaced it.
+    _check_order(writer, (yield ReadDecision()))
+    for _ in range(TAKE_OVERS_MAX):
+        yield TakeOver()
+        decided = yield ReadDecision()
+        _check_order(writer, decided)
+        try:
+            own = yield from act(decided)
+        except TakenOverError:
+            continue
+        if own is not None:
+            yield AbortLeftovers(own.replaced)
+        return
+    raise SinkError(
+        f"batch {writer.batch} of {writer.name}: {TAKE_OVERS_MAX} times another driver took over "
+        f"{writer.transactional_id} while this one was about to write there. Run one driver of a "
+        "query; the batch may be run again, and what was decided is finished then"
+    )
+
+
+def _decide(
+    writer: BatchWriter, prepared: tuple[PreparedTransaction, ...], last: Decision | None
+) -> Generator[Step, Any, Decision]:
+    lost = yield FindLost(prepared)
+    if lost:
+        yield EndTransactions(prepared, is_commit=False)
+        raise SinkError(
+            f"batch {writer.batch} of {writer.name} is not written: before it was decided, brokers "
+            f"had ended {_names(lost)} of its transactions. It may be run again. If it takes "
+            "longer than kafka.transaction.timeout.ms, raise that"
+        )
+    decision = Decision(
+        writer.batch,
+        writer.run,
+        writer.since_ms,
+        prepared,
+        execution=writer.execution,
+        replaced=_replaced_by(writer, last),
+    )
+    yield WriteDecision(decision, last)
+    return decision
+
+
+def _finish(
+    writer: BatchWriter, decided: Decision, *, fail_on_data_loss: bool
+) -> Generator[Step, Any, Decision]:
+    """End what was decided, and note it."""
+    if decided.is_ended:
+        return decided
+    lost = yield EndTransactions(decided.transactions, is_commit=True)
+    if lost:
+        text = (
+            f"batch {decided.batch} of {writer.name} was decided, but brokers had ended "
+            f"{_names(lost)} of its transactions before they could be committed: the rows of "
+            "these tasks are lost, those of its other tasks are written. The driver was away for "
+            "longer than kafka.transaction.timeout.ms, or somebody aborted them"
+        )
+        # The decision may be an old one, of a leader that was replaced: its ids have moved on then.
+        yield WriteDecision(decided, decided)
+        if fail_on_data_loss:
+            raise LostTransactionError(
+                f"{text}. Raise that setting; to go on without these rows set failOnDataLoss to "
+                "false"
+            )
+        yield Report(text)
+    ended = _noted_by(writer, decided)
+    yield WriteDecision(ended, decided)
+    return ended
+
+
+def _is_by(writer: BatchWriter, decided: Decision) -> bool:
+    return (decided.run, decided.since_ms) == (writer.run, writer.since_ms)
+
+
+def _noted_by(writer: BatchWriter, decided: Decision) -> Decision:
+    """Return the decision without its transactions: all of them have ended."""
+    return replace(_owned_by(writer, decided), transactions=(), is_ended=True)
+
+
+def _owned_by(writer: BatchWriter, decided: Decision) -> Decision:
+    return replace(
+        decided,
+        run=writer.run,
+        since_ms=writer.since_ms,
+        execution=writer.execution,
+        replaced=_replaced_by(writer, decided),
+    )
+
+
+def _replaced_by(writer: BatchWriter, last: Decision | None) -> tuple[str, ...]:
+    """Return the runs of this application that it takes the place of."""
+    if last is None or last.since_ms != writer.since_ms:
+        return ()
+    if last.run == writer.run:
+        return last.replaced
+    return (*last.replaced, last.run)[-REPLACED_MAX:]
+
+
+def _check_order(writer: BatchWriter, decided: Decision | None) -> None:
+    if decided is None:
+        return
+    if writer.since_ms < decided.since_ms:
+        raise FencedError(
+            f"batch {writer.batch} of {writer.name}: a driver whose application began "
+            f"{decided.since_ms - writer.since_ms} ms after this one's has written batch "
+            f"{decided.batch}: this one was replaced, and ends"
+        )
+    is_same = writer.since_ms == decided.since_ms
+    if is_same and writer.run != decided.run and writer.execution < decided.execution:
+        raise FencedError(
+            f"batch {writer.batch} of {writer.name}: the query was started again in this "
+            f"application, and run {decided.run} has taken the place of {writer.run}"
+        )
+    if writer.batch < decided.batch:
+        raise FencedError(
+            f"batch {writer.batch} of {writer.name} was decided long ago, the last one is "
+            f"{decided.batch}: this driver was replaced, or its checkpoint is an old copy"
+        )
+
+
+def _names(transactions: Sequence[PreparedTransaction]) -> str:
+    shown = ", ".join(each.transactional_id for each in transactions[:_NAMES_SHOWN])
+    more = ", …" if len(transactions) > _NAMES_SHOWN else ""
+    return f"{len(transactions)} ({shown}{more})"

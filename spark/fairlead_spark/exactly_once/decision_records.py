@@ -1,0 +1,111 @@
+"""Decisions as records of a compacted topic, and what a query's records add up to. Pure.
+
+The key is the query's name, the value JSON, so that any consumer can show who decided what. A
+record counts once the marker that commits it is there: this reads all batches, not only those below
+the last stable offset, because an open transaction of another query would hide its own.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from fairlead_spark.errors import SinkError
+from fairlead_spark.exactly_once.batch_decision import Decision, PreparedTransaction
+from fairlead_wire.record_batch import BatchHeader
+from fairlead_wire.records import ControlType, Record, decode_end_of_transaction
+
+DECISIONS_TOPIC: Final = "fairlead-spark-decisions"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class DecisionReplay:
+    """A query's last decision, as far as the log was read.
+
+    `unsettled` are decisions without a marker yet, by their producer ids, each with the offset of
+    the first.
+    """
+
+    name: str
+    next_offset: int = 0
+    decision: Decision | None = None
+    unsettled: dict[int, tuple[int, Decision | None]] = field(default_factory=dict)
+
+    def apply(self, header: BatchHeader, records: Iterable[Record]) -> "DecisionReplay":
+        """Return what it is behind one more batch of the log."""
+        decision, unsettled = self.decision, self.unsettled
+        if header.is_control:
+            if header.producer_id in unsettled and (outcome := _outcome(records)) is not None:
+                unsettled = dict(unsettled)
+                _, settled = unsettled.pop(header.producer_id)
+                if outcome is ControlType.COMMIT:
+                    decision = settled
+        else:
+            key = self.name.encode()
+            for record in records:
+                if record.key != key:
+                    continue
+                found = None if record.value is None else decode_decision(record.value)
+                if header.is_transactional:
+                    first, _ = unsettled.get(header.producer_id, (header.base_offset, None))
+                    unsettled = unsettled | {header.producer_id: (first, found)}
+                else:
+                    decision = found
+        return replace(self, next_offset=header.next_offset, decision=decision, unsettled=unsettled)
+
+    def resumable(self) -> "DecisionReplay":
+        """Return from where another process reads on: before the first unsettled record."""
+        first = min((offset for offset, _ in self.unsettled.values()), default=self.next_offset)
+        return replace(self, next_offset=first, unsettled={})
+
+
+def encode_decision(decision: Decision) -> bytes:
+    """Return the value of a decision's record."""
+    return json.dumps(
+        {
+            "version": _VERSION,
+            "batch": decision.batch,
+            "run": decision.run,
+            "since_ms": decision.since_ms,
+            "is_ended": decision.is_ended,
+            "transactions": [list(each) for each in decision.transactions],
+            "execution": decision.execution,
+            "replaced": list(decision.replaced),
+        },
+        separators=(",", ":"),
+    ).encode()
+
+
+def decode_decision(value: bytes) -> Decision:
+    """Decode the result of `encode_decision`; SinkError for anything else."""
+    try:
+        found = json.loads(value)
+        if found["version"] != _VERSION:
+            raise SinkError(
+                f"topic {DECISIONS_TOPIC} holds a decision of version {found['version']}, which "
+                f"this version of the sink cannot read: it knows {_VERSION}"
+            )
+        return Decision(
+            batch=int(found["batch"]),
+            run=str(found["run"]),
+            since_ms=int(found["since_ms"]),
+            transactions=tuple(
+                PreparedTransaction(str(name), int(producer_id), int(epoch))
+                for name, producer_id, epoch in found["transactions"]
+            ),
+            is_ended=bool(found["is_ended"]),
+            execution=int(found["execution"]),
+            replaced=tuple(map(str, found["replaced"])),
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise SinkError(
+            f"topic {DECISIONS_TOPIC} holds a record that is no decision: {value[:80]!r}"
+        ) from error
+
+
+def _outcome(records: Iterable[Record]) -> ControlType | None:
+    for record in records:
+        marker = decode_end_of_transaction(record)
+        return None if marker is None else marker.type
+    return None

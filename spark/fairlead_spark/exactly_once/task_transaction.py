@@ -1,0 +1,137 @@
+"""A task's part of an exactly-once write: whose batch it writes, and the transaction it does it in.
+
+Spark tells a task, not the driver's side of a sink, which query and batch it works for.
+"""
+
+import logging
+import uuid
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from pyspark import TaskContext
+
+from fairlead_spark import limits
+from fairlead_spark.cluster import CONNECTION_ERRORS, Cluster, PassingError
+from fairlead_spark.errors import SinkError, SourceError, TakenOverError
+from fairlead_spark.exactly_once.batch_decision import BatchWriter, PreparedTransaction, must_write
+from fairlead_spark.exactly_once.decision_log import DecisionLog
+from fairlead_spark.exactly_once.decision_records import DecisionReplay
+from fairlead_spark.offsets import TopicPartition
+from fairlead_spark.transactions import TransactionClient
+
+logger = logging.getLogger(__name__)
+
+# Local properties that Spark sets (StreamExecution, MicroBatchExecution, SparkContext).
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+_RUN_ID: Final = "spark.jobGroup.id"
+_APPLICATION_START: Final = "spark.app.startTime"
+_EXECUTION_ID: Final = "spark.sql.execution.id"
+
+_replays: dict[tuple[str, str], DecisionReplay] = {}
+"""What this worker has read of decisions: Spark uses it for further tasks, which read on."""
+
+
+class WriteName(NamedTuple):
+    """What a batch write is called: `txnAppId` and `txnVersion`, or a name of its own."""
+
+    name: str
+    batch: int
+    run: str
+
+
+def name_write(name: str | None, version: int | None) -> WriteName:
+    """Return the name of a batch write: one without `txnAppId` is never run again by name."""
+    run = uuid.uuid4().hex
+    return WriteName(run if name is None else name, version or 0, run)
+
+
+def read_batch_writer(write: WriteName | None, context: Any = None) -> BatchWriter:
+    """Return whose batch the running task writes; `write` is None in a stream."""
+    context = context or TaskContext.get()
+    if context is None:
+        raise SinkError("exactlyOnce: this is no task of Spark")
+    began = int(context.getLocalProperty(_APPLICATION_START) or 0)
+    execution = int(context.getLocalProperty(_EXECUTION_ID) or 0)
+    query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+    run_id = context.getLocalProperty(_RUN_ID)
+    if write is None:
+        if query_id is None or batch_id is None or run_id is None:
+            raise SinkError("exactlyOnce: Spark does not tell the task which batch it writes")
+        return BatchWriter(query_id, int(batch_id), run_id, began, execution)
+    # In foreachBatch a query's writes share the ids of its run.
+    run = write.run if query_id is None or run_id is None else run_id
+    return BatchWriter(write.name, write.batch, run, began, execution)
+
+
+def read_attempt(context: Any = None) -> tuple[int, str]:
+    """Return the running task's partition, and what tells its attempt from all others of the run.
+
+    First attempts of a partition have the same in each batch, so that ids stay few. Spark counts
+    them from 0 again where it runs a stage again, and does not tell Python so. Of two tasks with
+    one id the later aborts what the earlier prepared, and the driver finds that before it decides.
+    """
+    context = context or TaskContext.get()
+    attempt = f"r{context.taskAttemptId()}" if context.attemptNumber() else "0"
+    return context.partitionId(), attempt
+
+
+class TaskTransaction:
+    """One task's transaction; `prepared` once it has begun. For one thread."""
+
+    def __init__(
+        self, cluster: Cluster, writer: BatchWriter, transactional_id: str, timeout_s: float
+    ) -> None:
+        self._cluster = cluster
+        self._client = TransactionClient(cluster)
+        self._writer = writer
+        self.transactional_id = transactional_id
+        self._timeout_s = timeout_s
+        self.partitions: set[TopicPartition] = set()
+        self.prepared: PreparedTransaction | None = None
+        self.replay = DecisionReplay(writer.name)
+
+    def is_needed(self) -> bool:
+        """Tell whether the batch is still to be written: read before anything is begun.
+
+        To begin would abort what this id has prepared before, and that may be decided.
+        """
+        key = (self._cluster.settings.bootstrap_servers, self._writer.name)
+        log = DecisionLog(self._cluster, _replays.pop(key, self.replay))
+        decision = log.read()
+        self.replay = log.replay.resumable()
+        if len(_replays) >= limits.DECISION_LOGS_MAX:
+            _replays.pop(next(iter(_replays)))
+        _replays[key] = self.replay
+        return must_write(self._writer, decision)
+
+    def begin(self) -> PreparedTransaction:
+        """Take the id of this attempt."""
+        self.prepared = self._client.begin(self.transactional_id, self._timeout_s)
+        return self.prepared
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add partitions before they are written to, asked once.
+
+        PassingError where it is worth another try; SinkError if brokers have ended the transaction.
+        """
+        new = [each for each in partitions if each not in self.partitions]
+        if not new or self.prepared is None:
+            return
+        try:
+            self._client.add_partitions(self.prepared, new)
+        except TakenOverError as error:
+            raise SinkError(
+                f"{error} The task's transaction was ended: it took longer than "
+                "kafka.transaction.timeout.ms, or another attempt or driver took its place"
+            ) from error
+        self.partitions.update(new)
+
+    def abort(self) -> None:
+        """Abort it, for a task that fails: readers need not wait until it times out."""
+        if self.prepared is None:
+            return
+        try:
+            self._client.end([self.prepared], is_commit=False)
+        except (PassingError, SourceError, SinkError, *CONNECTION_ERRORS) as error:
+            logger.warning("%s is left open: %s", self.transactional_id, error)

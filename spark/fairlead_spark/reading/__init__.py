@@ -1,0 +1,1 @@
+"""What a query reads: which offsets, fetched how, as Arrow columns."""

@@ -1,0 +1,29 @@
+"""How long a broker takes until it is ready."""
+
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+DEADLINE_S = 20.0
+
+
+def test_a_broker_is_ready_within_a_second(live_cluster: Any) -> None:
+    assert live_cluster.brokers[0].started_in_ms < 1000
+
+
+def test_a_thousand_partitions_are_ready_within_a_second(
+    make_cluster: Callable[..., Any],
+) -> None:
+    """The best of three: other processes may be using the machine."""
+    cluster = make_cluster()
+    broker = cluster.brokers[0]
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("many", 1000, 1)])["many"].result(DEADLINE_S)
+    took_ms = []
+    for _ in range(3):
+        assert broker.stop() == 0
+        broker.start()
+        assert broker.ready["partitions"] == "1000"
+        took_ms.append(broker.started_in_ms)
+    assert min(took_ms) <= 1000, took_ms

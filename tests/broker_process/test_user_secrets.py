@@ -1,0 +1,265 @@
+"""Applications that mount the Secrets of Users: a broker's process lets them do what they may.
+
+The operator's part and the controller run here, before an API server in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from fake_resource_server import FakeResourceServer
+from live_candidates import Child
+from secure_listener import Certificates
+from topic_bench import eventually
+from user_bench import CLUSTER, InProcessController, allow, encoded, user
+from waiting import until
+
+from fairlead_bench.own_ports import take_ports
+from fairlead_controller.controller import open_controller
+from fairlead_controller.decisions.events import CreateTopics, DeclareTopics, ElectLeaders
+from fairlead_controller.local.server import ControllerServer
+from fairlead_controller.startup_topics import Declarations
+from fairlead_controller.stores.file import open_file_store
+from fairlead_kube.client import KubeClient
+from fairlead_kube.credentials import Credentials
+from fairlead_kube.kinds import LOG_CLUSTER, SECRET, USER
+from fairlead_operator.certificates.rotation import Authorities, write_authorities
+from fairlead_operator.events import EventWriter
+from fairlead_operator.specs.names import (
+    CLUSTER_LABEL,
+    authority_secret_name,
+    trust_secret_name,
+)
+from fairlead_operator.users.sync import UserSync
+from fairlead_operator.users.user_secret import MOUNT_FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+SECRET_TEXT = b"a secret of tests only, long enough"
+NAMESPACE = "shop"
+TIMEOUT_S = 20.0
+START_S = 90.0
+"""A broker starts in less than two seconds where it has a core."""
+
+
+def listener(login: str, port: int) -> dict[str, Any]:
+    return {
+        "name": login.partition("-")[0],
+        "type": "Internal",
+        "port": port,
+        "tls": {},
+        "authentication": {"type": login},
+    }
+
+
+class World:
+    """A cluster of one broker, and the operator of its Users."""
+
+    def __init__(self, kube: KubeClient, controller: Any, folder: Path, ports: list[int]) -> None:
+        self.kube = kube
+        self.controller = controller
+        self._folder = folder
+        self._ports = ports
+
+    async def mount(self, name: str) -> dict[str, str]:
+        """Wait for a User; return its client's settings, as its pod has them."""
+
+        async def is_ready() -> bool:
+            held = await self.kube.get(USER, NAMESPACE, name)
+            conditions = (held.get("status") or {}).get("conditions") or [{}]
+            return bool(conditions[0].get("status") == "True")
+
+        await eventually(is_ready, lambda: f"{name} to be ready")
+        secret = await self.kube.get(SECRET, NAMESPACE, name)
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        for key, text in secret["data"].items():
+            (folder / key).write_bytes(base64.b64decode(text))
+        text = (folder / "librdkafka.config").read_text()
+        for port in self._ports:
+            text = text.replace(f"{CLUSTER}-bootstrap.{NAMESPACE}.svc:{port}", f"127.0.0.1:{port}")
+        text = text.replace(MOUNT_FOLDER, str(folder))
+        return dict(line.split("=", 1) for line in text.splitlines())
+
+
+@asynccontextmanager
+async def world(directory: Path) -> AsyncIterator[World]:
+    certificates = Certificates(directory / "tls")
+    (directory / "secret").write_bytes(SECRET_TEXT)
+    (directory / "secret").chmod(0o600)
+    session, scram, tls = take_ports(3)
+    async with AsyncExitStack() as stack:
+        store = await open_file_store(directory / "store")
+        stack.push_async_callback(store.close)
+        controller = await open_controller(store, now_ms=lambda: 0, random_source=random.Random(1))
+        await stack.enter_async_context(running(controller.run()))
+        await controller.submit(ElectLeaders())
+        declarations = Declarations(controller, DeclareTopics(()), expected_brokers=1)
+        server = ControllerServer(controller, declarations, secret=SECRET_TEXT)
+        stack.push_async_callback(server.stop)
+        await server.start(host="127.0.0.1", session_port=session, http_port=0)
+        await stack.enter_async_context(running(server.sessions.watch()))
+        broker = start_broker(directory, certificates, session=session, scram=scram, tls=tls)
+        stack.callback(broker.end)
+        await until(lambda: controller.committed.image.is_live(0), deadline_s=START_S)
+
+        api = FakeResourceServer()
+        await api.start()
+        stack.push_async_callback(api.stop)
+        kube = KubeClient(Credentials(api.url, None))
+        stack.push_async_callback(kube.close)
+        key = write_authorities(Authorities(current=certificates.authority))
+        trusted = {"ca.crt": encoded(certificates.authority.certificate.decode())}
+        for name, data in (
+            (authority_secret_name(CLUSTER), key),
+            (trust_secret_name(CLUSTER), trusted),
+        ):
+            metadata = {"name": name, "labels": {CLUSTER_LABEL: CLUSTER}}
+            await kube.create(SECRET, NAMESPACE, {"metadata": metadata, "data": data})
+        listeners = [listener("scram-sha-512", scram), listener("tls", tls)]
+        manifest = {"metadata": {"name": CLUSTER}, "spec": {"listeners": listeners}}
+        await kube.create(LOG_CLUSTER, NAMESPACE, manifest)
+        remote = InProcessController(controller, f"{NAMESPACE}/{CLUSTER}")
+        remote.sessions = server.sessions  # type: ignore[assignment]
+        sync = UserSync(kube, remote, EventWriter(kube), namespace=NAMESPACE)
+        await stack.enter_async_context(running(sync.run()))
+        yield World(kube, controller, directory, [scram, tls])
+
+
+@asynccontextmanager
+async def running(work: Any) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def start_broker(
+    directory: Path, certificates: Certificates, *, session: int, scram: int, tls: int
+) -> Child:
+    values = {
+        "node.id": "0",
+        "log.dirs": str(directory / "broker"),
+        "listeners": f"SCRAM://127.0.0.1:{scram},TLS://127.0.0.1:{tls},INTERNAL://127.0.0.1:0",
+        "listener.security.protocol.map": "SCRAM:SASL_SSL,TLS:SSL",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "ssl.keystore.location": str(certificates.issue("server")),
+        "ssl.truststore.location": str(certificates.ca),
+        "listener.name.tls.ssl.client.auth": "required",
+        "listener.name.tls.ssl.principal.mapping.rules": "RULE:^CN=([^,+]+)$/$1/,DEFAULT",
+        "fairlead.http.listener": "127.0.0.1:0",
+        "fairlead.controller.sessions": f"ws://127.0.0.1:{session}",
+        "fairlead.cluster.secret.file": str(directory / "secret"),
+    }
+    chosen = [f"--set={name}={value}" for name, value in values.items()]
+    return Child(["-m", "fairlead_broker", *chosen], directory / "broker.log")
+
+
+def produce(settings: dict[str, str], topic: str) -> int:
+    """Write a record; Kafka's code of the outcome."""
+    codes: list[int] = []
+    producer = Producer(settings | {"message.timeout.ms": "5000", "log_level": "0"})
+    producer.produce(
+        topic, b"x", on_delivery=lambda error, _: codes.append(error.code() if error else 0)
+    )
+    producer.flush(TIMEOUT_S)
+    return codes[0]
+
+
+def consume(settings: dict[str, str], topic: str) -> bytes | None:
+    """Read a record as a member of a group."""
+    consumer = Consumer(
+        settings | {"group.id": "orders-1", "auto.offset.reset": "earliest", "log_level": "0"}
+    )
+    try:
+        consumer.subscribe([topic])
+        record = consumer.poll(TIMEOUT_S)
+        return None if record is None else record.value()
+    finally:
+        consumer.close()
+
+
+def look(settings: dict[str, str], topic: str) -> int:
+    """Ask for a topic; Kafka's code of the answer."""
+    consumer = Consumer(settings | {"group.id": "orders-1", "log_level": "0"})
+    try:
+        error = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].error
+        return 0 if error is None else int(error.code())
+    finally:
+        consumer.close()
+
+
+async def create_topics(controller: Any, *names: str) -> None:
+    topics = [
+        {"name": name, "partitions": 1, "replication_factor": 1, "assignments": {}, "configs": {}}
+        for name in names
+    ]
+    call = {
+        "topics": topics,
+        "validate_only": False,
+        "default_partitions": 1,
+        "default_replication_factor": 1,
+    }
+    reply = await controller.submit(CreateTopics(call))  # type: ignore[arg-type]
+    assert not any(each["error_code"] for each in reply["topics"])
+
+
+@pytest.mark.parametrize("login", ["scram-sha-512", "tls"])
+def test_an_application_does_what_its_user_may_and_nothing_else(tmp_path, login) -> None:
+    async def story(of: World) -> None:
+        await create_topics(of.controller, "orders", "payments")
+        spec = {
+            "authentication": {"type": login},
+            "acls": [
+                allow("Read", "Write"),
+                {
+                    "resource": {"type": "group", "name": "orders-", "patternType": "prefixed"},
+                    "operations": ["Read"],
+                },
+            ],
+        }
+        await of.kube.create(USER, NAMESPACE, user("app", **spec))
+        settings = await of.mount("app")
+        ask = asyncio.to_thread
+        assert await ask(produce, settings, "orders") == 0
+        assert await ask(consume, settings, "orders") == b"x"
+        denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
+        assert await ask(produce, settings, "payments") == denied
+        assert await ask(look, settings, "payments") == denied
+
+        reading = {"spec": {"acls": [allow("Read"), spec["acls"][1]]}}
+        await of.kube.patch(USER, NAMESPACE, "app", reading)
+        await eventually(lambda: is_denied(settings), lambda: "writing to be denied")
+        assert await ask(look, settings, "orders") == 0
+
+        await of.kube.delete(USER, NAMESPACE, "app")
+        await eventually(lambda: is_gone(of, "app"), lambda: "app to be gone")
+        # The User is gone only once brokers go by that.
+        code = await ask(produce, settings, "orders")
+        assert code == denied if login == "tls" else code != 0
+
+    async def played() -> None:
+        async with world(tmp_path) as of:
+            await story(of)
+
+    asyncio.run(played())
+
+
+async def is_denied(settings: dict[str, str]) -> bool:
+    code = await asyncio.to_thread(produce, settings, "orders")
+    return code == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+async def is_gone(of: World, name: str) -> bool:
+    held = (await of.kube.list(USER, NAMESPACE)).items
+    return all(each["metadata"]["name"] != name for each in held)

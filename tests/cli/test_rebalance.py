@@ -1,0 +1,118 @@
+"""`fairlead rebalance` on a real cluster: shown first, carried out as shown, or not at all."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_cluster import Cli
+
+TOPIC = ("topic", "create", "t", "--partitions", "12", "--replication-factor", "2")
+
+
+@pytest.fixture(autouse=True)
+def own_shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans of one test are not another one's."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def replicas(cli: Cli) -> list[list[int]]:
+    (described,) = cli.ok("topic", "describe", "t", "-o", "json").json
+    return [row["replicas"] for row in described["partitions"]]
+
+
+def with_an_empty_broker(cli: Cli, *arguments: str) -> None:
+    """Start three brokers with 12 partitions, then a fourth that has nothing."""
+    assert cli.up(*arguments).code == 0
+    cli.ok(*TOPIC)
+    lines = "".join(f"{number}:value {number:0500}\n" for number in range(12_000))
+    cli.ok("produce", "t", "--key-separator", ":", stdin=lines)
+    cli.ok("down")
+    assert cli.up("--brokers", "4", *arguments).code == 0
+
+
+def held(plan: Any, when: int) -> dict[int, int]:
+    return {share["broker"]: share["replicas"][when] for share in plan["shares"]}
+
+
+def test_an_empty_broker_is_filled_as_shown_and_not_twice(cli: Cli, tmp_path: Path) -> None:
+    with_an_empty_broker(cli)
+    before = replicas(cli)
+    shown = cli.ok("rebalance").out
+    plan = cli.ok("rebalance", "-o", "json").json
+    assert f"fairlead rebalance --execute {plan['id']}" in shown, "the same facts, the same plan"
+    assert replicas(cli) == before, "a dry run by default"
+    assert (held(plan, 0)[3], held(plan, 1)[3] >= 5) == (0, True)
+    assert 0 < plan["bytes"] <= 1.3 * plan["bytesNeeded"]
+    disks = next(goal for goal in plan["goals"] if goal["goal"] == "disks")
+    assert disks["after"] < disks["before"]
+
+    # A file with the plan is as good as its id, unless somebody has changed it.
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
+    done = cli.ok("rebalance", "--execute", str(file), "--wait", "-o", "json").json
+    assert (done["done"], done["moving"], done["refused"]) == (len(plan["moves"]), 0, [])
+    planned = {move["partition"]: move["after"] for move in plan["moves"] if move["topic"] == "t"}
+    assert replicas(cli) == [planned.get(index, old) for index, old in enumerate(before)]
+    assert cli.ok("rebalance", "--status", plan["id"], "-o", "json").json["done"] == done["done"]
+
+    stale = cli("rebalance", "--execute", plan["id"])
+    assert (stale.code, stale.out) == (1, "")
+    move = plan["moves"][0]
+    where = f"{move['topic']}-{move['partition']} has replicas "
+    was = ", ".join(map(str, move["before"]))
+    assert f"plan {plan['id']} is stale, and nothing was moved" in stale.err
+    assert where + ", ".join(map(str, move["after"])) + f" instead of {was}" in stale.err
+
+    plan["moves"][0]["after"] = plan["moves"][0]["before"]
+    file.write_text(json.dumps(plan))
+    changed = cli("rebalance", "--execute", str(file))
+    assert (changed.code, "was changed after plan" in changed.err) == (2, True)
+
+
+def test_the_next_controller_goes_on(cli: Cli) -> None:
+    with_an_empty_broker(cli, "--set", "fairlead.reassignment.throttled.rate=200000")
+    before = replicas(cli)
+    plan = cli.ok("rebalance", "-o", "json").json
+    begun = cli.ok("rebalance", "--execute", plan["id"], "-o", "json").json
+    assert begun["moving"] > 0
+    os.kill(cli.status()["controller"]["pid"], signal.SIGKILL)
+    done = cli.ok("rebalance", "--status", plan["id"], "--wait", "--timeout-s", "45").out
+    count = len(plan["moves"])
+    assert done.startswith(f"Plan {plan['id']}: {count} of {count} partitions done"), done
+    planned = {move["partition"]: move["after"] for move in plan["moves"] if move["topic"] == "t"}
+    assert replicas(cli) == [planned.get(index, old) for index, old in enumerate(before)]
+
+
+def test_what_goes_slowly_is_called_back(cli: Cli) -> None:
+    with_an_empty_broker(cli, "--set", "fairlead.reassignment.throttled.rate=1")
+    before = replicas(cli)
+    plan = cli.ok("rebalance", "-o", "json").json
+    assert plan["durationS"] > 1000
+    late = cli("rebalance", "--execute", plan["id"], "--wait", "--timeout-s", "1", "-o", "json")
+    assert (late.code, late.json["moving"] > 0) == (1, True)
+    called_back = cli.ok(
+        "rebalance", "--cancel", plan["id"], "--wait", "--timeout-s", "30", "-o", "json"
+    ).json
+    # What came through before stays; everything else is where it was, and nothing in between.
+    assert (called_back["moving"], called_back["changedSince"]) == (0, 0)
+    back = [row["partition"] for row in called_back["rows"] if row["state"] == "not moved"]
+    assert len(back) == called_back["notMoved"] > 0
+    after = replicas(cli)
+    assert [set(after[index]) for index in back] == [set(before[index]) for index in back]
+
+
+def test_wrong_use_is_said(cli: Cli) -> None:
+    assert cli.up("--brokers", "1").code == 0
+    refusals = {
+        ("--execute", "nope"): "there is no plan 'nope' here",
+        ("--execute", "a", "--cancel", "b"): "one of --execute, --status and --cancel",
+        ("--wait",): "--wait is for --execute, --status or --cancel",
+    }
+    for arguments, message in refusals.items():
+        refused = cli("rebalance", *arguments)
+        assert (refused.code, refused.out) == (2, ""), refused
+        assert message in refused.err
+    assert "Nothing to move" in cli.ok("rebalance").out

@@ -1,0 +1,292 @@
+"""`fairlead up --secure`: TLS, logins and rights for each client, with the files that it writes."""
+
+import asyncio
+import shutil
+import socket
+import ssl
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaProducer
+from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokenProvider
+from local_cluster import Cli, take_cluster_ports
+from needed_tools import need
+from secure_listener import Certificates
+from tokens import TokenIssuer, oauth_settings
+
+from fairlead_bench.kafka_distribution import ensure_kafka
+from fairlead_cli.local.client_files import read_client_file
+from fairlead_model.scram import ScramMechanism
+
+DEADLINE_S = 30.0
+TOPIC = "hello"
+SCRAM = [each.sasl_name for each in ScramMechanism]
+ISSUER = TokenIssuer()
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """A secure cluster of one broker that takes every mechanism."""
+    directory = tmp_path_factory.mktemp("secure")
+    cli = Cli(directory / "data", *take_cluster_ports())
+    settings = {
+        "sasl.enabled.mechanisms": ",".join([*SCRAM, "PLAIN", "OAUTHBEARER"]),
+        "super.users": "User:admin;User:alice",
+        **oauth_settings(ISSUER.write(directory / "jwks.json")),
+    }
+    said = [word for name, text in settings.items() for word in ("--set", f"{name}={text}")]
+    try:
+        outcome = cli.up("--secure", "--brokers", "1", *said)
+        assert outcome.code == 0, outcome
+        cli.ok("topic", "create", TOPIC)
+        yield cli
+    finally:
+        cli.close()
+
+
+@pytest.fixture
+def settings(cli: Cli) -> dict[str, str]:
+    return read_client_file(cli.data / "clients/admin.librdkafka")
+
+
+def test_files_are_for_their_owner_alone(cli: Cli) -> None:
+    names = ["clients/admin.properties", "clients/admin.librdkafka", "tls/ca.key"]
+    for name in [*names, "tls/broker-0.pem", "secret"]:
+        assert stat.S_IMODE((cli.data / name).stat().st_mode) == 0o600, name
+    properties = (cli.data / "clients/admin.properties").read_text()
+    bootstrap = f"127.0.0.1:{cli.port + 50}"
+    assert f"bootstrap.servers={bootstrap}\n" in properties
+    assert 'ScramLoginModule required username="admin" password="' in properties
+    assert f"bootstrap.servers={bootstrap}\n" in (cli.data / "clients/admin.librdkafka").read_text()
+
+
+def test_nobody_comes_in_clear(cli: Cli) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", cli.port), timeout=5)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", cli.http_port + 100), timeout=5)
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{cli.port + 50}", "log_level": 0})
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=3)
+
+
+def test_commands_log_in_by_themselves(cli: Cli) -> None:
+    assert TOPIC in cli.ok("topic", "list").out
+    cli.ok("produce", TOPIC, stdin="world\n")
+    assert "world" in cli.ok("consume", TOPIC, "--count", "1").out
+    assert cli.ok("broker", "list", "-o", "json").json
+    assert cli.ok("status").out
+
+
+def test_a_file_says_how_to_log_in_elsewhere(cli: Cli, tmp_path: Path) -> None:
+    other = Cli(tmp_path / "none", 1, 2)
+    file = cli.data / "clients/admin.librdkafka"
+    listed = other.ok("topic", "list", "--client-config", str(file))
+    assert TOPIC in listed.out
+    bootstrap = f"127.0.0.1:{cli.port + 50}"
+    refused = other("topic", "list", "--bootstrap", bootstrap)
+    assert refused.code != 0 and "--client-config FILE" in refused.err
+    java = cli.data / "clients/admin.properties"
+    refused = other("topic", "list", "--client-config", str(java))
+    assert refused.code != 0 and "is for Java's clients" in refused.err
+
+
+def test_requests_of_our_own_log_in(cli: Cli, settings: dict[str, str]) -> None:
+    """The command asks a broker by a connection of its own for what librdkafka cannot say."""
+    producer = Producer({**settings, "transactional.id": "orders"})
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"x")
+    assert producer.flush(DEADLINE_S) == 0
+    assert "orders" in cli.ok("txn", "describe", "orders").out
+    producer.abort_transaction(DEADLINE_S)
+
+
+def test_kcat_reads_the_file(cli: Cli) -> None:
+    need("kcat")
+    file = str(cli.data / "clients/admin.librdkafka")
+    listed = subprocess.run(
+        ["kcat", "-F", file, "-L"], capture_output=True, text=True, timeout=DEADLINE_S, check=True
+    )
+    assert f'topic "{TOPIC}"' in listed.stdout
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
+def test_tools_of_kafka_read_the_properties(
+    cli: Cli, settings: dict[str, str], tmp_path: Path, mechanism: str
+) -> None:
+    need("java")
+    file = tmp_path / "client.properties"
+    text = (cli.data / "clients/admin.properties").read_text()
+    if mechanism == "PLAIN":
+        text = text.replace("SCRAM-SHA-512", "PLAIN")
+        text = text.replace("scram.ScramLoginModule", "plain.PlainLoginModule")
+    file.write_text(text)
+    command = ["java", "-cp", ensure_kafka().classpath, "org.apache.kafka.tools.TopicCommand"]
+    command += ["--bootstrap-server", settings["bootstrap.servers"]]
+    command += ["--command-config", str(file), "--list"]
+    listed = subprocess.run(
+        command, capture_output=True, text=True, timeout=2 * DEADLINE_S, check=True
+    )
+    assert TOPIC in listed.stdout.split()
+
+
+class Tokens(AbstractTokenProvider):
+    async def token(self) -> str:
+        return ISSUER.sign()
+
+
+class KafkaPythonTokens(KafkaPythonTokenProvider):
+    def token(self) -> str:
+        return ISSUER.sign()
+
+
+def oauth_callback(_config: str) -> tuple[str, float]:
+    import time
+
+    return ISSUER.sign(), time.time() + 300
+
+
+def produce_by_confluent(settings: dict[str, str], mechanism: str) -> None:
+    own: dict[str, Any] = {**settings, "sasl.mechanism": mechanism, "log_level": 0}
+    if mechanism == "OAUTHBEARER":
+        own["oauth_cb"] = oauth_callback
+    outcomes: list[KafkaError | None] = []
+    producer = Producer(own)
+    producer.produce(TOPIC, b"c", on_delivery=lambda error, _: outcomes.append(error))
+    assert producer.flush(DEADLINE_S) == 0
+    assert outcomes == [None]
+
+
+def produce_by_kafka_python(settings: dict[str, str], mechanism: str) -> None:
+    producer = KafkaProducer(
+        bootstrap_servers=settings["bootstrap.servers"],
+        security_protocol="SASL_SSL",
+        ssl_cafile=settings["ssl.ca.location"],
+        sasl_mechanism=mechanism,
+        sasl_plain_username=settings["sasl.username"],
+        sasl_plain_password=settings["sasl.password"],
+        sasl_oauth_token_provider=KafkaPythonTokens() if mechanism == "OAUTHBEARER" else None,
+    )
+    producer.send(TOPIC, b"k").get(DEADLINE_S)
+    producer.close()
+
+
+def produce_by_aiokafka(settings: dict[str, str], mechanism: str) -> None:
+    async def produce() -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=settings["bootstrap.servers"],
+            security_protocol="SASL_SSL",
+            ssl_context=ssl.create_default_context(cafile=settings["ssl.ca.location"]),
+            sasl_mechanism=mechanism,
+            sasl_plain_username=settings["sasl.username"],
+            sasl_plain_password=settings["sasl.password"],
+            sasl_oauth_token_provider=Tokens() if mechanism == "OAUTHBEARER" else None,
+        )
+        await producer.start()
+        await producer.send_and_wait(TOPIC, b"a")
+        await producer.stop()
+
+    asyncio.run(asyncio.wait_for(produce(), DEADLINE_S))
+
+
+@pytest.fixture(scope="module")
+def both_hashes(cli: Cli) -> None:
+    """The super user of `up` has a credential for SCRAM-SHA-512 alone."""
+    from confluent_kafka.admin import (
+        ScramCredentialInfo,
+        UserScramCredentialUpsertion,
+    )
+    from confluent_kafka.admin import ScramMechanism as Mechanism
+
+    settings = read_client_file(cli.data / "clients/admin.librdkafka")
+    info = ScramCredentialInfo(Mechanism.SCRAM_SHA_256, 4096)
+    change = UserScramCredentialUpsertion("admin", info, settings["sasl.password"].encode())
+    admin = AdminClient(settings)
+    for future in admin.alter_user_scram_credentials([change]).values():
+        future.result(DEADLINE_S)
+
+
+@pytest.mark.clients
+@pytest.mark.usefixtures("both_hashes")
+@pytest.mark.parametrize("mechanism", [*SCRAM, "PLAIN", "OAUTHBEARER"])
+@pytest.mark.parametrize(
+    "produce", [produce_by_confluent, produce_by_kafka_python, produce_by_aiokafka]
+)
+def test_clients_log_in_by_every_mechanism(
+    settings: dict[str, str], produce: Any, mechanism: str
+) -> None:
+    produce(settings, mechanism)
+
+
+def test_who_has_no_rights_may_do_nothing(cli: Cli, settings: dict[str, str]) -> None:
+    from confluent_kafka.admin import ScramCredentialInfo, UserScramCredentialUpsertion
+    from confluent_kafka.admin import ScramMechanism as Mechanism
+
+    admin = AdminClient(settings)
+    info = ScramCredentialInfo(Mechanism.SCRAM_SHA_512, 4096)
+    change = UserScramCredentialUpsertion("bob", info, b"bob's")
+    for future in admin.alter_user_scram_credentials([change]).values():
+        future.result(DEADLINE_S)
+    of_bob = settings | {"sasl.username": "bob", "sasl.password": "bob's"}
+    bob = AdminClient(of_bob)
+    assert bob.list_topics(timeout=DEADLINE_S).topics == {}
+    with pytest.raises(KafkaException) as refused:
+        bob.create_topics([NewTopic("of-bob", 1, 1)])["of-bob"].result(DEADLINE_S)
+    assert refused.value.args[0].name() == "TOPIC_AUTHORIZATION_FAILED"
+
+
+def test_a_cluster_that_was_secure_stays_so_with_the_same_password(tmp_path: Path) -> None:
+    cli = Cli(tmp_path / "data", *take_cluster_ports())
+    file = cli.data / "clients/admin.librdkafka"
+    try:
+        assert cli.up("--secure", "--brokers", "1").code == 0
+        cli.ok("topic", "create", TOPIC)
+        first = file.read_text()
+        authority = (cli.data / "tls/ca.crt").read_bytes()
+        assert cli("down").code == 0
+        assert cli.up().code == 0
+        assert file.read_text() == first
+        assert (cli.data / "tls/ca.crt").read_bytes() == authority
+        assert TOPIC in cli.ok("topic", "list").out
+        assert cli("down").code == 0
+        # Whoever has lost the files gets others.
+        shutil.rmtree(cli.data / "clients")
+        assert cli.up().code == 0
+        assert file.read_text() != first
+        assert TOPIC in cli.ok("topic", "list").out
+    finally:
+        cli.close()
+
+
+def test_certificates_of_clients_may_be_asked_for_besides(tmp_path: Path) -> None:
+    cli = Cli(tmp_path / "data", *take_cluster_ports())
+    certificates = Certificates(tmp_path / "clients")
+    own = certificates.issue("alice", is_client=True)
+    try:
+        outcome = cli.up(
+            "--secure",
+            "--brokers",
+            "1",
+            "--set",
+            "listener.name.client.ssl.client.auth=required",
+            "--set",
+            f"ssl.truststore.location={certificates.ca}",
+        )
+        assert outcome.code == 0, outcome
+        settings = read_client_file(cli.data / "clients/admin.librdkafka")
+        with pytest.raises(KafkaException):
+            AdminClient(settings | {"log_level": "0"}).list_topics(timeout=3)
+        shown = {"ssl.certificate.location": str(own), "ssl.key.location": str(own)}
+        assert AdminClient(settings | shown).list_topics(timeout=DEADLINE_S).brokers
+    finally:
+        cli.close()

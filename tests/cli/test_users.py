@@ -1,0 +1,214 @@
+"""`fairlead user` and `fairlead acl` against a secure cluster, and Kafka's tools beside them."""
+
+import base64
+import re
+import socket
+import ssl
+import stat
+import struct
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from local_cluster import Cli, take_cluster_ports
+
+from fairlead_bench.java_tools import JavaTools
+from fairlead_bench.kafka_distribution import ensure_kafka
+from fairlead_cli.local.client_files import read_client_file
+from fairlead_wire.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest
+
+DEADLINE_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """A secure cluster of two brokers, so that one hears of what another was asked for."""
+    cli = Cli(tmp_path_factory.mktemp("users") / "data", *take_cluster_ports())
+    try:
+        outcome = cli.up("--secure", "--brokers", "2")
+        assert outcome.code == 0, outcome
+        for topic in ("orders", "payments"):
+            cli.ok("topic", "create", topic)
+        yield cli
+    finally:
+        cli.close()
+
+
+def settings(cli: Cli, name: str) -> dict[str, str]:
+    return read_client_file(cli.data / "clients" / f"{name}.librdkafka")
+
+
+def error_of_produce(cli: Cli, name: str, topic: str) -> int | None:
+    """What a record of a user meets: None, or the code of the error."""
+    said: list[KafkaError | None] = []
+    own = settings(cli, name) | {"message.timeout.ms": "10000", "log_level": "0"}
+    producer = Producer(own)
+    producer.produce(topic, b"v", on_delivery=lambda error, _: said.append(error))
+    assert producer.flush(DEADLINE_S) == 0
+    (error,) = said
+    return None if error is None else error.code()
+
+
+def test_a_user_may_do_what_was_said_and_nothing_else(cli: Cli) -> None:
+    made = cli.ok("user", "create", "shop", "--acl", "WRITE topic:orders")
+    assert "Added ALLOW User:shop WRITE TOPIC orders." in made.out
+    for ending in ("properties", "librdkafka"):
+        file = cli.data / "clients" / f"shop.{ending}"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert error_of_produce(cli, "shop", "orders") is None
+    assert error_of_produce(cli, "shop", "payments") == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    consumer = Consumer(settings(cli, "shop") | {"group.id": "g", "log_level": "0"})
+    consumer.subscribe(["orders"])
+    with pytest.raises(KafkaException) as refused:
+        while True:
+            message = consumer.poll(DEADLINE_S)
+            assert message is not None
+            if message.error() is not None:
+                raise KafkaException(message.error())
+    consumer.close()
+    assert refused.value.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    listed = {user["name"]: user for user in cli.ok("user", "list", "-o", "json").json}
+    assert listed["shop"] == {
+        "name": "shop",
+        "mechanisms": {"SCRAM-SHA-512": 4096},
+        "acls": ["WRITE topic:orders"],
+    }
+    assert listed.keys() >= {"admin", "shop"}
+    twice = cli("user", "create", "shop")
+    assert twice.code == 1 and "already" in twice.err
+
+
+def scram_challenge(cli: Cli, user: str) -> bytes:
+    """What anybody is told of a user before the password."""
+    file = settings(cli, "admin")
+    host, port = file["bootstrap.servers"].split(",")[0].rsplit(":", 1)
+    context = ssl.create_default_context(cafile=file["ssl.ca.location"])
+    with (
+        socket.create_connection((host, int(port)), DEADLINE_S) as plain,
+        context.wrap_socket(plain, server_hostname=host) as connection,
+    ):
+
+        def ask(request: SaslHandshakeRequest | SaslAuthenticateRequest, version: int) -> bytes:
+            frame = struct.pack(">hhih", request.API_KEY, version, 1, -1)
+            frame += b"".join(request.encode(version))
+            connection.sendall(struct.pack(">i", len(frame)) + frame)
+            with connection.makefile("rb") as answers:
+                (size,) = struct.unpack(">i", answers.read(4))
+                return answers.read(size)
+
+        ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-512"), 1)
+        first = f"n,,n={user},r=fresh".encode()
+        reply = ask(SaslAuthenticateRequest(auth_bytes=first), 1)
+        answer, _ = SaslAuthenticateResponse.decode(memoryview(reply), 4, 1)
+        return bytes(answer.auth_bytes)
+
+
+def test_a_user_looks_like_one_who_is_not_there(cli: Cli) -> None:
+    """R32, with users as this command and `up --secure` make them."""
+    cli.ok("user", "create", "looked-at")
+    for user in ("looked-at", "admin", "nobody"):
+        salt, iterations = re.findall(rb",s=([^,]+),i=(\d+)$", scram_challenge(cli, user))[0]
+        assert re.fullmatch(rb"[0-9a-z]{26}", base64.b64decode(salt)), user
+        assert iterations == b"4096", user
+
+
+def test_a_decision_is_explained(cli: Cli) -> None:
+    cli.ok("acl", "create", "--user", "bob", "READ topic:or*", "READ group:g")
+    asked = ("acl", "test", "--user", "bob", "--topic", "orders", "--operation")
+    allowed = cli(*asked, "DESCRIBE")
+    assert allowed.code == 0, allowed
+    assert "allows it: READ implies DESCRIBE" in allowed.out
+    denied = cli(*asked, "WRITE", "-o", "json")
+    assert denied.code == 1 and denied.json["allowed"] is False
+    root = cli("acl", "test", "--user", "admin", "--operation", "ALTER", "--cluster")
+    assert root.code == 0 and "super.users" in root.out
+    cli.ok("acl", "delete", "--user", "bob", "READ topic:or*")
+    assert cli(*asked, "DESCRIBE").code == 1
+    again = cli("acl", "delete", "--user", "bob", "READ topic:or*")
+    assert again.code == 1 and "There is no rule" in again.err
+    left = cli.ok("acl", "list", "--user", "bob", "-o", "json").json
+    assert [rule["resource"] for rule in left] == ["group:g"]
+
+
+def test_who_may_not_look_at_rules_is_told_so(cli: Cli) -> None:
+    cli.ok("user", "create", "curious")
+    file = str(cli.data / "clients" / "curious.librdkafka")
+    refused = cli("acl", "list", "--client-config", file)
+    assert refused.code == 1 and "CLUSTER_AUTHORIZATION_FAILED" in refused.err
+    assert cli.ok("topic", "list", "-o", "json", "--client-config", file).json == []
+
+
+def test_a_user_who_is_deleted_is_gone_at_once(cli: Cli) -> None:
+    made = cli(
+        "user", "create", "leaver", "--acl", "ALL topic:*", "--password-stdin", stdin="a b\n"
+    )
+    assert made.code == 0, made
+    assert settings(cli, "leaver")["sasl.password"] == "a b"
+    assert error_of_produce(cli, "leaver", "payments") is None
+    held = Producer(settings(cli, "leaver") | {"message.timeout.ms": "3000", "log_level": "0"})
+    asked = cli("user", "delete", "leaver")
+    assert asked.code == 2 and "--yes" in asked.err
+    cli.ok("user", "delete", "leaver", "--yes")
+    assert not list((cli.data / "clients").glob("leaver.*"))
+    assert cli.ok("acl", "list", "--user", "leaver", "-o", "json").json == []
+    said: list[KafkaError | None] = []
+    held.produce("payments", b"v", on_delivery=lambda error, _: said.append(error))
+    held.flush(DEADLINE_S)
+    (error,) = said
+    assert error is not None
+    gone = cli("user", "delete", "leaver", "--yes")
+    assert gone.code == 1 and "no user" in gone.err
+    own = cli("user", "delete", "admin", "--yes")
+    assert own.code == 2 and "cut itself off" in own.err
+
+
+@pytest.mark.parametrize("name", ["../x", ".x", "a/b", "", "a b", "x" * 129])
+def test_names_that_are_no_names_of_files_are_refused(cli: Cli, name: str) -> None:
+    assert cli("user", "create", "--", name).code == 2
+
+
+@pytest.fixture(scope="module")
+def tools(cli: Cli) -> JavaTools:
+    return JavaTools(ensure_kafka(), f"127.0.0.1:{cli.port + 50}")
+
+
+@pytest.mark.java
+def test_kafka_acls_adds_lists_and_removes(cli: Cli, tools: JavaTools) -> None:
+    command = ("--command-config", str(cli.data / "clients/admin.properties"))
+    who = ("--allow-principal", "User:eve")
+    tools.run("kafka-acls", *command, "--add", *who, "--producer", "--topic", "orders")
+    prefix = ("--resource-pattern-type", "prefixed")
+    consumer = ("--consumer", "--topic", "pay", "--group", "g", *prefix)
+    tools.run("kafka-acls", *command, "--add", *who, *consumer)
+    tools.run("kafka-acls", *command, "--add", *who, "--operation", "All", "--cluster")
+    listed = tools.run("kafka-acls", *command, "--list", "--principal", "User:eve")
+    assert listed.count("principal=User:eve") == 7
+    assert "name=pay, patternType=PREFIXED" in listed
+    matching = ("--topic", "payments", "--resource-pattern-type", "match")
+    assert "name=pay," in tools.run("kafka-acls", *command, "--list", *matching)
+    tools.run("kafka-acls", *command, "--remove", *who, *consumer, "--force")
+    tools.run(
+        "kafka-acls", *command, "--remove", *who, "--cluster", "--force", "--operation", "All"
+    )
+    left = cli.ok("acl", "list", "--user", "eve", "-o", "json").json
+    assert {rule["resource"] for rule in left} == {"topic:orders"}
+
+
+@pytest.mark.java
+def test_kafka_configs_gives_users_passwords_and_shows_none(cli: Cli, tools: JavaTools) -> None:
+    command = ("--command-config", str(cli.data / "clients/admin.properties"))
+    entity = ("--entity-type", "users", "--entity-name", "mallory")
+    for config in ("SCRAM-SHA-256=[iterations=8192,password=secret]", "SCRAM-SHA-512=[password=s]"):
+        tools.run("kafka-configs", *command, "--alter", *entity, "--add-config", config)
+    shown = tools.run("kafka-configs", *command, "--describe", *entity)
+    assert "SCRAM-SHA-256=iterations=8192" in shown
+    assert "SCRAM-SHA-512=iterations=4096" in shown
+    gone = ("--delete-config", "SCRAM-SHA-256")
+    tools.run("kafka-configs", *command, "--alter", *entity, *gone)
+    everybody = tools.run("kafka-configs", *command, "--describe", "--entity-type", "users")
+    assert "mallory" in everybody
+    assert "SCRAM-SHA-256" not in everybody

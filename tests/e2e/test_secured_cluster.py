@@ -1,0 +1,309 @@
+"""A cluster that encrypts and asks everybody who they are: clients, certificates, our own parts."""
+
+import base64
+import json
+import ssl
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kubernetes_commands import CommandError, Kubectl, fresh_namespace, wait_until
+from kubernetes_installation import Installation, Summary, client_pod
+
+from fairlead_operator.certificates.authority import KeyPair, issue_client, make_authority
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
+
+NAMESPACE, CLUSTER = "fairlead-secured", "safe"
+NODE_PORT_BASE = 31190
+BROKERS = 3
+PASSWORD = "a password of a test"
+INSIDE = """
+import json, os, sys
+from confluent_kafka import Consumer, Producer
+settings = json.load(sys.stdin)
+failures, values = set(), set()
+settings["error_cb"] = lambda error: failures.add(error.name())
+producer = Producer(settings | {"message.timeout.ms": 5000})
+for number in range(100):
+    producer.produce("orders", str(number))
+left = producer.flush(4)
+if not left:
+    consumer = Consumer(settings | {"group.id": "shop", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["orders"])
+    while len(values) < 100:
+        values |= {each.value().decode() for each in consumer.consume(100, 0.5)}
+    consumer.close()
+print(json.dumps({"left": left, "read": len(values), "failures": sorted(failures)}), flush=True)
+os._exit(0)
+"""
+
+
+def manifests() -> list[dict[str, Any]]:
+    scram = {"type": "scram-sha-512"}
+    listeners = [
+        {"name": "tls", "type": "Internal", "port": 9093, "tls": {}, "authentication": scram},
+        {
+            "name": "certs",
+            "type": "NodePort",
+            "port": 9095,
+            "nodePortBase": NODE_PORT_BASE,
+            "tls": {},
+            "authentication": {"type": "tls"},
+        },
+    ]
+    spec = {
+        "config": {"offsets.topic.num.partitions": 4},
+        "listeners": listeners,
+        "authorization": {"superUsers": ["admin"]},
+        "certificateAuthority": {"overlapDays": 0},
+        "reclaimPolicy": "Delete",
+    }
+    pool = {
+        "clusterName": CLUSTER,
+        "replicas": BROKERS,
+        "storage": {"size": "1Gi"},
+        "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}},
+    }
+    return [
+        {
+            "apiVersion": "fairlead.io/v1alpha1",
+            "kind": kind,
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        for kind, name, spec in (("LogCluster", CLUSTER, spec), ("BrokerPool", "main", pool))
+    ]
+
+
+class Secured:
+    """The cluster, and its super user outside of Kubernetes."""
+
+    def __init__(self, kubectl: Kubectl) -> None:
+        self.kubectl = kubectl
+        nodes = kubectl.items("nodes")
+        self.node = nodes[0]["status"]["addresses"][0]["address"]
+
+    def secret(self, name: str, key: str) -> bytes:
+        return base64.b64decode(self.kubectl.get("secret", name)["data"][key])
+
+    @property
+    def ca(self) -> bytes:
+        return self.secret(f"{CLUSTER}-ca", "ca.crt")
+
+    @property
+    def authority(self) -> KeyPair:
+        name = f"{CLUSTER}-ca-key"
+        return KeyPair(self.secret(name, "ca.crt"), self.secret(name, "ca.key"))
+
+    def outside(self, **more: Any) -> dict[str, Any]:
+        """Settings of the super user, who shows a certificate."""
+        pair = issue_client(self.authority, "admin", datetime.now(UTC))
+        return {
+            "bootstrap.servers": f"{self.node}:{NODE_PORT_BASE}",
+            "security.protocol": "ssl",
+            "ssl.ca.pem": self.ca.decode(),
+            "ssl.certificate.pem": pair.certificate.decode(),
+            "ssl.key.pem": pair.key.decode(),
+            **more,
+        }
+
+    def inside(self, ca: bytes, *, password: str = PASSWORD) -> dict[str, Any]:
+        """What a client in a pod says after it has produced and consumed."""
+        settings = {
+            "bootstrap.servers": f"{CLUSTER}-bootstrap.{NAMESPACE}.svc:9093",
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "shop",
+            "sasl.password": password,
+            "ssl.ca.pem": ca.decode(),
+        }
+        out = self.kubectl.exec("client", "python", "-c", INSIDE, stdin=json.dumps(settings))
+        told: dict[str, Any] = json.loads(out.splitlines()[-1])
+        return told
+
+    def shown(self) -> str:
+        """The certificate that a broker shows now."""
+        return ssl.get_server_certificate((self.node, NODE_PORT_BASE + 1), timeout=5)
+
+    def pods(self) -> dict[str, tuple[str, int]]:
+        pods = self.kubectl.items("pods", "-l", f"fairlead.io/cluster={CLUSTER}")
+        return {
+            pod["metadata"]["name"]: (
+                pod["metadata"]["uid"],
+                pod["status"]["containerStatuses"][0]["restartCount"],
+            )
+            for pod in pods
+        }
+
+    def is_ready(self) -> bool:
+        status = self.kubectl.get("logcluster", CLUSTER).get("status") or {}
+        ready = self.kubectl.condition("logcluster", CLUSTER, "Ready").get("status")
+        return ready == "True" and status.get("brokersReady") == BROKERS
+
+
+@pytest.fixture(scope="module")
+def secured(installation: Installation, summary: Summary) -> Iterator[Secured]:
+    if not installation.is_installed():
+        installation.install_operator()
+    with fresh_namespace(NAMESPACE) as kubectl:
+        place = Secured(kubectl)
+        pod = client_pod()
+        pod["metadata"]["namespace"] = NAMESPACE
+        for manifest in (*manifests(), pod):
+            kubectl.apply(manifest)
+        try:
+            seconds = wait_until(place.is_ready, "the cluster is not Ready", 150)
+            summary.add("a secured cluster is Ready", f"{seconds:.1f} s")
+            yield place
+        finally:
+            for kind in (
+                "failoverdrills",
+                "consumergroups",
+                "topics",
+                "logclusters",
+                "brokerpools",
+            ):
+                with suppress(CommandError):
+                    kubectl("delete", f"{kind}.fairlead.io", "--all", "--timeout=60s")
+
+
+def test_a_super_user_outside_makes_a_user_by_its_certificate(secured: Secured) -> None:
+    admin = AdminClient(secured.outside())
+    user = UserScramCredentialUpsertion(
+        "shop", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), PASSWORD.encode()
+    )
+    rules = [
+        AclBinding(
+            kind,
+            name,
+            ResourcePatternType.LITERAL,
+            "User:shop",
+            "*",
+            AclOperation.ALL,
+            AclPermissionType.ALLOW,
+        )
+        for kind, name in ((ResourceType.TOPIC, "orders"), (ResourceType.GROUP, "shop"))
+    ]
+    topic = NewTopic("orders", 3, BROKERS)
+    asked = [
+        *admin.create_topics([topic], request_timeout=30).values(),
+        *admin.alter_user_scram_credentials([user]).values(),
+        *admin.create_acls(rules).values(),
+    ]
+    for future in asked:
+        future.result(30)
+
+
+def test_a_client_inside_logs_in_with_the_ca_of_the_secret(secured: Secured) -> None:
+    secured.kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=60s")
+    assert secured.inside(secured.ca) == {"left": 0, "read": 100, "failures": []}
+
+
+def test_who_has_another_ca_or_password_is_refused(secured: Secured) -> None:
+    other = make_authority("another", datetime.now(UTC)).certificate
+    told = secured.inside(other)
+    assert told["read"] == 0
+    assert "_SSL" in told["failures"]
+    told = secured.inside(secured.ca, password="wrong")
+    assert told["read"] == 0
+    assert "_AUTHENTICATION" in told["failures"]
+    # A certificate of somebody else's authority, at the listener that asks for one.
+    stranger = make_authority("stranger", datetime.now(UTC))
+    pair = issue_client(stranger, "admin", datetime.now(UTC))
+    admin = AdminClient(
+        secured.outside()
+        | {
+            "ssl.certificate.pem": pair.certificate.decode(),
+            "ssl.key.pem": pair.key.decode(),
+        }
+    )
+    with pytest.raises(KafkaException, match=r"_TRANSPORT"):
+        admin.list_topics(timeout=5)
+
+
+def test_a_certificate_is_renewed_without_a_restart(secured: Secured, summary: Summary) -> None:
+    pods, before = secured.pods(), secured.shown()
+    live = Producer(secured.outside(acks="all"))
+    # Without its certificate a listener gets a new one, as when that is about to end.
+    patch = json.dumps([{"op": "remove", "path": "/data/certs.pem"}])
+    secured.kubectl("patch", "secret", f"{CLUSTER}-main-tls", "--type=json", "-p", patch)
+    seconds = wait_until(lambda: secured.shown() != before, "no new certificate is shown", 100)
+    summary.time("a new certificate is served", seconds, 15)
+    assert secured.pods() == pods
+    told: list[KafkaError | None] = []
+    live.produce("orders", "after", on_delivery=lambda error, _: told.append(error))
+    assert live.flush(30) == 0
+    assert told == [None]
+
+
+def test_groups_are_followed_and_drills_run_where_everybody_is_asked(
+    secured: Secured, summary: Summary
+) -> None:
+    group = {
+        "apiVersion": "fairlead.io/v1alpha1",
+        "kind": "ConsumerGroup",
+        "metadata": {"name": "shop"},
+        "spec": {"clusterName": CLUSTER},
+    }
+    drill = {
+        "apiVersion": "fairlead.io/v1alpha1",
+        "kind": "FailoverDrill",
+        "metadata": {"name": "leader"},
+        "spec": {
+            "clusterName": CLUSTER,
+            "target": {"type": "Leader", "topic": "orders", "partition": 0},
+            "fault": {"type": "Kill"},
+            "limits": {"recoveryMs": 20_000},
+        },
+    }
+    secured.kubectl.apply(group)
+    secured.kubectl.apply(drill)
+    wait_until(
+        lambda: (
+            (secured.kubectl.get("consumergroup", "shop").get("status") or {}).get("lag")
+            is not None
+        ),
+        "the group is not followed",
+        30,
+    )
+    wait = ("wait", "--for=condition=Complete", "failoverdrill/leader", "--timeout=120s")
+    secured.kubectl(*wait, timeout_s=130)
+    status = secured.kubectl.get("failoverdrill", "leader")["status"]
+    passed = secured.kubectl.condition("failoverdrill", "leader", "Passed")
+    assert passed["status"] == "True", status
+    assert (status["lost"], status["duplicates"]) == (0, 0)
+    summary.add("a drill of a secured cluster", passed["message"])
+
+
+def test_another_authority_takes_over_without_a_restart(secured: Secured, summary: Summary) -> None:
+    pods, first = secured.pods(), secured.authority.certificate
+    secured.kubectl("annotate", "logcluster", CLUSTER, "fairlead.io/rotate-authority=1")
+
+    def is_rotated() -> bool:
+        ca = secured.ca
+        return first not in ca and ca == secured.authority.certificate
+
+    seconds = wait_until(is_rotated, "the authority is the old one", 120)
+    summary.add("another authority", f"{seconds:.0f} s")
+    assert secured.pods() == pods
+    consumer = Consumer(secured.outside(**{"group.id": "admin"}))
+    consumer.assign([TopicPartition("orders", number, 0) for number in range(3)])
+    found: list[Any] = []
+    wait_until(lambda: bool(found.extend(consumer.consume(10, 1.0)) or found), "no records", 30)
+    consumer.close()

@@ -1,0 +1,213 @@
+"""The applications on trial: programs in processes of their own, two instances of each.
+
+A program ends by itself where its client says that it must be made anew, and dies when the driver
+kills it; `tend` starts it again, as a supervisor would.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from workload import Input, Values, copies_of, counts_of
+
+from fairlead_bench.kafka_distribution import KafkaUnavailableError, ensure_kafka
+
+PROGRAMS: Final = Path(__file__).parent / "programs"
+INSTANCES: Final = 2
+END_TIMEOUT_S: Final = 60
+BUILD_TIMEOUT_S: Final = 600
+# An instance lives for seconds: no time to compile much, little garbage to collect.
+JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+JVM_HEAP_MB: Final = 256
+
+
+class MissingError(Exception):
+    """A program cannot be run here; the text says for want of what."""
+
+
+class Trial(NamedTuple):
+    """What every instance of an application is told."""
+
+    bootstrap: str
+    input: str
+    output: str
+    group: str
+    folder: Path
+
+
+Command = Callable[[Trial, str], list[str]]
+"""How to start the instance of this name."""
+
+
+class Program(NamedTuple):
+    """One client's program: how it is built, and what it makes of its input."""
+
+    name: str
+    prepare: Callable[[Path], Command]
+    expected: Callable[[Sequence[Input]], Values]
+
+
+def prepare_confluent(_folder: Path) -> Command:
+    def command(trial: Trial, name: str) -> list[str]:
+        script = str(PROGRAMS / "copy_confluent.py")
+        return [sys.executable, script, *trial[:4], name]
+
+    return command
+
+
+def build(command: list[str], folder: Path) -> None:
+    """Run a compiler, at a low priority; MissingError where it or a module cannot be had."""
+    if shutil.which(command[0]) is None:
+        raise MissingError(f"no `{command[0]}` on the path")
+    built = subprocess.run(
+        ["nice", *command],
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+    )
+    if built.returncode:
+        raise MissingError(f"{' '.join(command)}: {built.stderr[-1000:]}")
+
+
+def prepare_java(main_class: str) -> Callable[[Path], Command]:
+    def prepare(folder: Path) -> Command:
+        try:
+            kafka = ensure_kafka(pom=PROGRAMS / "pom.xml", folder="streams")
+        except KafkaUnavailableError as error:
+            raise MissingError(str(error)) from error
+        source = str(PROGRAMS / f"{main_class}.java")
+        build(["javac", "-cp", kafka.classpath, "-d", str(folder), source], folder)
+
+        def command(trial: Trial, name: str) -> list[str]:
+            java = kafka.java_command(main_class, heap_mb=JVM_HEAP_MB, options=JVM_OPTIONS)
+            java[java.index("-cp") + 1] += f":{folder}"
+            return [*java, *trial[:4], name, str(trial.folder / name)]
+
+        return command
+
+    return prepare
+
+
+def prepare_franz(folder: Path) -> Command:
+    binary = folder / "franz"
+    build(["go", "build", "-o", str(binary), "."], PROGRAMS / "franz")
+
+    def command(trial: Trial, name: str) -> list[str]:
+        return [str(binary), *trial[:4], name]
+
+    return command
+
+
+ALL: Final = {
+    program.name: program
+    for program in (
+        Program("confluent", prepare_confluent, copies_of),
+        Program("java", prepare_java("CopyExactlyOnce"), copies_of),
+        Program("franz", prepare_franz, copies_of),
+        Program("streams", prepare_java("WordCount"), counts_of),
+    )
+}
+
+
+class Instance:
+    """One process after the other under one name."""
+
+    def __init__(self, command: list[str], output: Path) -> None:
+        self._command, self.output = command, output
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_held = False
+        self.starts = 0
+
+    def start(self) -> None:
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        self.starts += 1
+        self._is_held = False
+
+    def tend(self) -> None:
+        """Start it again if it has ended and nobody holds it down."""
+        if not self._is_held and self._process is not None and self._process.poll() is not None:
+            self.start()
+
+    def kill(self) -> None:
+        """Kill it -9; it stays down until it is started."""
+        self._is_held = True
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def begin_stop(self) -> None:
+        self._is_held = True
+        self._signal(signal.SIGTERM)
+
+    def finish_stop(self) -> None:
+        """Wait for its end; one that takes too long is killed."""
+        if self._process is not None:
+            try:
+                self._process.wait(END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            os.kill(self._process.pid, number)
+
+    def last_words(self) -> str:
+        lines = self.output.read_text(errors="replace").splitlines() if self.starts else []
+        return " | ".join(lines[-4:])
+
+
+class Application:
+    """The instances of one program on one trial."""
+
+    def __init__(self, program: Program, command: Command, trial: Trial) -> None:
+        self.program, self.trial = program, trial
+        trial.folder.mkdir(parents=True)
+        names = [f"{trial.group}-{index}" for index in range(INSTANCES)]
+        self.instances = [
+            Instance(command(trial, name), trial.folder / f"{name}.out") for name in names
+        ]
+
+    @property
+    def name(self) -> str:
+        return self.program.name
+
+    @property
+    def starts(self) -> int:
+        return sum(instance.starts for instance in self.instances)
+
+    def start(self) -> None:
+        for instance in self.instances:
+            instance.start()
+
+    def tend(self) -> None:
+        for instance in self.instances:
+            instance.tend()
+
+    def stop(self) -> None:
+        for instance in self.instances:
+            instance.begin_stop()
+        for instance in self.instances:
+            instance.finish_stop()
+
+    def kill(self) -> None:
+        for instance in self.instances:
+            instance.kill()
+
+    def last_words(self) -> str:
+        return "; ".join(instance.last_words() for instance in self.instances)

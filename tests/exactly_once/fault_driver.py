@@ -1,0 +1,152 @@
+"""Carries out a plan of faults on a live cluster and its applications, and heals each of them."""
+
+import os
+import random
+import signal
+import struct
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from applications import Application, Instance
+from fault_plan import Fault, Kind, Target
+
+from fairlead_bench.cluster_state import ask_metadata
+from fairlead_bench.coordinator_lookup import KeyType, find_coordinator
+from fairlead_bench.fairlead_cluster import FairleadCluster
+from fairlead_bench.kafka_cluster import KafkaCluster
+
+LiveCluster = FairleadCluster | KafkaCluster
+TEND_S: Final = 0.05
+HEAL_TIMEOUT_S: Final = 90
+
+
+class NotHealedError(Exception):
+    """The cluster did not get whole again; the text says what it lacks."""
+
+
+class FaultDriver:
+    """One run's faults. Whoever a target is, is looked up when the fault comes."""
+
+    def __init__(
+        self,
+        cluster: LiveCluster,
+        applications: Sequence[Application],
+        seed: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self._cluster, self._applications, self._say = cluster, applications, say
+        self._chance = random.Random(seed)
+        self._down: dict[int, Kind] = {}
+        """Brokers by index."""
+        self._instances: dict[Instance, Kind] = {}
+
+    def carry_out(self, plan: Sequence[Fault]) -> None:
+        """All of them, one after the other; each ends with a whole cluster."""
+        for fault in plan:
+            self.tend_for(fault.after_ms / 1000)
+            try:
+                names = []
+                for target in fault.targets:
+                    names += self._hit(target, fault.kind)
+                    self.tend_for(fault.apart_ms / 1000)
+                self._say(f"{fault}: {', '.join(names)}")
+                self.tend_for(fault.hold_ms / 1000)
+            finally:
+                self.heal()
+            self.wait_until_whole()
+
+    def tend_for(self, seconds: float) -> None:
+        """Let time pass; an application that ends meanwhile is started again."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.tend()
+            time.sleep(min(TEND_S, left))
+
+    def tend(self) -> None:
+        for application in self._applications:
+            application.tend()
+
+    def heal(self) -> None:
+        """Everything that a fault took down comes back."""
+        for index, kind in self._down.items():
+            if kind is Kind.KILL:
+                self._cluster.start_broker(index)
+            else:
+                os.kill(self._cluster.brokers[index].pid, signal.SIGCONT)
+        for instance, kind in self._instances.items():
+            if kind is Kind.KILL:
+                instance.start()
+            else:
+                instance.resume()
+        self._down.clear()
+        self._instances.clear()
+
+    def wait_until_whole(self) -> None:
+        """Until every broker says that all replicas of all partitions are in sync."""
+        deadline = time.monotonic() + HEAL_TIMEOUT_S
+        waiting, state = list(self._cluster.ports), ""
+        while waiting:
+            if failure := self._cluster.failure():
+                raise NotHealedError(failure)
+            if time.monotonic() > deadline:
+                raise NotHealedError(state)
+            try:
+                reply = ask_metadata(waiting[0])
+                state = reply.summary
+                is_known = reply.brokers_count == len(self._cluster.ports)
+                if is_known and reply.in_sync_count == reply.partitions_count:
+                    waiting.pop(0)
+                    continue
+            except (OSError, struct.error) as error:
+                state = repr(error)
+            self.tend_for(TEND_S)
+
+    def _hit(self, target: Target, kind: Kind) -> list[str]:
+        if target is Target.APPLICATION:
+            index = self._chance.randrange(len(self._applications[0].instances))
+            for application in self._applications:
+                instance = application.instances[index]
+                if instance in self._instances:
+                    continue  # a pair may name it twice
+                self._instances[instance] = kind
+                instance.kill() if kind is Kind.KILL else instance.pause()
+            return [f"instances {index}"]
+        broker = self._find_broker(target)
+        if broker not in self._down:
+            self._down[broker] = kind
+            if kind is Kind.KILL:
+                self._cluster.kill_broker(broker)
+            else:
+                os.kill(self._cluster.brokers[broker].pid, signal.SIGSTOP)
+        return [f"broker {self._cluster.broker_id(broker)}"]
+
+    def _find_broker(self, target: Target) -> int:
+        """The index of whom it means now; any broker where nobody is."""
+        application = self._chance.choice(self._applications)
+        any_index = self._chance.randrange(len(self._cluster.ports))
+        ask: Callable[[int], int | None] = {
+            Target.BROKER: lambda _port: None,
+            Target.LEADER: lambda port: leader_of(port, application.trial.output),
+            Target.GROUP_COORDINATOR: lambda port: find_coordinator(
+                port, application.trial.group, KeyType.GROUP
+            ),
+            # Streams makes ids of its own; this one has a coordinator all the same.
+            Target.TRANSACTION_COORDINATOR: lambda port: find_coordinator(
+                port, f"{application.trial.group}-0", KeyType.TRANSACTION
+            ),
+        }[target]
+        for index, port in enumerate(self._cluster.ports):
+            if index in self._down:
+                continue
+            try:
+                broker_id = ask(port)
+            except (OSError, struct.error):
+                continue
+            if broker_id is not None:
+                return broker_id - self._cluster.broker_id(0)
+        return any_index
+
+
+def leader_of(port: int, topic: str) -> int | None:
+    return ask_metadata(port, [topic]).leaders.get((topic, 0))

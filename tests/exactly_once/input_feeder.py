@@ -1,0 +1,55 @@
+"""Writes the input, steadily and each record once, while everything else is broken."""
+
+import threading
+import time
+from typing import Any, Final
+
+from confluent_kafka import Producer
+from workload import Input, make_inputs
+
+RATE: Final = 150
+COUNT_MAX: Final = 6000
+"""A cluster that takes long to heal must not leave a backlog that takes minutes."""
+TICK_S: Final = 0.01
+ANSWER_TIMEOUT_S: Final = 120
+
+
+class InputFeeder:
+    """An idempotent producer in a thread; `inputs` is what it has handed over, in order."""
+
+    def __init__(self, bootstrap: str, topic: str, seed: int) -> None:
+        self.inputs: list[Input] = []
+        self.errors: list[str] = []
+        self._topic, self._source = topic, make_inputs(seed)
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
+        )
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._feed)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self) -> None:
+        """End it and wait until every record is acknowledged."""
+        self._ending.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _feed(self) -> None:
+        started_s = time.monotonic()
+        while not self._ending.is_set():
+            due_count = min((time.monotonic() - started_s) * RATE, COUNT_MAX)
+            while len(self.inputs) < due_count:
+                record = next(self._source)
+                self.inputs.append(record)
+                self._producer.produce(
+                    self._topic, record.value, record.key, on_delivery=self._delivered
+                )
+            self._producer.poll(TICK_S)
+        if self._producer.flush(ANSWER_TIMEOUT_S):
+            self.errors.append("not everything was acknowledged in time")
+
+    def _delivered(self, error: Any, _message: Any) -> None:
+        if error is not None:
+            self.errors.append(str(error))

@@ -1,0 +1,6 @@
+"""The interpreters of the transcripts are a package of this folder."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

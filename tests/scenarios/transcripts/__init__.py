@@ -1,0 +1,1 @@
+"""Interpreters of the transcripts in the folder above."""

@@ -1,0 +1,156 @@
+"""The observer's eye on replicas that come and go (I15 to I18)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from fairlead_controller.decisions.tables.lines import CONFIGS_PREFIX
+from fairlead_model.broker_configs import BROKER_DRAIN
+from fairlead_model.cluster import BrokerConfigsChanged, BrokerRemoved, PartitionChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from simulator.broker_host import BrokerHost
+    from simulator.checker import Checker, PartitionKey, Record
+
+    from fairlead_controller.stores.metadata_store import TableWrite
+    from fairlead_model.cluster import Change
+    from fairlead_model.partition import PartitionRegistration
+
+
+class MoveWatch:
+    """`drained` are the brokers that the store says are to be emptied."""
+
+    def __init__(self, checker: Checker) -> None:
+        self._checker = checker
+        self.drained: set[int] = set()
+        self.given_up: set[int] = set()
+        """Brokers that somebody has asked to forget: nobody waits for what they have deleted."""
+        self.forgotten = 0
+        """Brokers that were unregistered."""
+        self.finished = 0
+        """Reassignments that were carried out."""
+        self.cancelled = 0
+        self.deleted = 0
+        """Replicas whose data was deleted because they had moved away."""
+        self._drained: dict[int, set[int]] = {}
+        """By controller epoch: those that this controller knows of."""
+        self._replicas: dict[tuple[int, PartitionKey], set[int]] = {}
+        self._published: dict[tuple[int, PartitionKey], PartitionRegistration] = {}
+
+    def on_written(self, write: TableWrite) -> None:
+        """Follow the orders to drain."""
+        for key, line in write.lines.items():
+            name = key.removeprefix(CONFIGS_PREFIX)
+            if not key.startswith(CONFIGS_PREFIX) or not name:
+                continue
+            is_drained = line is not None and _is_drained(json.loads(line))
+            if is_drained:
+                self.drained.add(int(name))
+            else:
+                self.drained.discard(int(name))
+
+    def on_reign(self, controller_epoch: int) -> None:
+        """A controller has loaded all that was written."""
+        self._drained[controller_epoch] = set(self.drained)
+        for key, truth in self._checker.truths.items():
+            if truth.record is not None:
+                self._replicas[controller_epoch, key] = set(truth.record.replicas)
+
+    def on_published(self, controller_epoch: int, changes: Iterable[Change]) -> None:
+        """Look at changes one by one: the store may show several of them as one."""
+        drained = self._drained[controller_epoch]
+        for change in changes:
+            if isinstance(change, BrokerConfigsChanged) and change.broker:
+                drained.discard(int(change.broker))
+                if _is_drained(change.configs):
+                    drained.add(int(change.broker))
+            elif isinstance(change, BrokerRemoved):
+                self._check_forgotten(controller_epoch, change.broker_id)
+            elif isinstance(change, PartitionChanged):
+                at = (controller_epoch, (change.topic_id, change.index))
+                replicas = set(change.partition.replicas)
+                added = (replicas - self._replicas.get(at, set())) & drained
+                if added:
+                    self._checker.fail("I17: %s, drained, get %s", added, change.partition)
+                before = self._published.get(at)
+                if before is not None:
+                    self._check_step(before, change.partition)
+                self._published[at] = change.partition
+                self._replicas[at] = replicas
+
+    def _check_forgotten(self, controller_epoch: int, broker_id: int) -> None:
+        """I18: as far as this controller has said, no partition is on that broker."""
+        self.forgotten += 1
+        for (epoch, key), replicas in self._replicas.items():
+            is_live = self._checker.topics.is_live(key[0])
+            if epoch == controller_epoch and is_live and broker_id in replicas:
+                self._checker.fail("I18: broker %d is forgotten and has %s", broker_id, key)
+
+    def _check_step(self, before: PartitionRegistration, after: PartitionRegistration) -> None:
+        """I15: what is new counts once it is in sync, and what is left can acknowledge and lead."""
+        self.finished += before.is_being_reassigned and after.replicas == before.target_replicas
+        self.cancelled += before.is_being_reassigned and after.replicas == before.original_replicas
+        come = set(before.adding_replicas) & set(after.replicas) - set(after.adding_replicas)
+        if not come <= set(after.isr):
+            self._checker.fail("I15: %s were added before they were in sync: %s", come, after)
+        lost = set(before.replicas) - set(after.replicas)
+        if not lost & {before.leader, *before.isr, *before.elr}:
+            return
+        enough = min(before.min_insync_replicas, len(after.replicas), len(before.isr))
+        if after.leader not in after.isr or len(after.isr) < enough:
+            self._checker.fail("I15: %s were taken away too early: %s", lost, after)
+
+    def on_record(self, key: PartitionKey, old: Record | None, record: Record) -> None:
+        """A record is durable."""
+        if old is None:
+            return
+        confirmed = set(old.unconfirmed) - {*record.unconfirmed, *record.replicas}
+        for broker_id in confirmed - self.given_up:
+            log = self._checker.world.brokers[broker_id].log(key)
+            if log is not None and not log.is_ghost:
+                self._checker.fail("I16: %d said it let go and holds %s", broker_id, record)
+
+    def on_data_deleted(self, host: BrokerHost, key: PartitionKey) -> None:
+        """I16: the broker has read that its replica is taken away, and nobody counts on it.
+
+        Its record may name it again by then, as one to be added: it begins anew.
+        """
+        self.deleted += 1
+        assert host.running is not None
+        known = host.running.broker.image.topic_by_id(key[0])
+        record = None if known is None else known.partitions[key[1]]
+        if record is None or host.broker_id not in record.unconfirmed_removals:
+            self._checker.fail("I16: %s deleted a replica that was not taken away", host.name)
+        truth = self._checker.truths[key].record
+        if truth is not None and (
+            host.broker_id in (*truth.isr, *truth.elr)
+            or host.broker_id in set(truth.replicas) - set(truth.adding)
+        ):
+            self._checker.fail("I16: %s deleted its replica of %s", host.name, truth)
+
+    def on_data_set_aside(self, host: BrokerHost, record: Record) -> None:
+        """I16: what has moved away is deleted, and nothing stays in the way."""
+        is_told = not self._checker.is_confirmed and host.broker_id not in self.given_up
+        if host.broker_id not in record.replicas and is_told:
+            self._checker.fail("I16: %s was not told that it lost %s", host.name, record)
+
+    def unsettled(self) -> str | None:
+        """Return what moves, or should have moved by now."""
+        free = self._checker.world.brokers.keys() - self.drained
+        for truth in self._checker.truths.values():
+            record = truth.record
+            if record is None:
+                continue
+            if record.is_moving or record.unconfirmed:
+                return f"it still moves: {record}"
+            leaving = self.drained.intersection(record.replicas)
+            if leaving and len(free.difference(record.replicas)) >= len(leaving):
+                return f"{sorted(leaving)} are not empty: {record}"
+        return None
+
+
+def _is_drained(configs: Mapping[str, str]) -> bool:
+    return configs.get(BROKER_DRAIN) == "true"

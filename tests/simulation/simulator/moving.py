@@ -1,0 +1,129 @@
+"""Partitions that are moved, called back, and driven off brokers while everything else goes wrong.
+
+Drawn apart from the other faults, as meddlers are, so that seeds without moves are what they were.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, Final
+
+from fairlead_model.broker_configs import BROKER_DRAIN
+from fairlead_model.calls import AlterOperation, Method, ResourceType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from simulator.checker import PartitionKey, Record
+    from simulator.faults import Faults
+
+FIRST_SEED_WITH_MOVES: Final = 300
+"""From here on every third seed has them."""
+BROKERS: Final = 4
+"""Three replicas of a partition leave one place to move to."""
+
+COPY_S: Final = 0.06
+
+
+class Movers:
+    """More faults, for `Faults`."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._world = faults.world
+        self.kinds: list[Callable[[], None]] = [
+            self.move,
+            self.cancel_move,
+            self.drain,
+            self.undrain,
+            self.unregister,
+        ]
+
+    def weights(self) -> list[int]:
+        """How often each happens in this seed."""
+        rng = random.Random(self._world.seed)
+        shares = ((30, 60, 120), (0, 10, 30), (0, 8, 20), (6, 15))
+        weights = [rng.choice(share) if self._world.has_moves else 0 for share in shares]
+        return [*weights, 0]  # `unregister` happens only where a test names it.
+
+    def move(self) -> None:
+        """Other replicas for one partition, or for two; sometimes in another order, or number."""
+        partitions = self._partitions()
+        count = min(len(partitions), self._world.rng.choice((1, 1, 2)))
+        chosen = self._world.rng.sample(partitions, count)
+        targets: dict[PartitionKey, list[int] | None] = {
+            key: self._target(record) for key, record in chosen
+        }
+        self._ask(targets)
+        if self._world.rng.random() < 0.4:
+            # While it is copied, which does not take long here.
+            self._world.later(
+                COPY_S * self._world.rng.random(), lambda: self._ask(dict.fromkeys(targets))
+            )
+        self._faults.last("moved", 0, lambda: None)
+
+    def cancel_move(self) -> None:
+        """Whatever moves or waits for it is called back; or one that does not, in vain."""
+        partitions = self._partitions()
+        moving = [each for each in partitions if each[1].is_moving]
+        key, _ = self._world.rng.choice(moving or partitions)
+        self._ask({key: None})
+        self._faults.last("move cancelled", 0, lambda: None)
+
+    def drain(self) -> None:
+        self._order_drain("true", self._world.rng.choice(list(self._world.brokers)))
+        self._faults.last("drained", 0, lambda: None)
+
+    def undrain(self) -> None:
+        drained = sorted(self._world.checker.moves.drained)
+        if drained:
+            self._order_drain(None, self._world.rng.choice(drained))
+            self._faults.last("undrained", 0, lambda: None)
+
+    def unregister(self) -> None:
+        """A broker that is empty or not, in service or not, is said to be gone for good."""
+        moves = self._world.checker.moves
+        broker_id = self._world.rng.choice(sorted(moves.drained) or list(self._world.brokers))
+        moves.given_up.add(broker_id)
+        self._world.note("broker %d is said to be gone", broker_id)
+        self._world.tell_controller(Method.UNREGISTER_BROKER, {"broker_id": broker_id})
+        self._faults.last("unregistered", 0, lambda: None)
+
+    def _partitions(self) -> list[tuple[PartitionKey, Record]]:
+        checker = self._world.checker
+        return [
+            (key, truth.record)
+            for key, truth in sorted(checker.truths.items())
+            if truth.record is not None and checker.topics.is_live(key[0])
+        ]
+
+    def _target(self, record: Record) -> list[int]:
+        """Return brokers, as many as can hold what one of them loses."""
+        rng = self._world.rng
+        count = len(record.original) + rng.choice((0, 0, 0, 1, -1))
+        smallest = max(2, record.min_insync_replicas)
+        brokers = list(self._world.brokers)
+        return rng.sample(brokers, min(max(count, smallest), len(brokers)))
+
+    def _ask(self, targets: dict[PartitionKey, list[int] | None]) -> None:
+        headers = self._world.checker.topics.headers
+        asked = [
+            {"topic": headers[topic_id].name, "index": index, "replicas": replicas}
+            for (topic_id, index), replicas in targets.items()
+        ]
+        for each in asked:
+            self._world.note("move %s", each)
+        body: dict[str, Any] = {"partitions": asked, "allow_replication_factor_change": True}
+        self._world.tell_controller(Method.ALTER_PARTITION_REASSIGNMENTS, body)
+
+    def _order_drain(self, value: str | None, broker_id: int) -> None:
+        self._world.note("drain of broker %d: %s", broker_id, value)
+        operation = AlterOperation.DELETE if value is None else AlterOperation.SET
+        alteration = {"name": BROKER_DRAIN, "operation": operation, "value": value}
+        resource = {
+            "resource_type": ResourceType.BROKER,
+            "name": str(broker_id),
+            "alterations": [alteration],
+        }
+        body = {"resources": [resource], "validate_only": False, "incremental": True}
+        self._world.tell_controller(Method.ALTER_CONFIGS, body)

@@ -1,0 +1,248 @@
+"""What a seed draws for its transactions: topics, producers, and faults that only they feel.
+
+Some seeds have a topic that is written in transactions, and the topic where transactional ids live.
+Nothing of either is imitated: the logs are real ones on simulated disks, and coordinators, marker
+writers and verifiers are the brokers' own. So what they say to each other is lost, late and
+repeated as everything else is, and a coordinator is deposed as any leader is.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from simulator.churn import topic_body
+from simulator.network import Trap
+from simulator.transactional_clients import CommittedReader, TransactionalProducer
+
+from fairlead_model.ids import TRANSACTION_STATE
+from fairlead_model.log_config import LogConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from simulator.broker_host import BrokerHost
+    from simulator.faults import Faults
+    from simulator.network import End
+    from simulator.world import World
+
+LEDGER: Final = "ledger"
+"""The topic that is written in transactions."""
+LEDGER_PARTITIONS: Final = 2
+TRANSACTIONAL_SEEDS: Final = (3, 1)
+"""Every so many seeds one has transactions, from which on."""
+
+
+class Transactions:
+    """Drawn by a generator of its own, so that other seeds stay what they are without it."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(f"transactions {seed}")
+        self.config = LogConfig(
+            segment_bytes=rng.choice((400, 1000, 3000)),
+            index_interval_bytes=150,
+            segment_index_bytes=400,
+            retention_ms=-1,
+            file_delete_delay_ms=rng.choice((0, 2000)),
+            message_timestamp_after_max_ms=1 << 62,
+        )
+        self.state_config = replace(self.config, cleanup_policy=frozenset({"compact"}))
+        """Nothing of it may go; no seed with transactions runs a cleaner."""
+        self.timeout_ms = rng.choice((1500, 4000))
+        self.pause_s = rng.choice((0.1, 0.3))
+        self.sweep_chance = rng.choice((0.3, 1.0))
+        self.tries = rng.choice((1, 2, 6))
+        """Of one batch; then its transaction is given up."""
+        self.fault_pause_s = rng.choice((0.8, 1.6))
+        self.versions = rng.choice(((0, 2), (0, 0, 2), (0, 2, 2)))
+        self.producers: list[TransactionalProducer] = []
+        self.readers: list[CommittedReader] = []
+
+    def topics(self, world: World) -> list[dict[str, Any]]:
+        """Return what is created before the run."""
+        ids = list(world.brokers)
+        common = {"min.insync.replicas": "2"}
+        placed = [self.rng.sample(ids, 3) for _ in range(LEDGER_PARTITIONS + 1)]
+        state = {**common, "cleanup.policy": "compact"}
+        return [
+            topic_body(LEDGER, placed[1:], {**common, "cleanup.policy": "delete"}),
+            topic_body(TRANSACTION_STATE, placed[:1], state),
+        ]
+
+    def start_clients(self, world: World) -> None:
+        ledger = [(world.topics[LEDGER], index) for index in range(LEDGER_PARTITIONS)]
+        state = (world.topics[TRANSACTION_STATE], 0)
+        world.checker.transactions.follow(LEDGER, ledger, state)
+        for number, version in enumerate(self.versions):
+            self.producers.append(
+                TransactionalProducer(world, self, f"clients-x{number}", state, ledger, version)
+            )
+        for number, key in enumerate(ledger):
+            self.readers.append(CommittedReader(world, f"clients-xc{number}", key))
+        for producer in self.producers:
+            producer.start()
+        for reader in self.readers:
+            reader.process.call_soon(reader.start)
+
+    def log_config(self, overrides: Any) -> LogConfig:
+        """Return the settings of one of these topics."""
+        return self.state_config if overrides["cleanup.policy"] == "compact" else self.config
+
+    def unsettled(self) -> str | None:
+        """Say who has not come to an end; None if all have."""
+        for producer in self.producers:
+            if not producer.is_done:
+                return f"{producer.name} has not finished"
+        for reader in self.readers:
+            problem = reader.unsettled()
+            if problem is not None:
+                return problem
+        return None
+
+
+def transactions_of(seed: int, has_transactions: bool | None) -> Transactions | None:
+    """Return what a seed draws; None if it is one of those without."""
+    if has_transactions is None:
+        every, first = TRANSACTIONAL_SEEDS
+        has_transactions = seed % every == first
+    return Transactions(seed) if has_transactions else None
+
+
+class TransactionFaults:
+    """More faults, besides those of `Faults`: what hurts transactions and hardly anything else."""
+
+    def __init__(self, faults: Faults, plan: Transactions) -> None:
+        self._faults = faults
+        self._world = faults.world
+        self._plan = plan
+        self._kinds: list[Callable[[], None]] = [
+            self.replace_producer,
+            self.hold_request,
+            self.hold_verdict,
+            self.depose_coordinator,
+            self.strand_leader,
+        ]
+        # Each seed has one or two favourites: much of everything leaves little that goes on.
+        favourites = plan.rng.sample(range(len(self._kinds)), plan.rng.randint(1, 2))
+        self._weights = [6 if number in favourites else 1 for number in range(len(self._kinds))]
+        only = self._world.options.only
+        if only:
+            self._weights = [int(kind.__name__ in only) for kind in self._kinds]
+
+    def begin(self, until_s: float) -> None:
+        """Let faults happen from now on."""
+        world, rng = self._world, self._plan.rng
+        if self._faults.is_over or world.loop.time() >= until_s or not any(self._weights):
+            return
+        (fault,) = rng.choices(self._kinds, self._weights)
+        fault()
+        world.later(rng.expovariate(1 / self._plan.fault_pause_s), lambda: self.begin(until_s))
+
+    def replace_producer(self) -> None:
+        """Another process takes the transactional id over, while the old one is stopped, or gone;
+        one that was stopped goes on later, and does not know."""
+        rng = self._plan.rng
+        producer = rng.choice(self._plan.producers)
+        self._world.note("%s is replaced", producer.name)
+        go_on = producer.replace(is_killed=rng.random() < 0.5)
+        self._faults.last("producer replaced", 0.1 + 3 * rng.random(), go_on)
+
+    def hold_request(self) -> None:
+        """Something that a producer asks for is late: it has given up when it arrives, and its
+        transaction may be over."""
+        rng, plan = self._plan.rng, self._plan
+        producer = rng.choice(plan.producers)
+        method = rng.choice(("produce", "produce", "produce", "end_txn", "add_partitions"))
+        given_up_s = 2 * plan.tries * self._world.request_timeout_s
+        seconds = min(given_up_s, 5) + rng.random()
+
+        def is_meant(end: End, message: Any) -> bool:
+            return end.process.name == producer.name and message[1] == method
+
+        self._trap(f"{method} held", is_meant, seconds)
+
+    def hold_verdict(self) -> None:
+        """What a coordinator says of a transaction is late, and no more true when it arrives."""
+        seconds = 0.3 + 3 * self._plan.rng.random()
+        self._trap(
+            "verdict held",
+            lambda end, _: end.is_accepted and end.purpose.startswith("verification"),
+            seconds,
+        )
+
+    def depose_coordinator(self) -> None:
+        """A marker is on its way when its coordinator is stopped or dies: it arrives later than
+        that of the next one."""
+
+        def depose(end: End) -> None:
+            self._depose(self._world.brokers[int(end.process.name.rpartition("-")[2])])
+
+        self._trap(
+            "marker held",
+            lambda end, _: not end.is_accepted and end.purpose.startswith("transactions"),
+            2 + 2 * self._plan.rng.random(),
+            depose,
+        )
+
+    def _trap(
+        self,
+        name: str,
+        is_meant: Callable[[End, Any], bool],
+        seconds: float,
+        and_then: Callable[[End], None] = lambda _: None,
+    ) -> None:
+        """Hold up the next message of a kind, and its connection with it."""
+
+        def hold(end: End) -> None:
+            self._world.note("%s: %s > %s", name, end.process.name, end.peer_host)
+            release = self._world.network.hold_ends([end])
+            self._faults.last(name, seconds, release)
+            and_then(end)
+
+        self._world.network.traps.append(Trap(is_meant, hold))
+
+    def strand_leader(self) -> None:
+        """A leader takes batches and markers that no follower gets, and then leads no more."""
+        leader = self._leader(LEDGER)
+        if leader is not None:
+            self._world.note("%s is stranded", leader.name)
+            release = self._world.network.hold(
+                lambda end: (
+                    end.process.name == leader.name
+                    and end.is_accepted
+                    and end.purpose.startswith("replica")
+                )
+            )
+            self._faults.last("leader stranded", 2 + 2 * self._plan.rng.random(), release)
+            self._depose(leader)
+
+    def _depose(self, broker: BrokerHost) -> None:
+        """Stop a broker, or kill it, before long, and for so long that it leads nothing more."""
+        rng = self._plan.rng
+        is_killed = rng.random() < 0.5
+        is_over = False
+
+        def depose() -> None:
+            if is_killed and not is_over:
+                broker.kill()
+            elif not is_over:
+                broker.pause()
+
+        def end() -> None:
+            nonlocal is_over
+            is_over = True
+            if not is_killed:
+                broker.resume()
+            elif not broker.is_running:
+                broker.start()
+
+        self._world.later(0.1 + 1.3 * rng.random(), depose)
+        self._faults.last("deposed", 2 + 3 * rng.random(), end)
+
+    def _leader(self, topic: str) -> BrokerHost | None:
+        """Return who leads a partition of a topic, if it runs."""
+        index = self._plan.rng.randrange(LEDGER_PARTITIONS if topic == LEDGER else 1)
+        leader = self._world.record(index, topic).leader
+        broker = self._world.brokers.get(leader)
+        return broker if broker is not None and broker.is_running else None

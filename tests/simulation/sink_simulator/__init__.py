@@ -1,0 +1,1 @@
+"""Exactly-once writes of Spark under seeded faults: the real decisions over a model of brokers."""

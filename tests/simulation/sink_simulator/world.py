@@ -1,0 +1,427 @@
+"""Drivers, tasks and a checkpoint, which are killed, stopped, frozen and doubled at every step.
+
+Each is a generator that pauses wherever another may act; a seed chooses who goes on, and what
+befalls whom. The checkpoint is Spark's: plans of batches and notes of finished ones, each file made
+once. Behind the faults a last driver finishes all batches, and each row is counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import zlib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fairlead_spark.errors import (
+    FencedError,
+    LostTransactionError,
+    SinkError,
+    TakenOverError,
+)
+from fairlead_spark.exactly_once import batch_decision
+from fairlead_spark.exactly_once.batch_decision import (
+    AbortLeftovers,
+    BatchWriter,
+    EndTransactions,
+    FindLost,
+    PreparedTransaction,
+    ReadDecision,
+    Steps,
+    TakeOver,
+    WriteDecision,
+)
+from sink_simulator.brokers import Brokers, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+BATCHES = 4
+PARTITIONS = 2
+ROWS = 2
+ATTEMPTS_MAX = 4
+FAULTY_STEPS = 500
+DRIVERS_MAX = 3
+STEPS_MAX = 20_000
+QUERY = "q"
+
+
+class SimulationFailed(AssertionError):  # noqa: N818  # As those of the other simulations.
+    """A promise was broken; the text says which, with which seed, and what had happened."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may happen.
+
+    `kill_at` kills the driver at that step, `kill_again_at` the next one; without faults nothing
+    else happens. `reads_first`: a task reads what was decided before it takes its id.
+    """
+
+    has_faults: bool = True
+    has_time_outs: bool = False
+    reads_first: bool = True
+    kill_at: int | None = None
+    kill_again_at: int | None = None
+
+
+@dataclass
+class Outcome:
+    """What came of a seed."""
+
+    faults: Counter[str]
+    digest: int
+    steps: int
+    lost: LostTransactionError | None = None
+
+
+@dataclass
+class Checkpoint:
+    """Files that are made once: who comes second fails."""
+
+    plans: dict[int, int] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+
+
+class DriverEnds(Exception):  # noqa: N818
+    """This driver ends: Spark found another one, or its batch failed."""
+
+
+class Driver:
+    """One run of the query in one application."""
+
+    def __init__(self, world: World, since_ms: int, run: str) -> None:
+        self.world = world
+        self.since_ms = since_ms
+        self.run = run
+        self.is_stopped = False
+        self.writer: BatchWriter | None = None
+        self.prepared: dict[int, PreparedTransaction | None] = {}
+        self.failed_tasks = 0
+        self.pauses = self._live()
+
+    def _live(self) -> Generator[None, None, None]:
+        checkpoint = self.world.checkpoint
+        batch = max(checkpoint.done, default=-1) + 1
+        is_planned = batch in checkpoint.plans
+        while batch < BATCHES:
+            yield
+            if not is_planned:
+                if batch in checkpoint.plans:
+                    raise DriverEnds
+                checkpoint.plans[batch] = self.world.rng.getrandbits(30)
+            yield
+            for again in (False, True):
+                if self.is_stopped:
+                    # Its last batch may still be committed; it begins no other.
+                    raise DriverEnds
+                try:
+                    yield from self._write(batch)
+                    break
+                except SinkError:
+                    # As `foreachBatch` may: it catches what a write raised, and writes again.
+                    if again or self.world.rng.random() < 0.5:
+                        raise DriverEnds from None
+            yield
+            if self.is_stopped or batch in checkpoint.done:
+                raise DriverEnds
+            checkpoint.done.add(batch)
+            batch, is_planned = batch + 1, False
+
+    def _write(self, batch: int) -> Generator[None, None, None]:
+        writer = BatchWriter(QUERY, batch, self.run, self.since_ms, self.world.count())
+        try:
+            yield from self._run_tasks(writer)
+            own = [each for each in self.prepared.values() if each is not None]
+            steps = batch_decision.commit_batch(writer, own, is_decided=len(own) < PARTITIONS)
+            yield from self._carry_out(steps)
+        except LostTransactionError as error:
+            self.world.lose(error)
+            raise
+        except (SinkError, FencedError) as error:
+            self.world.note(f"{self.run} batch {batch}: {type(error).__name__}")
+            own = [each for each in self.prepared.values() if each is not None]
+            with contextlib.suppress(FencedError, SinkError):
+                yield from self._carry_out(batch_decision.abort_batch(writer, own))
+            if isinstance(error, FencedError):
+                self.world.check_fenced(self, error)
+                raise DriverEnds from None
+            raise
+
+    def _run_tasks(self, writer: BatchWriter) -> Generator[None, None, None]:
+        self.writer, self.prepared, self.failed_tasks = writer, {}, 0
+        attempts = dict.fromkeys(range(PARTITIONS), 0)
+        for partition in attempts:
+            self.world.start(Task(self, writer, partition, "0"))
+        while len(self.prepared) < PARTITIONS:
+            yield
+            if self.failed_tasks >= ATTEMPTS_MAX:
+                raise SinkError("tasks fail")
+            for partition in attempts:
+                is_lost = not self.world.is_running(self, writer, partition)
+                is_slow = self.world.is_faulty and self.world.rng.random() < 0.01
+                if partition not in self.prepared and (is_lost or is_slow):
+                    attempts[partition] += 1
+                    attempt = f"r{self.world.count()}"
+                    self.world.start(Task(self, writer, partition, attempt))
+
+    def _carry_out(self, steps: Steps) -> Generator[None, None, None]:
+        answer: Any = None
+        failure: TakenOverError | None = None
+        owner: PreparedTransaction | None = None
+        brokers = self.world.brokers
+        while True:
+            yield
+            try:
+                step = steps.send(answer) if failure is None else steps.throw(failure)
+            except StopIteration:
+                return
+            answer, failure = None, None
+            self.world.note(f"{self.run} {type(step).__name__}")
+            yield
+            self.world.maybe_break_off()
+            match step:
+                case ReadDecision():
+                    answer = brokers.read(may_be_old=self.world.is_faulty)
+                case TakeOver():
+                    owner = brokers.begin(BatchWriter(QUERY, 0, "", 0).transactional_id)
+                case FindLost():
+                    answer = [each for each in step.transactions if not brokers.is_open(each)]
+                case WriteDecision():
+                    try:
+                        assert owner is not None
+                        yield from self._decide(step, owner)
+                    except TakenOverError as error:
+                        failure = error
+                case EndTransactions():
+                    answer = []
+                    for each in step.transactions:
+                        yield
+                        if not brokers.end(each, is_commit=step.is_commit):
+                            answer.append(each)
+                        self.world.maybe_break_off()
+                case AbortLeftovers():
+                    writer = BatchWriter(QUERY, 0, self.run, self.since_ms)
+                    replaced = step.replaced
+                    found = brokers.abort_open(
+                        lambda name: writer.may_abort(name, replaced)  # noqa: B023
+                    )
+                    for name in found:
+                        yield
+                        brokers.begin(name)
+
+    def _decide(
+        self, step: WriteDecision, owner: PreparedTransaction
+    ) -> Generator[None, None, None]:
+        """As `DecisionLog.write`: a record, a look at what lies before it, and its commit."""
+        brokers = self.world.brokers
+        brokers.write(owner, step.decision)
+        yield
+        is_last = brokers.read(may_be_old=False) == step.behind
+        yield
+        if not brokers.end(owner, is_commit=is_last) or not is_last:
+            raise TakenOverError(owner.transactional_id)
+        if not step.decision.is_ended:
+            transactions = step.decision.transactions
+            self.world.decided.update(dict.fromkeys(transactions, step.decision.batch))
+
+
+class Task:
+    """One attempt to write one partition of a batch."""
+
+    def __init__(self, driver: Driver, writer: BatchWriter, partition: int, attempt: str) -> None:
+        self.driver = driver
+        self.writer = writer
+        self.partition = partition
+        self._name = writer.task_transactional_id(partition, attempt)
+        self.pauses = self._live()
+
+    def _live(self) -> Generator[None, None, None]:
+        world = self.driver.world
+        plan = world.checkpoint.plans[self.writer.batch]
+        yield
+        prepared = None
+        try:
+            if not world.options.reads_first:
+                prepared = world.brokers.begin(self._name)
+                yield
+            decision = world.brokers.read(may_be_old=False)
+            yield
+            if batch_decision.must_write(self.writer, decision):
+                prepared = prepared or world.brokers.begin(self._name)
+                for index in range(ROWS):
+                    yield
+                    row = Row(self.writer.batch, plan, self.partition, index)
+                    world.brokers.write(prepared, row)
+            else:
+                prepared = None
+        except (TakenOverError, FencedError):
+            self.driver.failed_tasks += self.driver.writer == self.writer
+            return
+        yield
+        if self.driver.writer == self.writer:
+            self.driver.prepared.setdefault(self.partition, prepared)
+
+
+class World:
+    """All that there is, and what befalls it."""
+
+    def __init__(self, seed: int, options: Options) -> None:
+        self.rng = random.Random(seed)
+        self.seed = seed
+        self.options = options
+        self.brokers = Brokers(self.rng)
+        self.checkpoint = Checkpoint()
+        self.faults: Counter[str] = Counter()
+        self.decided: dict[PreparedTransaction, int] = {}
+        self.lost: LostTransactionError | None = None
+        self.is_faulty = options.has_faults
+        self._counter = 0
+        self._actors: list[Driver | Task] = []
+        self._frozen: dict[Driver | Task, int] = {}
+        self._history: list[str] = []
+        self._steps = 0
+        self._since_ms = 0
+        self._newest: Driver | None = None
+
+    def run(self) -> Outcome:
+        self._start_driver()
+        while not self._is_done():
+            self._steps += 1
+            if self._steps > STEPS_MAX:
+                raise self._failure("it does not end")
+            if self._steps > FAULTY_STEPS:
+                self.is_faulty = False
+            if self._steps in (self.options.kill_at, self.options.kill_again_at):
+                self._kill_driver()
+            if self.is_faulty and self.rng.random() < 0.05:
+                self._fail()
+            if not any(isinstance(each, Driver) and not each.is_stopped for each in self._actors):
+                self._start_driver()
+            self._go_on()
+            if self.lost is not None:
+                break
+        self._check()
+        return Outcome(
+            self.faults, zlib.crc32("\n".join(self._history).encode()), self._steps, self.lost
+        )
+
+    def start(self, task: Task) -> None:
+        self._actors.append(task)
+
+    def maybe_break_off(self) -> None:
+        """Let a driver's request time out: Spark then calls `abort`."""
+        if self.is_faulty and self.rng.random() < 0.01:
+            self.faults["no answer"] += 1
+            raise SinkError("no answer")
+
+    def count(self) -> int:
+        self._counter += 1
+        return self._counter
+
+    def is_running(self, driver: Driver, writer: BatchWriter, partition: int) -> bool:
+        return any(
+            isinstance(each, Task)
+            and (each.driver, each.writer, each.partition) == (driver, writer, partition)
+            for each in self._actors
+        )
+
+    def note(self, what: str) -> None:
+        self._history.append(f"{self._steps} {what}")
+
+    def lose(self, error: LostTransactionError) -> None:
+        """A part of a decided batch is lost: only to a time-out behind the decision."""
+        self.note(f"lost: {error}")
+        batches = {self.decided[each] for each in self.brokers.timed_out & self.decided.keys()}
+        if not any(f"batch {batch} of {QUERY} was decided" in str(error) for batch in batches):
+            raise self._failure(f"no time-out behind a decision was the cause: {error}")
+        self.lost = error
+
+    def check_fenced(self, driver: Driver, error: FencedError) -> None:
+        # The newest may have slept while an older one went ahead: then it is behind the checkpoint.
+        if driver is self._newest and "decided long ago" not in str(error):
+            raise self._failure(f"the newest driver was fenced: {error}")
+
+    def _is_done(self) -> bool:
+        # Drivers that were believed dead go on until they notice.
+        is_quiet = not any(isinstance(each, Driver) for each in self._actors)
+        return len(self.checkpoint.done) == BATCHES and is_quiet
+
+    def _start_driver(self, *, is_same_application: bool = False) -> None:
+        if not is_same_application or not self._since_ms:
+            self._since_ms += self.rng.randint(1, 1000)
+        driver = Driver(self, self._since_ms, f"run{self.count()}")
+        self._newest = driver
+        self._actors.append(driver)
+        self.note(f"{driver.run} starts, application {driver.since_ms}")
+
+    def _go_on(self) -> None:
+        ready = [
+            each for each in self._actors if self._frozen.get(each, 0) <= self._steps
+        ] or self._actors
+        actor = self.rng.choice(ready)
+        try:
+            next(actor.pauses)
+        except (StopIteration, DriverEnds):
+            self._actors.remove(actor)
+
+    def _fail(self) -> None:
+        drivers = [each for each in self._actors if isinstance(each, Driver)]
+        tasks = [each for each in self._actors if isinstance(each, Task)]
+        kinds = ["kill a driver", "stop a query", "freeze a driver", "kill a task", "freeze a task"]
+        if self.options.has_time_outs:
+            kinds.append("time out")
+        kind = self.rng.choice(kinds)
+        if kind == "kill a driver" and drivers:
+            self._kill_driver()
+        elif kind == "stop a query" and len(drivers) < DRIVERS_MAX:
+            if self._newest is None or self._newest.is_stopped or self._newest not in drivers:
+                return
+            # The application lives on, and so does the process that commits.
+            self._newest.is_stopped = True
+            self._start_driver(is_same_application=True)
+        elif kind == "freeze a driver" and drivers:
+            self._frozen[self.rng.choice(drivers)] = self._steps + self.rng.randint(5, 300)
+            if len(drivers) < DRIVERS_MAX:
+                self._start_driver()
+        elif kind == "kill a task" and tasks:
+            self._actors.remove(self.rng.choice(tasks))
+        elif kind == "freeze a task" and tasks:
+            self._frozen[self.rng.choice(tasks)] = self._steps + self.rng.randint(5, 300)
+        elif kind == "time out":
+            found = self.brokers.time_out(lambda name: not name.endswith(".driver"))
+            if found is None:
+                return
+            kind += " behind a decision" if found in self.decided else " before one"
+        else:
+            return
+        self.faults[kind] += 1
+        self.note(kind)
+
+    def _kill_driver(self) -> None:
+        drivers = [each for each in self._actors if isinstance(each, Driver)]
+        # Its executors may live on for a while.
+        if drivers:
+            self._actors.remove(self.rng.choice(drivers))
+
+    def _check(self) -> None:
+        for row, times in self.brokers.output.items():
+            if times > 1:
+                raise self._failure(f"{row} is there {times} times")
+            if self.checkpoint.plans[row.batch] != row.plan:
+                raise self._failure(f"{row} is of a plan that was given up")
+        for batch in sorted(self.checkpoint.done):
+            plan = self.checkpoint.plans[batch]
+            for partition in range(PARTITIONS):
+                for index in range(ROWS):
+                    if Row(batch, plan, partition, index) not in self.brokers.output:
+                        raise self._failure(f"row {partition}-{index} of batch {batch} is lost")
+
+    def _failure(self, what: str) -> SimulationFailed:
+        return SimulationFailed(f"sink seed {self.seed}: {what}\n" + "\n".join(self._history[-80:]))
+
+
+def run_seed(seed: int, options: Options | None = None) -> Outcome:
+    """Play one history; SimulationFailed if it breaks a promise."""
+    return World(seed, options or Options()).run()

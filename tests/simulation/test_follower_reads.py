@@ -1,0 +1,93 @@
+"""Whole runs in which consumers read from the follower in their rack while all else goes wrong.
+
+They see nothing that is not committed, lose nothing, get nothing twice and never go back: what the
+observer looks at for every consumer. Mutants of what a follower answers are caught.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from proofs import FOLLOWER_READ_SEEDS, SIMULATED_MUTANTS, seed_chunks
+from simulator.mutation import Mutants
+from simulator.world import Options, World
+
+from fairlead_broker.handlers import fetch
+from fairlead_broker.replication.partition import NO_REPLICA, Partition
+
+if TYPE_CHECKING:
+    Patch = pytest.MonkeyPatch
+
+MUTANTS = Mutants()
+mutant = MUTANTS.register
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    "seeds", seed_chunks(FOLLOWER_READ_SEEDS), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}"
+)
+def test_no_promise_is_broken_while_followers_are_read(seeds: list[int]) -> None:
+    for seed in seeds:
+        transactions = True if seed % 3 == 1 else None
+        World(seed, Options(reads_followers=True, has_transactions=transactions)).run()
+
+
+def test_followers_are_read() -> None:
+    sent = read = 0
+    for seed in range(2):
+        world = World(seed, Options(reads_followers=True, has_faults=False))
+        world.run()
+        sent += world.checker.sent_elsewhere
+        read += world.checker.read_elsewhere
+    assert (sent > 3, read > 40) == (True, True)
+
+
+def _followed(partition: Partition) -> bool:
+    return partition.leader is None
+
+
+@mutant(reads_followers=True)
+def reads_what_is_not_committed(patch: Patch) -> None:
+    """A follower gives a consumer all that it has."""
+    end_offset = Partition.end_offset_for_reader
+
+    def end(self: Partition, *, isolation_level: int, replica_id: int = NO_REPLICA) -> int:
+        if _followed(self) and replica_id < 0:
+            return self.log_end_offset
+        return end_offset(self, isolation_level=isolation_level, replica_id=replica_id)
+
+    patch.setattr(Partition, "end_offset_for_reader", end)
+
+
+@mutant(has_transactions=True, reads_followers=True)
+def followers_know_no_stable_offset(patch: Patch) -> None:
+    """A follower gives read_committed all that is committed, whether it is decided or not."""
+    stable = Partition.last_stable_offset.fget  # type: ignore[attr-defined]
+
+    def last_stable_offset(self: Partition) -> Any:
+        return self.high_watermark if _followed(self) else stable(self)
+
+    patch.setattr(Partition, "last_stable_offset", property(last_stable_offset))
+
+
+@mutant(has_transactions=True, reads_followers=True)
+def followers_name_no_aborted_transactions(patch: Patch) -> None:
+    aborted = fetch._aborted
+
+    def none_of_followers(partition: Partition, *arguments: Any) -> Any:
+        return [] if _followed(partition) else aborted(partition, *arguments)
+
+    patch.setattr(fetch, "_aborted", none_of_followers)
+
+
+@pytest.mark.parametrize("name", MUTANTS.all)
+def test_a_broken_rule_is_caught(name: str) -> None:
+    assert MUTANTS.first_seed_that_catches(name) is not None
+
+
+@SIMULATED_MUTANTS.mark
+@pytest.mark.parametrize("name", MUTANTS.with_settings)
+def test_what_brings_a_mutant_out_breaks_no_rule_itself(name: str) -> None:
+    for seed in range(3):
+        MUTANTS.all[name].play(seed)

@@ -1,0 +1,211 @@
+"""Exactly-once writes of Spark: killed, frozen and doubled at every step, each row is there once.
+
+What drivers and tasks do is the real `batch_decision`; brokers, Spark and its checkpoint are
+models. Every rule, broken on purpose, must be caught.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from proofs import SINK_SEEDS
+from sink_simulator.world import Options, SimulationFailed, run_seed
+
+from fairlead_spark.exactly_once import batch_decision
+from fairlead_spark.exactly_once.batch_decision import (
+    BatchWriter,
+    Decision,
+    EndTransactions,
+    PreparedTransaction,
+    WriteDecision,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+SEEDS = SINK_SEEDS.chosen()
+FIRST_SEED = int(os.environ.get("FAIRLEAD_FIRST_SEED", "0"))
+ONLY_SEED = os.environ.get("FAIRLEAD_SEED")
+CHOSEN = [int(ONLY_SEED)] if ONLY_SEED else list(range(FIRST_SEED, FIRST_SEED + SEEDS))
+MUTANT_SEEDS = 300
+CALM = Options(has_faults=False)
+TIME_OUTS = Options(has_time_outs=True)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("options", [Options(), TIME_OUTS], ids=["faults", "time-outs"])
+def test_each_row_is_there_once(options: Options) -> None:
+    for seed in CHOSEN:
+        outcome = run_seed(seed, options)
+        assert options.has_time_outs or outcome.lost is None
+
+
+def test_a_driver_may_be_killed_at_every_step() -> None:
+    last = run_seed(1, CALM).steps
+    assert last > 100
+    for step in range(1, last):
+        run_seed(1, replace(CALM, kill_at=step))
+
+
+@pytest.mark.proof
+def test_two_drivers_may_be_killed_at_any_two_steps() -> None:
+    for first in range(1, run_seed(2, CALM).steps, max(1, 500 // SEEDS)):
+        for behind in (1, 5, 20, 40):
+            run_seed(2, replace(CALM, kill_at=first, kill_again_at=first + behind))
+
+
+def test_what_timed_out_behind_its_decision_is_an_error_that_names_the_batch() -> None:
+    errors = [found for seed in range(300) if (found := run_seed(seed, TIME_OUTS).lost)]
+    assert len(errors) > 10
+    for each in errors:
+        assert re.match(r"batch \d of q was decided, but brokers had ended [12] \(", str(each))
+
+
+def test_one_seed_is_one_history() -> None:
+    assert run_seed(7) == run_seed(7)
+    assert run_seed(7).digest != run_seed(8).digest
+
+
+def test_every_kind_of_fault_happens() -> None:
+    happened = {name for seed in range(40) for name in run_seed(seed, TIME_OUTS).faults}
+    assert happened == {
+        "freeze a driver",
+        "freeze a task",
+        "kill a driver",
+        "kill a task",
+        "no answer",
+        "stop a query",
+        "time out before one",
+        "time out behind a decision",
+    }
+
+
+def decides_after_the_commit(patch: pytest.MonkeyPatch) -> None:
+    def decide(
+        writer: BatchWriter, prepared: tuple[PreparedTransaction, ...], last: Decision | None
+    ) -> Any:
+        yield EndTransactions(prepared, is_commit=True)
+        decision = Decision(writer.batch, writer.run, writer.since_ms, prepared)
+        yield WriteDecision(decision, last)
+        return decision
+
+    patch.setattr(batch_decision, "_decide", decide)
+
+
+def decides_without_a_look_at_transactions(patch: pytest.MonkeyPatch) -> None:
+    def decide(
+        writer: BatchWriter, prepared: tuple[PreparedTransaction, ...], last: Decision | None
+    ) -> Any:
+        decision = Decision(writer.batch, writer.run, writer.since_ms, prepared)
+        yield WriteDecision(decision, last)
+        return decision
+
+    patch.setattr(batch_decision, "_decide", decide)
+
+
+def aborts_a_batch_without_reading_what_was_decided(patch: pytest.MonkeyPatch) -> None:
+    def abort(writer: BatchWriter, prepared: Sequence[PreparedTransaction]) -> Any:
+        yield EndTransactions(tuple(prepared), is_commit=False)
+
+    patch.setattr(batch_decision, "abort_batch", abort)
+
+
+def runs_a_decided_batch_again(patch: pytest.MonkeyPatch) -> None:
+    commit = batch_decision.commit_batch
+
+    def again(writer: BatchWriter, prepared: Sequence[PreparedTransaction], **options: Any) -> Any:
+        options["is_decided"] = False
+        yield from commit(writer._replace(batch=writer.batch + 1), prepared, **options)
+
+    patch.setattr(batch_decision, "must_write", lambda *_: True)
+    patch.setattr(batch_decision, "commit_batch", again)
+
+
+def aborts_what_the_next_run_has_open(patch: pytest.MonkeyPatch) -> None:
+    def may_abort(writer: BatchWriter, name: str, replaced: Sequence[str]) -> bool:
+        match = batch_decision._TASK_ID.fullmatch(name)
+        return match is not None and int(match[2]) <= writer.since_ms
+
+    patch.setattr(BatchWriter, "may_abort", may_abort)
+
+
+def aborts_what_an_older_driver_may_still_decide(patch: pytest.MonkeyPatch) -> None:
+    """It does not write that it took over a batch that had ended."""
+    patch.setattr(batch_decision, "_is_by", lambda *_: True)
+
+
+def passes_over_what_is_lost(patch: pytest.MonkeyPatch) -> None:
+    def finish(writer: BatchWriter, decided: Decision, *, fail_on_data_loss: bool) -> Any:
+        if decided.is_ended:
+            return decided
+        yield EndTransactions(decided.transactions, is_commit=True)
+        ended = batch_decision._noted_by(writer, decided)
+        yield WriteDecision(ended, decided)
+        return ended
+
+    patch.setattr(batch_decision, "_finish", finish)
+
+
+def believes_an_old_decision_when_it_finds_a_loss(patch: pytest.MonkeyPatch) -> None:
+    finish = batch_decision._finish
+
+    def without_a_second_look(*arguments: Any, **options: Any) -> Any:
+        steps = finish(*arguments, **options)
+        answer = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                return end.value
+            is_look = isinstance(step, WriteDecision) and step.decision == step.behind
+            answer = None if is_look else (yield step)
+
+    patch.setattr(batch_decision, "_finish", without_a_second_look)
+
+
+def notes_the_end_before_it(patch: pytest.MonkeyPatch) -> None:
+    def finish(writer: BatchWriter, decided: Decision, *, fail_on_data_loss: bool) -> Any:
+        if decided.is_ended:
+            return decided
+        ended = batch_decision._noted_by(writer, decided)
+        yield WriteDecision(ended, decided)
+        yield EndTransactions(decided.transactions, is_commit=True)
+        return ended
+
+    patch.setattr(batch_decision, "_finish", finish)
+
+
+SINK_MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
+    decides_after_the_commit,
+    decides_without_a_look_at_transactions,
+    aborts_a_batch_without_reading_what_was_decided,
+    runs_a_decided_batch_again,
+    aborts_what_the_next_run_has_open,
+    aborts_what_an_older_driver_may_still_decide,
+    passes_over_what_is_lost,
+    believes_an_old_decision_when_it_finds_a_loss,
+    notes_the_end_before_it,
+]
+
+
+@pytest.mark.parametrize("mutant", SINK_MUTANTS, ids=lambda each: each.__name__)
+def test_a_mutant_is_caught(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    assert_caught(Options(), TIME_OUTS)
+
+
+def test_a_task_that_takes_its_id_before_it_reads_is_caught() -> None:
+    assert_caught(Options(reads_first=False))
+
+
+def assert_caught(*options: Options) -> None:
+    with pytest.raises(SimulationFailed, match="sink seed"):
+        for seed in range(MUTANT_SEEDS):
+            for each in options:
+                run_seed(seed, each)

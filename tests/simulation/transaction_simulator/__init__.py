@@ -1,0 +1,1 @@
+"""One transactional id, its producers and partitions, under seeded faults."""

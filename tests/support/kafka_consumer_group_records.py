@@ -1,0 +1,34 @@
+"""What Apache Kafka's own serializer makes of records of KIP-848's groups, as golden bytes.
+
+Run it where Java is, to make kafka_consumer_group_records.json beside its tests anew:
+
+    PYTHONPATH=benchmarks .venv/bin/python tests/support/kafka_consumer_group_records.py
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from fairlead_bench.kafka_distribution import ensure_kafka
+
+GOLDEN: Final = (
+    Path(__file__).parents[1] / "unit/broker/group/records/golden/kafka_consumer_group_records.json"
+)
+PROGRAM: Final = Path(__file__).with_name("KafkaConsumerGroupRecords.java")
+
+
+def main() -> None:
+    """Write the file."""
+    jars = ensure_kafka().classpath
+    command = ["java", "-cp", jars, str(PROGRAM)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    records = dict(line.split("=", 1) for line in printed.splitlines() if "=" in line)
+    golden = {name: value.split(",") for name, value in records.items()}
+    GOLDEN.write_text(json.dumps(golden, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

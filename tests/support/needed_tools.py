@@ -1,0 +1,102 @@
+"""Tools beside Python's packages that some tests need: what for, and how to get them.
+
+Where one is missing, these tests are skipped and the run says so at its start. Where CI is set, the
+tools are promised: then it is an error.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+import pytest
+
+from fairlead_bench import spark_connector, zookeeper_server
+from fairlead_bench.kafka_distribution import POM, PROJECT, read_version
+
+CACHE = PROJECT / ".cache"
+
+
+def is_on_the_path(name: str) -> bool:
+    return shutil.which(name) is not None
+
+
+def can_be_fetched() -> bool:
+    """What Maven has fetched once lies in `.cache`, and needs it no more."""
+    kafka = CACHE / f"kafka-{read_version(POM)}"
+    jars = [
+        *(CACHE / "spark-connector" / jar.file_name for jar in spark_connector.JARS),
+        *(CACHE / zookeeper_server.FOLDER / jar.file_name for jar in zookeeper_server.JARS),
+    ]
+    folders = [kafka / name for name in ("libs", "streams", "connect")]
+    return is_on_the_path("mvn") or all(each.exists() for each in (*folders, *jars))
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A command, and what of the tests is skipped without it."""
+
+    name: str
+    skips: str
+    how_to_get: str
+    is_there: Callable[[], bool]
+
+
+def command(name: str, skips: str, how_to_get: str) -> Tool:
+    return Tool(name, skips, how_to_get, lambda: is_on_the_path(name))
+
+
+TOOLS = {
+    tool.name: tool
+    for tool in (
+        command("kcat", "kcat as a client, and its examples in the docs", "apt-get install kcat"),
+        command(
+            "java",
+            "Kafka's own tools, Spark, and ZooKeeper",
+            "apt-get install default-jre-headless",
+        ),
+        Tool(
+            "maven",
+            "what is fetched once: Kafka's tools, Streams, Connect, Spark's connector, ZooKeeper",
+            "apt-get install maven",
+            can_be_fetched,
+        ),
+        command("helm", "the charts", "https://helm.sh/docs/intro/install"),
+        command("curl", "its examples in the docs", "apt-get install curl"),
+        command("ip", "hosts as network namespaces", "apt-get install iproute2"),
+        command("systemd-analyze", "the units for plain hosts", "apt-get install systemd"),
+        command("openssl", "connections over TLS", "apt-get install openssl"),
+    )
+}
+
+
+def is_promised(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether every tool has to be there."""
+    return environment.get("CI", "").lower() not in ("", "0", "false")
+
+
+def missing(reason: str) -> NoReturn:
+    """End a test for want of a tool: skipped for a developer, an error where it is promised."""
+    if is_promised():
+        pytest.fail(f"{reason} (CI is set: it must be there)")
+    pytest.skip(reason)
+
+
+def need(name: str) -> None:
+    """Go on only where a tool is there."""
+    tool = TOOLS[name]
+    if not tool.is_there():
+        missing(f"{name} is not installed: {tool.how_to_get}")
+
+
+def describe_missing() -> list[str]:
+    """For the head of a run: what will be skipped, and how to have it run."""
+    absent = [tool for tool in TOOLS.values() if not tool.is_there()]
+    if not absent:
+        return [f"nothing is skipped for want of a tool: {', '.join(TOOLS)} are there"]
+    verb = "FAILS" if is_promised() else "skips"
+    return [
+        f"{verb} for want of {tool.name}: {tool.skips}. Get it: {tool.how_to_get}"
+        for tool in absent
+    ]

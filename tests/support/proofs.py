@@ -1,0 +1,143 @@
+"""What `make test` does a part of and `make proofs` does whole: proofs that only get longer.
+
+A part finds a rule that is broken; the whole looks for what happens in one history of hundreds. A
+test that takes its size from here has the marker `proof`, which is how `make proofs` finds it. Some
+tests have no part: `make test` leaves them out (`Whole`).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Test = TypeVar("Test", bound="Callable[..., Any]")
+
+WHOLE: Final = "FAIRLEAD_PROOFS"
+"""Set by `make proofs` to 1, and by continuous integration to `ci`."""
+IN_CI: Final = "ci"
+
+
+class Proof(NamedTuple):
+    """How much of one proof is done: a part, all of it, or what a variable says."""
+
+    what: str
+    part: int
+    whole: int
+    variable: str
+    """Of the environment; it goes before both counts."""
+    is_whole_in_ci: bool = False
+    """For proofs with a machine to themselves: whether each run of `.ci/run` has time for all."""
+
+    def chosen(self, environment: Mapping[str, str] = os.environ) -> int:
+        """Return the count for a run in this environment."""
+        given = environment.get(self.variable)
+        if given is not None:
+            return int(given)
+        if is_whole(environment) or (self.is_whole_in_ci and environment.get(WHOLE) == IN_CI):
+            return self.whole
+        return self.part
+
+
+def is_whole(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether this run does everything that there is."""
+    return environment.get(WHOLE, IN_CI) != IN_CI
+
+
+class Whole(NamedTuple):
+    """Tests that `make test` leaves out. A module has its `marks`, or a test is decorated."""
+
+    what: str
+    is_done_in_ci: bool = False
+    """For tests of real processes, which continuous integration runs beside those of `make test`.
+    It runs what only computes among the simulated proofs, as it does the seeds."""
+
+    def is_done(self, environment: Mapping[str, str] = os.environ) -> bool:
+        """Return whether a run in this environment does them."""
+        return is_whole(environment) or (self.is_done_in_ci and environment.get(WHOLE) == IN_CI)
+
+    @property
+    def marks(self) -> list[pytest.MarkDecorator]:
+        """Return the marker of proofs, and what skips the tests where they are not done."""
+        reason = "a part of the proofs: make proofs"
+        return [pytest.mark.proof, pytest.mark.skipif(not self.is_done(), reason=reason)]
+
+    def mark(self, test: Test) -> Test:
+        """Decorate one test of a module with the marks."""
+        for each in self.marks:
+            test = each(test)
+        return test
+
+
+CLUSTER_SEEDS = Proof("seeds of simulated clusters", 25, 500, "FAIRLEAD_SEEDS")
+MOVING_SEEDS = Proof("seeds of clusters that move partitions", 15, 300, "FAIRLEAD_SEEDS")
+FOLLOWER_READ_SEEDS = Proof("seeds of clusters whose followers are read", 10, 200, "FAIRLEAD_SEEDS")
+GROUP_SEEDS = Proof("seeds of simulated groups", 50, 500, "FAIRLEAD_SEEDS")
+SINK_SEEDS = Proof("seeds of simulated sinks", 100, 1000, "FAIRLEAD_SEEDS")
+TRANSACTION_SEEDS = Proof("seeds of simulated transactions", 100, 1000, "FAIRLEAD_SEEDS")
+ZOOKEEPER_SEEDS = Proof("seeds of clusters on a simulated ZooKeeper", 20, 200, "FAIRLEAD_SEEDS")
+REST_REQUESTS = Proof("made-up requests of each HTTP operation", 5, 50, "FAIRLEAD_EXAMPLES")
+KILLS = Proof("rounds of kill -9", 8, 20, "FAIRLEAD_RUNS", is_whole_in_ci=True)
+DRILL_RUNS = Proof("runs of each failover drill", 1, 3, "FAIRLEAD_RUNS")
+HOST_ROUNDS = Proof("rounds of faults of whole hosts", 1, 5, "FAIRLEAD_RUNS")
+OPEN_TRANSACTIONS = Proof(
+    "transactions that are open at once", 500, 10_000, "FAIRLEAD_TRANSACTIONS"
+)
+OUTAGE_S = Proof("seconds with all of ZooKeeper away", 6, 30, "FAIRLEAD_OUTAGE_S")
+PROOFS = (
+    CLUSTER_SEEDS,
+    MOVING_SEEDS,
+    FOLLOWER_READ_SEEDS,
+    GROUP_SEEDS,
+    SINK_SEEDS,
+    TRANSACTION_SEEDS,
+    ZOOKEEPER_SEEDS,
+    REST_REQUESTS,
+    KILLS,
+    DRILL_RUNS,
+    HOST_ROUNDS,
+    OPEN_TRANSACTIONS,
+    OUTAGE_S,
+)
+SIMULATED_MUTANTS = Whole("mutants of the simulated product")
+# Most of them draw another course today, and are but more seeds.
+OLD_SEEDS = Whole("seeds of simulated clusters that once failed")
+SPARK_DEATHS = Whole("deaths of Spark's drivers, tasks and brokers", is_done_in_ci=True)
+CLIENT_RIDES = Whole("real clients through restarts and kills, all at once", is_done_in_ci=True)
+NEW_AUTHORITY = Whole("an authority that is replaced under load", is_done_in_ci=True)
+WHOLES = (SIMULATED_MUTANTS, OLD_SEEDS, SPARK_DEATHS, CLIENT_RIDES, NEW_AUTHORITY)
+
+
+SEEDS_A_TEST: Final = 50
+
+
+def seed_chunks(proof: Proof, environment: Mapping[str, str] = os.environ) -> list[list[int]]:
+    """Return the seeds of a proof, those of a test together; or the only one that is asked for."""
+    only = environment.get("FAIRLEAD_SEED")
+    if only:
+        return [[int(only)]]
+    first = int(environment.get("FAIRLEAD_FIRST_SEED", "0"))
+    end = first + proof.chosen(environment)
+    return [
+        list(range(start, min(start + SEEDS_A_TEST, end)))
+        for start in range(first, end, SEEDS_A_TEST)
+    ]
+
+
+def describe_left(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Tell, for the head of a run, what it leaves to `make proofs`."""
+    done = [
+        f"{count} of {proof.whole} {proof.what}"
+        for proof in PROOFS
+        if (count := proof.chosen(environment)) < proof.whole
+    ]
+    left = [each.what for each in WHOLES if not each.is_done(environment)]
+    if not (done or left):
+        return ["nothing is left to make proofs"]
+    said = [("does", done), ("leaves out", left)]
+    parts = [f"{verb} {', '.join(names)}" for verb, names in said if names]
+    return [f"{'; '.join(parts)}; the whole: make proofs"]

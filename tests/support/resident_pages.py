@@ -1,0 +1,56 @@
+"""How much of a file the kernel holds in memory, for tests of code that asks the same.
+
+A test that gives up where the kernel keeps what it was told to let go must not take the word of the
+code that it tests.
+"""
+
+import ctypes
+import mmap
+import os
+import time
+from pathlib import Path
+
+from needed_tools import missing
+
+EVICTION_DEADLINE_S = 10.0
+POLL_S = 0.01
+
+
+def count_resident_pages(fd: int, position: int = 0, length: int | None = None) -> int:
+    """Pages of a range that are in memory, all of the file by default. `position` begins a page."""
+    size = os.fstat(fd).st_size - position if length is None else length
+    pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+    access = mmap.PROT_READ | mmap.PROT_WRITE
+    with mmap.mmap(fd, size, mmap.MAP_PRIVATE, access, offset=position) as mapping:
+        start = ctypes.c_char.from_buffer(mapping)
+        address = ctypes.c_void_p(ctypes.addressof(start))
+        failed = ctypes.CDLL(None).mincore(address, ctypes.c_size_t(size), pages)
+        del start  # It would keep the mapping.
+    assert not failed, "mincore failed"
+    return sum(page & 1 for page in pages)
+
+
+def evict(fd: int, position: int = 0, length: int | None = None) -> None:
+    """Have the kernel let go of a range, all of the file by default; a test ends where it does not.
+
+    File systems in memory never do.
+    """
+    # Pages that are not on the disk yet have to stay.
+    os.fsync(fd)
+    deadline = time.monotonic() + EVICTION_DEADLINE_S
+    while True:
+        os.posix_fadvise(fd, position, length or 0, os.POSIX_FADV_DONTNEED)
+        if not count_resident_pages(fd, position, length):
+            return
+        if time.monotonic() > deadline:
+            missing("the kernel keeps pages that it was told to let go: nothing is cold here")
+        time.sleep(POLL_S)
+
+
+def evict_file(path: Path) -> None:
+    """Have the kernel let go of a whole file."""
+    fd = os.open(path, os.O_RDWR)
+    try:
+        evict(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,121 @@
+"""An HTTP client for tests: one request at a time, everything about the answer kept."""
+
+import gzip
+import http.client
+import json
+import socket
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+V2_JSON = "application/vnd.kafka.json.v2+json"
+V2_BINARY = "application/vnd.kafka.binary.v2+json"
+DEADLINE_S = 40.0
+
+
+@dataclass
+class Reply:
+    """An answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def reports(self) -> list[Any]:
+        """The documents that follow each other in the body."""
+        return [json.loads(line) for line in self.body.splitlines()]
+
+
+class RestClient:
+    """Talks to one broker."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.address = urlsplit(url).hostname or "", urlsplit(url).port or 0
+        self._cluster_id: str | None = None
+
+    @property
+    def v3(self) -> str:
+        """The path of everything in v3."""
+        if self._cluster_id is None:
+            self._cluster_id = self.get("/v3/clusters").json["data"][0]["cluster_id"]
+        return f"/v3/clusters/{self._cluster_id}"
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str | None = "application/json",
+        headers: Mapping[str, str] | None = None,
+        chunks: Iterable[bytes] | None = None,
+    ) -> Reply:
+        """Send one request. A body that is not bytes is sent as JSON, `chunks` one by one."""
+        connection = http.client.HTTPConnection(*self.address, timeout=DEADLINE_S)
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        sent = dict(headers or {})
+        if content_type is not None and (data is not None or chunks is not None):
+            sent.setdefault("Content-Type", content_type)
+        try:
+            connection.request(
+                method, path, data if chunks is None else chunks, sent,
+                encode_chunked=chunks is not None,
+            )  # fmt: skip
+            reply = connection.getresponse()
+            content = reply.read()
+        finally:
+            connection.close()
+        if reply.headers.get("Content-Encoding") == "gzip":
+            content = gzip.decompress(content)
+        return Reply(reply.status, reply.headers, content)
+
+    def get(self, path: str, **options: Any) -> Reply:
+        return self.ask("GET", path, **options)
+
+    def post(self, path: str, body: Any = None, **options: Any) -> Reply:
+        return self.ask("POST", path, body, **options)
+
+    def records(self, topic: str, *records: Any, **options: Any) -> Reply:
+        """Produce by v3."""
+        body = b"".join(
+            each if isinstance(each, bytes) else json.dumps(each).encode() for each in records
+        )
+        return self.post(f"{self.v3}/topics/{topic}/records", body, **options)
+
+    def socket(self) -> socket.socket:
+        """A connection for what no HTTP client would send."""
+        return socket.create_connection(self.address, timeout=DEADLINE_S)
+
+
+def read_topic(bootstrap: str, topic: str, partitions: int, count: int) -> list[Message]:
+    """Read so many records from the beginning, as a Kafka client does."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"reader-{uuid.uuid4().hex}",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    found: list[Message] = []
+    deadline = time.monotonic() + DEADLINE_S
+    try:
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"{len(found)} of {count} records"
+            for message in consumer.consume(count, timeout=0.2):
+                assert message.error() is None, message.error()
+                found.append(message)
+    finally:
+        consumer.close()
+    return found

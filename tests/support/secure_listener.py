@@ -1,0 +1,87 @@
+"""A listener with TLS, SASL or both for tests: settings, certificates, users."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from fairlead_broker.listener import Listener
+from fairlead_broker.security.credentials import CredentialChanged
+from fairlead_broker.security.listener_security import ListenerSecurity, read_listener_security
+from fairlead_model.configs import BrokerValues
+from fairlead_model.scram import ScramCredential, ScramMechanism, derive
+from fairlead_operator.certificates.authority import KeyPair, issue, make_authority
+
+HOSTS = ("127.0.0.1", "localhost")
+CLIENT = Listener("CLIENT", "127.0.0.1", 0, "127.0.0.1", 0)
+
+
+class StaticCredentials:
+    """Users of a test, who may change."""
+
+    def __init__(self, **passwords: str) -> None:
+        self._known: dict[tuple[ScramMechanism, str], ScramCredential] = {}
+        self._watchers: list[CredentialChanged] = []
+        for user, password in passwords.items():
+            for mechanism in ScramMechanism:
+                self.set(mechanism, user, password)
+
+    def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+        return self._known.get((mechanism, user))
+
+    def watch(self, changed: CredentialChanged) -> None:
+        self._watchers.append(changed)
+
+    def set(self, mechanism: ScramMechanism, user: str, password: str | None) -> None:
+        if password is None:
+            self._known.pop((mechanism, user), None)
+        else:
+            self._known[mechanism, user] = derive(mechanism, password, 4096, b"salt of a test")
+        for changed in self._watchers:
+            changed(mechanism, user)
+
+
+class Certificates:
+    """An authority in a folder, and what it has issued."""
+
+    def __init__(self, directory: Path, name: str = "Test CA") -> None:
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self.authority = make_authority(name, datetime.now(UTC))
+        self.ca = directory / "ca.pem"
+        self.ca.write_bytes(self.authority.certificate)
+
+    def issue(
+        self, name: str, *, is_client: bool = False, hosts: tuple[str, ...] = HOSTS, **options: Any
+    ) -> Path:
+        """Issue a certificate; give the file with chain and key."""
+        now = options.pop("now", datetime.now(UTC))
+        pair = issue(self.authority, name, now, hosts=hosts, is_client=is_client, **options)
+        return self.write(name, pair)
+
+    def write(self, name: str, pair: KeyPair) -> Path:
+        path = self.directory / f"{name}.pem"
+        path.write_bytes(pair.certificate + pair.key)
+        return path
+
+    def expired(self, name: str) -> Path:
+        then = datetime.now(UTC) - timedelta(days=2)
+        return self.issue(name, now=then, life=timedelta(days=1))
+
+
+def security_of(
+    settings: Mapping[str, str], listener: Listener = CLIENT
+) -> dict[str, ListenerSecurity]:
+    return read_listener_security(BrokerValues(static=dict(settings)), [listener])
+
+
+def tls_settings(certificates: Certificates, **more: str) -> dict[str, str]:
+    server = certificates.directory / "server.pem"
+    if not server.exists():
+        certificates.issue("server")
+    return {
+        "listener.security.protocol.map": "CLIENT:SSL",
+        "ssl.keystore.location": str(server),
+        "ssl.truststore.location": str(certificates.ca),
+        **{name.replace("_", "."): text for name, text in more.items()},
+    }

@@ -1,0 +1,303 @@
+"""How User resources come, change and go: played on a real API server, and on one in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from user_bench import CLUSTER, Bench, allow, encoded
+
+from fairlead_controller.decisions.events import AlterCredentials, CreateAcls
+from fairlead_kube.kinds import LOG_CLUSTER, SECRET, USER
+from fairlead_model.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.refusals import RefusalCode
+from fairlead_model.scram import ScramMechanism, derive
+from fairlead_operator.certificates.authority import KeyPair, is_due, make_authority
+from fairlead_operator.certificates.rotation import Authorities, write_authorities
+from fairlead_operator.specs.names import (
+    CLUSTER_LABEL,
+    authority_secret_name,
+    trust_secret_name,
+)
+from fairlead_operator.topics.topic_resource import FINALIZER
+from fairlead_operator.users.user_secret import revision_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from fairlead_model.scram import ScramCredential
+
+MANY: Final = 120
+BY_HAND = AclBinding(
+    ResourceType.TOPIC,
+    PatternType.LITERAL,
+    "orders",
+    "User:bob",
+    "*",
+    Operation.READ,
+    Permission.ALLOW,
+)
+
+
+def verifies(credential: ScramCredential, password: str) -> bool:
+    return derive(credential.mechanism, password, credential.iterations, credential.salt) == (
+        credential
+    )
+
+
+async def a_user_gets_rights_and_a_secret_and_loses_both(world: Bench) -> None:
+    await world.remote.controller.submit(CreateAcls((BY_HAND,), "User:admin"))
+    await world.create("app", acls=[allow("Read", "Describe")])
+    item = await world.until("app", "Ready")
+    assert item["spec"]["clusterName"] == CLUSTER
+    assert item["metadata"]["finalizers"] == [FINALIZER]
+    status = item["status"]
+    assert (status["principal"], status["secret"], status["rules"]) == ("User:app", "app", 2)
+    assert world.operations("app") == {"READ", "DESCRIBE"}
+    data = await world.data("app")
+    assert verifies(world.credentials["app"], data["password"])
+    address = f"{CLUSTER}-bootstrap.{world.namespace}.svc:9093"
+    assert (data["username"], data["bootstrap.servers"]) == ("app", address)
+    assert (
+        f"bootstrap.servers={address}\nsecurity.protocol=SASL_PLAINTEXT\n"
+        in (data["client.properties"])
+    )
+    assert f"sasl.password={data['password']}\n" in data["librdkafka.config"]
+    secret = await world.secret("app")
+    assert secret is not None
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == item["metadata"]["uid"]
+
+    await world.patch("app", acls=[allow("Write"), allow("Write", type="deny")])
+    await world.until("app", "Ready")
+    assert world.operations("app") == {"WRITE", "-WRITE"}
+    assert (await world.data("app"))["password"] == data["password"]
+
+    world.remote.sessions.behind = {1}
+    await world.delete("app")
+    await world.until_so(lambda: not world.credentials, "the credential to go")
+    assert world.rules == {BY_HAND}
+    assert await world.get("app") is not None, "a broker does not go by it yet"
+    world.remote.sessions.behind = set()
+    await world.until_gone("app")
+    await world.until_so(lambda: no_secret(world, "app"), "the Secret to be collected")
+
+
+async def knows_secret(world: Bench, name: str) -> bool:
+    secret = await world.secret(name)
+    assert secret is not None
+    return world.remote.controller.committed.users[name].revision == revision_of(secret)
+
+
+async def no_secret(world: Bench, name: str) -> bool:
+    return await world.secret(name) is None
+
+
+async def what_others_change_in_the_secret_is_put_back(world: Bench) -> None:
+    await world.create("app")
+    await world.until("app", "Ready")
+    before, credential = await world.data("app"), world.credentials["app"]
+    await world.set_data("app", password="mine", username="root", more="x")
+
+    async def is_back() -> bool:
+        return await world.data("app") == before
+
+    await world.until_so(is_back, "the Secret to be put back")
+    await world.until_so(lambda: world.events("SecretPutBack"), "an Event about it")
+    await world.until_so(lambda: knows_secret(world, "app"), "the controller to know it")
+    # No session was cut for it.
+    assert world.credentials["app"] == credential
+
+    # A Secret that is deleted is another one: so a password is changed.
+    await world.kube.delete(SECRET, world.namespace, "app")
+
+    async def is_another() -> bool:
+        secret = await world.secret("app")
+        return secret is not None and (await world.data("app")) != before
+
+    await world.until_so(is_another, "another Secret")
+    data = await world.data("app")
+    await world.until_so(
+        lambda: verifies(world.credentials["app"], data["password"]), "the new password"
+    )
+    assert data["password"] != before["password"]
+
+    # What is in it while no operator runs counts, and sessions are not cut by a new start.
+    credential = world.credentials["app"]
+    await world.stop_operator()
+    await world.start_operator()
+    await world.patch("app", acls=[allow("Write")])
+    await world.until("app", "Ready")
+    assert world.credentials["app"] == credential
+    derived = [each for each in world.remote.requests[-1]["apply"] if "credential" in each]
+    assert not derived, "the controller knows the password by its revision"
+
+
+async def a_password_of_somebody_else_is_taken_and_followed(world: Bench) -> None:
+    source = {"valueFrom": {"secretKeyRef": {"name": "chosen", "key": "word"}}}
+    login = {"type": "scram-sha-512", "password": source}
+    await world.create("app", authentication=login)
+    await world.until("app", "PasswordMissing")
+    assert world.operations("app") == {"READ"}, "rules do not wait for passwords"
+    chosen = {"metadata": {"name": "chosen"}, "data": {"word": encoded("first one\n")}}
+    await world.kube.create(
+        SECRET, world.namespace, {"apiVersion": "v1", "kind": "Secret", **chosen}
+    )
+    await world.until("app", "InvalidPassword")
+    await world.set_data("chosen", word='first "one"')
+    await world.until("app", "Ready")
+    assert (await world.data("app"))["password"] == 'first "one"'
+    assert verifies(world.credentials["app"], 'first "one"')
+    await world.set_data("chosen", word="second")
+    await world.until_so(lambda: verifies(world.credentials["app"], "second"), "the second")
+    assert (await world.data("app"))["password"] == "second"
+    assert not await world.events("SecretPutBack")
+
+
+async def who_declares_a_principal_first_has_it(world: Bench) -> None:
+    await world.create("a-first", authentication={"type": "oauth", "subject": "shared"})
+    await world.until("a-first", "NoListener")
+    assert world.operations("shared") == {"READ"}
+    await world.create("shared", acls=[allow("Write")])
+    item = await world.until("shared", "Conflict")
+    assert "a-first is older" in item["status"]["conditions"][0]["message"]
+    assert await world.secret("shared") is None
+    assert world.operations("shared") == {"READ"}
+    await world.delete("a-first")
+    await world.until("shared", "Ready")
+    assert world.operations("shared") == {"WRITE"}
+
+
+async def a_secret_of_somebody_else_is_left_alone(world: Bench) -> None:
+    theirs = {"metadata": {"name": "app"}, "data": {"password": encoded("theirs")}}
+    await world.kube.create(
+        SECRET, world.namespace, {"apiVersion": "v1", "kind": "Secret", **theirs}
+    )
+    await world.create("app")
+    await world.until("app", "SecretConflict")
+    assert await world.data("app") == {"password": "theirs"}
+    assert not world.credentials
+    await world.kube.delete(SECRET, world.namespace, "app")
+    await world.until("app", "Ready")
+
+
+async def declared_rights_refuse_imperative_changes(world: Bench) -> None:
+    controller = world.remote.controller
+    credential = derive(ScramMechanism.SCRAM_SHA_512, "x", 4096, b"salt of tests")
+    await world.create("app")
+    await world.until("app", "Ready")
+    rule = BY_HAND._replace(principal="User:app", operation=Operation.ALL)
+    reply: Any = await controller.submit(CreateAcls((rule, BY_HAND), "User:admin"))
+    codes = [each["error_code"] for each in reply["acls"]]
+    assert codes == [RefusalCode.POLICY_VIOLATION, 0]
+    event = AlterCredentials((), (("app", credential),), "User:admin")
+    reply = await controller.submit(event)
+    assert reply["users"][0]["error_code"] == RefusalCode.POLICY_VIOLATION
+    assert "'app'" in reply["users"][0]["error_message"]
+
+
+async def a_user_gives_no_more_than_the_cluster_allows(world: Bench) -> None:
+    cluster = {"resource": {"type": "cluster"}, "operations": ["Alter", "Describe"]}
+    await world.create("app", acls=[cluster, allow("Read")])
+    item = await world.until("app", "NotAllowed")
+    assert "left out: Alter on the cluster" in item["status"]["conditions"][0]["message"]
+    assert world.operations("app") == {"DESCRIBE", "READ"}
+    await world.create("root")
+    await world.until("root", "NotAllowed")
+    assert "root" not in world.credentials
+    policy = {"spec": {"userPolicy": {"clusterOperations": ["Alter"]}}}
+    await world.kube.patch(LOG_CLUSTER, world.namespace, CLUSTER, policy)
+    await world.until_so(lambda: world.operations("app") == {"ALTER", "READ"}, "the policy to hold")
+
+
+async def a_new_reign_is_told_which_users_there_are(world: Bench) -> None:
+    await world.create("kept")
+    await world.create("goes")
+    await world.until("kept", "Ready")
+    await world.until("goes", "Ready")
+    await world.stop_operator()
+    await world.kube.patch(USER, world.namespace, "goes", {"metadata": {"finalizers": None}})
+    await world.delete("goes")
+    world.remote.epoch += 1
+    await world.start_operator()
+    await world.until_so(lambda: set(world.credentials) == {"kept"}, "the rights to go")
+
+
+async def hundreds_of_users_take_few_calls(world: Bench) -> None:
+    gate = asyncio.Semaphore(16)
+
+    async def create(number: int) -> None:
+        async with gate:
+            await world.create(f"app-{number:03d}")
+
+    await asyncio.gather(*map(create, range(MANY)))
+    await world.until_so(lambda: len(world.credentials) == MANY, "all credentials")
+    assert len(world.rules) == MANY
+    assert len(world.remote.requests) < MANY / 2
+    await world.until(f"app-{MANY - 1:03d}", "Ready")
+
+
+async def set_authority(world: Bench, authority: KeyPair, *others: KeyPair) -> None:
+    """Make or change the Secrets of the cluster's authority, as the operator would."""
+    key = write_authorities(Authorities(current=authority))
+    trusted = b"".join(each.certificate for each in (authority, *others)).decode()
+    for name, data in (
+        (authority_secret_name(CLUSTER), key),
+        (trust_secret_name(CLUSTER), {"ca.crt": encoded(trusted)}),
+    ):
+        if await world.secret(name) is not None:
+            await world.kube.patch(SECRET, world.namespace, name, {"data": data})
+            continue
+        metadata = {"name": name, "labels": {CLUSTER_LABEL: CLUSTER}}
+        manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+        await world.kube.create(SECRET, world.namespace, manifest)
+
+
+def is_of(authority: KeyPair, certificate: bytes) -> bool:
+    return not is_due(certificate, datetime.now(UTC), authority=authority.certificate)
+
+
+async def a_certificate_is_of_the_clusters_authority(world: Bench) -> None:
+    first, second = (make_authority(name, datetime.now(UTC)) for name in ("one", "two"))
+    await world.create("app", authentication={"type": "tls"})
+    await world.until("app", "NoAuthority")
+    assert world.operations("app") == {"READ"}
+    await set_authority(world, first)
+    await world.until("app", "Ready")
+    before = await world.data("app")
+    assert is_of(first, before["user.crt"].encode())
+    assert KeyPair(before["user.crt"].encode(), before["user.key"].encode()).fits()
+    assert before["ca.crt"].encode() == first.certificate
+    assert "security.protocol=SSL\n" in before["client.properties"]
+    assert not world.credentials
+
+    await set_authority(world, second, first)
+
+    async def is_renewed() -> bool:
+        data = await world.data("app")
+        return is_of(second, data["user.crt"].encode())
+
+    await world.until_so(is_renewed, "a certificate of the new authority")
+    assert first.certificate.decode() in (await world.data("app"))["ca.crt"]
+    assert not await world.events("SecretPutBack")
+
+    # With a password instead, nothing of the certificate is left.
+    await world.patch("app", authentication={"type": "scram-sha-512"})
+    await world.until_so(lambda: "app" in world.credentials, "a credential")
+    await world.until("app", "Ready")
+    assert not {"user.crt", "user.key"} & set(await world.data("app"))
+
+
+STORIES: Final[Mapping[Callable[[Bench], Awaitable[None]], Mapping[str, Any]]] = {
+    a_user_gets_rights_and_a_secret_and_loses_both: {},
+    what_others_change_in_the_secret_is_put_back: {},
+    a_password_of_somebody_else_is_taken_and_followed: {},
+    who_declares_a_principal_first_has_it: {},
+    a_secret_of_somebody_else_is_left_alone: {},
+    declared_rights_refuse_imperative_changes: {},
+    a_user_gives_no_more_than_the_cluster_allows: {"authorization": {"superUsers": ["root"]}},
+    a_new_reign_is_told_which_users_there_are: {},
+    hundreds_of_users_take_few_calls: {},
+    a_certificate_is_of_the_clusters_authority: {},
+}
+"""Each with what its LogCluster says besides listeners."""

@@ -1,0 +1,53 @@
+"""The way in which tests wait: until something is so.
+
+What another process, thread or task does has not happened when the call that asked for it returns:
+a signal has not arrived, a broker has not heard of a topic, a line is not written. Whoever asks
+once asks too early on a busy machine. The deadline is far beyond what anything takes here; only
+what never comes meets it.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+DEADLINE_S = 60.0
+POLL_S = 0.01
+NEVER = "it never came true"
+
+T = TypeVar("T")
+What = str | Callable[[], str]
+
+
+def wait_until(
+    condition: Callable[[], T], what: What = NEVER, *, deadline_s: float = DEADLINE_S
+) -> T:
+    """What the condition gives, once that is true; an AssertionError says what never was."""
+    deadline = time.monotonic() + deadline_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, _told(what)
+        time.sleep(POLL_S)
+    return found
+
+
+async def until(
+    condition: Callable[[], Any],
+    what: What = NEVER,
+    *,
+    deadline_s: float = DEADLINE_S,
+) -> Any:
+    """The same on a loop; the condition may be a coroutine function."""
+    deadline = time.monotonic() + deadline_s
+    while not (found := await _answer(condition)):
+        assert time.monotonic() < deadline, _told(what)
+        await asyncio.sleep(POLL_S)
+    return found
+
+
+async def _answer(condition: Callable[[], Any]) -> Any:
+    answer = condition()
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _told(what: What) -> str:
+    return what if isinstance(what, str) else what()

@@ -1,0 +1,36 @@
+"""Sessions with ZooKeeper, and stores of elected controllers, for tests."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from fairlead_controller.stores.zookeeper import ZooKeeperStore
+from fairlead_controller.stores.zookeeper_fence import raise_epoch, read_epoch
+from fairlead_controller.stores.zookeeper_projections import CONTAINERS
+from fairlead_zookeeper.client import ZooKeeperClient
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from fairlead_zookeeper.address import ZooKeeperAccess
+
+
+@asynccontextmanager
+async def connected(access: ZooKeeperAccess) -> AsyncIterator[ZooKeeperClient]:
+    """A client of its own session."""
+    client = ZooKeeperClient(access)
+    client.start()
+    try:
+        await client.wait_connected()
+        yield client
+    finally:
+        await client.stop()
+
+
+async def elected_store(client: ZooKeeperClient) -> ZooKeeperStore:
+    """A store of a controller that has just been elected, in a tree with what every tree has."""
+    for path in CONTAINERS:
+        await client.ensure_path(path)
+    known = await read_epoch(client)
+    return ZooKeeperStore(client, await raise_epoch(client, known, known.epoch + 1))

@@ -1,0 +1,176 @@
+"""How much the members of all groups may make a coordinator hold."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from group_cluster import NO_DELAY, Call, GroupCluster, lead, run
+from group_driver import GroupDriver
+from replica_cluster import ReplicaCluster
+
+from fairlead_broker.api_registry import RequestContext
+from fairlead_broker.coordinator import slicing
+from fairlead_broker.group import group_memory
+from fairlead_broker.handlers import offset_fetch
+from fairlead_broker.limits import MEMBER_OVERHEAD_BYTES, PENDING_MEMBER_BYTES
+from fairlead_wire.errors import ErrorCode, RemoteProtocolError
+from fairlead_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from fairlead_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from fairlead_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+PROTOCOLS = (("range", bytes(100)), ("sticky", bytes(50)))
+MEMBER_BYTES = MEMBER_OVERHEAD_BYTES + 161
+
+
+def test_a_group_counts_what_its_members_bring_and_are_given() -> None:
+    """G10."""
+    driver = GroupDriver()
+    group = driver.group
+    driver.join("a", protocols=PROTOCOLS)
+    assert group.memory_bytes == MEMBER_BYTES
+    driver.join("id", needs_id=True)
+    assert group.memory_bytes == MEMBER_BYTES + PENDING_MEMBER_BYTES
+    driver.join("b", "m2", protocols=PROTOCOLS[:1])
+    assert group.memory_bytes == 2 * MEMBER_BYTES - 56
+    driver.join("a again", "m1", protocols=PROTOCOLS[:1])
+    assert group.memory_bytes == 2 * (MEMBER_BYTES - 56)
+    driver.sync("s", "m1", 2, {"m1": bytes(7), "m2": bytes(30)})
+    driver.commit()
+    assert group.memory_bytes == 2 * (MEMBER_BYTES - 56) + 37
+    driver = driver.reload()
+    assert driver.group.memory_bytes == 2 * (MEMBER_BYTES - 56) + 37
+    driver.leave(("m2", None))
+    assert driver.group.memory_bytes == MEMBER_BYTES - 56 + 7
+    driver.leave(("m1", None))
+    assert driver.group.memory_bytes == 0
+
+
+class LaterCall(Call):
+    """A call that may cost a task."""
+
+    def run_later(self, context: RequestContext, coroutine: Any) -> None:
+        self.coroutine = coroutine
+
+    async def answer(self) -> Any:
+        self.on_response(self.context, await asyncio.ensure_future(self.coroutine))
+        return self.reply
+
+
+def join(groups: GroupCluster, group: str, member_id: str = "", size: int = 3_000) -> Call:
+    return groups.call(
+        JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=60_000,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol("range", bytes(size))],
+        ),
+        3,
+    )
+
+
+def test_members_beyond_the_memory_are_refused_and_those_inside_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_memory, "GROUP_MEMBERS_BYTES_MAX", 10_000)
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1, **NO_DELAY) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            memory = groups.coordinator().memory
+            members = [join(groups, f"g{number}").reply for number in range(2)]
+            assert [each.error_code for each in members] == [ErrorCode.NONE] * 2
+            held = memory.total_bytes
+            refused = join(groups, "g2").reply
+            assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert "g2" not in groups.coordinator().groups
+            known = members[0].member_id
+            grown = join(groups, "g0", known, 6_000).reply
+            assert grown.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert join(groups, "g0", known).reply.error_code == ErrorCode.NONE
+            assert memory.total_bytes == held
+            request = LeaveGroupRequest(group_id="g0", members=[MemberIdentity(known)])
+            groups.call(request, 3)
+            assert memory.total_bytes == held // 2
+            assert join(groups, "g2").reply.error_code == ErrorCode.NONE
+
+    run(story())
+
+
+def test_what_is_no_longer_coordinated_takes_no_memory(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, **NO_DELAY) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            await groups.stable("g")
+            held = groups.coordinator().memory.total_bytes
+            assert held > MEMBER_OVERHEAD_BYTES
+            await lead(cluster, 2)
+            await groups.ready(2)
+            await asyncio.sleep(0)
+            assert groups.coordinator(1).memory.total_bytes == 0
+            assert groups.coordinator(2).memory.total_bytes == held
+
+    run(story())
+
+
+def test_a_fetch_names_no_more_offsets_than_fit_into_a_reply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that asks again and again for all that one group has."""
+    monkeypatch.setattr(offset_fetch, "OFFSETS_FOUND_MAX", 10)
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            for partition in range(4):
+                await groups.committed("g", 1, partition=partition)
+
+            def ask(count: int) -> Call:
+                everything = OffsetFetchRequestGroup("g", topics=None)
+                return groups.call(OffsetFetchRequest(groups=[everything] * count), 8)
+
+            assert len(ask(2).reply.groups) == 2
+            with pytest.raises(RemoteProtocolError, match="12 offsets"):
+                ask(3)
+
+    run(story())
+
+
+def test_a_large_fetch_gives_way_to_others_and_to_another_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_fetch, "OFFSETS_A_TURN", 3)
+    monkeypatch.setattr(slicing, "HOUSEKEEPING_SLICE_MS", 0)
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = GroupCluster(cluster)
+            cluster.create("u", partitions=4)
+            await groups.ready()
+            for partition in range(4):
+                await groups.committed("g", 1, partition=partition)
+                await groups.committed("g", 2, partition=partition, topic="u")
+            answers: list[Any] = []
+            others: list[int] = []
+            for is_led_on in (True, False):
+                asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)])
+                call = LaterCall(cluster.members[1].broker, asked, 8)
+                loop = asyncio.get_running_loop()
+                loop.call_soon(others.append, len(answers))
+                if not is_led_on:
+                    loop.call_soon(groups.coordinator().runtime.stop)
+                answers.append((await call.answer()).groups[0])
+                assert len(others) == len(answers), "nobody else was served meanwhile"
+            whole, lost = answers
+            assert [(each.name, len(each.partitions)) for each in whole.topics] == [
+                ("t", 4),
+                ("u", 4),
+            ]
+            assert (lost.error_code, lost.topics) == (ErrorCode.NOT_COORDINATOR, [])
+
+    run(story())

@@ -1,0 +1,267 @@
+"""Rules and users by Kafka's APIs, decided by the controller's own code."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+import pytest
+
+from fairlead_controller.decisions.decide import decide
+from fairlead_controller.decisions.state import (
+    CountersChanged,
+    DeclaredUser,
+    UserDeclared,
+    initial_state,
+)
+from fairlead_controller.sessions.call_parsing import parse_call
+from fairlead_model.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.cluster import ClusterDelta
+from fairlead_model.scram import ScramMechanism, derive
+from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages import (
+    alter_user_scram_credentials,
+    create_acls,
+    delete_acls,
+    describe_acls,
+    describe_user_scram_credentials,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AUTHORIZING = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+RULE = (2, "orders", 3, "User:alice", "*", 4, 3)
+SHA_256, SHA_512 = ScramMechanism
+
+
+def deciding(
+    stage: Any, method: str, *declared: UserDeclared
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """What a controller does with a call: read it, decide, and publish before it answers."""
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        sent = msgpack.unpackb(msgpack.packb(body), strict_map_key=False)
+        event = parse_call(method, sent, broker_id=1, broker_epoch=1)
+        state = initial_state(stage.image, controller_epoch=1, counters=CountersChanged(1, 0))
+        state = state.apply(declared)
+        decision = decide(state, event, now_ms=0, random=random.Random(1))
+        delta = ClusterDelta(decision.changes)
+        stage.image = stage.image.apply(delta)
+        stage.broker.publish(delta, stage.image)
+        reply = msgpack.unpackb(msgpack.packb(decision.reply), strict_map_key=False)
+        assert isinstance(reply, dict)
+        return reply
+
+    return answer
+
+
+@pytest.fixture
+def stage(stage: Any) -> Any:
+    for method in ("create_acls", "delete_acls", "alter_credentials"):
+        stage.controller.script[method] = deciding(stage, method)
+    return stage
+
+
+def create(stage: Any, *rules: tuple[Any, ...], version: int = 3) -> list[int]:
+    request = create_acls.CreateAclsRequest([create_acls.AclCreation(*rule) for rule in rules])
+    return [result.error_code for result in stage.ask(request, version).results]
+
+
+def delete(stage: Any, *filters: tuple[Any, ...]) -> list[Any]:
+    request = delete_acls.DeleteAclsRequest(
+        [delete_acls.DeleteAclsFilter(*each) for each in filters]
+    )
+    results: list[Any] = stage.ask(request, 3).filter_results
+    return results
+
+
+def describe(stage: Any, *wanted: Any) -> Any:
+    return stage.ask(describe_acls.DescribeAclsRequest(*wanted), 3)
+
+
+@pytest.mark.parametrize("stage", [AUTHORIZING], indirect=True)
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_rules_hold_once_the_answer_is_here_and_are_described(stage: Any, version: int) -> None:
+    ours = (*RULE[:2], 4, *RULE[3:])
+    assert create(stage, RULE, ours, RULE, version=version) == [0, 0, 0]
+    assert set(stage.broker.image.acls) == {
+        AclBinding(
+            ResourceType.TOPIC,
+            pattern,
+            "orders",
+            "User:alice",
+            "*",
+            Operation.WRITE,
+            Permission.ALLOW,
+        )
+        for pattern in (PatternType.LITERAL, PatternType.PREFIXED)
+    }
+    reply = describe(stage, 1, None, 1, None, None, 1, 1)
+    shown = [
+        (each.resource_type, each.resource_name, each.pattern_type, len(each.acls))
+        for each in reply.resources
+    ]
+    assert shown == [(2, "orders", 3, 1), (2, "orders", 4, 1)]
+    (acl,) = reply.resources[0].acls
+    assert (acl.principal, acl.host, acl.operation, acl.permission_type) == RULE[3:]
+
+
+@pytest.mark.parametrize("stage", [AUTHORIZING], indirect=True)
+def test_what_is_no_rule_is_refused_in_its_place(stage: Any) -> None:
+    wrong = [
+        (0, *RULE[1:]),
+        (1, *RULE[1:]),
+        (99, *RULE[1:]),
+        (2, "orders", 2, *RULE[3:]),
+        (2, "", *RULE[2:]),
+        (4, "cluster", *RULE[2:]),
+        (*RULE[:3], "alice", *RULE[4:]),
+        (*RULE[:5], 1, 3),
+        (*RULE[:6], 0),
+    ]
+    invalid = ErrorCode.INVALID_REQUEST
+    expected = [0, *[invalid] * len(wrong), 0]
+    assert create(stage, RULE, *wrong, (4, "kafka-cluster", *RULE[2:])) == expected
+    assert len(stage.broker.image.acls) == 2
+
+
+@pytest.mark.parametrize("stage", [AUTHORIZING], indirect=True)
+def test_filters_are_told_what_they_removed_and_the_wrong_one_removes_nothing(stage: Any) -> None:
+    create(stage, RULE, (2, "or", 4, *RULE[3:]), (2, "*", *RULE[2:]), (3, "orders", *RULE[2:]))
+    results = delete(
+        stage,
+        (2, "orders", 2, None, None, 1, 1),
+        (7, "orders", 0, None, None, 1, 1),
+        (3, None, 3, "User:bob", None, 1, 1),
+    )
+    assert [each.error_code for each in results] == [0, ErrorCode.INVALID_REQUEST, 0]
+    names = [[acl.resource_name for acl in each.matching_acls] for each in results]
+    assert [sorted(each) for each in names] == [["*", "or", "orders"], [], []]
+    (left,) = stage.broker.image.acls
+    assert left.resource_type is ResourceType.GROUP
+    assert describe(stage, 99, None, 1, None, None, 1, 1).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("stage", [AUTHORIZING], indirect=True)
+def test_what_a_resource_declares_is_refused_with_its_name(stage: Any) -> None:
+    create(stage, RULE, (*RULE[:3], "User:bob", *RULE[4:]))
+    declared = UserDeclared("alice-of-shop", DeclaredUser("User:alice"))
+    for method in ("create_acls", "delete_acls"):
+        stage.controller.script[method] = deciding(stage, method, declared)
+    assert create(stage, (2, "payments", *RULE[2:])) == [ErrorCode.POLICY_VIOLATION]
+    (result,) = delete(stage, (1, None, 1, None, None, 1, 1))
+    assert result.error_code == 0
+    assert [(each.principal, each.error_code) for each in result.matching_acls] == [
+        ("User:bob", 0),
+        ("User:alice", ErrorCode.POLICY_VIOLATION),
+    ]
+    assert "alice-of-shop" in result.matching_acls[1].error_message
+    assert [each.principal for each in stage.broker.image.acls] == ["User:alice"]
+
+
+@pytest.mark.parametrize("stage", [AUTHORIZING], indirect=True)
+def test_without_a_controller_each_rule_says_so(stage: Any) -> None:
+    stage.controller.script.clear()
+    timed_out = ErrorCode.REQUEST_TIMED_OUT
+    assert create(stage, RULE, (0, *RULE[1:])) == [timed_out, ErrorCode.INVALID_REQUEST]
+    assert [each.error_code for each in delete(stage, (2, "t", 3, None, None, 1, 1))] == [timed_out]
+
+
+def test_a_broker_that_authorizes_nothing_says_so(stage: Any) -> None:
+    disabled = ErrorCode.SECURITY_DISABLED
+    assert create(stage, RULE) == [disabled]
+    assert [each.error_code for each in delete(stage, (2, "t", 3, None, None, 1, 1))] == [disabled]
+    assert describe(stage, 1, None, 1, None, None, 1, 1).error_code == disabled
+    assert stage.controller.calls == []
+
+
+def alter(stage: Any, deletions: list[Any], upsertions: list[Any]) -> dict[str, int]:
+    deletion = alter_user_scram_credentials.ScramCredentialDeletion
+    upsertion = alter_user_scram_credentials.ScramCredentialUpsertion
+    request = alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+        [deletion(*each) for each in deletions], [upsertion(*each) for each in upsertions]
+    )
+    return {each.user: each.error_code for each in stage.ask(request, 0).results}
+
+
+def salted(password: str, mechanism: ScramMechanism = SHA_256) -> bytes:
+    return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), b"salt" * 4, 4096)
+
+
+def test_a_password_verifies_once_the_answer_is_here_and_never_leaves_the_broker(
+    stage: Any,
+) -> None:
+    heard: list[tuple[ScramMechanism, str]] = []
+    stage.broker.credentials.watch(lambda mechanism, user: heard.append((mechanism, user)))
+    given = ("alice", 1, 4096, b"salt" * 4, salted("secret"))
+    assert alter(stage, [], [given]) == {"alice": 0}
+    expected = derive(SHA_256, "secret", 4096, b"salt" * 4)
+    assert stage.broker.credentials.find(SHA_256, "alice") == expected
+    assert stage.broker.credentials.find(SHA_512, "alice") is None
+    ((_, body),) = stage.controller.calls
+    assert salted("secret") not in msgpack.packb(body)
+    assert alter(stage, [("alice", 1)], []) == {"alice": 0}
+    assert stage.broker.credentials.find(SHA_256, "alice") is None
+    assert heard == [(SHA_256, "alice"), (SHA_256, "alice")]
+
+
+def test_users_are_refused_one_by_one(stage: Any) -> None:
+    good = salted("secret")
+    salt = b"salt" * 4
+    outcomes = alter(
+        stage,
+        [("gone", 1), ("twice", 1), ("mechanism", 3)],
+        [
+            ("twice", 2, 4096, salt, salted("x", SHA_512)),
+            ("", 1, 4096, salt, good),
+            ("few", 1, 4095, salt, good),
+            ("many", 1, 16385, salt, good),
+            ("salt", 1, 4096, b"short", good),
+            ("length", 2, 4096, salt, good),
+            ("good", 1, 4096, salt, good),
+        ],
+    )
+    unacceptable = ErrorCode.UNACCEPTABLE_CREDENTIAL
+    assert outcomes == {
+        "gone": ErrorCode.RESOURCE_NOT_FOUND,
+        "twice": ErrorCode.DUPLICATE_RESOURCE,
+        "mechanism": ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        "": unacceptable,
+        "few": unacceptable,
+        "many": unacceptable,
+        "salt": unacceptable,
+        "length": unacceptable,
+        "good": 0,
+    }
+    assert [user for _, user in stage.broker.image.credentials] == ["good"]
+
+
+def test_users_are_described_without_what_verifies_them(stage: Any) -> None:
+    salt = b"salt" * 4
+    alter(stage, [], [("bob", 1, 8192, salt, salted("b"))])
+    alter(stage, [], [("alice", 2, 4096, salt, salted("a", SHA_512))])
+    alter(stage, [], [("alice", 1, 4096, salt, salted("a"))])
+    request = describe_user_scram_credentials.DescribeUserScramCredentialsRequest
+    name = describe_user_scram_credentials.UserName
+
+    def told(users: list[Any] | None) -> list[Any]:
+        return [
+            (
+                each.user,
+                each.error_code,
+                [(i.mechanism, i.iterations) for i in each.credential_infos],
+            )
+            for each in stage.ask(request(users), 0).results
+        ]
+
+    everybody = [("alice", 0, [(1, 4096), (2, 4096)]), ("bob", 0, [(1, 8192)])]
+    assert told(None) == everybody
+    assert told([]) == everybody
+    assert told([name("bob"), name("x"), name("alice"), name("alice")]) == [
+        everybody[1],
+        ("x", ErrorCode.RESOURCE_NOT_FOUND, []),
+        ("alice", ErrorCode.DUPLICATE_RESOURCE, []),
+    ]

@@ -1,0 +1,90 @@
+"""Quotas of the image, by the filters of DescribeClientQuotas (`ClientQuotasImage.describe`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fairlead_model.cluster import ClientQuotaChanged
+from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+)
+
+INVALID = ErrorCode.INVALID_REQUEST
+EXACT, DEFAULT, ANY = range(3)
+ALICE = (("user", "alice"),)
+EVERY_USER = (("user", None),)
+ALICES_APP = (("user", "alice"), ("client-id", "app"))
+ALICES_REST = (("user", "alice"), ("client-id", None))
+APP = (("client-id", "app"),)
+HOST = (("ip", "2001:db8::1"),)
+EVERY_HOST = (("ip", None),)
+ALL = (ALICE, EVERY_USER, ALICES_APP, ALICES_REST, APP, HOST, EVERY_HOST)
+
+
+def ask(stage: Any, version: int, *components: tuple[str, int, str | None], strict: bool) -> Any:
+    wanted = [ComponentData(*each) for each in components]
+    return stage.ask(DescribeClientQuotasRequest(wanted, strict), version)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(
+    ("components", "loose", "strict"),
+    [
+        ([], ALL, ()),
+        ([("user", EXACT, "alice")], (ALICE, ALICES_APP, ALICES_REST), (ALICE,)),
+        ([("user", DEFAULT, None)], (EVERY_USER,), (EVERY_USER,)),
+        (
+            [("user", ANY, None)],
+            (ALICE, EVERY_USER, ALICES_APP, ALICES_REST),
+            (ALICE, EVERY_USER),
+        ),
+        (
+            [("user", ANY, None), ("client-id", ANY, None)],
+            (ALICES_APP, ALICES_REST),
+            (ALICES_APP, ALICES_REST),
+        ),
+        ([("client-id", EXACT, "app")], (ALICES_APP, APP), (APP,)),
+        ([("client-id", EXACT, "other")], (), ()),
+        ([("ip", EXACT, "2001:DB8:0::1")], (HOST,), (HOST,)),
+        ([("ip", EXACT, "host")], (), ()),
+        ([("ip", ANY, None)], (HOST, EVERY_HOST), (HOST, EVERY_HOST)),
+    ],
+)
+def test_entities_are_found_by_names_defaults_and_types(
+    stage: Any, version: int, components: Any, loose: Any, strict: Any
+) -> None:
+    stage.publish(
+        *(ClientQuotaChanged(entity, {"a": index + 0.5}) for index, entity in enumerate(ALL))
+    )
+    for is_strict, expected in ((False, loose), (True, strict)):
+        reply = ask(stage, version, *components, strict=is_strict)
+        assert reply.error_code == 0
+        found = {
+            tuple((part.entity_type, part.entity_name) for part in entry.entity): [
+                (value.key, value.value) for value in entry.values
+            ]
+            for entry in reply.entries
+        }
+        assert found == {entity: [("a", ALL.index(entity) + 0.5)] for entity in expected}
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ([("", ANY, None)], INVALID),
+        ([("user", ANY, None), ("user", DEFAULT, None)], INVALID),
+        ([("broker", ANY, None)], ErrorCode.UNSUPPORTED_VERSION),
+        ([("ip", ANY, None), ("user", ANY, None)], INVALID),
+        ([("user", EXACT, None)], INVALID),
+        ([("user", DEFAULT, "alice")], INVALID),
+        ([("user", 7, None)], INVALID),
+    ],
+)
+def test_wrong_questions_are_refused(stage: Any, version: int, components: Any, code: int) -> None:
+    reply = ask(stage, version, *components, strict=False)
+    assert (reply.error_code, reply.entries) == (code, None)

@@ -1,0 +1,199 @@
+"""Indexes and snapshots that something has damaged while nobody was writing them."""
+
+import random
+
+import pytest
+from log_batches import LogBench, append, batch, patched, read_headers, record_batch
+
+from fairlead_broker.disk import RealDisk
+from fairlead_broker.log.directory.clean_stop import stop_log
+from fairlead_broker.log.index import index_sanity
+from fairlead_wire.errors import KafkaError
+from fairlead_wire.records import Record
+
+CONFIG = {
+    "segment_bytes": 4_000,
+    "index_interval_bytes": 300,
+    "message_timestamp_after_max_ms": 10**9,
+}
+COUNT = 60
+
+
+def at_time(timestamp):
+    return record_batch(Record(0, timestamp, b"k", b"v" * 110))
+
+
+@pytest.fixture(params=["rising", "mixed"])
+def bench(request, tmp_path):
+    """A log that was stopped cleanly: three sealed segments, each batch with a time of its own."""
+    bench = LogBench(str(tmp_path / "t-0"))
+    log = bench.create(**CONFIG)
+    bench.times = list(range(1_000, 1_000 + COUNT * 10, 10))
+    if request.param == "mixed":
+        random.Random(7).shuffle(bench.times)
+    append(log, *(at_time(time) for time in bench.times))
+    assert len(log.segments) == 3
+    assert stop_log(log, 0)
+    log.close()
+    return bench
+
+
+def expect_whole(bench):
+    """Every offset and every timestamp is found, and segments know how old they are."""
+    log = bench.load(**CONFIG)
+    for offset in range(COUNT):
+        (header,) = read_headers(log, offset, 1)
+        assert header.base_offset == offset
+    log.close()
+    log = bench.load(**CONFIG)
+    for target in range(995, 1_000 + COUNT * 10, 5):
+        expected = next((at for at, time in enumerate(bench.times) if time >= target), None)
+        found = log.offset_for_timestamp(target, end_offset=COUNT)
+        assert (None if found is None else found.offset) == expected
+    log.close()
+    log = bench.load(**CONFIG)
+    for segment, end in zip(log.segments, [*log.bases[1:], COUNT], strict=True):
+        assert segment.largest_timestamp() == max(bench.times[segment.base_offset : end])
+    log.close()
+
+
+def damage_zeros(content, other):
+    return bytes(len(content))
+
+
+def damage_zero_tail(content, other):
+    return content + bytes(12 * 8 * 5)
+
+
+def damage_empty(content, other):
+    return b""
+
+
+def damage_foreign(content, other):
+    return other
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", [damage_zeros, damage_zero_tail, damage_empty, damage_foreign])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_an_index_that_is_not_the_segments_is_built_anew(bench, suffix, damage, at):
+    paths = sorted(bench.load(**CONFIG).directory.glob(f"*{suffix}"))
+    paths[at].write_bytes(damage(paths[at].read_bytes(), paths[at - 1].read_bytes()))
+    expect_whole(bench)
+
+
+@pytest.mark.parametrize("left", [1, 3, -1])
+def test_an_index_that_lost_its_end_still_finds_everything(bench, left):
+    for path in sorted(bench.load(**CONFIG).directory.glob("*.index")):
+        path.write_bytes(path.read_bytes()[: 8 * left])
+    expect_whole(bench)
+
+
+def test_a_time_index_that_lost_its_end_does_not_make_records_look_older(tmp_path):
+    """Retention would delete them before their time."""
+    bench = LogBench(str(tmp_path / "t-0"))
+    log = bench.create(**CONFIG)
+    append(log, *(at_time(1_000 + at) for at in range(40)))
+    assert stop_log(log, 0)
+    log.close()
+    for path in log.directory.glob("*.timeindex"):
+        path.write_bytes(path.read_bytes()[:12])
+    log = bench.load(**CONFIG)
+    newest_ms = [segment.largest_timestamp() for segment in log.segments]
+    assert newest_ms == [1_000 + base - 1 for base in log.bases[1:]] + [1_039]
+    log.close()
+
+
+def test_a_long_part_without_entries_is_indexed_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(index_sanity, "UNINDEXED_BYTES_MAX", 2_000)
+    bench = LogBench(str(tmp_path / "t-0"))
+    log = bench.create(index_interval_bytes=300)
+    append(log, *(batch() for _ in range(40)))
+    assert stop_log(log, 0)
+    log.close()
+    (path,) = log.directory.glob("*.index")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:16])
+    log = bench.load(index_interval_bytes=300)
+    read_headers(log, 39, 1)
+    assert path.read_bytes() == whole
+    log.close()
+
+
+def test_other_settings_are_no_damage(tmp_path):
+    """An index of a larger interval is right, and not rebuilt for being sparse."""
+    bench = LogBench(str(tmp_path / "t-0"))
+    log = bench.create(index_interval_bytes=4_000)
+    append(log, *(batch() for _ in range(60)))
+    assert stop_log(log, 0)
+    log.close()
+    (path,) = log.directory.glob("*.index")
+    whole = path.read_bytes()
+    log = bench.load(index_interval_bytes=100)
+    read_headers(log, 30, 1)
+    assert path.read_bytes() == whole
+    log.close()
+
+
+def test_a_damaged_batch_behind_the_index_is_no_reason_to_forget_the_index(tmp_path):
+    bench = LogBench(str(tmp_path / "t-0"))
+    log = bench.create(**CONFIG)
+    append(log, *(at_time(1_000 + at) for at in range(40)))
+    assert stop_log(log, 0)
+    log.close()
+    first = sorted(log.directory.glob("*.log"))[0]
+    content = bytearray(first.read_bytes())
+    content[-patched(at_time(1_000)).nbytes + 16] = 9
+    first.write_bytes(content)
+    log = bench.load(**CONFIG)
+    assert log.segments[0].largest_timestamp() == 1_000 + log.bases[1] - 1
+    assert log.offset_for_timestamp(1_005, end_offset=40).offset == 5
+    with pytest.raises(KafkaError):
+        read_headers(log, log.bases[1] - 1, 1)
+    log.close()
+
+
+def produced(sequence):
+    return patched(batch(), producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0\1garbage", None])
+def test_producers_are_read_from_the_log_where_their_snapshot_is_damaged(tmp_path, damage):
+    bench = LogBench(str(tmp_path / "t-0"))
+    log = bench.create()
+    append(log, *(produced(sequence) for sequence in range(7)))
+    assert stop_log(log, 0)
+    log.close()
+    (snapshot,) = log.directory.glob("*.snapshot")
+    if damage is None:
+        content = bytearray(snapshot.read_bytes())
+        content[-9] ^= 1
+        damage = bytes(content)
+    snapshot.write_bytes(damage)
+    log = bench.load()
+    retried = log.append_as_leader(produced(6), leader_epoch=0, now_ms=1_000)
+    assert (retried.first_offset, retried.is_duplicate) == (6, True)
+    assert log.append_as_leader(produced(7), leader_epoch=0, now_ms=1_000).first_offset == 7
+    log.close()
+
+
+def test_a_log_without_producers_is_not_read_for_their_sake(tmp_path):
+    bench = LogBench(str(tmp_path / "t-0"), CountingDisk())
+    log = bench.create(index_interval_bytes=300)
+    append(log, *(batch(size=4_000) for _ in range(100)))
+    assert stop_log(log, 0)
+    log.close()
+    bench.disk.read_bytes = 0
+    bench.load(index_interval_bytes=300).close()
+    assert bench.disk.read_bytes < 40_000
+
+
+class CountingDisk(RealDisk):
+    """Counts what is read."""
+
+    read_bytes = 0
+
+    def pread(self, fd, size, position, /):
+        content = super().pread(fd, size, position)
+        self.read_bytes += len(content)
+        return content

@@ -1,0 +1,326 @@
+"""A full or failing disk takes one log offline, with the right error, and nothing is made up."""
+
+import errno
+
+import pytest
+from log_batches import TOPIC_ID, LogBench, all_headers, append, batch, flush
+from simulated_disk import SimulatedDisk
+
+from fairlead_broker.log.compaction.log_cleaning import CleanedGroup
+from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.segment_swap import SegmentSwap
+from fairlead_model.log_config import LogConfig
+from fairlead_wire.errors import ErrorCode, KafkaError
+
+CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=300)
+
+
+@pytest.fixture
+def disk():
+    return SimulatedDisk()
+
+
+def start(disk):
+    directory = LogDirectory("/d", node_id=0, cluster_id="c", disk=disk, boot_id="b")
+    report = directory.load(0, config_for=lambda topic, partition: CONFIG)
+    return directory, report
+
+
+def started_log(disk):
+    directory, _ = start(disk)
+    directory.confirm_start(1)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
+    directory.begin_sync().run()
+    return directory, log
+
+
+def expect_offline(log, action):
+    with pytest.raises(KafkaError) as caught:
+        action()
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.is_offline
+    with pytest.raises(KafkaError) as caught:
+        append(log, batch())
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("room", [0, 100, 180 * 4, 180 * 12, 180 * 12 + 100])
+def test_a_full_disk_loses_only_what_was_refused(disk, room):
+    directory, log = started_log(disk)
+    append(log, *(batch() for _ in range(5)))
+    disk.free_bytes = room
+
+    def until_full():
+        for _ in range(50):
+            append(log, batch())
+
+    expect_offline(log, until_full)
+    end = log.log_end_offset
+    assert not directory.close(clean=True, broker_epoch=1)
+    disk.free_bytes = None
+    directory, report = start(disk.after_kill())
+    assert report.recovered
+    assert [h.base_offset for h in all_headers(directory.log("t", 0))][:end] == list(range(end))
+
+
+def test_short_writes_are_completed(disk):
+    _, log = started_log(disk)
+    disk.short_writes = 6
+    append(log, *(batch() for _ in range(4)))
+    assert len(all_headers(log)) == 4
+
+
+@pytest.mark.parametrize("operation", ["pwrite", "_create", "rename"])
+def test_an_error_of_the_device_takes_the_log_offline(disk, operation):
+    _, log = started_log(disk)
+    append(log, *(batch() for _ in range(5)))
+    disk.fail(operation)
+
+    def until_roll():
+        for _ in range(20):
+            append(log, batch())
+
+    expect_offline(log, until_roll)
+
+
+def test_other_logs_go_on(disk):
+    directory, log = started_log(disk)
+    other = directory.create_log("u", 0, TOPIC_ID, CONFIG, 0)
+    disk.fail("pwrite", errno.ENOSPC)
+    expect_offline(log, lambda: append(log, batch()))
+    assert isinstance(directory.probe(), OSError)
+    disk.failures.clear()
+    assert append(other, batch()) == [0]
+    assert directory.probe() is None
+    assert not directory.close(clean=True, broker_epoch=1), "one log is not known to be whole"
+
+
+def test_a_failed_fsync_is_never_retried_and_the_lost_pages_are_not_believed(disk):
+    directory, log = started_log(disk)
+    append(log, *(batch() for _ in range(4)))
+    flush(log)
+    append(log, *(batch() for _ in range(4)))
+    path = log.active.path
+    disk.fail_fsync_of(path)
+    job = log.begin_flush()
+    job.run()
+    disk.failures.clear()
+    log.complete_flush(job, 0)
+    assert log.is_offline
+    assert log.recovery_point == 4
+    assert log.begin_flush() is None
+    assert not directory.close(clean=True, broker_epoch=1)
+    # The process restarts; the page cache still shows the lost pages as if all were well.
+    cached = disk.after_kill()
+    assert len(cached.names[path].content) == 8 * 180
+    directory, report = start(cached)
+    assert report.recovered["t", 0].reason
+    assert len(all_headers(directory.log("t", 0))) == 4
+
+
+def test_what_the_kernel_could_not_write_back_is_not_believed(disk):
+    _, log = started_log(disk)
+    append(log, *(batch() for _ in range(4)))
+    flush(log)
+    append(log, *(batch() for _ in range(4)))
+    disk.fail_fsync_of(log.active.path)
+    disk = disk.after_kill()
+    # Told once: the process before may have been killed before it could ask.
+    disk.fail("sync_file_system")
+    directory, report = start(disk)
+    assert report.write_back_error is not None
+    assert not report.is_whole
+    assert len(all_headers(directory.log("t", 0))) == 4
+    disk.failures.clear()
+    directory, report = start(disk.after_kill())
+    assert report.is_whole
+    assert len(all_headers(directory.log("t", 0))) == 4
+
+
+def test_a_second_kill_finds_nothing_to_do_where_nothing_was_appended(disk):
+    _, log = started_log(disk)
+    append(log, *(batch(producer=(7, 0, number)) for number in range(30)))
+    disk = disk.after_kill()
+    directory, _ = start(disk)
+    directory.confirm_start(2)
+    disk = disk.after_kill()
+    directory, report = start(disk)
+    assert report.recovered["t", 0].scanned_bytes == 0
+    log = directory.log("t", 0)
+    assert [h.base_offset for h in all_headers(log)] == list(range(30))
+    assert log.producers.get(7).batches[-1].last_sequence == 29
+    directory.confirm_start(3)
+    append(log, batch())
+    _, report = start(disk.after_kill())
+    assert report.recovered["t", 0].scanned_bytes > 0
+
+
+def test_no_flush_moves_the_recovery_point_over_an_unwritten_epoch(disk):
+    _, log = started_log(disk)
+    append(log, batch(), epoch=1)
+    assert not disk.exists("/d/t-0/leader-epoch-checkpoint"), "nothing on the way of an append"
+    disk.fail("rename")
+    assert log.begin_flush() is None
+    assert log.is_offline
+    assert log.recovery_point == 0
+
+
+def test_a_failed_flush_outweighs_a_clean_shutdown_marker(disk):
+    directory, log = started_log(disk)
+    append(log, batch())
+    assert directory.close(clean=True, broker_epoch=1)
+    disk.names["/d/t-0/fairlead-failed-flush"] = disk.names.pop("/d/t-0/partition.metadata")
+    directory, report = start(disk.after_kill())
+    assert directory.start.was_clean
+    assert ("t", 0) in report.recovered
+    _, report = start(disk.after_kill())
+    assert not report.recovered
+
+
+def test_a_log_that_cannot_be_opened_does_not_stop_the_others(disk):
+    directory, _ = started_log(disk)
+    directory.create_log("u", 0, TOPIC_ID, CONFIG, 0)
+    directory.begin_sync().run()
+    disk = disk.after_kill()
+    open_write = disk.open_write
+
+    def failing_open(path):
+        if path.startswith("/d/t-0"):
+            raise OSError(errno.EIO, "Input/output error")
+        return open_write(path)
+
+    disk.open_write = failing_open
+    directory, report = start(disk)
+    assert set(report.offline) == {("t", 0)}
+    assert directory.log("u", 0) is not None
+    assert directory.log("t", 0) is None
+
+
+def test_a_log_refuses_appends_until_a_truncation_is_durable(disk):
+    directory, log = started_log(disk)
+    append(log, *(batch() for _ in range(20)))
+    flush(log)
+    job = directory.begin_checkpoint()
+    log.truncate_to(5)
+    job.run()
+    directory.complete_checkpoint(job)
+    assert log.refusal is not None, "that job began before the truncation"
+    directory.write_checkpoints()
+    assert append(log, batch()) == [5]
+
+
+def test_bench_on_the_simulated_disk_agrees_with_itself(disk):
+    log = LogBench("/x/t-0", disk).create(segment_bytes=500)
+    append(log, *(batch() for _ in range(9)))
+    flush(log)
+    assert [h.base_offset for h in all_headers(log)] == list(range(9))
+
+
+def test_a_deletion_of_records_needs_no_room_on_the_disk(disk):
+    directory, log = started_log(disk)
+    append(log, *(batch() for _ in range(5)), epoch=1)
+    append(log, *(batch() for _ in range(5)), epoch=2)
+    flush(log)
+    disk.free_bytes = 0
+    log.advance_log_start_offset(7)
+    assert not log.is_offline
+    assert log.epochs.entries() == [(2, 7)]
+    disk.free_bytes = None
+    directory.write_checkpoints()
+    directory, _ = start(disk.after_kill())
+    again = directory.log("t", 0)
+    assert again.log_start_offset == 7
+    assert again.epochs.entries() == [(2, 7)]
+
+
+def test_a_look_up_by_time_tells_what_is_wrong(disk):
+    _, log = started_log(disk)
+    append(log, *(batch(timestamp=1_000 + at) for at in range(25)))
+    first = log.segments[0]
+    disk.names[first.path].content[16] = 9
+    with pytest.raises(KafkaError) as caught:
+        log.offset_for_timestamp(1_001, end_offset=log.log_end_offset)
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert not log.is_offline
+    disk.fail("pread")
+    for look_up in (
+        lambda: log.offset_for_timestamp(1_001, end_offset=log.log_end_offset),
+        log.offset_of_max_timestamp,
+    ):
+        expect_offline(log, look_up)
+        log.is_offline, log.refusal = False, None
+
+
+def test_a_damaged_segment_does_not_stop_retention(disk):
+    directory, log = started_log(disk)
+    append(log, *(batch(timestamp=1_000 + at) for at in range(25)))
+    damaged = log.segments[0]
+    assert directory.close(clean=True, broker_epoch=1)
+    disk.names[damaged.path].content[16] = 9
+    # An index that points outside the segment is made anew from batches that cannot be read.
+    disk.names[damaged.offset_index.path].content[-4:] = b"\x7f" * 4
+    directory, _ = start(disk.after_kill())
+    log = directory.log("t", 0)
+    directory.confirm_start(2)
+    count = len(log.segments)
+    assert count > 2
+    log.delete_expired_segments(CONFIG.retention_ms + 5_000, log.log_end_offset)
+    assert len(log.segments) == 1
+
+
+def test_a_log_that_is_deleted_while_it_is_flushed_has_not_failed(disk, caplog):
+    directory, log = started_log(disk)
+    append(log, batch())
+    job = log.begin_flush()
+    directory.delete_log(log, 0)
+    job.run()
+    log.complete_flush(job, 0)
+    assert not log.is_offline
+    assert not log.flush_state.failed_flush
+    assert not caplog.records
+
+
+def test_a_replacement_that_cannot_begin_leaves_the_log_as_it_was(disk):
+    _, log = started_log(disk)
+    append(log, *(batch() for _ in range(25)))
+    flush(log)
+    names = set(disk.names)
+    cleaned = [
+        f"{log.path}/{0:020d}{suffix}.cleaned" for suffix in (".log", ".index", ".timeindex")
+    ]
+    for path in cleaned:
+        disk.close(disk.open_write(path))
+    swap = SegmentSwap(log, CleanedGroup([0], 0, 0, 0))
+    disk.fail("_create", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space left"):
+        swap.begin()
+    disk.failures.clear()
+    disk.unlink(cleaned[2])
+    with pytest.raises(FileNotFoundError):
+        swap.begin()
+    assert log.swap is None
+    assert set(disk.names) - names <= {cleaned[0], f"{log.path}/fairlead-compacted"}
+    assert not log.is_offline
+    append(log, batch())
+
+
+def test_the_first_flush_makes_the_name_of_the_directory_durable(disk, monkeypatch):
+    directory, log = started_log(disk)
+    synced = []
+    sync = disk.fsync_directory
+    monkeypatch.setattr(disk, "fsync_directory", lambda path: (synced.append(path), sync(path)))
+    for expected in ([log.path, "/d"], [log.path]):
+        append(log, batch())
+        flush(log)
+        assert synced == expected
+        synced.clear()
+    directory.close(clean=False)
+
+
+def test_a_log_that_cannot_begin_anew_at_its_start_is_an_error_of_the_disk(disk):
+    """Then the broker starts without it, instead of not at all."""
+    bench = LogBench("/d/t-0", disk)
+    append(bench.create(), batch())
+    disk.fail("_create", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space left"):
+        bench.load(log_start_offset=50)

@@ -1,0 +1,186 @@
+"""What an append leaves in the file and in the log."""
+
+import pytest
+from log_batches import (
+    LogBench,
+    all_headers,
+    append,
+    as_leader_sent,
+    batch,
+    patched,
+    read_headers,
+)
+
+from fairlead_model.invariants import InvariantViolation
+from fairlead_wire.errors import ErrorCode, KafkaError
+from fairlead_wire.record_batch import TimestampType
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return LogBench(f"{tmp_path}/t-0")
+
+
+def test_offsets_and_epoch_are_patched_in_place(bench):
+    log = bench.create()
+    assert append(log, batch(3), batch(), batch(10), epoch=4) == [0, 3, 4]
+    headers = all_headers(log)
+    assert [(h.base_offset, h.last_offset) for h in headers] == [(0, 2), (3, 3), (4, 13)]
+    assert {h.partition_leader_epoch for h in headers} == {4}
+    assert log.log_end_offset == 14
+
+
+def test_create_time_is_reported_as_none(bench):
+    result = bench.create().append_as_leader(batch(2), leader_epoch=0, now_ms=77)
+    assert result == (0, 1, -1, 0, False)
+
+
+def test_log_append_time_stamps_the_batch(bench):
+    log = bench.create(message_timestamp_type="LogAppendTime")
+    result = log.append_as_leader(batch(timestamp=5), leader_epoch=0, now_ms=77)
+    assert result.log_append_time_ms == 77
+    (header,) = read_headers(log, 0)
+    assert header.max_timestamp == 77
+    assert header.base_timestamp == 5
+    assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
+
+
+def test_an_epoch_is_entered_before_the_first_append(bench):
+    log = bench.create()
+    append(log, batch(5))
+    log.assign_leader_epoch(3)
+    assert log.last_leader_epoch == 3
+    assert log.end_offset_for_epoch(3) == (3, 5)
+    with pytest.raises(InvariantViolation):
+        log.assign_leader_epoch(2)
+
+
+def test_followers_take_batches_as_they_are(bench):
+    log = bench.create()
+    content = b"".join(
+        bytes(part)
+        for part in (as_leader_sent(0, 4, epoch=1), as_leader_sent(4, epoch=1), as_leader_sent(5))
+    )
+    with_epochs = as_leader_sent(5, 2, epoch=6)
+    log.append_as_follower(memoryview(content[:360]), now_ms=0)
+    log.append_as_follower(memoryview(bytes(with_epochs) + content[:100]), now_ms=0)
+    assert [h.base_offset for h in all_headers(log)] == [0, 4, 5]
+    assert log.epochs.entries() == [(1, 0), (6, 5)]
+    assert log.log_end_offset == 7
+
+
+def test_followers_refuse_what_goes_back_and_damage(bench):
+    log = bench.create()
+    log.append_as_follower(as_leader_sent(0, 4), now_ms=0)
+    for offset in (0, 3):
+        with pytest.raises(InvariantViolation):
+            log.append_as_follower(as_leader_sent(offset), now_ms=0)
+    with pytest.raises(KafkaError) as caught:
+        log.append_as_follower(patched(as_leader_sent(4), crc=0), now_ms=0)
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert log.log_end_offset == 4
+
+
+def test_a_leaders_start_may_lie_inside_the_first_batch(bench):
+    """R17."""
+    log = bench.create()
+    log.restart_at(105)
+    log.refusal = None
+    log.append_as_follower(as_leader_sent(100, 10), now_ms=0)
+    assert (log.log_start_offset, log.log_end_offset) == (105, 110)
+    assert read_headers(log, 105)[0].base_offset == 100
+    log.close()
+    log = bench.load(log_start_offset=105)
+    assert (log.log_start_offset, log.log_end_offset) == (105, 110)
+
+
+def test_a_repeated_batch_gets_its_original_offsets(bench):
+    log = bench.create()
+    for sequence in range(0, 20, 2):
+        append(log, batch(2, producer=(9, 0, sequence)))
+    retry = log.append_as_leader(batch(2, producer=(9, 0, 12)), leader_epoch=0, now_ms=0)
+    assert retry == (12, 13, -1, 0, True)
+    assert log.log_end_offset == 20
+    for gap_or_too_old in (batch(2, producer=(9, 0, 8)), batch(2, producer=(9, 0, 22))):
+        with pytest.raises(KafkaError) as caught:
+            append(log, gap_or_too_old)
+        assert caught.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_the_producer_window_outlives_restart_and_truncation(bench):
+    log = bench.create(segment_bytes=500)
+    for sequence in range(6):
+        append(log, batch(producer=(9, 0, sequence)))
+    log.truncate_to(4)
+    log.refusal = None
+    assert log.append_as_leader(batch(producer=(9, 0, 3)), leader_epoch=0, now_ms=0).is_duplicate
+    assert append(log, batch(producer=(9, 0, 4))) == [4]
+    log.active.seal()
+    log.write_snapshot()
+    log.close()
+    log = bench.load()
+    assert log.append_as_leader(batch(producer=(9, 0, 4)), leader_epoch=0, now_ms=0).is_duplicate
+
+
+@pytest.mark.parametrize(
+    ("config", "batches", "bases"),
+    [
+        ({"segment_bytes": 400}, [batch()] * 5, [0, 2, 4]),
+        ({"segment_ms": 100}, [batch(timestamp=t) for t in (5, 105, 106, 300)], [0, 2, 3]),
+        ({"segment_index_bytes": 24, "index_interval_bytes": 1}, [batch()] * 6, [0, 2, 4]),
+    ],
+    ids=["size", "record time", "full index"],
+)
+def test_a_segment_is_rolled_by(config, batches, bases, bench):
+    log = bench.create(**config)
+    for content in batches:
+        append(log, memoryview(bytearray(content)))
+    assert log.bases[: len(bases)] == bases
+    assert [h.base_offset for h in all_headers(log)] == list(range(len(batches)))
+
+
+def test_records_without_timestamps_roll_by_the_clock(bench):
+    log = bench.create(segment_ms=100)
+    append(log, batch(timestamp=-1), now_ms=10)
+    append(log, batch(timestamp=-1), now_ms=100)
+    append(log, batch(timestamp=-1), now_ms=101)
+    assert log.bases == [0, 2]
+
+
+def test_a_replay_of_old_records_does_not_roll_at_every_batch(bench):
+    log = bench.create()
+    for day in range(5):
+        append(log, batch(timestamp=1_357_000_000_000 + day), now_ms=1_800_000_000_000)
+    assert log.bases == [0]
+
+
+def test_a_log_that_begins_anew_knows_no_producer_of_before(bench):
+    """Its last batch may lie in what is left out: an older sequence would refuse the next one."""
+    log = bench.create(segment_bytes=500)
+    append(log, *(batch(producer=(7, 0, at)) for at in range(8)))
+    log.restart_at(50)
+    assert log.producers.get(7) is None
+    log.close()
+    assert bench.load().producers.get(7) is None
+
+
+def test_a_log_that_begins_anew_knows_no_epoch_of_before(bench):
+    """Asking with one that its leader has forgotten, it would be sent to begin anew for ever."""
+    log = bench.create()
+    append(log, batch(), epoch=3)
+    log.restart_at(50)
+    assert log.last_leader_epoch == -1
+    log.close()
+    assert bench.load().last_leader_epoch == -1
+
+
+def test_a_roll_after_a_truncation_forgets_no_producer(bench):
+    now_ms = 1_800_000_000_000
+    log = bench.create()
+    for sequence in range(4):
+        append(log, batch(producer=(7, 0, sequence)), now_ms=now_ms)
+    log.truncate_to(2)
+    log.refusal = None
+    log.roll(now_ms + 1_000)
+    retry = log.append_as_leader(batch(producer=(7, 0, 1)), leader_epoch=0, now_ms=now_ms)
+    assert retry.is_duplicate

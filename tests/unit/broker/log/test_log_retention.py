@@ -1,0 +1,128 @@
+"""Segments go by age and size, consumed or not, but never above the high watermark."""
+
+import pytest
+from log_batches import LogBench, append, batch, read_headers
+
+from fairlead_model.invariants import InvariantViolation
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return LogBench(f"{tmp_path}/t-0")
+
+
+def fill(bench, timestamps, **config):
+    """One batch a segment."""
+    log = bench.create(segment_bytes=200, file_delete_delay_ms=500, **config)
+    for timestamp in timestamps:
+        append(log, batch(timestamp=timestamp), now_ms=0)
+    return log
+
+
+def test_by_time(bench):
+    log = fill(bench, [10, 20, 30, 40], retention_ms=100)
+    assert log.delete_expired_segments(120, 4) == 1
+    assert log.delete_expired_segments(131, 4) == 2
+    assert (log.log_start_offset, log.bases) == (3, [3])
+
+
+def test_by_time_stops_at_the_first_segment_that_must_stay(bench):
+    log = fill(bench, [10, 500, 30, 40], retention_ms=100)
+    assert log.delete_expired_segments(400, 4) == 1
+    assert log.bases == [1, 2, 3]
+
+
+def test_an_idle_topic_empties_by_rolling_its_active_segment(bench):
+    log = fill(bench, [10, 20], retention_ms=100)
+    assert log.delete_expired_segments(1_000, 2) == 2
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (2, 2, 0)
+    assert append(log, batch()) == [2]
+
+
+def test_a_follower_of_a_topic_that_emptied_rolls_its_active_segment(bench):
+    log = fill(bench, [10, 20, 30])
+    log.advance_log_start_offset(2)
+    assert log.delete_segments_below_start(1_000, 3) == 2
+    assert log.bases == [2], "the last record is there to be read"
+    log.advance_log_start_offset(3)
+    assert log.delete_segments_below_start(1_000, 2) == 0
+    assert log.delete_segments_below_start(1_000, 3) == 1
+    assert (log.log_start_offset, log.log_end_offset, log.bases) == (3, 3, [3])
+    assert log.delete_segments_below_start(1_000, 3) == 0
+    assert append(log, batch()) == [3]
+
+
+def test_records_without_timestamps_age_with_their_file(bench):
+    log = fill(bench, [-1, -1, -1], retention_ms=100)
+    written_ms = log.active.modified_ms()
+    assert log.delete_expired_segments(written_ms - 1_000, 3) == 0
+    assert log.delete_expired_segments(written_ms + 10_000, 3) == 3
+
+
+def test_by_size_keeps_at_least_the_limit(bench):
+    log = fill(bench, [10] * 6, retention_ms=-1, retention_bytes=500)
+    assert log.delete_expired_segments(0, 6) == 3
+    assert log.size == 540
+
+
+def test_never_above_the_high_watermark(bench):
+    log = fill(bench, [10] * 6, retention_ms=1)
+    assert log.delete_expired_segments(DAY_MS, 2) == 2
+    assert log.bases == [2, 3, 4, 5]
+    with pytest.raises(InvariantViolation):
+        log.delete_expired_segments(DAY_MS, 7)
+
+
+def test_compacted_topics_keep_old_segments_but_obey_deleted_records(bench):
+    log = fill(bench, [], cleanup_policy=frozenset({"compact"}), retention_ms=1, retention_bytes=1)
+    log.reconfigure(log.config)
+    for sequence in range(3):
+        log.append_as_follower(_sent(sequence), now_ms=0)
+    assert log.delete_expired_segments(DAY_MS, 3) == 0
+    log.advance_log_start_offset(2)
+    assert log.delete_expired_segments(DAY_MS, 3) == 2
+
+
+def _sent(offset):
+    from log_batches import as_leader_sent
+
+    return as_leader_sent(offset)
+
+
+def test_delete_records_hides_at_once_and_frees_later(bench):
+    log = fill(bench, [10] * 4, retention_ms=-1)
+    log.advance_log_start_offset(2)
+    assert log.log_start_offset == 2
+    assert log.bases == [0, 1, 2, 3]
+    assert log.delete_expired_segments(0, 4) == 2
+    log.advance_log_start_offset(1)
+    assert log.log_start_offset == 2
+    with pytest.raises(InvariantViolation):
+        log.advance_log_start_offset(5)
+    log.advance_log_start_offset(4)
+    assert read_headers(log, 4) == []
+
+
+def test_files_are_renamed_at_once_and_removed_after_the_grace(bench, tmp_path):
+    log = fill(bench, [10, 20], retention_ms=100)
+    log.delete_expired_segments(115, 2)
+    names = {path.name for path in tmp_path.glob("t-0/*.deleted")}
+    assert names == {f"{0:020}{suffix}.deleted" for suffix in (".log", ".index", ".timeindex")}
+    assert log.begin_deletions(600) is None
+    job = log.begin_deletions(615)
+    assert job is not None
+    job.run()
+    assert not list(tmp_path.glob("t-0/*.deleted"))
+    assert log.begin_deletions(10**9) is None
+
+
+def test_leftovers_of_a_deletion_are_removed_at_start(bench, tmp_path):
+    log = fill(bench, [10, 20, 30], retention_ms=100)
+    log.delete_expired_segments(125, 3)
+    log.close()
+    assert list(tmp_path.glob("t-0/*.deleted"))
+    log = bench.load()
+    assert not list(tmp_path.glob("t-0/*.deleted"))
+    assert (log.log_start_offset, log.log_end_offset) == (2, 3)

@@ -1,0 +1,81 @@
+"""Offsets by timestamp, exact inside batches, compressed or not."""
+
+import pytest
+from log_batches import LogBench, append, record_batch
+
+from fairlead_broker.limits import WALKED_RECORDS_MAX
+from fairlead_wire.compression import Codec
+from fairlead_wire.records import Record
+
+TIMES = [[100, 130, 120], [110, 90], [200, 210, 205], [150], [205, 300, 1]]
+
+
+@pytest.fixture(params=list(Codec))
+def log(request, tmp_path):
+    log = LogBench(f"{tmp_path}/t-0").create(
+        segment_bytes=400, index_interval_bytes=50, message_timestamp_after_max_ms=10**6
+    )
+    for times in TIMES:
+        records = [Record(at, time, b"k", b"v" * 20) for at, time in enumerate(times)]
+        append(log, record_batch(*records, codec=request.param))
+    return log
+
+
+FLAT = [time for times in TIMES for time in times]
+
+
+def test_the_first_record_at_or_after_the_timestamp(log):
+    for target in range(302):
+        expected = next((at for at, time in enumerate(FLAT) if time >= target), None)
+        found = log.offset_for_timestamp(target, end_offset=len(FLAT))
+        assert (None if found is None else found.offset) == expected
+        if found is not None:
+            assert found.timestamp_ms == FLAT[found.offset]
+            assert found.leader_epoch == 0
+
+
+def test_the_end_offset_hides_uncommitted_records(log):
+    assert log.offset_for_timestamp(200, end_offset=5) is None
+    assert log.offset_for_timestamp(200, end_offset=6).offset == 5
+    assert log.offset_for_timestamp(300, end_offset=10) is None
+
+
+def test_deleted_records_are_not_found(log):
+    log.advance_log_start_offset(6)
+    assert log.offset_for_timestamp(0, end_offset=12).offset == 6
+
+
+def test_the_largest_timestamp(log):
+    assert log.offset_of_max_timestamp()[:2] == (300, 10)
+
+
+def test_an_empty_log_has_none(tmp_path):
+    log = LogBench(f"{tmp_path}/e-0").create()
+    assert log.offset_of_max_timestamp() is None
+    assert log.offset_for_timestamp(0, end_offset=0) is None
+
+
+def test_log_append_time_answers_the_first_record_of_the_batch(tmp_path):
+    log = LogBench(f"{tmp_path}/a-0").create(message_timestamp_type="LogAppendTime")
+    for now_ms in (100, 200):
+        records = [Record(at, 5, None, b"v") for at in range(3)]
+        append(log, record_batch(*records), now_ms=now_ms)
+    assert log.offset_for_timestamp(101, end_offset=6) == (200, 3, 0)
+
+
+def test_a_batch_that_unpacks_to_too_much_is_answered_by_its_start(tmp_path, monkeypatch):
+    monkeypatch.setattr("fairlead_broker.log.batches.record_walk.LOOKUP_DECOMPRESSED_MAX", 100)
+    log = LogBench(f"{tmp_path}/b-0").create()
+    records = [Record(at, 1_000 + at, None, bytes(1_000)) for at in range(3)]
+    append(log, record_batch(*records, codec=Codec.ZSTD))
+    assert log.offset_for_timestamp(1_002, end_offset=3).offset == 0
+
+
+def test_a_batch_of_too_many_records_is_not_looked_into(tmp_path):
+    """It would hold up the loop; the answer is where it begins, too early rather than too late."""
+    log = LogBench(f"{tmp_path}/t-0").create(max_message_bytes=1 << 30)
+    count = WALKED_RECORDS_MAX + 1
+    append(log, record_batch(*(Record(at, at, b"", b"") for at in range(count))))
+    append(log, record_batch(Record(0, count + 5, b"", b"")))
+    assert log.offset_for_timestamp(900, end_offset=count + 1) == (count - 1, 0, 0)
+    assert log.offset_for_timestamp(count, end_offset=count + 1).offset == count

@@ -1,0 +1,172 @@
+"""Transactions in the files of a log: what cutting, crashing and damage leave of them."""
+
+import pytest
+from log_batches import LogBench, append, batch, flush, record_batch
+
+from fairlead_broker.log.directory.clean_stop import stop_log
+from fairlead_broker.log.producers.end_marker import EndMarker
+from fairlead_wire.errors import ErrorCode, KafkaError
+from fairlead_wire.records import Record
+
+CONFIG = {"segment_bytes": 700, "index_interval_bytes": 150, "file_delete_delay_ms": 0}
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return LogBench(str(tmp_path / "t-0"))
+
+
+def put(log, producer, sequence=0):
+    guard = log.producers.begin_verification(producer, 0, sequence, supports_epoch_bump=False)
+    content = record_batch(
+        Record(0, 1_000, b"k", b"v" * 100),
+        producer_id=producer,
+        producer_epoch=0,
+        base_sequence=sequence,
+        is_transactional=True,
+    )
+    return log.append_as_leader(content, leader_epoch=0, now_ms=1_000, guard=guard).first_offset
+
+
+def end(log, producer, *, commits=False):
+    marker = EndMarker(producer, 0, 0, commits, 1)
+    return log.append_end_marker(marker, leader_epoch=0, now_ms=1_000).first_offset
+
+
+def stable(log, high_watermark):
+    return log.producers.last_stable_offset(high_watermark)
+
+
+def told(log):
+    found = log.aborted_transactions(0, log.log_end_offset)
+    return [(each.producer_id, each.first_offset, each.last_offset) for each in found]
+
+
+def test_a_marker_that_is_cut_off_opens_its_transaction_again(bench):
+    log = bench.create(**CONFIG)
+    begun = put(log, 1)
+    marker = end(log, 1)
+    assert told(log) == [(1, begun, marker)]
+    log.truncate_to(marker)
+    log.refusal = None
+    assert told(log) == []
+    assert log.producers.transaction_of(1) == begun
+    append(log, batch(3))
+    assert stable(log, log.log_end_offset) == begun
+    end(log, 1, commits=True)
+    assert stable(log, log.log_end_offset) == log.log_end_offset
+    assert told(log) == []
+
+
+def test_what_was_cut_off_whole_holds_nothing_back(bench):
+    log = bench.create(**CONFIG)
+    append(log, batch(2))
+    begun = put(log, 1)
+    end(log, 1)
+    log.truncate_to(begun)
+    log.refusal = None
+    append(log, batch(1), batch(1), batch(1))
+    assert stable(log, begun + 1) == begun + 1
+
+
+def test_a_cut_forgets_no_end_below_it_that_is_not_committed(bench):
+    log = bench.create(**CONFIG)
+    begun = put(log, 1)
+    marker = end(log, 1, commits=True)
+    log.roll(1_000)
+    append(log, batch(2))
+    log.truncate_to(marker + 1)
+    assert stable(log, marker) == begun
+    assert stable(log, marker + 1) == marker + 1
+
+
+@pytest.mark.parametrize("damage", ["cut", "version", "foreign", "unordered"])
+def test_a_damaged_transaction_index_is_derived_again(bench, damage):
+    log = bench.create(**CONFIG)
+    # It begins in a segment before: the snapshot at the base of the next one says so.
+    begun = put(log, 1)
+    log.roll(1_000)
+    put(log, 2)
+    markers = [end(log, 1), end(log, 2)]
+    append(log, batch(2))
+    log.roll(1_000)
+    expected = told(log)
+    assert [each[1:] for each in expected] == [(begun, markers[0]), (begun + 1, markers[1])]
+    assert stop_log(log, 1_000)
+    log.close()
+    (path,) = log.directory.glob("*.txnindex")
+    content = path.read_bytes()
+    path.write_bytes(
+        {
+            "cut": content[:-1],
+            "version": b"\0\1" + content[2:],
+            "foreign": content[:18] + bytes(8) + content[26:],
+            "unordered": content[34:] + content[:34],
+        }[damage]
+    )
+    log = bench.load(**CONFIG)
+    assert told(log) == expected
+    assert path.read_bytes() == content
+
+
+def test_segments_take_their_transaction_index_with_them(bench):
+    log = bench.create(**CONFIG)
+    put(log, 1)
+    marker = end(log, 1)
+    log.roll(1_000)
+    append(log, batch(1))
+    flush(log)
+    log.advance_log_start_offset(marker + 1)
+    log.delete_segments_below_start(1_000, log.log_end_offset)
+    log.begin_deletions(2_000).run()
+    assert not list(log.directory.glob("*.txnindex*"))
+    assert told(log) == []
+
+
+def test_a_marker_that_cannot_be_read_is_not_replicated(bench):
+    log = bench.create(**CONFIG)
+    broken = record_batch(
+        Record(0, 1_000, b"\0", b""),
+        producer_id=1,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+        partition_leader_epoch=0,
+    )
+    with pytest.raises(KafkaError) as caught:
+        log.append_as_follower(broken, now_ms=1_000, leader_epoch=0)
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert log.log_end_offset == 0
+
+
+def test_most_segments_have_no_transaction_index(bench):
+    log = bench.create(**CONFIG)
+    put(log, 1)
+    end(log, 1, commits=True)
+    log.roll(1_000)
+    flush(log)
+    assert not log.has_aborted
+    assert not list(log.directory.glob("*.txnindex"))
+
+
+def test_a_cut_in_a_gap_forgets_the_aborts_behind_it(bench):
+    """Only the name of a new segment remembers the end then; the old one has been cut as well."""
+    log = bench.create(**CONFIG | {"segment_bytes": 5_000})
+    log.note_holes()
+    append(log, batch(1))
+    for base_offset, part in ((5, 1), (8, 2)):
+        content = record_batch(
+            Record(base_offset, 1_000, b"k", b"v"),
+            producer_id=part,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+            partition_leader_epoch=0,
+        )
+        log.append_as_follower(content, now_ms=1_000, leader_epoch=0)
+    end(log, 1)
+    assert told(log) == [(1, 5, 9)]
+    log.truncate_to(7)
+    assert (log.log_end_offset, len(log.segments)) == (7, 2)
+    assert told(log) == []
+    assert log.producers.transaction_of(1) == 5

@@ -1,0 +1,205 @@
+"""Produce: per-partition answers, acks, and a hand-laid reply that equals the generated one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from live_broker import FrameClient, LiveBroker, batch
+
+from fairlead_broker.handlers.produce_reply import encode_single_reply
+from fairlead_broker.limits import NEW_LEADER_MS
+from fairlead_broker.log.log import AppendResult
+from fairlead_model.log_config import LogConfig
+from fairlead_model.partition import PartitionRegistration
+from fairlead_wire.compression import Codec
+from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+Connect = Callable[..., FrameClient]
+
+
+def request(
+    *partitions: tuple[str, int, bytes | None], acks: int = 1, timeout_ms: int = 5000
+) -> Any:
+    return ProduceRequest(
+        None,
+        acks,
+        timeout_ms,
+        [
+            TopicProduceData(topic, partition_data=[PartitionProduceData(index, records)])
+            for topic, index, records in partitions
+        ],
+    )
+
+
+def slots(response: ProduceResponse) -> list[tuple[int, int]]:
+    """(error code, base offset) of every partition."""
+    return [
+        (slot.error_code, slot.base_offset)
+        for topic in response.responses
+        for slot in topic.partition_responses
+    ]
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("topic", ["t", "x" * 126, "y" * 127, "z" * 249])
+def test_the_reply_laid_out_by_hand_equals_the_generated_one(version: int, topic: str) -> None:
+    result = AppendResult(2**40 + 5, 2**40 + 9, 1_700_000_000_000, 17, False)
+    slot = PartitionProduceResponse(12, 0, 2**40 + 5, 1_700_000_000_000, 17)
+    generated = ProduceResponse([TopicProduceResponse(topic, partition_responses=[slot])])
+    encoded = b"".join(bytes(segment) for segment in generated.encode(version))  # type: ignore[arg-type]
+    assert encode_single_reply(version, topic, 12, result) == encoded
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("acks", [1, -1])
+def test_every_version_appends(live: LiveBroker, connect: Connect, version: int, acks: int) -> None:
+    live.add_partition("t")
+    client = connect()
+    response = client.call(request(("t", 0, batch(b"a", b"b")), acks=acks), version)
+    assert slots(response) == [(0, 0)]
+    assert slots(client.call(request(("t", 0, batch(b"c")), acks=acks), version)) == [(0, 2)]
+
+
+def test_each_partition_has_its_own_answer(live: LiveBroker, connect: Connect) -> None:
+    live.add_partition("t")
+    live.add_partition("t", 1)
+    bad = bytearray(batch(b"a"))
+    bad[-1] ^= 1
+    response = connect().call(
+        request(
+            ("t", 0, batch(b"a")),
+            ("t", 1, bytes(bad)),
+            ("t", 2, batch(b"a")),
+            ("u", 0, batch(b"a")),
+            ("t", 1, None),
+            ("t", 1, b""),
+            ("t", 1, batch(b"a") + batch(b"b")),
+            ("t", 0, batch(b"b")),
+        ),
+        9,
+    )
+    assert slots(response) == [
+        (ErrorCode.NONE, 0),
+        (ErrorCode.CORRUPT_MESSAGE, -1),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (ErrorCode.INVALID_RECORD, -1),
+        (ErrorCode.INVALID_RECORD, -1),
+        (ErrorCode.INVALID_RECORD, -1),
+        (ErrorCode.NONE, 1),
+    ]
+    messages = [slot.error_message for t in response.responses for slot in t.partition_responses]
+    assert messages[0] is None
+    assert all(messages[1:7])
+
+
+@pytest.mark.parametrize("acks", [2, -2, 100])
+def test_other_acks_are_refused(live: LiveBroker, connect: Connect, acks: int) -> None:
+    partition = live.add_partition("t")
+    response = connect().call(request(("t", 0, batch(b"a")), acks=acks), 9)
+    assert slots(response) == [(ErrorCode.INVALID_REQUIRED_ACKS, -1)]
+    assert partition.log_end_offset == 0
+
+
+def test_zstd_needs_version_7(live: LiveBroker, connect: Connect) -> None:
+    live.add_partition("t")
+    client = connect()
+    compressed = batch(b"a" * 100, codec=Codec.ZSTD)
+    refused = client.call(request(("t", 0, compressed)), 6)
+    assert slots(refused) == [(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1)]
+    assert slots(client.call(request(("t", 0, compressed)), 7)) == [(0, 0)]
+
+
+def test_log_append_time_is_told(live: LiveBroker, connect: Connect) -> None:
+    live.add_partition("t", config=LogConfig(message_timestamp_type="LogAppendTime"))
+    response = connect().call(request(("t", 0, batch(b"a"))), 9)
+    assert response.responses[0].partition_responses[0].log_append_time_ms > 1_600_000_000_000
+
+
+def test_a_request_without_topics_is_answered(live: LiveBroker, connect: Connect) -> None:
+    for acks in (1, -1):
+        assert connect().call(request(acks=acks), 9).responses == []
+
+
+def test_acks_all_times_out_while_the_isr_lags(live: LiveBroker, connect: Connect) -> None:
+    partition = live.add_partition("t", isr=(0, 1))
+    response = connect().call(request(("t", 0, batch(b"a")), acks=-1, timeout_ms=50), 9)
+    assert slots(response) == [(ErrorCode.REQUEST_TIMED_OUT, -1)]
+    assert (partition.log_end_offset, partition.high_watermark) == (1, 0)
+
+
+def test_acks_all_is_answered_when_the_isr_has_it(live: LiveBroker, connect: Connect) -> None:
+    """I9."""
+    partition = live.add_partition("t", isr=(0, 1))
+    client = connect()
+    client.send(request(("t", 0, batch(b"a")), acks=-1), 9)
+    live.eventually(lambda: len(live.broker.produce_purgatory) == 1)
+    alone = PartitionRegistration(
+        replicas=(0, 1), isr=(0,), leader=0, leader_epoch=3, partition_epoch=1
+    )
+    live.run(lambda: partition.lead(alone))
+    assert slots(client.receive(0, 9)[1]) == [(0, 0)]
+
+
+def test_acks_all_is_never_confirmed_by_a_leader_that_lost_the_partition(
+    live: LiveBroker, connect: Connect
+) -> None:
+    partition = live.add_partition("t", isr=(0, 1))
+    client = connect()
+    client.send(request(("t", 0, batch(b"a")), acks=-1), 9)
+    live.eventually(lambda: len(live.broker.produce_purgatory) == 1)
+    elsewhere = PartitionRegistration(
+        replicas=(0, 1), isr=(0, 1), leader=1, leader_epoch=4, partition_epoch=1
+    )
+    live.run(lambda: partition.follow(elsewhere))
+    assert slots(client.receive(0, 9)[1]) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+
+
+def test_a_gap_before_a_new_leader_comes_again_and_before_another_one_is_told(
+    live: LiveBroker, connect: Connect
+) -> None:
+    """The request in between was refused before this broker had heard that it leads."""
+    partition = live.add_partition("t")
+    client = connect()
+
+    def answer(sequence: int) -> list[tuple[int, int]]:
+        records = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=sequence)
+        return slots(client.call(request(("t", 0, records)), 9))
+
+    def begin_reign(ago_ms: int) -> None:
+        assert partition.leader is not None
+        partition.leader.began_ms = live.broker.clock.monotonic_ms() - ago_ms
+
+    assert answer(0) == [(ErrorCode.NONE, 0)]
+    live.run(lambda: begin_reign(0))
+    assert answer(2) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    assert (answer(1), answer(2)) == ([(ErrorCode.NONE, 1)], [(ErrorCode.NONE, 2)])
+    live.run(lambda: begin_reign(NEW_LEADER_MS))
+    assert answer(4) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+
+
+def test_acks_1_waits_for_the_flush_where_the_topic_asks_for_one(
+    live: LiveBroker, connect: Connect
+) -> None:
+    partition = live.add_partition("t", config=LogConfig(flush_messages=1))
+    client = connect()
+    client.send(request(("t", 0, batch(b"a"))), 9)
+    live.eventually(lambda: len(live.broker.produce_purgatory) == 1)
+
+    def flush() -> None:
+        job = partition.log.begin_flush()
+        assert job is not None
+        job.run()
+        partition.log.complete_flush(job, live.broker.clock.now_ms())
+        partition.flushed()
+
+    live.run(flush)
+    assert slots(client.receive(0, 9)[1]) == [(0, 0)]

@@ -1,0 +1,85 @@
+"""What is left out of lists of groups for who may not see it, and that nobody is denied by that."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from group_cluster import NO_DELAY, GroupCluster, run
+from replica_cluster import ReplicaCluster
+
+from fairlead_broker.authorization import ANONYMOUS
+from fairlead_broker.group.consumer_protocol import encode_assignment
+from fairlead_broker.rest.calls import KafkaCalls
+from fairlead_broker.rest.group_reading import committed_offsets, describe_group, list_groups
+from fairlead_broker.rest.request import Slices
+from fairlead_broker.security.standard_authorizer import StandardAuthorizer
+from fairlead_model.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_wire.errors import KafkaError
+from fairlead_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+DEADLINE_S = 30.0
+SEEN = AclBinding(
+    ResourceType.GROUP,
+    PatternType.LITERAL,
+    "seen",
+    "User:ANONYMOUS",
+    "*",
+    Operation.DESCRIBE,
+    Permission.ALLOW,
+)
+
+
+class Request:
+    """As much of an HTTP request as these questions need."""
+
+    def __init__(self, kafka: KafkaCalls) -> None:
+        self.kafka, self.broker = kafka, kafka.broker
+        self.path = {"consumer_group_id": "seen"}
+        self.deadline_s = asyncio.get_running_loop().time() + DEADLINE_S
+        self.slices = Slices()
+
+
+def test_what_is_left_out_of_a_list_is_no_denial(tmp_path: Path) -> None:
+    denied: list[Any] = []
+    authorizer = StandardAuthorizer((), allows_without_rules=False)
+    authorizer.load([SEEN])
+    authorizer.on_denied = lambda question, _: denied.append(question)
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1, **NO_DELAY) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            join = groups.join("seen")
+            await cluster.until(lambda: join.reply is not None)
+            member = member_id, generation = join.reply.member_id, join.reply.generation_id
+            given = SyncGroupRequestAssignment(member_id, encode_assignment(1, {"t": [0]}))
+            await groups.ask(
+                SyncGroupRequest("seen", generation, member_id, assignments=[given]), 3
+            )
+            await groups.committed("seen", 7, member=member)
+            await groups.committed("hidden", 7)
+
+            class Host:
+                broker = cluster.members[1].broker
+                listener = peers = None
+
+            host: Any = Host()
+            request: Any = Request(KafkaCalls(host, "h", ANONYMOUS, authorizer))
+            (listed,) = await list_groups(request)
+            assert (listed.group_id, [each.partitions for each in listed.members]) == ("seen", [()])
+            assert await describe_group(request) == listed
+            assert await committed_offsets(request, "seen") == {}
+            assert denied == []
+            # Who names what may not be seen is denied.
+            request.path = {"consumer_group_id": "hidden"}
+            with pytest.raises(KafkaError):
+                await describe_group(request)
+            assert [question[-1] for question in denied] == ["hidden"]
+            # And who may see everything, is shown it.
+            request = Request(KafkaCalls(host, "h", ANONYMOUS, None))
+            assert [each.group_id for each in await list_groups(request)] == ["hidden", "seen"]
+            assert (await describe_group(request)).members[0].partitions == (("t", 0),)
+            assert await committed_offsets(request, "seen") == {("t", 0): 7}
+
+    run(story())

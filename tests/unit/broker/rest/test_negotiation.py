@@ -1,0 +1,56 @@
+"""Media types: what a body is, what an answer may be."""
+
+import pytest
+
+from fairlead_broker.rest.negotiation import (
+    accepts_gzip,
+    choose_answer,
+    choose_problem,
+    media_type_of,
+)
+from fairlead_broker.rest.operations import JSON, V2, V2_ANSWERS, V2_JSON
+from fairlead_broker.rest.problems import PROBLEM_TYPE, ProblemError
+
+
+@pytest.mark.parametrize(
+    ("accept", "chosen"),
+    [
+        (None, V2),
+        ("", V2),
+        ("*/*", V2),
+        ("application/json", JSON),
+        ("application/*;q=0.5, application/json", JSON),
+        ("application/json;q=0.1, application/vnd.kafka.v2+json;q=0.2", V2),
+        ("text/html, */*;q=0.1", V2),
+        ("application/vnd.kafka.v2+json;q=0, */*", "application/vnd.kafka+json"),
+        ("text/html", None),
+        ("application/json;q=x", JSON),
+        (",;,", None),
+    ],
+)
+def test_what_the_client_likes_best(accept: str | None, chosen: str | None) -> None:
+    assert choose_answer(accept, V2_ANSWERS) == chosen
+
+
+def test_errors_are_plain_json_for_who_names_it() -> None:
+    assert choose_problem(None) == PROBLEM_TYPE
+    assert choose_problem("*/*") == PROBLEM_TYPE
+    assert choose_problem("application/json") == JSON
+    assert choose_problem(V2) == V2
+    assert choose_problem("text/html") == PROBLEM_TYPE
+
+
+def test_the_type_of_a_body() -> None:
+    assert media_type_of("Application/JSON; Charset=UTF-8", (JSON,)) == JSON
+    for wrong in (None, "", "text/plain", V2_JSON, "application/json; charset=utf-16"):
+        with pytest.raises(ProblemError) as caught:
+            media_type_of(wrong, (JSON,))
+        assert caught.value.status == 415
+
+
+def test_gzip() -> None:
+    assert accepts_gzip("br, gzip")
+    assert accepts_gzip("*")
+    assert not accepts_gzip("gzip;q=0, *")
+    assert not accepts_gzip(None)
+    assert not accepts_gzip("br")

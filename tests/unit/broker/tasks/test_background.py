@@ -1,0 +1,333 @@
+"""Background work against real logs: flushes, retention, deletion, checkpoints, failing disks."""
+
+import asyncio
+import errno
+import json
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from waiting import until
+
+from fairlead_broker.measures.broker_metrics import BrokerMetrics
+from fairlead_broker.tasks.background import Background
+from fairlead_broker.tasks.checkpoints import CheckpointWriter
+from fairlead_broker.tasks.disk_check import DiskCheck
+from fairlead_broker.tasks.flusher import EPOCH_FILES_A_ROUND
+from fairlead_broker.tasks.housekeeping import Housekeeping
+from fairlead_broker.tasks.metadata_recorder import MetadataRecorder
+from fairlead_broker.tasks.periodic import SLEEP_MS_MAX, Interval, run_periodically
+from fairlead_model.metadata_seen import MetadataSeen
+
+NOW_MS = 1_700_000_000_000
+DEADLINE_S = 10.0
+
+
+def with_background(stage: Any, story: Callable[[Background], Awaitable[None]]) -> None:
+    """Run a story while all background work of the stage's broker goes on."""
+
+    async def act() -> None:
+        with ThreadPoolExecutor(2) as executor:
+            background = Background(stage.broker, executor, b"secret of the cluster")
+            background.start()
+            try:
+                await story(background)
+            finally:
+                await background.stop()
+
+    stage.run(act())
+
+
+def in_executor(stage: Any, story: Callable[[ThreadPoolExecutor], Awaitable[None]]) -> None:
+    async def act() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            await story(executor)
+
+    stage.run(act())
+
+
+def test_flush_messages_flushes_and_lets_the_high_watermark_go_on(stage: Any) -> None:
+    stage.topic("t", configs={"flush.messages": "1"})
+    stage.append("t", b"a")
+    partition = stage.partition("t")
+    assert partition.high_watermark == 0
+
+    async def story(_: Background) -> None:
+        await until(lambda: partition.high_watermark == 1)
+
+    with_background(stage, story)
+    assert stage.broker.metrics.flushes == 1
+
+
+def test_flush_ms_flushes_when_its_time_has_come(stage: Any) -> None:
+    stage.topic("t", configs={"flush.ms": "1000"})
+    stage.append("t", b"a")
+    log = stage.partition("t").log
+    log.flush_state.last_flush_ms = stage.clock.now_ms()
+
+    async def story(_: Background) -> None:
+        await asyncio.sleep(0.3)
+        assert log.recovery_point == 0
+        stage.clock.advance(1000)
+        await until(lambda: log.recovery_point == 1)
+
+    with_background(stage, story)
+
+
+def test_without_such_settings_nothing_is_flushed_until_the_stop(stage: Any) -> None:
+    stage.topic("t")
+    stage.append("t", b"a")
+    log = stage.partition("t").log
+
+    async def story(background: Background) -> None:
+        await asyncio.sleep(0.3)
+        assert log.recovery_point == 0
+        await background.flusher.flush_all()
+        assert log.recovery_point == 1
+
+    with_background(stage, story)
+
+
+def test_a_stop_counts_by_what_the_controller_said_of_its_sessions(stage: Any) -> None:
+    stage.controller.longest_stop_ms = 700
+    wake_check = stage.broker.wake_check
+
+    async def act() -> None:
+        watch = asyncio.create_task(wake_check.run())
+        await asyncio.sleep(0)
+        stage.clock.advance(700)
+        assert not wake_check.must_hold()
+        stage.clock.advance(701)
+        assert wake_check.must_hold()
+        watch.cancel()
+        wake_check.stop()
+        await asyncio.gather(watch, return_exceptions=True)
+
+    stage.run(act())
+
+
+def test_a_new_leaders_epoch_file_follows_without_an_append(stage: Any) -> None:
+    stage.topic("t")
+    path = stage.directory / "t-0" / "leader-epoch-checkpoint"
+    assert not path.exists()
+
+    async def story(_: Background) -> None:
+        await until(path.exists)
+
+    with_background(stage, story)
+    assert path.read_text().split() == ["0", "1", "0", "0"]
+
+
+def test_first_records_of_many_partitions_wait_for_no_epoch_file(stage: Any) -> None:
+    count = 2 * EPOCH_FILES_A_ROUND
+    stage.topic("t", partitions=count)
+    for index in range(count):
+        stage.append("t", b"a", index=index)
+    logs = [stage.partition("t", index).log for index in range(count)]
+
+    def dirty_count() -> int:
+        return sum(log.epochs.is_dirty for log in logs)
+
+    async def story(_: Background) -> None:
+        before = count
+        async with asyncio.timeout(DEADLINE_S):
+            while before:
+                await asyncio.sleep(0)
+                left = dirty_count()
+                assert before - left <= 1, "more than one file in a turn of the loop"
+                before = left
+
+    assert dirty_count() == count
+    with_background(stage, story)
+    assert (stage.directory / f"t-{count - 1}" / "leader-epoch-checkpoint").exists()
+
+
+def test_a_disk_that_takes_no_epoch_file_takes_the_log_offline(stage: Any) -> None:
+    stage.topic("t")
+    log = stage.partition("t").log
+    log.deferred = RefusedFiles()
+
+    async def story(_: Background) -> None:
+        await until(lambda: log.is_offline)
+
+    with_background(stage, story)
+    assert log.is_offline
+
+
+def test_a_failed_fsync_takes_only_its_log_offline(stage: Any) -> None:
+    stage.topic("bad", configs={"flush.messages": "1"})
+    stage.topic("good")
+    stage.append("bad", b"a")
+    log = stage.partition("bad").log
+    log.disk = FailingDisk(log.disk)
+
+    async def story(_: Background) -> None:
+        await until(lambda: log.is_offline)
+
+    with_background(stage, story)
+    assert stage.broker.metrics.flush_failures == 1
+    assert not stage.partition("good").log.is_offline
+    assert stage.partition("bad").high_watermark == 0
+
+
+def test_a_disk_that_takes_no_write_takes_all_logs_offline(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.topic("a")
+    stage.topic("b")
+    failed = OSError(errno.EROFS, "read-only file system")
+    monkeypatch.setattr(stage.broker.log_directory, "probe", lambda: failed)
+    stage.partition("a").log.go_offline(failed)
+
+    async def story(executor: ThreadPoolExecutor) -> None:
+        check = DiskCheck(stage.broker, executor)
+        check.on_offline(stage.partition("a"))
+        await check.finished()
+
+    in_executor(stage, story)
+    assert stage.partition("b").log.is_offline
+
+
+def test_retention_deletes_old_segments_and_their_files_after_the_grace(stage: Any) -> None:
+    stage.topic("t", configs={"retention.ms": "1000", "file.delete.delay.ms": "500"})
+    stage.append("t", b"old")
+    stage.clock.advance(2000)
+
+    async def story(executor: ThreadPoolExecutor) -> None:
+        housekeeping = Housekeeping(stage.broker, executor)
+        await housekeeping.apply_retention()
+        names = [path.name for path in (stage.directory / "t-0").iterdir()]
+        assert [name for name in names if name.endswith(".log.deleted")]
+        stage.clock.advance(500)
+        await housekeeping.unlink_deleted()
+
+    in_executor(stage, story)
+    assert stage.partition("t").log_start_offset == 1
+    assert stage.broker.metrics.segments_deleted == 1
+    assert not list((stage.directory / "t-0").glob("*.deleted"))
+
+
+def test_retention_is_the_leaders_business(stage: Any) -> None:
+    stage.topic("t", configs={"retention.ms": "1000"})
+    stage.append("t", b"old")
+    stage.change("t", leader=-1)
+    stage.clock.advance(2000)
+
+    async def story(executor: ThreadPoolExecutor) -> None:
+        await Housekeeping(stage.broker, executor).apply_retention()
+
+    in_executor(stage, story)
+    assert stage.partition("t").log_start_offset == 0
+
+
+def test_checkpoints_hold_the_marks_of_all_replicas(stage: Any) -> None:
+    stage.topic("t")
+    stage.append("t", b"a", b"b", b"c")
+
+    async def forget() -> None:
+        stage.partition("t").delete_records(2)
+
+    stage.run(forget())
+
+    async def story(executor: ThreadPoolExecutor) -> None:
+        await CheckpointWriter(stage.broker, executor).write()
+
+    in_executor(stage, story)
+    files = {
+        name: (stage.directory / name).read_text().splitlines()[2:]
+        for name in ("replication-offset-checkpoint", "log-start-offset-checkpoint")
+    }
+    assert files == {
+        "replication-offset-checkpoint": ["t 0 3"],
+        "log-start-offset-checkpoint": ["t 0 2"],
+    }
+
+
+def test_how_far_the_metadata_has_come_is_written_where_the_disk_takes_it(
+    stage: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory, record = stage.broker.log_directory, stage.directory / "fairlead-metadata.json"
+    full = OSError(errno.ENOSPC, "no space left on device")
+
+    def refuse(_: MetadataSeen) -> None:
+        raise full
+
+    async def story(executor: ThreadPoolExecutor) -> None:
+        recorder = MetadataRecorder(directory, executor)
+        with monkeypatch.context() as patch:
+            patch.setattr(directory, "note_metadata", refuse)
+            for writes in (1, 2):
+                await recorder.note(MetadataSeen(4, writes))
+        assert not record.exists()
+        await recorder.note(MetadataSeen(4, 3))
+        assert json.loads(record.read_text()) == {"controllerEpoch": 4, "writes": 3}
+        before = record.stat().st_mtime_ns
+        await recorder.note(MetadataSeen(4, 3))
+        assert record.stat().st_mtime_ns == before, "no news, no write"
+
+    in_executor(stage, story)
+    assert caplog.text.count("no space left on device") == 1
+
+
+def test_a_round_that_fails_is_counted_and_the_next_one_runs() -> None:
+    metrics = BrokerMetrics()
+    rounds = 0
+
+    async def work() -> None:
+        nonlocal rounds
+        rounds += 1
+        raise ValueError("this round only")
+
+    async def act() -> None:
+        task = asyncio.create_task(
+            run_periodically("work", work, interval=Interval(lambda: 1), metrics=metrics)
+        )
+        await until(lambda: rounds >= 3)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(act())
+    assert metrics.task_failures == rounds
+
+
+def test_an_interval_that_is_shortened_ends_while_somebody_waits_for_it() -> None:
+    interval_ms, rounds = SLEEP_MS_MAX, 0
+    interval = Interval(lambda: interval_ms)
+
+    async def work() -> None:
+        nonlocal rounds
+        rounds += 1
+
+    async def act() -> None:
+        nonlocal interval_ms
+        round_of_work = run_periodically("work", work, interval=interval, metrics=BrokerMetrics())
+        task = asyncio.create_task(round_of_work)
+        await asyncio.sleep(0)
+        interval_ms = 1
+        interval.changed()
+        await until(lambda: rounds >= 2)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(act(), 10))
+
+
+class RefusedFiles:
+    """Small files cannot be replaced: the disk is full."""
+
+    def replace(self, path: str, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device", path)
+
+
+class FailingDisk:
+    """A disk that fails every fsync."""
+
+    def __init__(self, disk: Any) -> None:
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    def fsync(self, fd: int) -> None:
+        raise OSError(errno.EIO, "input/output error")

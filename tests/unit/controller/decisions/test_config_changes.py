@@ -1,0 +1,192 @@
+import pytest
+
+from fairlead_controller.decisions.events import AlterConfigs
+from fairlead_model.calls import (
+    AlterableResource,
+    AlterConfigsCall,
+    AlterOperation,
+    ConfigAlteration,
+)
+from fairlead_model.refusals import RefusalCode
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+SESSION = "consumer.session.timeout.ms"
+SET, DELETE, APPEND, SUBTRACT = AlterOperation
+
+
+def resource(kind: int, name: str, *alterations: tuple[str, int, str | None]) -> AlterableResource:
+    return AlterableResource(
+        resource_type=kind,
+        name=name,
+        alterations=[
+            ConfigAlteration(name=config, operation=operation, value=value)
+            for config, operation, value in alterations
+        ],
+    )
+
+
+def alter(*resources: AlterableResource, incremental=True, validate_only=False) -> AlterConfigs:
+    return AlterConfigs(
+        AlterConfigsCall(
+            resources=list(resources), validate_only=validate_only, incremental=incremental
+        )
+    )
+
+
+@pytest.fixture
+def configured(world):
+    world.create("t", partitions=2, configs={"retention.ms": "5", "segment.bytes": "2048"})
+    return world
+
+
+def configs(world) -> dict[str, str]:
+    return dict(world.state.image.topic("t").configs)
+
+
+def test_incremental_alterations_leave_the_rest(configured) -> None:
+    configured.do(alter(resource(TOPIC, "t", ("retention.ms", SET, "6"))))
+    assert configs(configured) == {"retention.ms": "6", "segment.bytes": "2048"}
+    configured.do(alter(resource(TOPIC, "t", ("retention.ms", DELETE, None))))
+    assert configs(configured) == {"segment.bytes": "2048"}
+    configured.do(alter(resource(TOPIC, "t", ("retention.ms", DELETE, None))))
+    assert configs(configured) == {"segment.bytes": "2048"}
+
+
+def test_a_full_alteration_resets_what_it_does_not_name(configured) -> None:
+    event = alter(resource(TOPIC, "t", ("preallocate", SET, "true")), incremental=False)
+    configured.do(event)
+    assert configs(configured) == {"preallocate": "true"}
+    assert configured.decide(event).changes == ()
+
+
+def test_lists_can_be_appended_to_and_subtracted_from(configured) -> None:
+    name = "leader.replication.throttled.replicas"
+    configured.do(alter(resource(TOPIC, "t", (name, APPEND, "0:1"))))
+    configured.do(alter(resource(TOPIC, "t", (name, APPEND, "0:1,1:2"))))
+    assert configs(configured)[name] == "0:1,1:2"
+    configured.do(alter(resource(TOPIC, "t", (name, SUBTRACT, "0:1"))))
+    assert configs(configured)[name] == "1:2"
+    # An unset list starts from its default.
+    configured.do(alter(resource(TOPIC, "t", ("cleanup.policy", APPEND, "delete"))))
+    assert configs(configured)["cleanup.policy"] == "delete"
+    configured.do(alter(resource(TOPIC, "t", ("cleanup.policy", APPEND, "compact"))))
+    assert configs(configured)["cleanup.policy"] == "delete,compact"
+
+
+REFUSED = [
+    (resource(TOPIC, "u"), RefusalCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic"),
+    (resource(8, "t"), RefusalCode.INVALID_REQUEST, "resource type 8"),
+    (resource(TOPIC, "t", ("retention.m", SET, "1")), RefusalCode.INVALID_CONFIG, "retention.ms"),
+    (resource(TOPIC, "t", ("retention.ms", SET, "x")), RefusalCode.INVALID_CONFIG, "whole number"),
+    (resource(TOPIC, "t", ("retention.ms", SET, None)), RefusalCode.INVALID_CONFIG, "value"),
+    (resource(TOPIC, "t", ("retention.ms", APPEND, "1")), RefusalCode.INVALID_CONFIG, "not a list"),
+    (resource(TOPIC, "t", ("retention.ms", 9, "1")), RefusalCode.INVALID_REQUEST, "operation 9"),
+    (
+        resource(TOPIC, "t", ("retention.ms", SET, "1"), ("retention.ms", DELETE, None)),
+        RefusalCode.INVALID_REQUEST,
+        "twice",
+    ),
+    (
+        resource(TOPIC, "t", ("cleanup.policy", APPEND, "shred")),
+        RefusalCode.INVALID_CONFIG,
+        "shred",
+    ),
+    (resource(BROKER, "9"), RefusalCode.INVALID_REQUEST, "no broker '9'"),
+    (resource(BROKER, "x"), RefusalCode.INVALID_REQUEST, "no broker 'x'"),
+    (resource(BROKER, "0", ("node.id", SET, "1")), RefusalCode.INVALID_REQUEST, "starts"),
+    (
+        resource(BROKER, "0", ("min.insync.replicas", SET, "2")),
+        RefusalCode.INVALID_REQUEST,
+        "min.insync.replicas holds for all brokers at once",
+    ),
+    (
+        resource(BROKER, "", ("max.connections", SET, "0")),
+        RefusalCode.INVALID_CONFIG,
+        "below the minimum",
+    ),
+    (
+        resource(BROKER, "0", ("retention.ms", SET, "1")),
+        RefusalCode.INVALID_CONFIG,
+        "log.retention",
+    ),
+    (resource(GROUP, "", (SESSION, SET, "50000")), RefusalCode.INVALID_REQUEST, "name a group"),
+    (resource(GROUP, "g", (SESSION, SET, "1")), RefusalCode.INVALID_CONFIG, "min.session"),
+    (resource(GROUP, "g", (SESSION, APPEND, "1")), RefusalCode.INVALID_CONFIG, "not a list"),
+    (resource(GROUP, "g", ("retention.ms", SET, "1")), RefusalCode.INVALID_CONFIG, "unknown"),
+]
+
+
+@pytest.mark.parametrize(("wanted", "code", "message"), REFUSED)
+def test_refused_alterations_change_nothing(configured, wanted, code, message) -> None:
+    before = configured.state
+    (outcome,) = configured.do(alter(wanted))["resources"]
+    assert outcome["error_code"] == code
+    assert message in outcome["error_message"]
+    assert list(configured.state.image.changes_since(before.image)) == []
+
+
+def test_a_resource_may_be_named_once(configured) -> None:
+    twice = resource(TOPIC, "t", ("retention.ms", SET, "7"))
+    reply = configured.do(alter(twice, twice))
+    assert {outcome["error_code"] for outcome in reply["resources"]} == {
+        RefusalCode.INVALID_REQUEST
+    }
+    assert configs(configured)["retention.ms"] == "5"
+
+
+def test_validation_only_changes_nothing(configured) -> None:
+    event = alter(resource(TOPIC, "t", ("retention.ms", SET, "7")), validate_only=True)
+    decision = configured.decide(event)
+    assert decision.changes == ()
+    assert decision.reply["resources"][0]["error_code"] == 0
+
+
+def test_broker_configs_hold_for_one_or_for_all(configured) -> None:
+    configured.do(
+        alter(
+            resource(BROKER, "1", ("log.retention.ms", SET, "1")),
+            resource(BROKER, "", ("log.retention.ms", SET, "2")),
+        )
+    )
+    assert configured.state.image.broker_configs == {
+        "1": {"log.retention.ms": "1"},
+        "": {"log.retention.ms": "2"},
+    }
+    configured.do(alter(resource(BROKER, "1", ("log.retention.ms", DELETE, None))))
+    assert configured.state.image.configs_of_broker(1) == {}
+
+
+def test_a_group_has_configs_before_it_exists(configured) -> None:
+    configured.do(alter(resource(GROUP, "g", (SESSION, SET, "50000"))))
+    name = "consumer.heartbeat.interval.ms"
+    configured.do(alter(resource(GROUP, "g", (name, SET, "6000"))))
+    assert configured.state.image.group_configs == {"g": {SESSION: "50000", name: "6000"}}
+    again = alter(resource(GROUP, "g", (name, SET, "6000")))
+    assert configured.decide(again).changes == ()
+    configured.do(alter(resource(GROUP, "g", (name, SET, "7000")), incremental=False))
+    assert configured.state.image.group_configs == {"g": {name: "7000"}}
+    configured.do(alter(resource(GROUP, "g", (name, DELETE, None))))
+    assert configured.state.image.group_configs == {}
+
+
+def test_configs_of_groups_keep_to_the_limits_of_the_broker_that_asks(configured) -> None:
+    event = alter(resource(GROUP, "g", (SESSION, SET, "6000")))
+    event.call["group_limits"] = {"group.consumer.min.session.timeout.ms": "5000"}
+    assert configured.do(event)["resources"][0]["error_code"] == 0
+    assert configured.state.image.group_configs == {"g": {SESSION: "6000"}}
+
+
+def test_the_effective_minimum_of_in_sync_replicas_is_in_the_partitions(configured) -> None:
+    def minima() -> list[tuple[int, int]]:
+        return [
+            (partition.min_insync_replicas, partition.partition_epoch)
+            for partition in configured.partitions("t")
+        ]
+
+    assert minima() == [(1, 0), (1, 0)]
+    configured.do(alter(resource(BROKER, "", ("min.insync.replicas", SET, "2"))))
+    assert minima() == [(2, 1), (2, 1)]
+    configured.do(alter(resource(TOPIC, "t", ("min.insync.replicas", SET, "3"))))
+    assert minima() == [(3, 2), (3, 2)]
+    configured.do(alter(resource(BROKER, "", ("min.insync.replicas", SET, "4"))))
+    assert minima() == [(3, 2), (3, 2)], "the topic's own value is stronger"

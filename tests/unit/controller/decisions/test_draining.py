@@ -1,0 +1,81 @@
+"""Leaders leave a broker that is being drained while it is still well, and only then."""
+
+from typing import Any
+
+from fairlead_controller.decisions.events import BalanceLeaders, DrainBrokers, ShutDownBroker
+
+
+def drain(world: Any, *broker_ids: int) -> dict[int, int]:
+    """Drain these and no others; the leaders that remain on each."""
+    event = DrainBrokers(dict.fromkeys(broker_ids, "a test"))
+    return dict(world.do(event)["remaining_leaders"])
+
+
+def test_leaders_move_and_the_isr_stays(world: Any) -> None:
+    world.create("t", partitions=6, replication_factor=3)
+    before = [partition.isr for partition in world.partitions("t")]
+    assert drain(world, 1) == {1: 0}
+    assert 1 not in world.leaders("t")
+    assert [partition.isr for partition in world.partitions("t")] == before
+    assert world.state.image.is_live(1)
+
+
+def test_converged_input_changes_nothing(world: Any) -> None:
+    world.create("t", partitions=6, replication_factor=3)
+    drain(world, 1)
+    decision = world.decide(DrainBrokers({1: "again"}))
+    assert (decision.changes, decision.explanations) == ((), ())
+
+
+def test_brokers_that_go_together_pass_nothing_to_each_other(world: Any) -> None:
+    world.create("t", partitions=6, replication_factor=3)
+    decision = world.decide(DrainBrokers({0: "a test", 1: "a test"}))
+    assert {move.after.leader for move in decision.moves} == {2}
+    assert drain(world, 0, 1) == {0: 0, 1: 0}
+    assert set(drain(world, 0, 1, 2).values()) == {0, 6}, "somebody has to lead"
+
+
+def test_a_draining_broker_leads_what_nobody_else_can(world: Any) -> None:
+    world.create("t", partitions=3, replication_factor=1)
+    assert drain(world, 1) == {1: 1}
+    assert sorted(world.leaders("t")) == [0, 1, 2]
+
+
+def test_a_draining_broker_takes_over_rather_than_nobody(make_world: Any) -> None:
+    world = make_world(2)
+    world.create("t", partitions=2, replication_factor=2)
+    drain(world, 1)
+    world.fence(0)
+    assert world.leaders("t") == [1, 1]
+
+
+def test_it_is_passed_over_in_other_elections(world: Any) -> None:
+    world.create("t", partitions=9, replication_factor=3)
+    drain(world, 1)
+    world.do(ShutDownBroker(0, world.epoch(0)))
+    assert set(world.leaders("t")) == {2}
+
+
+def test_balancing_gives_nothing_back_until_the_drain_is_over(world: Any) -> None:
+    world.create("t", partitions=6, replication_factor=3)
+    drain(world, 1)
+    assert world.do(BalanceLeaders(0))["moved"] == 0
+    drain(world)
+    assert world.do(BalanceLeaders(0))["moved"] == 2
+    assert 1 in world.leaders("t")
+
+
+def test_new_partitions_are_led_by_others(world: Any) -> None:
+    drain(world, 1)
+    world.create("t", partitions=6, replication_factor=2)
+    assert 1 not in world.leaders("t")
+    world.create("u", partitions=3, replication_factor=1)
+    assert 1 in world.leaders("u"), "where it is the only replica, it leads"
+
+
+def test_the_mark_outlives_a_new_registration(world: Any) -> None:
+    world.create("t", partitions=6, replication_factor=3)
+    drain(world, 1)
+    world.restart(1, "again")
+    assert world.state.draining == {1}
+    assert world.do(BalanceLeaders(0))["moved"] == 0

@@ -1,0 +1,296 @@
+"""When nobody is known to hold everything: reports of logs, offline replicas, unclean elections."""
+
+from dataclasses import replace
+
+import pytest
+
+from fairlead_controller.decisions.clean_return import clean_return, is_same_start
+from fairlead_controller.decisions.events import (
+    AlterConfigs,
+    BalanceLeaders,
+    ElectOnRequest,
+    RegisterBroker,
+    ReportLogs,
+    ReportOffline,
+)
+from fairlead_model.broker import BrokerRegistration
+from fairlead_model.partition import LeaderRecoveryState
+from fairlead_model.refusals import RefusalCode, RefusedError
+
+CREATE = {"assignments": {0: [0, 1, 2]}, "partitions": -1, "replication_factor": -1}
+RECOVERING = LeaderRecoveryState.RECOVERING
+
+
+def report_logs(world, broker, last_epoch, end, **fields) -> None:
+    entry = {
+        "topic_id": world.state.image.topic("t").topic_id,
+        "index": 0,
+        "leader_epoch": world.partition().leader_epoch,
+        "last_epoch": last_epoch,
+        "log_end_offset": end,
+    } | fields
+    call = {"broker_epoch": world.epoch(broker), "partitions": [entry]}
+    world.do(ReportLogs(broker, call))
+
+
+def report_offline(world, broker, *, unclean=True) -> None:
+    located = {"topic_id": world.state.image.topic("t").topic_id, "index": 0}
+    call = {
+        "broker_epoch": world.epoch(broker),
+        "partitions": [located],
+        "is_unclean": unclean,
+    }
+    world.do(ReportOffline(broker, call))
+
+
+@pytest.fixture
+def power_cut(world):
+    """All three lose power; the eligible 1 and the last one 2 are back, unclean."""
+    world.create("t", **CREATE, configs={"min.insync.replicas": "2"})
+    world.fence(0, 1, 2)
+    assert world.sets() == (-1, "2", "1", "")
+    world.restart(1, "after", clean=False)
+    assert world.sets() == (-1, "2", "", "1")
+    report_logs(world, 1, 0, 50)
+    assert world.sets()[0] == -1, "the last in-sync one may come back clean"
+    world.restart(2, "after", clean=False)
+    assert world.sets() == (-1, "", "", "12")
+    assert world.partition().awaits_recovery
+    return world
+
+
+def test_the_fullest_log_leads_once_all_who_may_hold_records_are_back(power_cut) -> None:
+    report_logs(power_cut, 1, 3, 90)
+    assert power_cut.sets()[0] == -1
+    report_logs(power_cut, 2, 2, 100)
+    assert power_cut.sets() == (1, "1", "", "")
+    assert power_cut.partition().leader_recovery_state is RECOVERING
+
+
+def test_a_longer_log_of_the_same_epoch_wins(power_cut) -> None:
+    report_logs(power_cut, 1, 3, 90)
+    report_logs(power_cut, 2, 3, 100)
+    assert power_cut.sets()[0] == 2
+
+
+def test_a_replica_that_is_back_besides_is_heard_too(power_cut) -> None:
+    power_cut.restart(0, "after", clean=False)
+    report_logs(power_cut, 1, 3, 90)
+    report_logs(power_cut, 2, 3, 100)
+    assert power_cut.sets()[0] == -1
+    report_logs(power_cut, 0, 3, 101)
+    assert power_cut.sets()[0] == 0
+
+
+def test_reports_of_other_records_or_incarnations_do_not_count(power_cut) -> None:
+    report_logs(power_cut, 1, 3, 90)
+    report_logs(power_cut, 2, 3, 100, leader_epoch=0)
+    report_logs(power_cut, 2, 3, 100, index=1)
+    report_logs(power_cut, 2, 3, 100, topic_id=b"x" * 16)
+    assert power_cut.sets()[0] == -1
+    power_cut.restart(1, "third", clean=False)
+    report_logs(power_cut, 2, 3, 100)
+    assert power_cut.sets()[0] == -1, "1 has to say it again"
+    report_logs(power_cut, 1, 3, 90)
+    assert power_cut.sets()[0] == 2
+    with pytest.raises(RefusedError) as refused:
+        power_cut.do(ReportLogs(1, {"broker_epoch": 1, "partitions": []}))
+    assert refused.value.code is RefusalCode.STALE_BROKER_EPOCH
+
+
+def test_reports_are_dropped_when_there_is_a_leader(power_cut) -> None:
+    report_logs(power_cut, 1, 3, 90)
+    report_logs(power_cut, 2, 3, 100)
+    assert not power_cut.state.observations.logs
+
+
+def test_a_later_clean_election_ends_the_doubt(power_cut) -> None:
+    report_logs(power_cut, 1, 3, 90)
+    report_logs(power_cut, 2, 3, 100)
+    power_cut.fence(2)
+    power_cut.restart(2, "clean")
+    partition = power_cut.partition()
+    assert (partition.leader, partition.leader_recovery_state) == (2, LeaderRecoveryState.RECOVERED)
+
+
+def test_the_only_replica_leads_at_once_and_says_so(world) -> None:
+    world.create("t", assignments={0: [1]}, partitions=-1, replication_factor=-1)
+    world.fence(1)
+    world.restart(1, "again", clean=False)
+    assert world.sets() == (1, "1", "", "")
+    assert world.partition().leader_recovery_state is RECOVERING
+
+
+@pytest.mark.parametrize("unclean", [True, False])
+def test_a_broken_replica_hands_over_and_may_not_return_before_a_new_start(world, unclean) -> None:
+    world.create("t", **CREATE)
+    report_offline(world, 0, unclean=unclean)
+    assert world.sets() == (1, "12", "", "")
+    world.fence(1)
+    world.restart(1, "again")
+    world.fence(2)
+    assert world.sets() == (-1, "2", "", "")
+    report_offline(world, 0, unclean=unclean)
+    assert world.sets() == (-1, "2", "", "")
+
+
+def test_the_last_replica_that_breaks_stays_recorded_unless_it_lost_something(world) -> None:
+    """R15."""
+    for name, unclean, expected in (
+        ("t", False, (-1, "0", "", "")),
+        ("t", True, (-1, "", "", "0")),
+    ):
+        if world.state.image.topic(name) is None:
+            world.create(name, assignments={0: [0]}, partitions=-1, replication_factor=-1)
+        report_offline(world, 0, unclean=unclean)
+        assert world.sets() == expected
+    world.restart(0, "repaired")
+    assert world.sets() == (0, "0", "", "")
+    assert world.partition().leader_recovery_state is RECOVERING
+
+
+def test_replicas_lost_at_start_are_unclean_in_a_clean_start(world, make_registration) -> None:
+    world.create("t", **CREATE)
+    world.create("u", assignments={0: [2]}, partitions=-1, replication_factor=-1)
+    world.create("v", assignments={0: [2]}, partitions=-1, replication_factor=-1)
+    world.fence(2)
+    asking = make_registration(
+        2, start_id="again", is_clean=True, previous_broker_epoch=world.epoch(2)
+    )
+    world.do(RegisterBroker(asking, "", unclean=(("u", 0), ("unknown", 3))))
+    assert world.sets("u") == (-1, "", "", "2")
+    assert world.sets("v") == (-1, "2", "", "")
+    world.do(RegisterBroker(asking, "", unclean=(("v", 0),)))
+    assert world.sets("v") == (-1, "", "", "2")
+
+
+def unclean_election(world, value: str) -> None:
+    alteration = {"name": "unclean.leader.election.enable", "operation": 0, "value": value}
+    resource = {"resource_type": 2, "name": "t", "alterations": [alteration]}
+    call = {"resources": [resource], "validate_only": False, "incremental": True}
+    assert world.do(AlterConfigs(call))["resources"][0]["error_code"] == 0
+
+
+def test_unclean_election_happens_only_where_the_topic_allows_it(world) -> None:
+    """R16."""
+    world.create("t", **CREATE)
+    world.fence(0, 1)
+    world.restart(1, "again")
+    world.fence(2)
+    assert world.sets() == (-1, "2", "", "")
+    unclean_election(world, "false")
+    assert world.sets()[0] == -1
+    unclean_election(world, "true")
+    assert world.sets() == (1, "1", "", "")
+    assert world.partition().leader_recovery_state is RECOVERING
+    world.restart(2, "again")
+    world.fence(1)
+    assert world.sets() == (2, "2", "", ""), "allowed means at once"
+
+
+def elect(world, kind: int, *partitions: tuple[str, int], everything: bool = False):
+    wanted = [{"topic": topic, "index": index} for topic, index in partitions]
+    call = {"partitions": None if everything else wanted, "election_type": kind}
+    answer = world.do(ElectOnRequest(call))["partitions"]
+    return [(each["topic"], each["index"], each["error_code"]) for each in answer]
+
+
+def test_unclean_elections_by_hand(world) -> None:
+    world.create("t", **CREATE)
+    assert elect(world, 1, ("t", 0)) == [("t", 0, RefusalCode.ELECTION_NOT_NEEDED)]
+    world.fence(0, 1, 2)
+    assert elect(world, 1, ("t", 0)) == [("t", 0, RefusalCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)]
+    world.restart(1, "again")
+    assert elect(world, 1, ("t", 0), ("t", 1), ("x", 0)) == [
+        ("t", 0, 0),
+        ("t", 1, RefusalCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("x", 0, RefusalCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert world.sets() == (1, "1", "", "")
+
+
+def test_preferred_elections_by_hand(world) -> None:
+    world.create("t", **CREATE)
+    world.create("u", **CREATE)
+    assert elect(world, 0, ("t", 0)) == [("t", 0, RefusalCode.ELECTION_NOT_NEEDED)]
+    world.fence(0)
+    world.restart(0, "again")
+    assert elect(world, 0, ("t", 0)) == [("t", 0, RefusalCode.PREFERRED_LEADER_NOT_AVAILABLE)]
+    join_isr(world, "t", 1, [0, 1, 2])
+    assert elect(world, 0, everything=True) == [
+        ("t", 0, 0),
+        ("u", 0, RefusalCode.PREFERRED_LEADER_NOT_AVAILABLE),
+    ]
+    assert world.sets()[:2] == (0, "012")
+    assert elect(world, 0, ("t", 0), ("t", 0))[1] == ("t", 0, RefusalCode.INVALID_REQUEST)
+    with pytest.raises(RefusedError):
+        elect(world, 2, ("t", 0))
+
+
+def join_isr(world, name, leader, isr) -> None:
+    from fairlead_controller.decisions.events import AlterPartition
+
+    topic = world.state.image.topic(name)
+    partition = topic.partitions[0]
+    proposal = {
+        "topic_id": topic.topic_id,
+        "index": 0,
+        "leader_epoch": partition.leader_epoch,
+        "partition_epoch": partition.partition_epoch,
+        "isr": [[member, world.epoch(member)] for member in isr],
+    }
+    call = {"broker_epoch": world.epoch(leader), "partitions": [proposal]}
+    answer = world.do(AlterPartition(leader, call))
+    assert answer["partitions"][0]["error_code"] == 0
+
+
+def test_leaders_are_balanced_where_too_many_are_out_of_place(world) -> None:
+    for number in range(4):
+        world.create(f"t{number}", **CREATE)
+    world.fence(0)
+    world.restart(0, "again")
+    assert len(world.state.observations.misplaced) == 4
+    assert world.do(BalanceLeaders()) == {"moved": 0}, "not in sync yet"
+    for number in range(4):
+        join_isr(world, f"t{number}", 1, [0, 1, 2])
+    assert world.do(BalanceLeaders(imbalance_percentage_max=100)) == {"moved": 0}
+    assert world.do(BalanceLeaders()) == {"moved": 4}
+    assert not world.state.observations.misplaced
+    assert world.decide(BalanceLeaders()).changes == ()
+
+
+KNOWN = BrokerRegistration(
+    1, broker_epoch=5, directory_id="d", start_id="s", boot_id="b", pod_uid="p"
+)
+STOPPED = replace(KNOWN, start_id="n", is_clean=True, previous_broker_epoch=5)
+KILLED = replace(STOPPED, is_clean=False, is_recovered_whole=True)
+RETURNS = [
+    (KNOWN, STOPPED, True),
+    (KNOWN, replace(STOPPED, boot_id="other", pod_uid="other"), True),
+    (KNOWN, replace(STOPPED, previous_broker_epoch=4), False),
+    (KNOWN, replace(STOPPED, directory_id="other"), False),
+    (KNOWN, KILLED, True),
+    (KNOWN, replace(KILLED, is_recovered_whole=False), False),
+    (KNOWN, replace(KILLED, boot_id="other"), False),
+    (KNOWN, replace(KILLED, pod_uid="other"), False),
+    (KNOWN, replace(KILLED, previous_broker_epoch=4), False),
+    (KNOWN, replace(KILLED, directory_id="other"), False),
+    (replace(KNOWN, boot_id=""), replace(KILLED, boot_id=""), False),
+    (replace(KNOWN, directory_id=""), replace(KILLED, directory_id=""), False),
+    (None, STOPPED, False),
+]
+
+
+@pytest.mark.parametrize(("known", "asking", "expected"), RETURNS)
+def test_clean_returns(known, asking, expected) -> None:
+    """R14."""
+    is_clean, why = clean_return(known, asking)
+    assert is_clean is expected
+    assert why
+
+
+def test_a_start_id_that_outlived_an_outage_is_another_start() -> None:
+    assert is_same_start(KNOWN, replace(KNOWN, broker_epoch=-1))
+    assert not is_same_start(KNOWN, replace(KNOWN, boot_id="after the power cut"))
+    assert not is_same_start(KNOWN, replace(KNOWN, directory_id="another disk"))
+    assert not is_same_start(replace(KNOWN, is_recovered_whole=True), KNOWN)

@@ -1,0 +1,205 @@
+from dataclasses import replace
+
+import pytest
+
+from fairlead_controller.decisions.events import (
+    ElectLeaders,
+    FenceBroker,
+    FenceReason,
+    RegisterBroker,
+    ShutDownBroker,
+    UnfenceBroker,
+)
+from fairlead_controller.decisions.state import CountersChanged, initial_state
+from fairlead_model.refusals import RefusalCode, RefusedError
+
+
+def test_each_start_of_a_broker_has_a_higher_epoch(make_world) -> None:
+    world = make_world()
+    assert world.register(0) == 1
+    assert world.register(1) == 2
+    assert world.register(0, start_id="again") == 3
+    assert world.state.counters.next_broker_epoch == 4
+    assert world.state.image.brokers[0].fenced
+
+
+def test_a_registration_is_idempotent_by_its_start_id(world) -> None:
+    epoch = world.state.image.brokers[1].broker_epoch
+    decision = world.decide(RegisterBroker(world.state.image.brokers[1], "this-cluster"))
+    assert decision.reply == {"broker_epoch": epoch}
+    assert decision.changes == ()
+
+
+def test_a_new_incarnation_takes_leadership_from_the_old_one_at_once(world) -> None:
+    world.create("t", partitions=3)
+    before = dict(enumerate(world.partitions("t")))
+    world.register(1, start_id="again", is_clean=True, previous_broker_epoch=world.epoch(1))
+    for index, partition in enumerate(world.partitions("t")):
+        if before[index].leader == 1:
+            assert partition.leader == -1
+            assert partition.leader_epoch == before[index].leader_epoch + 1
+            assert partition.isr == (1,)
+        else:
+            assert partition == before[index]
+
+
+def test_a_broker_that_returns_leads_again_under_a_new_epoch(world) -> None:
+    world.create("t", partitions=3)
+    index = world.leaders("t").index(2)
+    world.do(FenceBroker(2, world.state.image.brokers[2].broker_epoch, FenceReason.SESSION_EXPIRED))
+    assert world.partitions("t")[index].leader == -1
+    world.restart(2, "again")
+    partition = world.partitions("t")[index]
+    assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (2, 2, 2)
+
+
+def test_what_brokers_settings_say_of_min_insync_replicas_holds_for_topics(make_world) -> None:
+    world = make_world()
+    for broker_id in range(3):
+        world.start_broker(broker_id, min_insync_replicas=2)
+    world.create("t", replication_factor=3)
+    world.create("own", replication_factor=3, configs={"min.insync.replicas": "1"})
+    assert world.partition("t").min_insync_replicas == 2
+    assert world.partition("own").min_insync_replicas == 1
+
+
+def test_brokers_that_disagree_have_the_highest_minimum_in_force(make_world) -> None:
+    world = make_world(3)
+    world.create("t", replication_factor=3)
+    assert world.partition("t").min_insync_replicas == 1
+
+    def restart(broker_id: int, minimum: int) -> int:
+        world.start_broker(
+            broker_id,
+            start_id=f"{broker_id} with {minimum}",
+            is_clean=True,
+            previous_broker_epoch=world.epoch(broker_id),
+            min_insync_replicas=minimum,
+        )
+        return int(world.partition("t").min_insync_replicas)
+
+    assert restart(1, 2) == 2, "the first one is enough: nothing is weaker than a setting says"
+    world.fence(1)
+    assert [restart(0, 2), restart(2, 2)] == [2, 2]
+    assert [restart(0, 1), restart(2, 1)] == [2, 2], "broker 1 may come back and lead"
+    assert restart(1, 1) == 1
+
+
+def test_a_lower_minimum_of_all_settings_forgets_who_was_eligible(make_world) -> None:
+    world = make_world()
+    world.start_broker(0)
+    world.start_broker(1)
+    world.start_broker(2, min_insync_replicas=2)
+    world.create("t", partitions=-1, replication_factor=-1, assignments={0: [0, 1]})
+    world.fence(1)
+    assert world.sets() == (0, "0", "1", "")
+    world.register(2, start_id="again", is_clean=True, previous_broker_epoch=world.epoch(2))
+    assert world.partition().min_insync_replicas == 1
+    assert world.sets() == (0, "0", "", "")
+
+
+def test_a_start_with_other_settings_is_another_start(world) -> None:
+    known = world.state.image.brokers[1]
+    asking = replace(known, min_insync_replicas=2)
+    reply = world.do(RegisterBroker(asking, "this-cluster"))
+    assert reply["broker_epoch"] > known.broker_epoch
+    assert world.state.image.brokers[1].min_insync_replicas == 2
+
+
+def test_a_broker_of_another_cluster_is_refused(make_world, make_registration) -> None:
+    world = make_world()
+    with pytest.raises(RefusedError, match="belongs to cluster other") as refused:
+        world.do(RegisterBroker(make_registration(0), "other"))
+    assert refused.value.code is RefusalCode.INCONSISTENT_CLUSTER_ID
+
+
+@pytest.mark.parametrize(
+    ("fields", "alive", "refused"),
+    [
+        ({"directory_id": "other"}, True, True),
+        ({"host_name": "other"}, True, True),
+        ({}, True, False),
+        ({"directory_id": "other", "host_name": "other"}, False, False),
+    ],
+)
+def test_an_id_in_use_is_refused_unless_the_disk_proves_the_other_gone(
+    world, make_registration, fields, alive, refused
+) -> None:
+    event = RegisterBroker(make_registration(1, start_id="again", **fields), "", alive)
+    if not refused:
+        assert world.do(event)["broker_epoch"] == 4
+        return
+    with pytest.raises(RefusedError, match=r"127\.0\.0\.1:9093.*another node\.id") as refusal:
+        world.do(event)
+    assert refusal.value.code is RefusalCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_a_registration_needs_a_start_id_and_endpoints(make_world, make_registration) -> None:
+    for fields in ({"start_id": ""}, {"endpoints": ()}):
+        with pytest.raises(RefusedError, match="needs"):
+            make_world().do(RegisterBroker(make_registration(0, **fields), ""))
+
+
+def test_another_disk_is_recorded_in_the_partitions(world) -> None:
+    world.create("t", partitions=3)
+    index = world.leaders("t").index(0)
+    assert world.partitions("t")[index].directories == ("disk-0",)
+    world.start_broker(0, start_id="again", directory_id="new-disk")
+    assert world.partitions("t")[index].directories == ("new-disk",)
+
+
+def test_a_stale_incarnation_can_do_nothing(world) -> None:
+    old = world.state.image.brokers[0].broker_epoch
+    world.start_broker(0, start_id="again")
+    for event in (UnfenceBroker(0, old), ShutDownBroker(0, old), UnfenceBroker(9, 1)):
+        with pytest.raises(RefusedError) as refused:
+            world.do(event)
+        assert refused.value.code is RefusalCode.STALE_BROKER_EPOCH
+    decision = world.decide(FenceBroker(0, old, FenceReason.SESSION_EXPIRED))
+    assert decision.changes == ()
+
+
+def test_a_fenced_broker_is_fenced_once(world) -> None:
+    event = FenceBroker(0, world.state.image.brokers[0].broker_epoch, FenceReason.STOPPED)
+    world.do(event)
+    assert world.decide(event).changes == ()
+
+
+def test_controlled_shutdown_gives_up_all_leaders(world) -> None:
+    world.create("t", partitions=6)
+    epoch = world.state.image.brokers[1].broker_epoch
+    assert world.do(ShutDownBroker(1, epoch)) == {"remaining_leaders": 0}
+    assert 1 not in world.leaders("t")
+    assert not world.state.image.is_live(1)
+    assert world.create("u", partitions=4)["error_code"] == 0
+    assert 1 not in world.leaders("u")
+    world.do(UnfenceBroker(1, epoch))
+    assert not world.state.image.is_live(1), "its heartbeats do not bring it back"
+    assert world.decide(ShutDownBroker(1, epoch)).changes == ()
+
+
+def test_after_a_restart_of_the_controller_nothing_moves_until_brokers_are_missed(world) -> None:
+    world.create("t", partitions=3)
+    image = world.state.image
+    world.state = initial_state(image, controller_epoch=2, counters=CountersChanged(9, 0))
+    assert world.decide(ElectLeaders()).changes == ()
+    assert not world.state.is_electable(0)
+    world.do(RegisterBroker(image.brokers[0], "this-cluster"))
+    assert world.state.is_electable(0)
+    assert world.partitions("t") == image.topic("t").partitions
+
+
+def test_after_loading_leaders_on_fenced_brokers_are_taken_away(world) -> None:
+    world.create("t", partitions=3)
+    image = world.state.image
+    brokers = {**image.brokers, 1: replace(image.brokers[1], fenced=True)}
+    torn = replace(image, brokers=brokers)
+    world.state = initial_state(torn, controller_epoch=2, counters=CountersChanged(9, 0))
+    world.do(ElectLeaders())
+    assert sorted(world.leaders("t")) == [-1, 0, 2]
+
+
+def test_loads_follow_placement_and_deletion(world) -> None:
+    world.create("t", partitions=6)
+    assert {load.replicas for load in world.state.loads.values()} == {2}
+    assert {load.preferred_leaders for load in world.state.loads.values()} == {2}

@@ -1,0 +1,49 @@
+"""The reigns of one candidate, against an API server in memory: what befalls one is its own."""
+
+from __future__ import annotations
+
+from reigning_candidate import NAMESPACE, Candidate, play
+
+from fairlead_kube.kinds import CLUSTER_STATE
+from fairlead_model.refusals import RefusedError
+
+
+def test_a_label_on_a_table_ends_that_clusters_reign_alone() -> None:
+    async def story(candidate: Candidate) -> None:
+        before = await candidate.reigning("a"), await candidate.reigning("b")
+        other = candidate.reign("b").parts
+        await candidate.touch(CLUSTER_STATE, "a")
+        try:
+            await candidate.decide("a")
+            raise AssertionError("a decision on a table that somebody else has changed")
+        except RefusedError:
+            pass
+        assert await candidate.reigning("a", after=before[0]) > before[0]
+        assert candidate.confirmations == 1, "the Lease says whether this process has been deposed"
+        assert candidate.reign("a").interruptions == 1
+        assert "changed by somebody else" in candidate.reign("a").last_interruption
+        await candidate.decide("a")
+        assert candidate.reign("b").parts is other, "it has not noticed"
+        assert candidate.reign("b").controller_epoch == before[1]
+        await candidate.decide("b")
+
+    play(story, "a", "b")
+
+
+def test_a_table_that_another_controller_has_sealed_costs_no_other_cluster_its_reign() -> None:
+    async def story(candidate: Candidate) -> None:
+        before = await candidate.reigning("a"), await candidate.reigning("b")
+        found = candidate.objects(CLUSTER_STATE)["a"]
+        sealed = {**found, "spec": {**found["spec"], "controllerEpoch": before[0] + 5}}
+        await candidate.client.replace(CLUSTER_STATE, NAMESPACE, "a", sealed)
+        try:
+            await candidate.decide("a")
+            raise AssertionError("a decision of a deposed controller")
+        except RefusedError:
+            pass
+        assert await candidate.reigning("a", after=before[0] + 5)
+        assert candidate.confirmations == 1
+        assert candidate.reign("b").controller_epoch == before[1]
+        await candidate.decide("b")
+
+    play(story, "a", "b")

@@ -1,0 +1,160 @@
+"""The stream of topics: only what changed, everything where that is not known."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead_controller.controller import Controller, open_controller
+from fairlead_controller.decisions.events import (
+    DeleteTopics,
+    DrainBrokers,
+    RegisterBroker,
+    UnfenceBroker,
+)
+from fairlead_controller.kubernetes import topic_feed
+from fairlead_controller.kubernetes.drains import Drains
+from fairlead_controller.kubernetes.topic_feed import TopicFeed
+from fairlead_controller.stores.file import open_file_store
+from fairlead_model.calls import DeletableTopic, DeleteTopicsCall
+
+Story = Callable[[Controller, TopicFeed], Awaitable[None]]
+
+
+@pytest.fixture
+def play(tmp_path: Path, make_registration: Any) -> Callable[[Story], None]:
+    """Run a story with a controller of three brokers."""
+
+    async def whole(story: Story) -> None:
+        store = await open_file_store(tmp_path)
+        controller = await open_controller(store, now_ms=lambda: 0)
+        deciding = asyncio.create_task(controller.run())
+        feed = TopicFeed(controller)
+        for number in range(3):
+            event = RegisterBroker(make_registration(number), "")
+            epoch = (await controller.submit(event))["broker_epoch"]
+            await controller.submit(UnfenceBroker(number, epoch))
+        try:
+            async with asyncio.timeout(10):
+                await story(controller, feed)
+        finally:
+            deciding.cancel()
+            await asyncio.gather(deciding, return_exceptions=True)
+            await store.close()
+
+    return lambda story: asyncio.run(whole(story))
+
+
+def delete(name: str) -> DeleteTopics:
+    return DeleteTopics(DeleteTopicsCall(topics=[DeletableTopic(name=name, topic_id=bytes(16))]))
+
+
+def names(answer: dict[str, Any]) -> list[str]:
+    return [topic["name"] for topic in answer["topics"]]
+
+
+def test_only_what_changed_after_a_position(play: Any, make_create: Any, make_topic: Any) -> None:
+    async def story(controller: Controller, feed: TopicFeed) -> None:
+        await controller.submit(make_create(make_topic("a", partitions=3, replication_factor=3)))
+        first = await feed.changes("", 0)
+        assert (names(first), first["isFull"]) == (["a"], True)
+        assert first["topics"][0]["leaders"] == "0:1 1:1 2:1"
+        assert first["topics"][0]["problems"] == []
+        await controller.submit(make_create(make_topic("b")))
+        second = await feed.changes(first["position"], 0)
+        assert (names(second), second["isFull"]) == (["b"], False)
+        await controller.submit(DrainBrokers({0: "a test"}))
+        third = await feed.changes(second["position"], 0)
+        assert "a" in names(third)
+        assert third["topics"][0]["leaders"] in {"1:2 2:1", "1:1 2:2"}
+        again = await feed.changes(first["position"], 0)
+        assert set(names(again)) >= {"a", "b"}
+
+    play(story)
+
+
+def test_a_reader_waits_for_news(play: Any, make_create: Any, make_topic: Any) -> None:
+    async def story(controller: Controller, feed: TopicFeed) -> None:
+        start = (await feed.changes("", 0))["position"]
+        reading = asyncio.create_task(feed.changes(start, 60))
+        silent = await feed.changes(start, 0.01)
+        assert (names(silent), silent["position"]) == ([], start)
+        await controller.submit(make_create(make_topic("a")))
+        assert names(await reading) == ["a"]
+
+    play(story)
+
+
+def test_brokers_are_no_news(play: Any, make_registration: Any) -> None:
+    async def story(controller: Controller, feed: TopicFeed) -> None:
+        start = (await feed.changes("", 0))["position"]
+        await controller.submit(RegisterBroker(make_registration(7), ""))
+        assert (await feed.changes("", 0))["position"] == start
+
+    play(story)
+
+
+def test_removed_topics_are_named_until_the_name_is_taken_again(
+    play: Any, make_create: Any, make_topic: Any
+) -> None:
+    async def story(controller: Controller, feed: TopicFeed) -> None:
+        await controller.submit(make_create(make_topic("a")))
+        start = (await feed.changes("", 0))["position"]
+        await controller.submit(delete("a"))
+        gone = await feed.changes(start, 0)
+        assert (names(gone), gone["removed"]) == ([], ["a"])
+        await controller.submit(make_create(make_topic("a")))
+        back = await feed.changes(start, 0)
+        assert (names(back), back["removed"]) == (["a"], [])
+
+    play(story)
+
+
+def test_what_is_not_remembered_is_told_whole(
+    play: Any, make_create: Any, make_topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_feed, "REMOVALS_KEPT_MAX", 1)
+
+    async def story(controller: Controller, feed: TopicFeed) -> None:
+        for name in "abc":
+            await controller.submit(make_create(make_topic(name)))
+        start = (await feed.changes("", 0))["position"]
+        for name in "ab":
+            await controller.submit(delete(name))
+        answer = await feed.changes(start, 0)
+        assert (answer["isFull"], names(answer)) == (True, ["c"])
+        for strange in ("7.1", "1.99", "nonsense", "1.", ".1"):
+            assert (await feed.changes(strange, 60))["isFull"], strange
+
+    play(story)
+
+
+def test_drains_follow_the_wish(play: Any, make_create: Any, make_topic: Any) -> None:
+    async def story(controller: Controller, feed: TopicFeed) -> None:
+        await controller.submit(make_create(make_topic("a", partitions=3, replication_factor=3)))
+        wish: dict[int, str] = {}
+        drains = Drains(controller, lambda brokers: wish)
+        following = asyncio.create_task(drains.run())
+
+        async def until(draining: set[int]) -> None:
+            while controller.committed.draining != draining:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+        wish[1] = "its pod is being deleted"
+        drains.look_again()
+        await until({1})
+        assert await drains.set_by_hand(2, is_draining=True) == 0
+        assert controller.committed.draining == {1, 2}
+        assert {part.leader for part in controller.committed.image.topic("a").partitions} == {0}  # type: ignore[union-attr]
+        del wish[1]
+        drains.look_again()
+        await until({2})
+        await drains.set_by_hand(2, is_draining=False)
+        assert controller.committed.draining == set()
+        assert not following.done()
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    play(story)

@@ -1,0 +1,36 @@
+"""Metadata to export, restore and confirm."""
+
+import asyncio
+
+import pytest
+from short_reign import reign
+
+from fairlead_controller.decisions.events import (
+    AlterConfigs,
+    DeleteTopics,
+    RegisterBroker,
+    UnfenceBroker,
+)
+
+
+@pytest.fixture
+def cluster(tmp_path, make_registration, make_create, make_topic):
+    """Metadata of three brokers with a topic of two partitions, and one being deleted."""
+    events = []
+    for broker_id in range(3):
+        events.append(RegisterBroker(make_registration(broker_id), ""))
+        events.append(UnfenceBroker(broker_id, broker_id + 1))
+    configs = {"min.insync.replicas": "2"}
+    events.append(
+        make_create(
+            make_topic("t", partitions=2, replication_factor=3, configs=configs),
+            make_topic("gone"),
+        )
+    )
+    events.append(DeleteTopics({"topics": [{"name": "gone", "topic_id": bytes(16)}]}))
+    alterations = [{"name": "consumer.session.timeout.ms", "operation": 0, "value": "50000"}]
+    resource = {"resource_type": 32, "name": "a group\n%", "alterations": alterations}
+    call = {"resources": [resource], "validate_only": False, "incremental": True}
+    events.append(AlterConfigs(call))
+    state = asyncio.run(reign(tmp_path / "old", *events))
+    return tmp_path, state

@@ -1,0 +1,89 @@
+"""An authority gives way to the next: trusted first, then issuing; the former one goes last."""
+
+import base64
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fairlead_operator.certificates.authority import make_authority, renewal_time
+from fairlead_operator.certificates.rotation import (
+    CA_KEY,
+    Authorities,
+    AuthorityError,
+    RotationSight,
+    Step,
+    announce,
+    decide_step,
+    drop,
+    promote,
+    read_authorities,
+    write_authorities,
+)
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+WEEK = timedelta(days=7)
+FIRST, SECOND = make_authority("first", NOW), make_authority("second", NOW)
+CALM = Authorities(current=FIRST)
+QUIET = RotationSight(is_asked_for=False, is_trusted=False, is_issued=False, overlap=WEEK)
+ALL_DONE = replace(QUIET, is_trusted=True, is_issued=True)
+
+
+def test_nothing_to_do_until_it_is_old_or_somebody_asks():
+    due = renewal_time(FIRST.certificate)
+    assert decide_step(CALM, ALL_DONE, due - timedelta(seconds=1)) is Step.NONE
+    assert decide_step(CALM, QUIET, due) is Step.ANNOUNCE
+    assert decide_step(CALM, replace(QUIET, is_asked_for=True), NOW) is Step.ANNOUNCE
+
+
+def test_the_next_one_issues_only_when_brokers_trust_it_and_clients_had_time():
+    announced = announce(CALM, SECOND)
+    assert announced.trusted == FIRST.certificate + SECOND.certificate
+    later = NOW + WEEK
+    assert decide_step(announced, replace(ALL_DONE, is_trusted=False), later) is Step.NONE
+    assert decide_step(announced, ALL_DONE, later - timedelta(minutes=6)) is Step.NONE
+    assert decide_step(announced, ALL_DONE, later) is Step.PROMOTE
+
+
+def test_the_former_one_goes_only_when_nothing_of_it_is_in_use():
+    promoted = promote(announce(CALM, SECOND), NOW)
+    assert promoted.current == SECOND
+    assert set(promoted.trusted.split(b"-----END")) == set(
+        (SECOND.certificate + FIRST.certificate).split(b"-----END")
+    )
+    later = NOW + WEEK
+    assert decide_step(promoted, replace(ALL_DONE, is_issued=False), later) is Step.NONE
+    assert decide_step(promoted, ALL_DONE, later - timedelta(seconds=1)) is Step.NONE
+    assert decide_step(promoted, ALL_DONE, later) is Step.DROP
+    assert drop(promoted) == Authorities(current=SECOND)
+
+
+def test_no_second_rotation_begins_before_the_first_has_ended():
+    promoted = promote(announce(CALM, SECOND), NOW)
+    asked = replace(QUIET, is_asked_for=True)
+    assert decide_step(promoted, asked, NOW + WEEK) is Step.NONE
+
+
+def test_when_the_current_one_is_over_the_next_one_issues_at_once():
+    late = NOW + timedelta(days=3650)
+    announced = announce(CALM, make_authority("late", late))
+    assert decide_step(announced, QUIET, late) is Step.PROMOTE
+
+
+@pytest.mark.parametrize(
+    "authorities",
+    [CALM, announce(CALM, SECOND), promote(announce(CALM, SECOND), NOW)],
+    ids=["calm", "announced", "promoted"],
+)
+def test_a_secret_keeps_each_stage(authorities: Authorities):
+    assert read_authorities(write_authorities(authorities)) == authorities
+
+
+def test_a_secret_that_holds_no_authority_is_refused():
+    good = write_authorities(CALM)
+    with pytest.raises(AuthorityError, match="missing"):
+        read_authorities({})
+    with pytest.raises(AuthorityError, match=r"ca\.key is not the key"):
+        read_authorities(good | {CA_KEY: base64.b64encode(SECOND.key).decode()})
+    with pytest.raises(AuthorityError, match=r"ca\.key"):
+        read_authorities(good | {CA_KEY: "no base64!"})

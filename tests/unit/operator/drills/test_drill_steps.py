@@ -1,0 +1,502 @@
+"""What a failover drill does next, by tables; the whole way with a new operator at every step."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from fairlead_kube.errors import ApiError
+from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_operator.conditions import find_condition
+from fairlead_operator.drills import steps
+from fairlead_operator.drills.agent_answer import read_agent_state
+from fairlead_operator.drills.metrics import DrillMetrics
+from fairlead_operator.drills.observations import (
+    AgentRun,
+    AgentState,
+    ClusterObservation,
+    ControllerAccess,
+    DrillObservations,
+    observe_cluster,
+)
+from fairlead_operator.drills.observer import find_other_drill
+from fairlead_operator.drills.runner import DrillRunner
+from fairlead_operator.drills.steps import decide_drill_step
+
+WELL = ClusterObservation(brokers_expected=3, live=frozenset({0, 1, 2}), controller_epoch=4)
+
+
+def manifest(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "fairlead.io/v1alpha1",
+        "kind": "FailoverDrill",
+        "metadata": {
+            "name": "one",
+            "namespace": "ns",
+            "uid": "uid-of-this-drill",
+            "generation": 1,
+            "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"clusterName": "demo", "target": {"type": "Leader"}, "fault": {"type": "Kill"}}
+        | spec,
+    }
+
+
+def spec_of(**spec: Any) -> FailoverDrillSpec:
+    return FailoverDrillSpec.from_manifest(manifest(**spec))
+
+
+def agent(phase: str, since_ms: int = 0, run: AgentRun | None = None, **more: Any) -> AgentState:
+    fields = {"is_well": True, "problem": "", "partitions": {}} | more
+    return AgentState(phase=phase, since_ms=since_ms, run=run, **fields)
+
+
+def fault(**more: Any) -> AgentRun:
+    fields: dict[str, Any] = {
+        "number": 1,
+        "is_injected": True,
+        "is_ended": False,
+        "since_fault_ms": 5000,
+        "is_recovered": True,
+        "memo": {"controllerEpoch": 4},
+        "figures": {},
+    }
+    return AgentRun(**(fields | more))
+
+
+def seen(state: AgentState | None = None, **more: Any) -> DrillObservations:
+    fields: dict[str, Any] = {"cluster": WELL, "pod": "Running", "agent": state} | more
+    return DrillObservations(**fields)
+
+
+UNWELL = {
+    "broker away": replace(WELL, live=frozenset({0, 1}), not_live={2: "fenced"}),
+    "broker never came": replace(WELL, live=frozenset({0, 1})),
+    "no brokers": replace(WELL, live=frozenset(), brokers_expected=0),
+    "under-replicated": replace(WELL, under_replicated=1),
+    "offline": replace(WELL, offline=2),
+    "rolling": replace(WELL, is_changing=True),
+    "not allowed": replace(WELL, is_enabled=False),
+}
+
+
+@pytest.mark.parametrize("cluster", UNWELL.values(), ids=list(UNWELL))
+def test_a_drill_is_refused_on_a_cluster_that_is_not_well(cluster: ClusterObservation) -> None:
+    step = decide_drill_step(spec_of(), {}, seen(pod="Absent", cluster=cluster))
+    assert isinstance(step, steps.Refuse)
+    assert step.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "more", "expected"),
+    [
+        ({"suspend": True}, {}, steps.Hold),
+        ({}, {"other_drill": "another"}, steps.Hold),
+        ({}, {"cluster": None}, steps.Hold),
+        ({}, {"cluster": None, "is_cluster_declared": False}, steps.Refuse),
+        ({"target": {"type": "Broker", "brokerId": 9}}, {}, steps.Refuse),
+        ({"workload": {"replicationFactor": 4}}, {}, steps.Refuse),
+        ({}, {}, steps.Prepare),
+    ],
+)
+def test_how_a_pending_drill_goes_on(spec: Any, more: Any, expected: type) -> None:
+    step = decide_drill_step(spec_of(**spec), {}, seen(pod="Absent", **more))
+    assert isinstance(step, expected)
+
+
+@pytest.mark.parametrize(
+    ("phase", "observed", "expected"),
+    [
+        ("Preparing", seen(pod="Absent"), steps.Prepare()),
+        ("Preparing", seen(pod="Starting", pod_age_s=20), steps.Idle()),
+        ("Preparing", seen(agent("settling")), steps.Idle()),
+        ("Preparing", seen(agent("steady", 2999)), steps.Idle()),
+        ("Preparing", seen(agent("steady", 3000)), steps.BeginRun(1)),
+        ("Running", seen(agent("steady", 9000)), steps.BeginRun(1)),
+        ("Running", seen(agent("observing", run=fault(since_fault_ms=999))), steps.Idle()),
+        ("Running", seen(agent("observing", run=fault(is_recovered=False))), steps.Idle()),
+        ("Running", seen(agent("observing", run=fault(), is_well=False)), steps.Idle()),
+        (
+            "Running",
+            seen(agent("observing", run=fault()), cluster=UNWELL["under-replicated"]),
+            steps.Idle(),
+        ),
+        ("Running", seen(agent("observing", run=fault()), cluster=None), steps.Idle()),
+        ("Running", seen(agent("observing", run=fault())), steps.CollectRun(1)),
+        ("Running", seen(agent("settling", run=fault(is_ended=True))), steps.CollectRun(1)),
+        ("Running", seen(agent("observing", run=fault(is_injected=False))), steps.ForgetRun(1)),
+        ("Running", seen(None, agent_silent_s=5), steps.Idle()),
+        ("Verifying", seen(agent("steady")), steps.Verify()),
+        ("Verifying", seen(agent("verifying")), steps.Idle()),
+        ("Verifying", seen(agent("verified", verdict={})), steps.Finish()),
+        ("Finished", seen(pod="Running"), steps.CleanUp()),
+        ("Finished", seen(pod="Absent"), steps.Idle()),
+        ("Refused", seen(pod="Absent"), steps.Idle()),
+    ],
+)
+def test_what_a_drill_does_next(
+    phase: str, observed: DrillObservations, expected: steps.Step
+) -> None:
+    assert decide_drill_step(spec_of(), {"phase": phase}, observed) == expected
+
+
+@pytest.mark.parametrize(
+    "observed",
+    [
+        seen(pod="Absent"),
+        seen(pod="Ended", pod_problem="exit code 1"),
+        seen(agent("failed", problem="the topic is not replicated")),
+        seen(None, agent_silent_s=61),
+        seen(agent("steady", 130_000), cluster=UNWELL["under-replicated"]),
+    ],
+)
+def test_a_drill_that_cannot_go_on_ends_with_the_reason(observed: DrillObservations) -> None:
+    step = decide_drill_step(spec_of(), {"phase": "Running"}, observed)
+    assert isinstance(step, steps.Finish)
+    assert step.problem
+
+
+def test_runs_that_never_recover_or_heal_are_collected_with_a_problem() -> None:
+    lost = agent("observing", run=fault(since_fault_ms=32_000, is_recovered=False))
+    step = decide_drill_step(spec_of(), {"phase": "Running"}, seen(lost))
+    assert isinstance(step, steps.CollectRun)
+    assert "no new acknowledgement" in step.problem
+    unhealed = agent("observing", run=fault(since_fault_ms=302_000), is_well=False)
+    step = decide_drill_step(spec_of(), {"phase": "Running"}, seen(unhealed))
+    assert isinstance(step, steps.CollectRun)
+    assert "not every replica" in step.problem
+
+
+def test_a_pause_lasts_as_long_as_it_was_asked_for() -> None:
+    spec = spec_of(fault={"type": "Pause", "durationSeconds": 10})
+    run = agent("observing", run=fault(since_fault_ms=9_999))
+    assert decide_drill_step(spec, {"phase": "Running"}, seen(run)) == steps.Idle()
+
+
+CONTROLLER: Any = {"type": "Controller"}
+NOBODY = ControllerAccess(operator_namespace="fairlead-system")
+ALLOWED: dict[str, Any] = {
+    "namespace": "fairlead-system",
+    "controller_access": ControllerAccess(is_allowed=True, operator_namespace="fairlead-system"),
+}
+
+
+def test_a_new_controller_proves_that_the_old_one_was_broken() -> None:
+    spec = spec_of(target=CONTROLLER)
+    state = agent("observing", run=fault(is_injected=False))
+    status = {"phase": "Running"}
+    assert decide_drill_step(spec, status, seen(state, **ALLOWED)) == steps.Idle()
+    later = seen(state, **ALLOWED, cluster=replace(WELL, controller_epoch=5))
+    assert decide_drill_step(spec, status, later) == steps.ConfirmRun(1)
+    state = agent("observing", run=fault(is_injected=False, since_fault_ms=16_000))
+    assert decide_drill_step(spec, status, seen(state, **ALLOWED)) == steps.ForgetRun(1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "advice"),
+    [
+        (
+            {"controller_access": NOBODY},
+            "ControllerDrillsDisabled",
+            "drills.controller",
+        ),
+        ({"namespace": "shop"}, "NotInOperatorNamespace", "in fairlead-system"),
+    ],
+)
+def test_only_where_the_operator_allows_it_a_drill_breaks_the_controller(
+    changes: Any, reason: str, advice: str
+) -> None:
+    spec = spec_of(target=CONTROLLER)
+    assert decide_drill_step(spec, {}, seen(pod="Absent", **ALLOWED)) == steps.Prepare()
+    allowed = ALLOWED | changes
+    for held in ({}, {"other_drill": "another"}, {"cluster": None}):
+        step = decide_drill_step(spec, {}, seen(pod="Absent", **allowed, **held))
+        assert isinstance(step, steps.Refuse)
+        assert step.reason == reason
+        assert advice in step.message
+    steady = seen(agent("steady", 9000), **allowed)
+    for phase in ("Preparing", "Running", "Verifying"):
+        step = decide_drill_step(spec, {"phase": phase}, steady)
+        assert isinstance(step, steps.Finish), "whoever may write a status may not begin a run"
+        assert advice in step.problem
+    other = decide_drill_step(spec_of(), {}, seen(pod="Absent", **changes))
+    assert isinstance(other, steps.Prepare), "drills of brokers are the namespace's own"
+
+
+def test_all_runs_are_done_before_it_is_verified() -> None:
+    status = {"phase": "Running", "runs": [{}]}
+    twice = spec_of(runs=2)
+    state = seen(agent("steady", 5000, run=fault(is_ended=True)))
+    assert decide_drill_step(twice, status, state) == steps.BeginRun(2)
+    assert decide_drill_step(spec_of(), status, state) == steps.Verify()
+
+
+def test_a_broker_that_was_scaled_away_keeps_no_drill_waiting() -> None:
+    states = {0: "live", 1: "live", 2: "live", 3: "fenced"}
+    status = {
+        "brokers": [{"id": broker, "state": state} for broker, state in states.items()],
+        "partitions": {"underReplicated": 0, "offline": 0},
+        "controller": {"epoch": 4},
+    }
+    pools = [{"spec": {"replicas": 2}}, {"spec": {"replicas": 1, "idBase": 2}}]
+    assert observe_cluster({}, pools, status) == WELL
+    larger = [*pools, {"spec": {"replicas": 1, "idBase": 3}}]
+    assert observe_cluster({}, larger, status).not_live == {3: "fenced"}
+
+
+def test_the_older_drill_of_a_cluster_comes_first() -> None:
+    old, new, elsewhere = manifest(), manifest(), manifest(clusterName="other")
+    new["metadata"] |= {"name": "two", "creationTimestamp": "2026-01-02T00:00:00Z"}
+    elsewhere["metadata"] |= {"name": "three"}
+    drills = [old, new, elsewhere]
+    assert find_other_drill(new, spec_of(), drills) == "one"
+    assert find_other_drill(old, spec_of(), drills) == ""
+    new["status"] = {"phase": "Running"}
+    assert find_other_drill(old, spec_of(), drills) == "two"
+    old["spec"]["suspend"] = True
+    new["status"] = {"phase": "Finished"}
+    assert find_other_drill(new, spec_of(), drills) == ""
+
+
+class FakeWorld:
+    """The API server, the controller, the drill's pod and the Events of one drill."""
+
+    def __init__(self, drill: dict[str, Any]) -> None:
+        self.drill = drill
+        self.pod: dict[str, Any] | None = None
+        self.phase, self.run, self.injected = "settling", None, []
+        self.events: list[tuple[str, str]] = []
+        self.epoch = 4
+        self.verdict: dict[str, Any] | None = None
+
+    async def get(self, kind: Any, _namespace: str, name: str) -> dict[str, Any]:
+        if kind.kind == "Pod" and self.pod is not None:
+            return self.pod
+        if kind.kind == "LogCluster":
+            return {"metadata": {"name": name}, "spec": {}}
+        raise ApiError(404, "NotFound", name)
+
+    async def list(self, _kind: Any, _namespace: str) -> Any:
+        pool = {"metadata": {"name": "p"}, "spec": {"clusterName": "demo", "replicas": 3}}
+        return type("Listed", (), {"items": [pool]})
+
+    async def create(self, _kind: Any, _namespace: str, body: dict[str, Any]) -> None:
+        body["status"] = {"phase": "Running", "podIP": "10.0.0.1"}
+        body["metadata"]["creationTimestamp"] = datetime.now(UTC).isoformat()
+        self.pod = body
+
+    async def patch(self, *_where: str, subresource: str) -> dict[str, Any]:
+        patch: Any = _where[3]
+        assert subresource == "status"
+        metadata = self.drill["metadata"]
+        assert patch["metadata"]["resourceVersion"] == metadata["resourceVersion"]
+        version = str(int(metadata["resourceVersion"]) + 1)
+        self.drill = self.drill | {
+            "status": patch["status"],
+            "metadata": metadata | {"resourceVersion": version},
+        }
+        return self.drill
+
+    async def delete(self, *_where: str) -> None:
+        self.pod = None
+
+    async def emit(self, _drill: Any, reason: str, message: str, *_type: str, action: str) -> None:
+        self.events.append((reason, message))
+
+    async def cluster_status(self, *_cluster: str) -> dict[str, Any]:
+        return {
+            "brokers": [{"id": i, "state": "live"} for i in range(3)],
+            "partitions": {"underReplicated": 0, "offline": 0},
+            "controller": {"epoch": self.epoch, "pid": 1},
+        }
+
+    async def inject_fault(self, _ns: str, _name: str, broker: int, kind: str, **_: int) -> None:
+        self.injected.append((broker, kind))
+
+    async def moves(self, *_cluster: str, since_ms: int) -> dict[str, Any]:
+        at = since_ms + 1
+        return {
+            "decisions": [{"atMs": at + 60, "what": "broker 1 is fenced: connection refused"}],
+            "moves": [{"atMs": at + 80, "from": 1, "to": 2}, {"atMs": at + 9000, "from": 1}],
+        }
+
+    async def state(self, _address: Any) -> AgentState:
+        """Time passes: what was begun has come to its end by the next look."""
+        if self.phase == "settling":
+            self.phase = "steady"
+        elif self.phase == "verifying":
+            self.phase = "verified"
+            counts = ("lost", "duplicated", "reordered", "misplaced", "foreign")
+            self.verdict = dict.fromkeys(counts, 0) | {"acknowledged": 9, "clientErrors": {}}
+        return self._answer()
+
+    def _answer(self) -> AgentState:
+        return read_agent_state(
+            {
+                "phase": self.phase,
+                "problem": None,
+                "sinceMs": 60_000,
+                "isWell": True,
+                "partitions": {"0": {"leader": 1, "isr": [1, 2, 0]}},
+                "run": self.run,
+                "verdict": self.verdict,
+            }
+        )
+
+    async def begin(self, _at: Any, number: int, _ids: Any, memo: dict[str, Any]) -> AgentState:
+        self.phase = "observing"
+        self.run = {
+            "number": number,
+            "memo": memo,
+            "isInjected": False,
+            "isEnded": False,
+            "sinceFaultMs": 20_000,
+            "isRecovered": True,
+            "partitionsLed": 2,
+            "electionMs": 95,
+            "firstAcknowledgedMs": {"0": 110, "1": 130, "2": 180},
+            "clientRecoveryMs": 200,
+            "gapMs": {"0": 150, "1": 140, "2": 210},
+            "wholeMs": 2500,
+        }
+        return self._answer()
+
+    async def tell(self, _at: Any, number: int, what: str) -> AgentState:
+        assert self.run is not None
+        assert self.run["number"] == number
+        if what == "injected":
+            self.run["isInjected"] = True
+        elif what == "end":
+            self.run["isEnded"] = True
+            self.phase = "settling"
+        else:
+            self.run, self.phase = None, "settling"
+        return self._answer()
+
+    async def verify(self, _at: Any) -> AgentState:
+        self.phase = "verifying"
+        return self._answer()
+
+    async def close(self) -> None:
+        return
+
+
+class OperatorDiedError(BaseException):
+    """Raised in the middle of a step."""
+
+
+def new_runner(world: Any) -> DrillRunner:
+    return DrillRunner(
+        world,
+        world,
+        world,
+        metrics=DrillMetrics(CollectorRegistry()),
+        default_image="image",
+        agents=world,
+    )
+
+
+def go_to_the_end(world: FakeWorld, *, lives: int | None = None) -> int:
+    """With a new operator for every step; the n-th call to the world kills one, if asked."""
+    calls = 0
+
+    async def go() -> None:
+        nonlocal calls
+        for name in ("create", "patch", "delete", "begin", "tell", "verify", "inject_fault"):
+            act = getattr(world, name)
+
+            async def counted(*a: Any, act: Any = act, **k: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == lives:
+                    raise OperatorDiedError
+                return await act(*a, **k)
+
+            setattr(world, name, counted)
+        for _ in range(100):
+            try:
+                await new_runner(world)._step(dict(world.drill))
+            except OperatorDiedError:
+                continue
+            is_over = (world.drill.get("status") or {}).get("phase") == "Finished"
+            if is_over and world.pod is None:
+                return
+        raise AssertionError(world.drill.get("status"))
+
+    asyncio.run(go())
+    return calls
+
+
+def test_a_drill_goes_all_the_way_with_a_new_operator_at_every_step() -> None:
+    world = FakeWorld(manifest(runs=2, limits={"recoveryMs": 500}))
+    go_to_the_end(world)
+    status = world.drill["status"]
+    assert [run["target"] for run in status["runs"]] == ["broker 1", "broker 1"]
+    assert world.injected == [(1, "kill")] * 2
+    first = status["runs"][0]
+    assert (first["detectionMs"], first["electionMs"]) == (60, 80)
+    assert (first["recoveryP50Ms"], first["recoveryMaxMs"], first["longestGapMs"]) == (
+        130,
+        180,
+        210,
+    )
+    assert (status["recoveryMaxMs"], status["lost"], status["acknowledged"]) == (180, 0, 9)
+    assert {c["type"]: c["status"] for c in status["conditions"]} == {
+        "Complete": "True",
+        "Passed": "True",
+    }
+    assert [reason for reason, _ in world.events] == ["DrillPassed"]
+    offsets = [entry["offsetMs"] for entry in status["timeline"]]
+    assert offsets == sorted(offsets)
+    assert status["timeline"][0] == {"offsetMs": 0, "event": "broker 1 killed"}
+
+
+CALLS = go_to_the_end(FakeWorld(manifest()))
+
+
+@pytest.mark.parametrize("lives", range(1, CALLS + 1))
+def test_an_operator_that_dies_in_the_middle_of_a_step_leaves_nothing_broken(lives: int) -> None:
+    world = FakeWorld(manifest())
+    go_to_the_end(world, lives=lives)
+    status = world.drill["status"]
+    assert len(status["runs"]) == 1
+    assert world.pod is None
+    passed = next(c for c in status["conditions"] if c["type"] == "Passed")
+    assert passed["status"] == "True"
+
+
+def test_a_drill_of_the_controller_is_refused_with_words_unless_the_operator_allows_it() -> None:
+    world = FakeWorld(manifest(target=CONTROLLER))
+    asyncio.run(new_runner(world)._step(dict(world.drill)))
+    assert world.drill["status"]["phase"] == "Refused"
+    complete = find_condition(world.drill["status"]["conditions"], "Complete")
+    assert complete is not None
+    assert complete["reason"] == "ControllerDrillsDisabled"
+    ((reason, message),) = world.events
+    assert (reason, message) == ("DrillRefused", complete["message"])
+    assert world.pod is None
+
+
+def test_a_limit_that_is_exceeded_fails_the_drill() -> None:
+    world = FakeWorld(manifest(limits={"recoveryMs": 150}))
+    go_to_the_end(world)
+    passed = next(c for c in world.drill["status"]["conditions"] if c["type"] == "Passed")
+    assert passed["status"] == "False"
+    assert "180 ms, 150 ms are allowed" in passed["message"]
+    assert world.events[0][0] == "DrillFailed"
+
+
+def test_what_has_ended_is_left_alone() -> None:
+    world = FakeWorld(manifest())
+    go_to_the_end(world)
+    version = world.drill["metadata"]["resourceVersion"]
+
+    async def look_again() -> bool:
+        return await new_runner(world)._step(dict(world.drill))
+
+    assert not asyncio.run(look_again())
+    assert world.drill["metadata"]["resourceVersion"] == version

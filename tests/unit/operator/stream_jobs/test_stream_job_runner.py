@@ -1,0 +1,181 @@
+"""What the runner knows between a pod that it made and the watch that tells of it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from fairlead_kube.errors import ApiError
+from fairlead_kube.kinds import LOG_CLUSTER, POD
+from fairlead_kube.object_changes import ObjectChange
+from fairlead_operator.live_objects import LiveObjects
+from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
+from fairlead_operator.stream_jobs.runner import StreamJobRunner
+
+KEY = ("ns", "job")
+
+
+class NotedClient:
+    """Takes every write; `refusal` is what making a pod fails with."""
+
+    def __init__(self, job: dict[str, Any], refusal: ApiError | None = None) -> None:
+        self._job = job
+        self._refusal = refusal
+        self.pods: list[dict[str, Any]] = []
+
+    async def apply(self, *_: Any, **__: Any) -> None:
+        return None
+
+    async def delete(self, *_: Any, **__: Any) -> None:
+        return None
+
+    async def create(self, kind: Any, _namespace: str, manifest: dict[str, Any]) -> None:
+        if kind is POD and self._refusal is not None:
+            raise self._refusal
+        if kind is POD:
+            self.pods.append(manifest)
+
+    async def patch(self, *path: Any, **_: Any) -> dict[str, Any]:
+        status = {**(self._job.get("status") or {}), **path[-1]["status"]}
+        metadata = {**self._job["metadata"], "resourceVersion": "2"}
+        return {"metadata": metadata, "status": {k: v for k, v in status.items() if v is not None}}
+
+
+class NotedEvents:
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+
+    async def emit(self, _object: Any, reason: str, message: str, *_: Any, **__: Any) -> None:
+        self.told.append((reason, message))
+
+
+def clusters_of(asks_for_account: bool, listeners: Sequence[Mapping[str, Any]]) -> LiveObjects:
+    """One cluster of the job's namespace, and one of another that lets it in."""
+    live = LiveObjects(None, "", lambda _: None)  # type: ignore[arg-type]
+    spark = {"driverAccount": asks_for_account}
+    live.informers[LOG_CLUSTER]._objects.update(
+        {
+            ("ns", "logs"): {"spec": {"spark": spark, "listeners": list(listeners)}},
+            ("data", "shared"): {"spec": {"spark": {"namespaces": ["ns"]}}},
+            ("data", "closed"): {"spec": {}},
+        }
+    )
+    return live
+
+
+def looks(
+    count: int,
+    *,
+    refusal: ApiError | None = None,
+    lost: bool = False,
+    driver_role: str = "",
+    asks_for_account: bool = True,
+    listeners: Sequence[Mapping[str, Any]] = (),
+    **more: Any,
+) -> tuple[Any, Any]:
+    """The job and what was told of it after so many looks, no watch telling of the pod. `lost`:
+    it tells that the pod was there and is gone, after the first. `more`: of the spec."""
+    spec = {"application": {"file": "/job.py"}, "checkpoint": {"ephemeral": True}, **more}
+    metadata = {"name": "job", "namespace": "ns", "uid": "u", "resourceVersion": "1"}
+    job: dict[str, Any] = {
+        "apiVersion": "fairlead.io/v1alpha1",
+        "kind": "StreamJob",
+        "metadata": metadata | {"generation": 1, "creationTimestamp": "2026-11-01T00:00:00Z"},
+        "spec": spec,
+    }
+    client, events = NotedClient(job, refusal), NotedEvents()
+
+    async def attend() -> None:
+        runner = StreamJobRunner(
+            client,  # type: ignore[arg-type]
+            events,  # type: ignore[arg-type]
+            clusters=clusters_of(asks_for_account, listeners),
+            operator_namespace="fairlead",
+            default_image="image",
+            driver_role=driver_role,
+            metrics=StreamJobMetrics(CollectorRegistry()),
+        )
+        runner._jobs._objects[KEY] = job
+        for number in range(count):
+            await runner._attend(KEY)
+            if lost and number == 0:
+                (pod,) = client.pods
+                runner._on_pod(ObjectChange(("ns", pod["metadata"]["name"]), pod, None))
+
+    asyncio.run(attend())
+    return job, events.told
+
+
+def test_a_pod_that_was_made_is_there_before_the_watch_tells() -> None:
+    job, told = looks(4)
+    assert (job["status"]["run"], job["status"]["phase"]) == (1, "Starting")
+    assert "endedRun" not in job["status"]
+    assert [reason for reason, _ in told] == ["DriverStarted"]
+
+
+def test_a_job_says_why_it_cannot_read_a_secured_cluster() -> None:
+    tls = {"name": "tls", "type": "Internal", "port": 9093, "tls": {"enabled": True}}
+    job, _ = looks(2, listeners=[tls])
+    (ready,) = (each for each in job["status"]["conditions"] if each["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "ClusterSecured")
+    assert "LogCluster logs" in ready["message"]
+
+
+def test_a_pod_that_the_watch_told_of_and_that_is_gone_is_lost() -> None:
+    job, told = looks(2, lost=True)
+    assert job["status"]["endedRun"] == 1
+    assert told[-1][0] == "DriverFailed"
+    assert "the driver's pod is gone" in told[-1][1]
+
+
+def test_a_pod_that_cannot_be_made_is_not_called_lost() -> None:
+    refusal = ApiError(403, "Forbidden", "exceeded quota: pods=10")
+    job, told = looks(2, refusal=refusal)
+    assert "exceeded quota" in job["status"]["lastError"]
+    assert [reason for reason, _ in told] == ["DriverNotMade", "DriverFailed"]
+
+
+NO_ACCOUNT = ApiError(
+    403,
+    "Forbidden",
+    'pods "job-driver" is forbidden: error looking up service account ns/logs-spark: '
+    'serviceaccount "logs-spark" not found',
+)
+
+
+def test_a_missing_account_is_said_with_the_commands_that_make_it() -> None:
+    job, told = looks(2, refusal=NO_ACCOUNT)
+    command = "kubectl create serviceaccount logs-spark -n ns && kubectl create role logs-spark"
+    for text in (job["status"]["lastError"], *(message for _, message in told)):
+        assert command in text
+    assert [reason for reason, _ in told] == ["DriverNotMade", "DriverFailed"]
+    assert job["status"]["retryAt"], "it is tried again, later and later"
+    job, _ = looks(3, refusal=NO_ACCOUNT)
+    ready = next(each for each in job["status"]["conditions"] if each["type"] == "Ready")
+    assert (ready["reason"], command in ready["message"]) == ("BackingOff", True)
+
+
+def test_an_account_that_the_operator_makes_is_waited_for() -> None:
+    job, _ = looks(2, refusal=NO_ACCOUNT, driver_role="ClusterRole/drivers")
+    assert "the operator makes it" in job["status"]["lastError"]
+    assert "kubectl" not in job["status"]["lastError"]
+
+
+def test_a_job_runs_as_no_account_that_its_cluster_does_not_list() -> None:
+    job, told = looks(2, serviceAccountName="cluster-admin")
+    (ready,) = (each for each in job["status"]["conditions"] if each["type"] == "Ready")
+    assert ready["reason"] == "AccountNotAllowed"
+    assert "its spec.spark.serviceAccounts has to name it" in ready["message"]
+    assert told == []
+    job, told = looks(2, serviceAccountName="logs-spark")
+    assert [reason for reason, _ in told] == ["DriverStarted"]
+
+
+def test_a_job_of_another_namespace_is_let_in_by_the_cluster() -> None:
+    job, _ = looks(2, clusterName="closed", clusterNamespace="data", serviceAccountName="mine")
+    (ready,) = (each for each in job["status"]["conditions"] if each["type"] == "Ready")
+    assert ready["reason"] == "ClusterMissing"
+    assert "its spec.spark.namespaces has to name it" in ready["message"]
+    job, told = looks(2, clusterName="shared", clusterNamespace="data", serviceAccountName="mine")
+    assert [reason for reason, _ in told] == ["DriverStarted"]

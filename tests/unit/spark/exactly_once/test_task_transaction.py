@@ -1,0 +1,63 @@
+"""Which batch a task writes, as Spark tells it."""
+
+import pytest
+
+from fairlead_spark.errors import SinkError
+from fairlead_spark.exactly_once.batch_decision import BatchWriter
+from fairlead_spark.exactly_once.task_transaction import name_write, read_attempt, read_batch_writer
+
+
+class Context:
+    """What a task of Spark knows."""
+
+    def __init__(self, attempt: int = 0, **properties: str) -> None:
+        self._attempt = attempt
+        self._properties = properties
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self._properties.get(name.replace(".", "_"))
+
+    def attemptNumber(self) -> int:
+        return self._attempt
+
+    def taskAttemptId(self) -> int:
+        return 99
+
+    def partitionId(self) -> int:
+        return 3
+
+
+STREAM = {
+    "sql_streaming_queryId": "q",
+    "streaming_sql_batchId": "7",
+    "spark_jobGroup_id": "r",
+    "spark_app_startTime": "1000",
+    "spark_sql_execution_id": "12",
+}
+
+
+def test_a_stream_has_the_names_that_spark_gives_it() -> None:
+    assert read_batch_writer(None, Context(**STREAM)) == BatchWriter("q", 7, "r", 1000, 12)
+
+
+def test_a_batch_write_has_the_users_name_and_in_foreach_batch_the_ids_of_the_run() -> None:
+    write = name_write("nightly", 20)
+    alone = Context(spark_app_startTime="1000", spark_jobGroup_id="unrelated")
+    assert read_batch_writer(write, alone) == BatchWriter("nightly", 20, write.run, 1000)
+    assert read_batch_writer(write, Context(**STREAM)) == BatchWriter("nightly", 20, "r", 1000, 12)
+
+
+def test_a_batch_write_without_a_name_has_one_of_its_own() -> None:
+    first, second = name_write(None, None), name_write(None, None)
+    assert first.name != second.name
+    assert first.batch == 0
+
+
+def test_attempts_of_a_partition_are_told_apart_and_first_ones_have_one_name() -> None:
+    assert read_attempt(Context()) == (3, "0")
+    assert read_attempt(Context(attempt=1)) == (3, "r99")
+
+
+def test_a_stream_that_does_not_say_its_batch_is_an_error() -> None:
+    with pytest.raises(SinkError, match="does not tell the task which batch"):
+        read_batch_writer(None, Context(spark_app_startTime="1000"))

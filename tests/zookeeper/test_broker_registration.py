@@ -1,0 +1,163 @@
+"""A broker's znode, and how it finds the controllers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from waiting import until
+from zookeeper_store import connected
+
+from fairlead_broker.session.zookeeper_registration import (
+    BrokerIdTakenError,
+    ZooKeeperRegistration,
+)
+from fairlead_model.broker import BrokerRegistration, Endpoint
+from fairlead_zookeeper.operations import Create, Delete
+from fairlead_zookeeper.znodes import (
+    CANDIDATES,
+    CandidateRecord,
+    broker_directory,
+    candidate_path,
+    candidate_value,
+    decode,
+)
+
+if TYPE_CHECKING:
+    from zookeeper_ensemble import ZooKeeperEnsemble
+
+    from fairlead_zookeeper.address import ZooKeeperAccess
+    from fairlead_zookeeper.client import ZooKeeperClient
+
+PATH = "/brokers/ids/3"
+
+
+def registration(directory: str = "d", start: str = "s") -> BrokerRegistration:
+    ends = (Endpoint("CLIENT", "h", 9092), Endpoint("INTERNAL", "h", 9094, is_internal=True))
+    return BrokerRegistration(3, endpoints=ends, rack="r", directory_id=directory, start_id=start)
+
+
+async def add_candidate(client: ZooKeeperClient, number: int) -> str:
+    await client.ensure_path(CANDIDATES)
+    record = CandidateRecord(f"controller-{number}", number, "127.0.0.1", 9000 + number, 1)
+    path = candidate_path(record.identity)
+    await client.multi([Create(path, candidate_value(record))])
+    return path
+
+
+def test_a_broker_announces_itself_as_kafka_does_and_leaves_nothing_behind(
+    access: ZooKeeperAccess,
+) -> None:
+    async def story() -> None:
+        async with connected(access) as client:
+            mine = ZooKeeperRegistration(access, registration(), on_controllers=lambda urls: None)
+            mine.start()
+            await mine.announced
+            znode = await client.get(PATH)
+            assert znode is not None
+            record = decode(znode.data)
+            assert record is not None
+            assert (record["version"], record["host"], record["port"]) == (5, "h", 9092)
+            assert record["endpoints"] == ["CLIENT://h:9092", "INTERNAL://h:9094"]
+            assert record["rack"] == "r"
+            assert znode.stat.owner != 0
+            await mine.stop()
+            await until(lambda: _is_gone(client))
+
+    asyncio.run(story())
+
+
+def test_controllers_are_found_and_followed(access: ZooKeeperAccess) -> None:
+    async def story() -> None:
+        async with connected(access) as client:
+            told: list[list[str]] = []
+            mine = ZooKeeperRegistration(access, registration(), on_controllers=told.append)
+            mine.start()
+            await mine.announced
+            assert told == []
+            first = await add_candidate(client, 1)
+            await until(lambda: told == [["ws://127.0.0.1:9001"]])
+            await add_candidate(client, 2)
+            await until(lambda: told[-1] == ["ws://127.0.0.1:9001", "ws://127.0.0.1:9002"])
+            await client.multi([Delete(first)])
+            await until(lambda: told[-1] == ["ws://127.0.0.1:9002"])
+            await mine.stop()
+
+    asyncio.run(story())
+
+
+def test_a_restarted_broker_replaces_the_znode_of_its_earlier_start(
+    access: ZooKeeperAccess,
+) -> None:
+    async def story() -> None:
+        before = ZooKeeperRegistration(access, registration(), on_controllers=lambda urls: None)
+        before.start()
+        await before.announced
+        after = ZooKeeperRegistration(
+            access, registration(start="s2"), on_controllers=lambda urls: None
+        )
+        after.start()
+        await after.announced
+        await after.stop()
+        await before.stop()
+
+    asyncio.run(story())
+
+
+def test_an_id_of_another_broker_that_is_alive_is_refused(access: ZooKeeperAccess) -> None:
+    async def story() -> None:
+        async with connected(access) as client:
+            other = ZooKeeperRegistration(
+                access, registration("theirs"), on_controllers=lambda urls: None
+            )
+            other.start()
+            await other.announced
+            mine = ZooKeeperRegistration(access, registration(), on_controllers=lambda urls: None)
+            mine.start()
+            with pytest.raises(BrokerIdTakenError, match=f"{PATH} belongs to another broker"):
+                await mine.announced
+            znode = await client.get(PATH)
+            assert znode is not None
+            assert broker_directory(znode.data) == "theirs"
+            await mine.stop()
+            await other.stop()
+
+    asyncio.run(story())
+
+
+def test_a_deleted_znode_and_a_lost_session_are_made_good(
+    access: ZooKeeperAccess, zookeeper: ZooKeeperEnsemble
+) -> None:
+    async def story() -> None:
+        async with connected(access) as client:
+            mine = ZooKeeperRegistration(access, registration(), on_controllers=lambda urls: None)
+            mine.start()
+            await mine.announced
+            await client.multi([Delete(PATH)])
+            await until(lambda: client.get(PATH))
+            await asyncio.to_thread(zookeeper.stop)
+            await asyncio.to_thread(zookeeper.start)
+            await client.wait_connected()
+            await until(lambda: client.get(PATH))
+            await mine.stop()
+
+    asyncio.run(story())
+
+
+def test_a_broker_stops_while_zookeeper_is_away(
+    access: ZooKeeperAccess, zookeeper: ZooKeeperEnsemble
+) -> None:
+    async def story() -> None:
+        mine = ZooKeeperRegistration(access, registration(), on_controllers=lambda urls: None)
+        mine.start()
+        await mine.announced
+        await asyncio.to_thread(zookeeper.stop)
+        async with asyncio.timeout(20):
+            await mine.stop()
+
+    asyncio.run(story())
+
+
+async def _is_gone(client: ZooKeeperClient) -> bool:
+    return await client.get(PATH) is None

@@ -1,0 +1,215 @@
+"""Candidates as processes: who is the controller, and what ends it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from proofs import OUTAGE_S
+from waiting import wait_until
+from zookeeper_cluster import TOPIC, Candidate, Reader, ZooKeeperCluster, produce, read_json
+from zookeeper_proxy import ZooKeeperProxy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zookeeper_ensemble import ZooKeeperEnsemble
+
+TAKEOVER_S = 2.0
+DEADLINE_S = 60.0
+
+
+def test_a_killed_controller_is_replaced_at_once(
+    tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
+) -> None:
+    with ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot, candidates=3) as cluster:
+        first = cluster.active()
+        cluster.wait_heard(first)
+        epoch = first.epoch
+        first.kill()
+        killed = time.monotonic()
+        second = cluster.active(other_than=first)
+        assert time.monotonic() - killed < TAKEOVER_S, cluster.last_words()
+        assert second.epoch == epoch + 1
+        with zookeeper.client(zookeeper_chroot) as client:
+            assert read_json(client, "/controller")["fairlead"] == {"identity": second.identity}
+            assert client.get("/controller_epoch")[0] == str(epoch + 1).encode()
+
+
+def test_a_paused_controller_is_deposed_and_ends_when_it_wakes(
+    tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
+) -> None:
+    with ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot) as cluster:
+        first = cluster.active()
+        cluster.wait_heard(first)
+        first.send(signal.SIGSTOP)
+        paused = time.monotonic()
+        second = cluster.active(other_than=first)
+        assert time.monotonic() - paused < TAKEOVER_S, cluster.last_words()
+        first.send(signal.SIGCONT)
+        assert wait_until(lambda: first.exit_code is not None)
+        assert first.exit_code == 3
+        assert second.is_active
+
+
+def test_a_controller_that_stops_gives_the_epoch_back(
+    tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
+) -> None:
+    with ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot) as cluster:
+        first = cluster.active()
+        stopping = time.monotonic()
+        assert first.stop() == 0, first.said()
+        cluster.active(other_than=first)
+        assert time.monotonic() - stopping < TAKEOVER_S, cluster.last_words()
+
+
+@pytest.mark.proof
+def test_records_are_written_and_read_while_zookeeper_is_away_and_nothing_moves(
+    tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
+) -> None:
+    with ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot, brokers=3) as cluster:
+        cluster.create_topic()
+        producer, reader = cluster.producer(), Reader(cluster)
+        assert produce(producer, "before")
+        active = cluster.active()
+        epoch = active.epoch
+        before = active.page("/status/topics/t")["partitionList"]
+        zookeeper.stop()
+        wait_until(lambda: active.metric("fairlead_store_available") == 0)
+        until = time.monotonic() + OUTAGE_S.chosen()
+        count = 0
+        while time.monotonic() < until:
+            assert produce(producer, f"during {count}")
+            count += 1
+            reader.read_until(f"during {count - 1}")
+        assert active.page("/status/topics/t")["partitionList"] == before
+        assert active.epoch == epoch
+        zookeeper.start()
+        wait_until(lambda: active.metric("fairlead_store_available") == 1, cluster.last_words)
+        assert (active.epoch, active.exit_code) == (epoch, None)
+        assert active.page("/status/topics/t")["partitionList"] == before
+        assert produce(producer, "after")
+        reader.read_until("after")
+        wanted = ["before", *(f"during {number}" for number in range(count)), "after"]
+        assert Counter(reader.found) == Counter(wanted)
+        reader.close()
+
+
+@pytest.mark.proof
+def test_who_dies_while_zookeeper_is_away_is_replaced_when_it_is_back(
+    tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
+) -> None:
+    """Its partitions wait, and so does acks=all where it is in sync; the others go on."""
+    with ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot, brokers=3) as cluster:
+        cluster.create_topic(partitions=6)
+        producer, reader = cluster.producer(), Reader(cluster)
+        active = cluster.active()
+        before = active.page("/status/topics/t")["partitionList"]
+        victim = before[0]["leader"]
+        led = [each["partition"] for each in before if each["leader"] == victim]
+        free = [each["partition"] for each in before if victim not in each["isr"]]
+        assert led
+        assert free
+        zookeeper.stop()
+        wait_until(lambda: active.metric("fairlead_store_available") == 0)
+        cluster.brokers[victim].end()
+        waiting: list[bool] = []
+        for partition in led:
+            producer.produce(
+                TOPIC,
+                f"waits {partition}",
+                partition=partition,
+                on_delivery=lambda error, _: waiting.append(error is None),
+            )
+        until = time.monotonic() + OUTAGE_S.chosen() / 2
+        count = 0
+        while time.monotonic() < until:
+            for partition in free:
+                assert produce(producer, f"during {count}", partition=partition)
+                reader.read_until(f"during {count}")
+                count += 1
+        assert waiting == [], "a partition without a leader acknowledges nothing"
+        assert active.page("/status/topics/t")["partitionList"] == before
+        zookeeper.start()
+        wait_until(lambda: active.metric("fairlead_store_available") == 1, cluster.last_words)
+        returned = time.monotonic()
+        wait_until(lambda: _leads_nothing(active, victim), cluster.last_words)
+        assert time.monotonic() - returned < TAKEOVER_S, cluster.last_words()
+        assert producer.flush(DEADLINE_S) == 0
+        assert waiting == [True] * len(led)
+        for partition in led:
+            reader.read_until(f"waits {partition}")
+        wanted = [f"during {number}" for number in range(count)]
+        assert Counter(reader.found) == Counter([*wanted, *(f"waits {each}" for each in led)])
+        reader.close()
+
+
+def test_a_controller_that_loses_its_session_ends_and_another_takes_over(
+    tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
+) -> None:
+    proxy = ZooKeeperProxy(zookeeper.followers[0].client_port)
+    try:
+        with (
+            ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot, candidates=1) as cluster,
+            zookeeper.client(zookeeper_chroot) as client,
+        ):
+            first = cluster.candidates[0]
+            first.kill()
+            cluster.connect = f"{proxy.address}{zookeeper_chroot}"
+            first.start()
+            wait_until(lambda: first.is_active, first.said)
+            cluster.connect = zookeeper.connect_string(zookeeper_chroot)
+            second = Candidate(cluster, 1)
+            cluster.candidates.append(second)
+            second.start()
+            cluster.wait_heard(first)
+            proxy.refuse()
+            # It is heard, so the other leaves it to ZooKeeper: the session has to run out.
+            wait_until(lambda: second.is_active, cluster.last_words)
+            assert first.exit_code is None
+            proxy.accept()
+            assert wait_until(lambda: first.exit_code) == 3
+            assert read_json(client, "/controller")["fairlead"]["identity"] == second.identity
+    finally:
+        proxy.stop()
+
+
+def test_controller_deleted_by_hand_is_made_again_by_its_holder(
+    tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
+) -> None:
+    with (
+        ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot, candidates=1) as cluster,
+        zookeeper.client(zookeeper_chroot) as client,
+    ):
+        first = cluster.active()
+        epoch = first.epoch
+        client.delete("/controller")
+        wait_until(lambda: client.exists("/controller") is not None)
+        assert (first.is_active, first.epoch) == (True, epoch)
+
+
+def test_zookeepers_leader_dies_under_load_and_no_record_is_refused(
+    tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
+) -> None:
+    with ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot, brokers=3) as cluster:
+        cluster.create_topic()
+        producer = cluster.producer()
+        first = cluster.active()
+        assert produce(producer, "before")
+        zookeeper.leader.kill()
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            assert produce(producer, "during")
+        cluster.brokers[0].end()
+        assert produce(producer, "after a broker's death")
+        wait_until(lambda: zookeeper.leader is not None)
+        wait_until(lambda: _leads_nothing(first, 0), cluster.last_words)
+        assert (first.exit_code, first.is_active) == (None, True)
+
+
+def _leads_nothing(candidate: Candidate, broker: int) -> bool:
+    page = candidate.page("/status/topics/t")
+    return all(each["leader"] not in (broker, -1) for each in page["partitionList"])

@@ -1,0 +1,347 @@
+"""What the store in ZooKeeper promises when answers get lost, come late, or never come.
+
+Outcomes are settled by the controller's own `Committer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from waiting import until
+from watched_store import TABLE, WatchedStore
+from zookeeper_ensemble import running_ensemble
+from zookeeper_proxy import ZooKeeperProxy
+from zookeeper_store import connected, elected_store
+
+from fairlead_controller.decisions.tables.stored_table import (
+    StoreCorruptError,
+    StoreError,
+)
+from fairlead_controller.stores.metadata_store import (
+    SealedError,
+    StoreUnavailableError,
+    TableTouchedError,
+    TableWrite,
+    WriteOutcome,
+)
+from fairlead_controller.stores.zookeeper import ZooKeeperStore
+from fairlead_controller.stores.zookeeper_fence import raise_epoch, read_epoch
+from fairlead_zookeeper.address import ZooKeeperAccess, parse_connect_string
+from fairlead_zookeeper.client import ConnectionState, ZooKeeperClient
+from fairlead_zookeeper.operations import Create, Delete, SetData
+from fairlead_zookeeper.znodes import table_path
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from zookeeper_ensemble import ZooKeeperEnsemble
+
+PATH = table_path(TABLE)
+SESSION_S = 10.0
+
+
+class World(WatchedStore):
+    """A store behind a proxy, and a way around the proxy under the same fence."""
+
+    def __init__(
+        self,
+        proxy: ZooKeeperProxy,
+        client: ZooKeeperClient,
+        other: ZooKeeperClient,
+        witness: ZooKeeperStore,
+    ) -> None:
+        super().__init__(ZooKeeperStore(client, witness._fence), witness)
+        self.proxy = proxy
+        self.client = client
+        self.other = other
+
+    async def depose(self) -> None:
+        """Another controller is elected."""
+        known = await read_epoch(self.other)
+        await raise_epoch(self.other, known, known.epoch + 1)
+
+
+@pytest.fixture
+def play(zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str) -> Callable[..., None]:
+    """Run a story on a world."""
+
+    @asynccontextmanager
+    async def world(session_s: float) -> AsyncIterator[World]:
+        proxy = ZooKeeperProxy(zookeeper.followers[0].client_port)
+        timeout_ms = round(1000 * session_s)
+        around = parse_connect_string(
+            zookeeper.connect_string(zookeeper_chroot), session_timeout_ms=10_000
+        )
+        through = ZooKeeperAccess((proxy.address,), zookeeper_chroot, timeout_ms)
+        try:
+            async with connected(around) as other, connected(through) as client:
+                witness = await elected_store(other)
+                made = World(proxy, client, other, witness)
+                yield made
+                await made.store.close()
+                await witness.close()
+        finally:
+            proxy.stop()
+
+    def run(story: Callable[[World], Awaitable[None]], session_s: float = SESSION_S) -> None:
+        async def act() -> None:
+            async with asyncio.timeout(90), world(session_s) as made:
+                await story(made)
+
+        asyncio.run(act())
+
+    return run
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_landed_write_whose_answer_is_lost_is_settled_as_written(
+    play: Callable[..., None], is_new: bool
+) -> None:
+    async def story(world: World) -> None:
+        before = None if is_new else await world.put(a="1")
+        committer = world.committer(before)
+        if before is not None:
+            await world.store.read(TABLE)
+        world.proxy.drop_replies()
+        commit = asyncio.create_task(committer.commit([{TABLE: {"a": "2"}}]))
+        await until(lambda: _holds(world, "2"))
+        assert not commit.done()
+        world.proxy.cut()
+        await commit
+        await committer.commit([{TABLE: {"b": "3"}}])
+        assert (await world.table()).lines == {"a": "2", "b": "3"}
+
+    play(story)
+
+
+def test_a_write_without_an_answer_is_unknown_after_a_second(play: Callable[..., None]) -> None:
+    async def story(world: World) -> None:
+        before = await world.put(a="1")
+        await world.store.read(TABLE)
+        world.proxy.hold_requests()
+        began = time.monotonic()
+        assert await world.write(before.version, a="2") is WriteOutcome.UNKNOWN
+        assert time.monotonic() - began < 5
+        assert not world.store.is_available
+        assert world.store.problem
+        world.proxy.pass_requests()
+        await until(lambda: _holds(world, "2"))
+
+    play(story)
+
+
+def test_a_write_that_lands_after_another_election_is_refused(play: Callable[..., None]) -> None:
+    async def story(world: World) -> None:
+        committer = world.committer(await world.put(a="1"))
+        await world.store.read(TABLE)
+        world.proxy.hold_requests()
+        commit = asyncio.create_task(committer.commit([{TABLE: {"a": "2"}}]))
+        await until(lambda: not world.store.is_available)
+        await world.depose()
+        world.proxy.pass_requests()
+        with pytest.raises(SealedError):
+            await commit
+        assert (await world.table()).lines == {"a": "1"}
+
+    play(story)
+
+
+def test_a_late_write_of_a_cut_connection_overwrites_nothing(play: Callable[..., None]) -> None:
+    async def story(world: World) -> None:
+        committer = world.committer(await world.put(a="1"))
+        await world.store.read(TABLE)
+        world.proxy.hold_requests()
+        commit = asyncio.create_task(committer.commit([{TABLE: {"a": "2"}}]))
+        await until(lambda: not world.store.is_available)
+        world.proxy.cut()
+        world.proxy.pass_requests()
+        await commit
+        await committer.commit([{TABLE: {"a": "3"}}])
+        assert (await world.table()).lines == {"a": "3"}
+        await committer.commit([{TABLE: {"a": "4"}}])
+        assert (await world.table()).lines == {"a": "4"}
+
+    play(story)
+
+
+def test_a_session_that_ends_with_a_write_in_doubt_ends_the_controller(
+    play: Callable[..., None],
+) -> None:
+    async def story(world: World) -> None:
+        committer = world.committer(await world.put(a="1"))
+        await world.store.read(TABLE)
+        await world.client.multi([Create("/mark", is_ephemeral=True)])
+        world.proxy.drop_replies()
+        commit = asyncio.create_task(committer.commit([{TABLE: {"a": "2"}}]))
+        await until(lambda: _holds(world, "2"))
+        world.proxy.refuse()
+        await until(lambda: _is_gone(world, "/mark"))
+        world.proxy.accept()
+        with pytest.raises(StoreError, match="session"):
+            await commit
+        assert world.client.state is ConnectionState.LOST
+        assert (await world.table()).lines == {"a": "2"}
+
+    play(story, 1.5)
+
+
+def test_without_servers_metadata_is_frozen_and_nothing_is_lost(
+    play: Callable[..., None], zookeeper: ZooKeeperEnsemble
+) -> None:
+    async def story(world: World) -> None:
+        committer = world.committer(await world.put(a="1"))
+        await world.store.read(TABLE)
+        await asyncio.to_thread(zookeeper.stop)
+        await until(lambda: not world.store.is_available)
+        since = world.store.unavailable_since
+        commit = asyncio.create_task(committer.commit([{TABLE: {"a": "2"}}]))
+        with pytest.raises(StoreUnavailableError):
+            await world.store.load()
+        await asyncio.wait([commit], timeout=2)
+        assert not commit.done()
+        assert world.store.unavailable_since == since
+        await asyncio.to_thread(zookeeper.start)
+        await commit
+        assert world.store.is_available
+        assert (await world.table()).lines == {"a": "2"}
+
+    play(story)
+
+
+def test_servers_that_hang_are_not_available_until_they_take_a_write(
+    play: Callable[..., None], zookeeper: ZooKeeperEnsemble
+) -> None:
+    async def story(world: World) -> None:
+        before = await world.put(a="1")
+        await world.store.read(TABLE)
+        zookeeper.pause()
+        try:
+            assert await world.write(before.version, a="2") is WriteOutcome.UNKNOWN
+            assert not world.store.is_available
+        finally:
+            zookeeper.resume()
+        present = await world.store.read(TABLE)
+        assert present is not None
+        if present.version == before.version:
+            assert await world.write(present.version, a="2") is not WriteOutcome.CONFLICT
+        await until(lambda: _holds(world, "2"))
+
+    play(story)
+
+
+def test_the_death_of_zookeepers_leader_costs_no_write(
+    play: Callable[..., None], zookeeper: ZooKeeperEnsemble
+) -> None:
+    async def story(world: World) -> None:
+        committer = world.committer(await world.put(n="0"))
+        killed = zookeeper.leader
+        for number in range(1, 40):
+            if number == 10:
+                killed.kill()
+            await committer.commit([{TABLE: {"n": str(number)}}])
+        assert (await world.table()).lines == {"n": "39"}
+
+    play(story)
+
+
+def test_a_table_that_somebody_edits_ends_the_reign_and_is_named_by_the_next(
+    play: Callable[..., None],
+) -> None:
+    async def story(world: World) -> None:
+        committer = world.committer(await world.put(a="1"))
+        znode = await world.other.get(PATH)
+        assert znode is not None
+        await world.other.multi([SetData(PATH, znode.data + b"nonsense\n")])
+        edited = await world.other.get(PATH)
+        with pytest.raises(StoreCorruptError, match=f"{PATH} is damaged in line 3"):
+            await committer.commit([{TABLE: {"a": "2"}}])
+        with pytest.raises(StoreCorruptError, match=f"{PATH} is damaged in line 3: 'nonsense'"):
+            await world.store.load()
+        assert await world.other.get(PATH) == edited
+
+    play(story)
+
+
+def test_a_table_that_is_written_by_hand_again_is_no_write_of_ours(
+    play: Callable[..., None],
+) -> None:
+    async def story(world: World) -> None:
+        before = await world.put(a="1")
+        committer = world.committer(before)
+        await world.store.read(TABLE)
+        znode = await world.other.get(PATH)
+        assert znode is not None
+        await world.other.multi([SetData(PATH, znode.data)])
+        assert await world.write(before.version, a="2") is WriteOutcome.CONFLICT
+        with pytest.raises(TableTouchedError):
+            await committer.commit([{TABLE: {"a": "2"}}])
+
+    play(story)
+
+
+def test_a_table_that_was_deleted_and_made_again_has_another_version(
+    play: Callable[..., None],
+) -> None:
+    async def story(world: World) -> None:
+        before = await world.put(a="1")
+        await world.other.multi([Delete(PATH)])
+        await world.put(a="9")
+        assert (await world.table()).version != before.version
+        assert await world.write(before.version, a="2") is WriteOutcome.CONFLICT
+        assert (await world.table()).lines == {"a": "9"}
+
+    play(story)
+
+
+def test_a_table_too_large_for_a_znode_is_refused_and_its_longest_line_named(
+    play: Callable[..., None],
+) -> None:
+    async def story(world: World) -> None:
+        before = await world.put(a="1")
+        await world.store.read(TABLE)
+        with pytest.raises(StoreError, match="'fat' is the longest with 900005 bytes"):
+            await world.write(before.version, fat="x" * 900_000, thin="y")
+        assert (await world.table()).lines == {"a": "1"}
+
+    play(story)
+
+
+async def _holds(world: World, value: str) -> bool:
+    table = await world.witness.read(TABLE)
+    return table is not None and table.lines.get("a") == value
+
+
+async def _is_gone(world: World, path: str) -> bool:
+    return await world.other.exists(path) is None
+
+
+def test_a_server_that_only_reads_is_never_asked(tmp_path: Path) -> None:
+    """What it shows may be old: metadata is frozen, as without any server."""
+    settings = {"java.readonlymode.enabled": "true", "localSessionsEnabled": "true"}
+    with running_ensemble(tmp_path, settings=settings) as ensemble:
+        last, *others = ensemble.servers
+
+        async def story() -> None:
+            access = parse_connect_string(last.address, session_timeout_ms=10_000)
+            async with asyncio.timeout(90), connected(access) as client:
+                store = await elected_store(client)
+                (result,) = await store.write([TableWrite(TABLE, None, 1, {"a": "1"})])
+                for server in others:
+                    server.kill()
+                await until(lambda: asyncio.to_thread(lambda: last.mode == "read-only"))
+                await until(lambda: not store.is_available)
+                write = TableWrite(TABLE, result.version, 1, {"a": "2"})
+                assert [each.outcome for each in await store.write([write])] == [
+                    WriteOutcome.UNKNOWN
+                ]
+                with pytest.raises(StoreUnavailableError):
+                    await store.load()
+                assert client.state is ConnectionState.SUSPENDED
+                await store.close()
+
+        asyncio.run(story())
