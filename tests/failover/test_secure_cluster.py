@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drill_settings import IS_MEASURED
+from drill_settings import process_faults
 from local_cluster import Cli, log_in_to, take_cluster_ports
-from proofs import NEW_AUTHORITY, is_whole
+from proofs import NEW_AUTHORITY, OTHER_FAULTS
 from waiting import until
 
 from fairlead_cli.client.connection import build_admin
@@ -29,20 +29,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.crash]
 
 Drill = Callable[..., Any]
 STORY_S = 400.0
-ALWAYS = ("kill", "leader")
-FAULTS = [
-    *(("kill", target) for target in ("leader", "follower", "controller", "leader+controller")),
-    *(("stop", target) for target in ("leader", "controller", "leader+controller")),
-    *(("pause", target) for target in ("leader", "controller")),
-]
+FAULTS = process_faults(("kill", "leader"), otherwise=OTHER_FAULTS.marks)
 
 
 @pytest.mark.parametrize(("fault", "target"), FAULTS)
 def test_a_process_fails_at_load(
     secure_cluster: Cli, drill: Drill, fault: str, target: str
 ) -> None:
-    if (fault, target) != ALWAYS and not (IS_MEASURED or is_whole()):
-        pytest.skip("a part of the proofs: make proofs")
     drill(secure_cluster, fault, target)
 
 

@@ -9,11 +9,10 @@ import re
 import shutil
 from pathlib import Path
 
-import pytest
 from host_cluster import EXAMPLES
 from host_shell import HostShell
 from plain_hosts import Switch, fairlead
-from proofs import is_whole
+from proofs import INSTALL_PAGE
 from waiting import wait_until
 from zookeeper_ensemble import running_ensemble
 
@@ -27,8 +26,7 @@ def blocks(where: str) -> list[str]:
     return [match["text"] for match in BLOCK.finditer(PAGE.read_text()) if match["where"] == where]
 
 
-@pytest.mark.proof
-@pytest.mark.skipif(not is_whole(), reason="a part of the proofs: make proofs")
+@INSTALL_PAGE.mark
 def test_the_page_leads_from_nothing_to_a_record_and_through_a_rolling_restart(
     tmp_path: Path,
 ) -> None:

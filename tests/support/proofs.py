@@ -109,7 +109,17 @@ OLD_SEEDS = Whole("seeds of simulated clusters that once failed")
 SPARK_DEATHS = Whole("deaths of Spark's drivers, tasks and brokers", is_done_in_ci=True)
 CLIENT_RIDES = Whole("real clients through restarts and kills, all at once", is_done_in_ci=True)
 NEW_AUTHORITY = Whole("an authority that is replaced under load", is_done_in_ci=True)
-WHOLES = (SIMULATED_MUTANTS, OLD_SEEDS, SPARK_DEATHS, CLIENT_RIDES, NEW_AUTHORITY)
+OTHER_FAULTS = Whole("faults at load of clusters that differ from the plain one")
+INSTALL_PAGE = Whole("the page on hosts, from nothing to a rolling restart")
+WHOLES = (
+    SIMULATED_MUTANTS,
+    OLD_SEEDS,
+    SPARK_DEATHS,
+    CLIENT_RIDES,
+    NEW_AUTHORITY,
+    OTHER_FAULTS,
+    INSTALL_PAGE,
+)
 
 
 SEEDS_A_TEST: Final = 50
