@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fairlead_broker.broker import Broker
     from fairlead_broker.listener import Listener
     from fairlead_broker.peer_check import PeerCheck
-    from fairlead_model.calls import MutationAsker
+    from fairlead_model.session.calls import MutationAsker
     from fairlead_wire.api_keys import ApiKey
     from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateResponse
     from fairlead_wire.messages.sasl_handshake import SaslHandshakeResponse

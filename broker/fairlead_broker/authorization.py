@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
-from fairlead_model.acl import CLUSTER_NAME, Operation, ResourceType
+from fairlead_model.security.acl import CLUSTER_NAME, Operation, ResourceType
 from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:

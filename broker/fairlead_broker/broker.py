@@ -68,9 +68,9 @@ if TYPE_CHECKING:
     from fairlead_broker.settings import Settings
     from fairlead_broker.transaction.ending import MarkerWriting
     from fairlead_broker.transaction.verification import TransactionVerification
-    from fairlead_model.acl_index import AclDecision
     from fairlead_model.cluster import ClusterDelta, TopicImage
-    from fairlead_model.configs import BrokerValues
+    from fairlead_model.configs.config_values import BrokerValues
+    from fairlead_model.security.acl_index import AclDecision
     from fairlead_tls.followed_certificate import FollowedPeer
 
 

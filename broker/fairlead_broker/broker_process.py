@@ -29,10 +29,10 @@ from fairlead_broker.log.files.text_files import NewerFormatError
 from fairlead_broker.tasks.background import Background
 from fairlead_broker.tasks.checkpoints import high_watermarks
 from fairlead_model.broker import REST_ENDPOINT, BrokerRegistration, Endpoint
-from fairlead_model.calls import Method
-from fairlead_model.config_key import ConfigError
+from fairlead_model.configs.config_key import ConfigError
 from fairlead_model.ids import NO_BROKER_EPOCH
-from fairlead_model.session_protocol import take_secret
+from fairlead_model.session.calls import Method
+from fairlead_model.session.session_protocol import take_secret
 from fairlead_wire.errors import KafkaError
 from fairlead_zookeeper.access_settings import DIGEST_FILE
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from fairlead_broker.session.zookeeper_registration import ZooKeeperRegistration
     from fairlead_broker.settings import Settings
     from fairlead_model.cluster import ClusterDelta, ClusterImage
-    from fairlead_model.log_config import LogConfig
+    from fairlead_model.configs.log_config import LogConfig
     from fairlead_zookeeper.access_settings import AccessSettings
     from fairlead_zookeeper.address import ZooKeeperAccess
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from fairlead_broker.replication.isr import IsrProposal
     from fairlead_broker.settings import Settings
     from fairlead_model.cluster import ClusterDelta, TopicImage
-    from fairlead_model.configs import BrokerValues
-    from fairlead_model.log_config import LogConfig
+    from fairlead_model.configs.config_values import BrokerValues
+    from fairlead_model.configs.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
 

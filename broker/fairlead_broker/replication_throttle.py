@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fairlead_broker.fetch_sessions.follower_sessions import FollowerSession
     from fairlead_broker.replication.partition import Partition
     from fairlead_model.cluster import ClusterImage
-    from fairlead_model.configs import BrokerValues
+    from fairlead_model.configs.config_values import BrokerValues
 
 UNLIMITED: Final = (1 << 63) - 1
 LEADER_RATE: Final = "leader.replication.throttled.rate"

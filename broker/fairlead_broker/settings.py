@@ -1,7 +1,7 @@
 """The settings of a broker in their typed form.
 
-Where they come from: `fairlead_model.setting_sources`. Names, defaults and checks:
-`fairlead_model.configs`.
+Where they come from: `fairlead_model.configs.setting_sources`. Names, defaults and checks:
+`fairlead_model.configs.config_values`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from fairlead_broker.security.access_settings import read_access_settings as rea
 from fairlead_broker.security.listener_security import read_listener_security
 from fairlead_model.broker import REST_ENDPOINT
 from fairlead_model.cluster import CLUSTER_WIDE
-from fairlead_model.configs import (
+from fairlead_model.configs.config_values import (
     BrokerValues,
     ConfigError,
     resolve_log_config,
 )
-from fairlead_model.endpoint_text import parse_address, parse_endpoint
-from fairlead_model.group_configs import validate_group_settings
-from fairlead_model.setting_sources import merge_settings
+from fairlead_model.configs.endpoint_text import parse_address, parse_endpoint
+from fairlead_model.configs.group_configs import validate_group_settings
+from fairlead_model.configs.setting_sources import merge_settings
 from fairlead_tls.peer_settings import (
     CONTROLLER_LISTENER,
     INTERNAL_LISTENER,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fairlead_broker.security.access_settings import AccessSettings as Access
     from fairlead_broker.security.listener_security import ListenerSecurity
     from fairlead_model.cluster import ClusterImage
-    from fairlead_model.log_config import LogConfig
+    from fairlead_model.configs.log_config import LogConfig
     from fairlead_tls.peer_settings import PeerTlsSettings
 
 _EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 (refused, not bound)

@@ -8,9 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from fairlead_model.acl import AclBinding
 from fairlead_model.broker import BrokerRegistration, Endpoint
-from fairlead_model.client_quota import QuotaEntity, Quotas
 from fairlead_model.delta import (
     AclChanged,
     BrokerChanged,
@@ -29,7 +27,9 @@ from fairlead_model.delta import (
 from fairlead_model.features import NO_FEATURES_SET, FinalizedFeatures
 from fairlead_model.ids import BrokerId, TopicId
 from fairlead_model.partition import PartitionRegistration
-from fairlead_model.scram import ScramCredential, ScramMechanism
+from fairlead_model.security.acl import AclBinding
+from fairlead_model.security.client_quota import QuotaEntity, Quotas
+from fairlead_model.security.scram import ScramCredential, ScramMechanism
 from fairlead_model.sharded_map import ShardedMap
 from fairlead_model.topic import TopicHeader, TopicImage, TopicOrigin, TopicState
 

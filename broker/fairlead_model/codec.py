@@ -6,29 +6,14 @@ mappings keep a partition at some 60 bytes. What does not fit raises `CodecError
 Lists grow at their end only. Fields beyond those that this release knows are ignored, and fields
 that an older release does not send have a default: what is not said is taken for the worst that is
 safe, so a broker counts as fenced and not clean. Kinds that are unknown are optional or end the
-session: see `fairlead_model.session_protocol`.
+session: see `fairlead_model.session.session_protocol`.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from fairlead_model.acl import (
-    ACL_TEXT_MAX,
-    AclBinding,
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-    binding_problem,
-)
 from fairlead_model.broker import BrokerRegistration, Endpoint
-from fairlead_model.client_quota import (
-    KEY_LENGTH_MAX,
-    QuotaEntity,
-    Quotas,
-    quota_entity,
-)
 from fairlead_model.delta import (
     AclChanged,
     BrokerChanged,
@@ -46,8 +31,23 @@ from fairlead_model.delta import (
 from fairlead_model.features import UNSAID_FEATURES, FeatureRange, FinalizedFeatures
 from fairlead_model.ids import NO_BROKER_EPOCH, TOPIC_ID_SIZE, TopicId
 from fairlead_model.partition import LeaderRecoveryState, PartitionRegistration
-from fairlead_model.scram import ScramCredential, ScramMechanism, credential_problem
-from fairlead_model.session_protocol import OPTIONAL_MARK
+from fairlead_model.security.acl import (
+    ACL_TEXT_MAX,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    binding_problem,
+)
+from fairlead_model.security.client_quota import (
+    KEY_LENGTH_MAX,
+    QuotaEntity,
+    Quotas,
+    quota_entity,
+)
+from fairlead_model.security.scram import ScramCredential, ScramMechanism, credential_problem
+from fairlead_model.session.session_protocol import OPTIONAL_MARK
 from fairlead_model.topic import TopicHeader, TopicOrigin, TopicState
 
 T = TypeVar("T")

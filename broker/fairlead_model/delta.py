@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from fairlead_model.acl import AclBinding
 from fairlead_model.broker import BrokerRegistration
-from fairlead_model.client_quota import QuotaEntity, Quotas
 from fairlead_model.features import FinalizedFeatures
 from fairlead_model.ids import BrokerId, TopicId
 from fairlead_model.partition import PartitionRegistration
-from fairlead_model.scram import ScramCredential, ScramMechanism
+from fairlead_model.security.acl import AclBinding
+from fairlead_model.security.client_quota import QuotaEntity, Quotas
+from fairlead_model.security.scram import ScramCredential, ScramMechanism
 from fairlead_model.topic import TopicHeader
 
 

@@ -16,7 +16,7 @@ there is no way back. How a release adds something that an older one could not r
 * `lowest` rises two releases later; then what asks for the old level can go.
 
 What an older release may ignore, or keep without knowing it, needs no level: see
-`fairlead_model.session_protocol`, and `lines` of the controller.
+`fairlead_model.session.session_protocol`, and `lines` of the controller.
 """
 
 from collections.abc import Iterable, Mapping

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from fairlead_model.security_configs import CONVERT
+from fairlead_model.configs.security_configs import CONVERT
 from fairlead_tls.limits import PEM_BYTES_MAX
 from fairlead_tls.peer_names import (
     PeerName,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_model.security_configs import LISTENER_PREFIX
+from fairlead_model.configs.security_configs import LISTENER_PREFIX
 
 if TYPE_CHECKING:
-    from fairlead_model.config_key import ConfigValue
-    from fairlead_model.configs import BrokerValues
+    from fairlead_model.configs.config_key import ConfigValue
+    from fairlead_model.configs.config_values import BrokerValues
 
 
 class ListenerValues:

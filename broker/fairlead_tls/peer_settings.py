@@ -10,8 +10,8 @@ import ssl
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from fairlead_model.config_key import ConfigError
-from fairlead_model.security_configs import LISTENER_PREFIX
+from fairlead_model.configs.config_key import ConfigError
+from fairlead_model.configs.security_configs import LISTENER_PREFIX
 from fairlead_tls.listener_values import ListenerValues
 from fairlead_tls.protocol_map import PROTOCOL_MAP, SecurityProtocol, read_protocol_map
 from fairlead_tls.tls_settings import CLIENT_AUTH, TlsSettings, read_tls_settings
@@ -19,7 +19,7 @@ from fairlead_tls.tls_settings import CLIENT_AUTH, TlsSettings, read_tls_setting
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fairlead_model.configs import BrokerValues
+    from fairlead_model.configs.config_values import BrokerValues
 
 INTERNAL_LISTENER: Final = "INTERNAL"
 CONTROLLER_LISTENER: Final = "CONTROLLER"

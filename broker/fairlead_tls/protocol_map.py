@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from fairlead_model.config_key import ConfigError
+from fairlead_model.configs.config_key import ConfigError
 
 if TYPE_CHECKING:
-    from fairlead_model.configs import BrokerValues
+    from fairlead_model.configs.config_values import BrokerValues
 
 PROTOCOL_MAP: Final = "listener.security.protocol.map"
 

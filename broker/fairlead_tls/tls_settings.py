@@ -10,7 +10,7 @@ import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from fairlead_model.config_key import ConfigError
+from fairlead_model.configs.config_key import ConfigError
 
 if TYPE_CHECKING:
     from fairlead_tls.listener_values import ListenerValues

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from fairlead_model.configs import BrokerValues, ConfigError
-from fairlead_model.session_protocol import secret_mode_problem
+from fairlead_model.configs.config_values import BrokerValues, ConfigError
+from fairlead_model.session.session_protocol import secret_mode_problem
 from fairlead_zookeeper.address import (
     ZooKeeperAccess,
     ZooKeeperAddressError,

@@ -13,7 +13,7 @@ from fairlead_cli.verb_group import VerbGroup
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fairlead_model.configs import ConfigKey
+    from fairlead_model.configs.config_values import ConfigKey
 
 EPILOG = """\b
 Examples:
@@ -41,7 +41,7 @@ def config() -> None:
 def list_configs(word: str | None, scope: str, output: str) -> None:
     """List settings whose name or meaning holds WORD: type, default, limits, meaning."""
     from fairlead_cli.output import print_json
-    from fairlead_model.configs import BROKER_CONFIGS, TOPIC_CONFIGS
+    from fairlead_model.configs.config_values import BROKER_CONFIGS, TOPIC_CONFIGS
 
     tables = {"broker": BROKER_CONFIGS, "topic": TOPIC_CONFIGS}
     rows = [

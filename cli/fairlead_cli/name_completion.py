@@ -55,7 +55,7 @@ def complete_topic_settings(
     _ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
     """`retention.ms=` where a value is to follow, else the name alone."""
-    from fairlead_model.configs import TOPIC_CONFIGS
+    from fairlead_model.configs.config_values import TOPIC_CONFIGS
 
     return match_settings(TOPIC_CONFIGS, parameter, incomplete)
 
@@ -64,7 +64,7 @@ def complete_broker_settings(
     _ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
     """Complete names of broker settings."""
-    from fairlead_model.configs import BROKER_CONFIGS
+    from fairlead_model.configs.config_values import BROKER_CONFIGS
 
     return match_settings(BROKER_CONFIGS, parameter, incomplete)
 

@@ -196,7 +196,7 @@ def choose_broker_count(layout: Layout, asked: int | None) -> int:
 
 def check_settings(settings: dict[str, str]) -> dict[str, str]:
     """Refuse what no broker would take, before one is started."""
-    from fairlead_model.configs import ConfigError, validate_broker_config
+    from fairlead_model.configs.config_values import ConfigError, validate_broker_config
 
     for name, value in settings.items():
         if name in OWN_SETTINGS:

@@ -24,15 +24,15 @@ from fairlead_controller.manifest_files import read_manifests
 from fairlead_controller.reassigner import Reassigner
 from fairlead_controller.startup_topics import Declarations, add_topic_options
 from fairlead_controller.stores.file import open_file_store
-from fairlead_model.configs import BROKER_CONFIGS, BrokerValues, ConfigError
-from fairlead_model.controller_configs import (
+from fairlead_model.configs.config_values import BROKER_CONFIGS, BrokerValues, ConfigError
+from fairlead_model.configs.controller_configs import (
     CONTROLLER_CONFIGS,
     ControllerConfigs,
     read_controller_configs,
 )
-from fairlead_model.refusals import RefusedError
-from fairlead_model.resources import ManifestError
-from fairlead_model.setting_sources import merge_settings, read_assignments
+from fairlead_model.configs.setting_sources import merge_settings, read_assignments
+from fairlead_model.resources.topic_manifest import ManifestError
+from fairlead_model.session.refusals import RefusedError
 from fairlead_tls.followed_certificate import FollowedPeer, follow_files, follow_peer
 from fairlead_tls.peer_settings import CONTROLLER_LISTENER, read_peer_tls
 from fairlead_tls.protocol_map import PROTOCOL_MAP

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from fairlead_model.session_protocol import take_secret
+from fairlead_model.session.session_protocol import take_secret
 
 
 def read_secret_file(path: Path) -> bytes:

@@ -73,8 +73,8 @@ from fairlead_model.ids import (
     topic_id_text,
 )
 from fairlead_model.partition import LeaderRecoveryState
-from fairlead_model.refusals import RefusalCode, RefusedError
 from fairlead_model.release import RELEASE
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ import logging
 
 from fairlead_controller.controller import Controller
 from fairlead_controller.decisions.events import BalanceLeaders
-from fairlead_model.refusals import RefusedError
+from fairlead_model.session.refusals import RefusedError
 
 logger = logging.getLogger(__name__)
 

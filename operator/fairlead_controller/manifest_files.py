@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from fairlead_model.resources import (
+from fairlead_model.resources.topic_manifest import (
     ManifestError,
     TopicSpec,
     is_topic_manifest,

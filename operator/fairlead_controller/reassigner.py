@@ -13,7 +13,7 @@ from fairlead_controller.decisions.events import AdvanceReassignments
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.cluster import BrokerConfigsChanged, Change, PartitionChanged
 from fairlead_model.ids import BrokerId
-from fairlead_model.refusals import RefusedError
+from fairlead_model.session.refusals import RefusedError
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from connection_flood import flood
 from live_broker import FrameClient
 from replicated_topic import DEADLINE_S, Story, code_of, latest_offset, produce_request
 
-from fairlead_model.session_protocol import SESSION_TIMEOUT_MS
+from fairlead_model.session.session_protocol import SESSION_TIMEOUT_MS
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.produce import ProduceRequest
 

@@ -24,7 +24,7 @@ from tokens import TokenIssuer, oauth_settings
 
 from fairlead_bench.kafka_distribution import ensure_kafka
 from fairlead_cli.local.client_files import read_client_file
-from fairlead_model.scram import ScramMechanism
+from fairlead_model.security.scram import ScramMechanism
 
 DEADLINE_S = 30.0
 TOPIC = "hello"

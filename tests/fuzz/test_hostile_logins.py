@@ -12,7 +12,7 @@ from fairlead_broker.security.sasl.login_session import LoginSession, NotNowErro
 from fairlead_broker.security.sasl.oauthbearer import OAuthBearerExchange, TokenError
 from fairlead_broker.security.sasl.plain import PlainExchange, RightPasswords
 from fairlead_broker.security.sasl.scram import ScramExchange
-from fairlead_model.scram import ScramMechanism
+from fairlead_model.security.scram import ScramMechanism
 
 INPUTS = Proof("hostile logins", part=20_000, whole=1_000_000, variable="FAIRLEAD_LOGINS")
 CREDENTIALS = StaticCredentials(alice="secret", bob="secret")

@@ -16,8 +16,8 @@ from operator_views import SETTINGS, cluster_view, pool_view
 
 from fairlead_kube.client import KubeClient
 from fairlead_kube.kinds import NAMESPACE
-from fairlead_model.failover_drill import FailoverDrillSpec
-from fairlead_model.stream_job import StreamJobSpec
+from fairlead_model.resources.failover_drill import FailoverDrillSpec
+from fairlead_model.resources.stream_job import StreamJobSpec
 from fairlead_operator.clusters.plan import ClusterObserved, plan_cluster
 from fairlead_operator.drills.agent_pod import build_agent_pod
 from fairlead_operator.own_access import OwnAccess

@@ -24,8 +24,8 @@ from fairlead_controller.stores.metadata_store import SealedError, TableWrite, W
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import CLUSTER_STATE, NAMESPACE, PARTITION_TABLE
 from fairlead_model.broker import BrokerRegistration, Endpoint
-from fairlead_model.calls import CreatableTopic, CreateTopicsCall
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.calls import CreatableTopic, CreateTopicsCall
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

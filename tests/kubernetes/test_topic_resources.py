@@ -30,8 +30,8 @@ from fairlead_controller.decisions.events import (
 )
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import LOG_CLUSTER, NAMESPACE, TOPIC
-from fairlead_model.calls import AlterReassignmentsCall, ReassignablePartition
-from fairlead_model.refusals import RefusalCode
+from fairlead_model.session.calls import AlterReassignmentsCall, ReassignablePartition
+from fairlead_model.session.refusals import RefusalCode
 from fairlead_operator.topics.topic_resource import FINALIZER, mirror_name
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from fairlead_broker.authorization import Principal
 from fairlead_broker.security.standard_authorizer import StandardAuthorizer
-from fairlead_model.acl import (
+from fairlead_model.cluster import AclChanged
+from fairlead_model.security.acl import (
     AclBinding,
     AclFilter,
     Operation,
@@ -21,7 +22,6 @@ from fairlead_model.acl import (
     Permission,
     ResourceType,
 )
-from fairlead_model.cluster import AclChanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_broker.quota.meter import Meter, Windows
-from fairlead_model.client_quota import FoundQuota, find_ip_quota, find_quota
+from fairlead_model.security.client_quota import FoundQuota, find_ip_quota, find_quota
 
 WINDOWS = st.builds(Windows, st.integers(1, 5), st.sampled_from([1000, 2000]))
 USES = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 10_000)), max_size=30)

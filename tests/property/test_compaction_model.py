@@ -10,7 +10,7 @@ from simulated_disk import PowerCut, SimulatedDisk
 
 from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.log import Log
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.compression import Codec
 from fairlead_wire.records import Record
 

@@ -1,6 +1,7 @@
 """What a release one older or one newer says, in any shape that the rules allow, is understood.
 
-The rules are at the top of `fairlead_model.session_protocol` and of the controller's `lines`.
+The rules are at the top of `fairlead_model.session.session_protocol` and of the controller's
+`lines`.
 """
 
 import json
@@ -15,9 +16,7 @@ from fairlead_controller.decisions.state import CountersChanged, Intent
 from fairlead_controller.decisions.tables import lines
 from fairlead_controller.decisions.tables.surplus import Surplus
 from fairlead_controller.sessions.call_parsing import parse_call
-from fairlead_model.acl import AclBinding, Operation, PatternType, Permission, ResourceType
 from fairlead_model.broker import BrokerRegistration, Endpoint
-from fairlead_model.calls import Method
 from fairlead_model.codec import (
     decode_registration,
     encode_acl,
@@ -36,7 +35,9 @@ from fairlead_model.delta import (
 from fairlead_model.features import UNSAID_FEATURES, FeatureRange, FinalizedFeatures
 from fairlead_model.ids import TopicId
 from fairlead_model.partition import PartitionRegistration
-from fairlead_model.session_messages import pack_message, unpack_message
+from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.session.calls import Method
+from fairlead_model.session.session_messages import pack_message, unpack_message
 from fairlead_model.topic import TopicHeader, TopicState
 
 TOPIC_ID = TopicId(b"t" * 16)

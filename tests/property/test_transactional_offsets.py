@@ -21,7 +21,7 @@ from fairlead_broker.group.group_offsets import GroupOffsets, encode_commit
 from fairlead_broker.group.group_replay import GroupReplay
 from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.producers.end_marker import TRANSACTION_VERSION_1, EndMarker
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.record_batch import NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_MASK
 from fairlead_wire.records import (
     ControlType,

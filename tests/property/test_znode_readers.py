@@ -10,7 +10,7 @@ from fairlead_cli.client.places import Place
 from fairlead_cli.zookeeper.old_groups import position_path, read_group
 from fairlead_cli.zookeeper.old_topics import read_topics
 from fairlead_cli.zookeeper.topic_specs import build_topic_specs
-from fairlead_model.resources import build_topic_manifest, parse_topic_manifests
+from fairlead_model.resources.topic_manifest import build_topic_manifest, parse_topic_manifests
 from fairlead_zookeeper.znodes import BROKER_TOPICS
 
 NAMES = st.one_of(

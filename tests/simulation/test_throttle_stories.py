@@ -19,7 +19,7 @@ from fairlead_broker.replication_throttle import (
     LEADER_REPLICAS,
     REASSIGNMENT_RATE,
 )
-from fairlead_model.calls import AlterOperation, Method, ResourceType
+from fairlead_model.session.calls import AlterOperation, Method, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -50,10 +50,10 @@ from fairlead_broker.security.listener_security import ListenerSecurity
 from fairlead_broker.transaction.ending import TopicPartition
 from fairlead_broker.transaction.verification import OnVerdicts
 from fairlead_broker.transaction.waiting_produces import WaitingProduces
-from fairlead_model.client_quota import QuotaEntity, Quotas
 from fairlead_model.cluster import empty_image
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.partition import PartitionRegistration
+from fairlead_model.security.client_quota import QuotaEntity, Quotas
 from fairlead_tls.peer_settings import PeerTlsSettings
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.header import decode_response, encode_request_frame

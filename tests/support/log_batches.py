@@ -7,7 +7,7 @@ from fairlead_broker.log.directory.log_loader import LogLoader
 from fairlead_broker.log.files.deferred_files import DeferredFiles
 from fairlead_broker.log.files.read_cache import ReadCache
 from fairlead_broker.log.log import Log
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.record_batch import BATCH_HEADER, BatchHeader, batch_crc, decode_batch_header
 from fairlead_wire.records import Record, encode_batch
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from secure_listener import Certificates
 
-from fairlead_model.configs import BrokerValues
+from fairlead_model.configs.config_values import BrokerValues
 from fairlead_tls.followed_certificate import FollowedPeer, follow_peer
 from fairlead_tls.peer_names import PeerName
 from fairlead_tls.peer_settings import read_peer_tls

@@ -20,7 +20,6 @@ from fairlead_broker.net.server import Server
 from fairlead_broker.net.tls_listeners import TlsListeners
 from fairlead_broker.settings import build_settings
 from fairlead_broker.tasks.background import Background
-from fairlead_model.calls import Method
 from fairlead_model.cluster import (
     BrokerChanged,
     BrokerRegistration,
@@ -34,6 +33,7 @@ from fairlead_model.cluster import (
 from fairlead_model.ids import TopicId
 from fairlead_model.metadata_seen import NOTHING_SEEN
 from fairlead_model.partition import PartitionRegistration
+from fairlead_model.session.calls import Method
 from fairlead_tls.protocol_map import PROTOCOL_MAP
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.records import Record, encode_batch

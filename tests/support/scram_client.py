@@ -4,7 +4,7 @@ import hashlib
 import hmac
 from base64 import b64decode, b64encode
 
-from fairlead_model.scram import ScramMechanism
+from fairlead_model.security.scram import ScramMechanism
 
 
 class ScramClient:

@@ -8,8 +8,8 @@ from typing import Any
 from fairlead_broker.listener import Listener
 from fairlead_broker.security.credentials import CredentialChanged
 from fairlead_broker.security.listener_security import ListenerSecurity, read_listener_security
-from fairlead_model.configs import BrokerValues
-from fairlead_model.scram import ScramCredential, ScramMechanism, derive
+from fairlead_model.configs.config_values import BrokerValues
+from fairlead_model.security.scram import ScramCredential, ScramMechanism, derive
 from fairlead_operator.certificates.authority import KeyPair, issue, make_authority
 
 HOSTS = ("127.0.0.1", "localhost")

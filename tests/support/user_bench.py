@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fairlead_kube.client import KubeClient
-    from fairlead_model.acl import AclBinding
+    from fairlead_model.security.acl import AclBinding
 
 CLUSTER = "demo"
 LISTENERS = [

@@ -10,9 +10,9 @@ from user_bench import CLUSTER, Bench, allow, encoded
 
 from fairlead_controller.decisions.events import AlterCredentials, CreateAcls
 from fairlead_kube.kinds import LOG_CLUSTER, SECRET, USER
-from fairlead_model.acl import AclBinding, Operation, PatternType, Permission, ResourceType
-from fairlead_model.refusals import RefusalCode
-from fairlead_model.scram import ScramMechanism, derive
+from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.security.scram import ScramMechanism, derive
+from fairlead_model.session.refusals import RefusalCode
 from fairlead_operator.certificates.authority import KeyPair, is_due, make_authority
 from fairlead_operator.certificates.rotation import Authorities, write_authorities
 from fairlead_operator.specs.names import (
@@ -26,7 +26,7 @@ from fairlead_operator.users.user_secret import revision_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from fairlead_model.scram import ScramCredential
+    from fairlead_model.security.scram import ScramCredential
 
 MANY: Final = 120
 BY_HAND = AclBinding(

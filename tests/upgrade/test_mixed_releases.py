@@ -16,8 +16,8 @@ from waiting import wait_until
 
 from fairlead_bench.own_ports import take_ports
 from fairlead_cli.client.features import survey_features, update_levels
-from fairlead_model.calls import FeatureUpgradeType
 from fairlead_model.features import FAIRLEAD_VERSION
+from fairlead_model.session.calls import FeatureUpgradeType
 
 pytestmark = [pytest.mark.slow]
 

@@ -27,7 +27,7 @@ from running_command import RunningCommand
 from znode_trees import put_tree, read_whole
 from zookeeper_ensemble import ZooKeeperEnsemble
 
-from fairlead_model.resources import parse_topic_manifests
+from fairlead_model.resources.topic_manifest import parse_topic_manifests
 
 RECORDS = 10
 

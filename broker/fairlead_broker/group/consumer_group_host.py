@@ -9,7 +9,7 @@ from fairlead_broker.group.consumer.consumer_members import ConsumerGroupSetting
 from fairlead_broker.group.consumer.migration_policy import MigrationPolicy
 from fairlead_broker.group.consumer.topic_patterns import check_pattern
 from fairlead_broker.limits import GROUP_MEMBERS_MAX
-from fairlead_model.group_configs import consumer_group_times
+from fairlead_model.configs.group_configs import consumer_group_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from fairlead_model.acl import (
+from fairlead_model.security.acl import (
     AclFilter,
     Operation,
     PatternType,

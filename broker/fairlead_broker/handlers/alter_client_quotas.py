@@ -20,14 +20,14 @@ from fairlead_broker.authorization import Operation, needs_cluster
 from fairlead_broker.handlers.acl_requests import asked_by
 from fairlead_broker.limits import ADMIN_TIMEOUT_MS, QUOTA_ENTITIES_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import ask_controller, slot_error
-from fairlead_model.calls import (
+from fairlead_model.codec import encode_quota_entity
+from fairlead_model.security.client_quota import KEY_LENGTH_MAX, quota_entity
+from fairlead_model.session.calls import (
     AlterClientQuotasCall,
     Method,
     QuotaAlteration,
     QuotaEntityAlteration,
 )
-from fairlead_model.client_quota import KEY_LENGTH_MAX, quota_entity
-from fairlead_model.codec import encode_quota_entity
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.alter_client_quotas import (

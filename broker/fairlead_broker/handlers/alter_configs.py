@@ -19,7 +19,7 @@ from fairlead_broker.authorization import Access, Operation
 from fairlead_broker.handlers.config_access import require_configs
 from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
 from fairlead_broker.session.config_alteration import alter, resource_to_alter
-from fairlead_model.calls import AlterOperation, ConfigAlteration
+from fairlead_model.session.calls import AlterOperation, ConfigAlteration
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.messages.alter_configs import (

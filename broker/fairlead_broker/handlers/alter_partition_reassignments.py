@@ -20,7 +20,7 @@ from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import ask_in_parts, repeated, slot_error
-from fairlead_model.calls import AlterReassignmentsCall, Method, ReassignablePartition
+from fairlead_model.session.calls import AlterReassignmentsCall, Method, ReassignablePartition
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.alter_partition_reassignments import (

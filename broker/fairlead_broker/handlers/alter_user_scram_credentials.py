@@ -21,14 +21,14 @@ from fairlead_broker.authorization import Operation, needs_cluster
 from fairlead_broker.handlers.acl_requests import asked_by
 from fairlead_broker.limits import ADMIN_TIMEOUT_MS, USERS_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import ask_controller, repeated, slot_error
-from fairlead_model.calls import (
+from fairlead_model.codec import encode_credential
+from fairlead_model.security.scram import ScramMechanism, credential_of, credential_problem
+from fairlead_model.session.calls import (
     AlterCredentialsCall,
     CredentialDeletion,
     CredentialUpsertion,
     Method,
 )
-from fairlead_model.codec import encode_credential
-from fairlead_model.scram import ScramMechanism, credential_of, credential_problem
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.alter_user_scram_credentials import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairlead_broker.authorization import CLUSTER_NAME, ResourceType
-from fairlead_model.calls import ResourceType as ConfigResourceType
+from fairlead_model.session.calls import ResourceType as ConfigResourceType
 
 if TYPE_CHECKING:
     from fairlead_broker.api_registry import RequestContext

@@ -17,15 +17,15 @@ from fairlead_broker.authorization import Operation, needs_cluster
 from fairlead_broker.handlers.acl_requests import asked_by, known_number, require_authorizer
 from fairlead_broker.limits import ACLS_PER_REQUEST_MAX, ADMIN_TIMEOUT_MS
 from fairlead_broker.session.controller_calls import ask_in_parts, slot_error
-from fairlead_model.acl import (
+from fairlead_model.codec import encode_acl
+from fairlead_model.security.acl import (
     AclBinding,
     PatternType,
     Permission,
     ResourceType,
     binding_problem,
 )
-from fairlead_model.calls import CreateAclsCall, Method
-from fairlead_model.codec import encode_acl
+from fairlead_model.session.calls import CreateAclsCall, Method
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.create_acls import (

@@ -23,7 +23,7 @@ from fairlead_broker.session.controller_calls import (
     repetition_error,
     slot_error,
 )
-from fairlead_model.calls import CreatePartitionsCall, GrowableTopic, Method
+from fairlead_model.session.calls import CreatePartitionsCall, GrowableTopic, Method
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.create_partitions import (

@@ -25,9 +25,9 @@ from fairlead_broker.session.controller_calls import (
     repetition_error,
     slot_error,
 )
-from fairlead_model.calls import CreatableTopic as TopicToCreate
-from fairlead_model.calls import CreatedTopic, CreateTopicsCall, Method
-from fairlead_model.configs import TOPIC_CONFIGS, describe_topic_config
+from fairlead_model.configs.config_values import TOPIC_CONFIGS, describe_topic_config
+from fairlead_model.session.calls import CreatableTopic as TopicToCreate
+from fairlead_model.session.calls import CreatedTopic, CreateTopicsCall, Method
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.create_topics import (

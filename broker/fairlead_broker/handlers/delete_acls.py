@@ -18,8 +18,8 @@ from fairlead_broker.authorization import Operation, needs_cluster
 from fairlead_broker.handlers.acl_requests import asked_by, read_filter, require_authorizer
 from fairlead_broker.limits import ACL_FILTERS_PER_REQUEST_MAX, ADMIN_TIMEOUT_MS
 from fairlead_broker.session.controller_calls import ask_controller, slot_error
-from fairlead_model.acl import AclFilter
-from fairlead_model.calls import DeleteAclsCall, KeptAcl, Method
+from fairlead_model.security.acl import AclFilter
+from fairlead_model.session.calls import DeleteAclsCall, KeptAcl, Method
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.delete_acls import (

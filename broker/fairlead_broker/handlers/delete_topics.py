@@ -24,8 +24,8 @@ from fairlead_broker.session.controller_calls import (
     repetition_error,
     slot_error,
 )
-from fairlead_model.calls import DeletableTopic, DeleteTopicsCall, Method
 from fairlead_model.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, ZERO_TOPIC_ID
+from fairlead_model.session.calls import DeletableTopic, DeleteTopicsCall, Method
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.delete_topics import (

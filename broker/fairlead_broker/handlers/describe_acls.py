@@ -25,7 +25,7 @@ from fairlead_wire.messages.describe_acls import (
 
 if TYPE_CHECKING:
     from fairlead_broker.api_registry import RequestContext
-    from fairlead_model.acl import AclBinding
+    from fairlead_model.security.acl import AclBinding
 
 
 def _refuse(

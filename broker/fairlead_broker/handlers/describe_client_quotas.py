@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
-from fairlead_model.client_quota import ENTITY_TYPES, IP, address_text
+from fairlead_model.security.client_quota import ENTITY_TYPES, IP, address_text
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.describe_client_quotas import (
@@ -27,7 +27,7 @@ from fairlead_wire.messages.describe_client_quotas import (
 
 if TYPE_CHECKING:
     from fairlead_broker.api_registry import RequestContext
-    from fairlead_model.client_quota import QuotaEntity
+    from fairlead_model.security.client_quota import QuotaEntity
 
 _MATCHES: Final = frozenset({0, 1, 2})
 _EXACT: Final = 0

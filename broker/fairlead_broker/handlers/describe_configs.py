@@ -21,8 +21,7 @@ from fairlead_broker.authorization import Access, Operation
 from fairlead_broker.handlers.config_access import require_configs
 from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
 from fairlead_broker.session.log_levels import read_levels
-from fairlead_model.calls import ResourceType
-from fairlead_model.configs import (
+from fairlead_model.configs.config_values import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
     ConfigKey,
@@ -33,9 +32,10 @@ from fairlead_model.configs import (
     describe_cluster_wide_config,
     describe_topic_config,
 )
-from fairlead_model.group_configs import GROUP_CONFIGS, describe_group_config
+from fairlead_model.configs.group_configs import GROUP_CONFIGS, describe_group_config
+from fairlead_model.configs.security_configs import LISTENER_PREFIX
 from fairlead_model.ids import topic_name_problem
-from fairlead_model.security_configs import LISTENER_PREFIX
+from fairlead_model.session.calls import ResourceType
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.describe_configs import (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
-from fairlead_model.calls import ResourceType
+from fairlead_model.session.calls import ResourceType
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.list_config_resources import (

@@ -15,7 +15,7 @@ from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import ask_controller
-from fairlead_model.calls import ElectablePartition, ListReassignmentsCall, Method
+from fairlead_model.session.calls import ElectablePartition, ListReassignmentsCall, Method
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.list_partition_reassignments import (

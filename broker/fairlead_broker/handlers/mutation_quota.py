@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fairlead_broker.api_registry import RequestContext
-    from fairlead_model.calls import MutationAsker
+    from fairlead_model.session.calls import MutationAsker
 
 
 def mutation_asker(context: RequestContext, *, strict_since: int) -> MutationAsker | None:

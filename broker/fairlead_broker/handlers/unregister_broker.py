@@ -18,7 +18,7 @@ from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
 from fairlead_broker.limits import ADMIN_TIMEOUT_MS
 from fairlead_broker.session.controller_calls import ask_controller
-from fairlead_model.calls import Method, UnregisterBrokerCall
+from fairlead_model.session.calls import Method, UnregisterBrokerCall
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.unregister_broker import (

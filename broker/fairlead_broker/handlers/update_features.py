@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
 from fairlead_broker.session.controller_calls import ask_controller
-from fairlead_model.calls import FeatureUpdate, FeatureUpgradeType, Method, UpdateFeaturesCall
+from fairlead_model.session.calls import (
+    FeatureUpdate,
+    FeatureUpgradeType,
+    Method,
+    UpdateFeaturesCall,
+)
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.update_features import (

@@ -21,7 +21,7 @@ from fairlead_broker.log.files.deferred_files import SyncJob
 from fairlead_broker.log.files.file_names import FAILED_FLUSH
 from fairlead_broker.log.files.file_slice import OpenFile
 from fairlead_broker.log.segmented_log import SegmentedLog
-from fairlead_model.log_config import NEVER
+from fairlead_model.configs.log_config import NEVER
 
 logger = logging.getLogger(__name__)
 

@@ -51,8 +51,8 @@ from fairlead_broker.log.producers.producer_state import SEQUENCE_MASK, Produced
 from fairlead_broker.log.producers.verification import VerificationGuard
 from fairlead_broker.log.rolling import roll_jitter_ms, should_roll
 from fairlead_broker.log.segment import Segment
+from fairlead_model.configs.log_config import NEVER, LogConfig
 from fairlead_model.invariants import require, violated
-from fairlead_model.log_config import NEVER, LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.record_batch import (
     BATCH_OVERHEAD,

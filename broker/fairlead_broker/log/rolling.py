@@ -4,7 +4,7 @@ from zlib import crc32
 
 from fairlead_broker.log.index.index_file import RELATIVE_OFFSET_MAX
 from fairlead_broker.log.segment import Segment
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 
 
 def should_roll(

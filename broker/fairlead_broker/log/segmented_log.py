@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fairlead_broker.log.leader_epochs import LeaderEpochs
     from fairlead_broker.log.producers.producer_state import ProducerState
     from fairlead_broker.log.segment import Segment
-    from fairlead_model.log_config import LogConfig
+    from fairlead_model.configs.log_config import LogConfig
     from fairlead_wire.errors import KafkaError
 
 

@@ -13,7 +13,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.api_registry import NO_REPLY, PENDING
-from fairlead_model.calls import MutationAsker
+from fairlead_model.session.calls import MutationAsker
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.messages import RESPONSES
 

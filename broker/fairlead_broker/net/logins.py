@@ -30,7 +30,7 @@ from fairlead_broker.security.sasl.oauthbearer import OAuthBearerExchange
 from fairlead_broker.security.sasl.plain import PlainExchange, RightPasswords
 from fairlead_broker.security.sasl.scram import NONCE_BYTES, ScramExchange
 from fairlead_broker.security.sasl.token_judge import JwtJudge
-from fairlead_model.scram import ScramMechanism
+from fairlead_model.security.scram import ScramMechanism
 
 if TYPE_CHECKING:
     import asyncio

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fairlead_broker.net.logins import Logins
     from fairlead_broker.net.server import Server
     from fairlead_broker.net.transport import OpenTransport
-    from fairlead_model.scram import ScramMechanism
+    from fairlead_model.security.scram import ScramMechanism
 
 _HEADER: Final = struct.Struct(">hh")
 _LENGTH: Final = struct.Struct(">i")

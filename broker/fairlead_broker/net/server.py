@@ -60,7 +60,7 @@ from fairlead_broker.net.read_ahead import ReadAhead
 from fairlead_broker.net.ready_replies import ReadyReplies
 from fairlead_broker.net.sasl_connection import SaslConnection
 from fairlead_broker.net.transport import open_plain
-from fairlead_model.unproved_peers import UnprovedPeers
+from fairlead_model.session.unproved_peers import UnprovedPeers
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence

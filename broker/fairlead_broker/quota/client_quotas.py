@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead_broker.limits import QUOTA_METERS_MAX
 from fairlead_broker.quota.meter import Meter, Windows
-from fairlead_model.client_quota import (
+from fairlead_model.security.client_quota import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -26,7 +26,7 @@ from fairlead_model.client_quota import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-    from fairlead_model.client_quota import QuotaEntity, Quotas
+    from fairlead_model.security.client_quota import QuotaEntity, Quotas
 
 
 class ClientMeters(NamedTuple):

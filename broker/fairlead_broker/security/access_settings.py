@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fairlead_model.configs import BrokerValues
+    from fairlead_model.configs.config_values import BrokerValues
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairlead_model.scram import ScramCredential, ScramMechanism
+    from fairlead_model.security.scram import ScramCredential, ScramMechanism
 
 CredentialChanged: TypeAlias = "Callable[[ScramMechanism, str], None]"
 """Hears that a user's credential for a mechanism is another one now, or gone."""

@@ -13,13 +13,13 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.limits import DENIALS_LOGGED_PER_WINDOW, DENIALS_WINDOW_MS
-from fairlead_model.acl import Operation, ResourceType
+from fairlead_model.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairlead_broker.security.standard_authorizer import Question
-    from fairlead_model.acl_index import AclDecision
+    from fairlead_model.security.acl_index import AclDecision
 
 AUDIT_LOGGER: Final = "fairlead_broker.audit"
 _LOGGER: Final = logging.getLogger(AUDIT_LOGGER)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from fairlead_broker.security.credentials import CredentialChanged as Changed
     from fairlead_model.cluster import CredentialChanged
-    from fairlead_model.scram import ScramCredential, ScramMechanism
+    from fairlead_model.security.scram import ScramCredential, ScramMechanism
 
 
 class ImageCredentials:

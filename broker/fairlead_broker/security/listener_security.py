@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.security.principal_mapping import PrincipalMapping
 from fairlead_broker.security.sasl.sasl_settings import SaslSettings, read_sasl_settings
-from fairlead_model.configs import ConfigError
-from fairlead_model.security_configs import LISTENER_PREFIX
+from fairlead_model.configs.config_values import ConfigError
+from fairlead_model.configs.security_configs import LISTENER_PREFIX
 from fairlead_tls.listener_values import ListenerValues
 from fairlead_tls.peer_settings import CONTROLLER_LISTENER
 from fairlead_tls.protocol_map import PROTOCOL_MAP, SecurityProtocol, read_protocol_map
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fairlead_broker.listener import Listener
-    from fairlead_model.configs import BrokerValues
+    from fairlead_model.configs.config_values import BrokerValues
 
 _MAPPING_RULES: Final = "ssl.principal.mapping.rules"
 _SECURED: Final = ("ssl.", "sasl.", LISTENER_PREFIX)

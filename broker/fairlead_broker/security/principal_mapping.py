@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import re2
 
 from fairlead_broker.security.distinguished_name import DISTINGUISHED_NAME_LENGTH_MAX
-from fairlead_model.config_key import ConfigError
+from fairlead_model.configs.config_key import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

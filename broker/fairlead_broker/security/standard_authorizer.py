@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.limits import AUTHORIZER_MEMO_MAX
-from fairlead_model.acl_index import AclDecision, AclIndex
+from fairlead_model.security.acl_index import AclDecision, AclIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from fairlead_broker.authorization import Principal
-    from fairlead_model.acl import AclBinding, Operation, ResourceType
     from fairlead_model.cluster import AclChanged
+    from fairlead_model.security.acl import AclBinding, Operation, ResourceType
 
 Question = tuple["Principal", str, "Operation", "ResourceType", str]
 

@@ -16,16 +16,16 @@ from fairlead_broker.session.controller_calls import (
     slot_error,
 )
 from fairlead_broker.session.log_levels import alter_levels
-from fairlead_model.calls import (
+from fairlead_model.configs.config_key import ConfigError
+from fairlead_model.configs.config_values import StaticConfigError, validate_broker_config
+from fairlead_model.configs.group_configs import limits_of
+from fairlead_model.session.calls import (
     AlterableResource,
     AlterConfigsCall,
     ConfigAlteration,
     Method,
     ResourceType,
 )
-from fairlead_model.config_key import ConfigError
-from fairlead_model.configs import StaticConfigError, validate_broker_config
-from fairlead_model.group_configs import limits_of
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from fairlead_broker.session.registered_broker import RegisteredBroker
-    from fairlead_model.calls import Method
+    from fairlead_model.session.calls import Method
 
 
 class SlotAnswers(NamedTuple):

@@ -23,8 +23,8 @@ from fairlead_model.cluster import ClusterDelta, ClusterImage
 from fairlead_model.codec import KIND_LENGTH_MAX, encode_registration
 from fairlead_model.ids import NO_BROKER_EPOCH
 from fairlead_model.metadata_seen import NOTHING_SEEN, MetadataSeen
-from fairlead_model.session_messages import is_call_acceptable, pack_message
-from fairlead_model.session_protocol import (
+from fairlead_model.session.session_messages import is_call_acceptable, pack_message
+from fairlead_model.session.session_protocol import (
     CALL_SIZE_MAX,
     CONTAINER_LENGTH_MAX,
     HEARTBEAT_INTERVAL_MS,

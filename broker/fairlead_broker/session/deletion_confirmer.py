@@ -12,7 +12,7 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from fairlead_model.calls import ConfirmDeletionsCall, ConfirmedRemoval, Method
+from fairlead_model.session.calls import ConfirmDeletionsCall, ConfirmedRemoval, Method
 from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fairlead_model.session_messages import pack_message
-from fairlead_model.session_protocol import MessageType, SessionProtocolError
+from fairlead_model.session.session_messages import pack_message
+from fairlead_model.session.session_protocol import MessageType, SessionProtocolError
 
 if TYPE_CHECKING:
     from fairlead_broker.session.link import Link

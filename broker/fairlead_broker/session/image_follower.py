@@ -10,7 +10,7 @@ from typing import Any
 
 from fairlead_model.cluster import Change, ClusterDelta, ClusterImage, empty_image
 from fairlead_model.codec import CodecError, decode_changes, flag, whole
-from fairlead_model.session_protocol import SessionProtocolError
+from fairlead_model.session.session_protocol import SessionProtocolError
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -16,8 +16,8 @@ from fairlead_broker.limits import (
     LINK_KEEPALIVE_INTERVAL_S,
     LINK_KEEPALIVE_PROBES,
 )
-from fairlead_model.session_messages import pack_message, unpack_message
-from fairlead_model.session_protocol import (
+from fairlead_model.session.session_messages import pack_message, unpack_message
+from fairlead_model.session.session_protocol import (
     HANDSHAKE_TIMEOUT_S,
     MESSAGE_SIZE_MAX,
     NONCE_SIZE,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from fairlead_model.calls import AlterOperation, ConfigAlteration
-from fairlead_model.config_key import shown
+from fairlead_model.configs.config_key import shown
+from fairlead_model.session.calls import AlterOperation, ConfigAlteration
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from fairlead_model.calls import Method
+from fairlead_model.session.calls import Method
 
 if TYPE_CHECKING:
     from fairlead_broker.session.registered_broker import RegisteredBroker

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from fairlead_model.calls import LogEnd, Method, ReportLogsCall, ReportOfflineCall
+from fairlead_model.session.calls import LogEnd, Method, ReportLogsCall, ReportOfflineCall
 from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from fairlead_model.session_protocol import PAUSE_MAX_MS, Fault
+from fairlead_model.session.session_protocol import PAUSE_MAX_MS, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

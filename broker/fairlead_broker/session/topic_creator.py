@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.limits import TOPIC_CREATIONS_MAX
 from fairlead_broker.session.controller_calls import ask_controller, error_code
-from fairlead_model.calls import CreatableTopic, CreateTopicsCall, Method
 from fairlead_model.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, is_internal_topic
+from fairlead_model.session.calls import CreatableTopic, CreateTopicsCall, Method
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.limits import HELD_PRODUCE_BYTES_MAX
 from fairlead_broker.replication.wake_guard import PATIENCE_MS, WakeGuard
-from fairlead_model.calls import ConfirmDeletionsCall, Method
-from fairlead_model.session_protocol import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
+from fairlead_model.session.calls import ConfirmDeletionsCall, Method
+from fairlead_model.session.session_protocol import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
 from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from fairlead_model.log_config import LogConfig
+    from fairlead_model.configs.log_config import LogConfig
 
 FIRST_MS: Final = 30_000
 LONGEST_MS: Final = 3_600_000

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.limits import FLUSHES_AT_ONCE_MAX
 from fairlead_broker.log import flush
-from fairlead_model.log_config import NEVER
+from fairlead_model.configs.log_config import NEVER
 from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:

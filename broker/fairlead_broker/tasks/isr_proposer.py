@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fairlead_broker.limits import HOUSEKEEPING_SLICE_MS, ISR_PROPOSALS_PER_CALL_MAX
 from fairlead_broker.replication.isr_proposals import IsrProposals, SentProposal
 from fairlead_broker.replication.leader_state import Refusal
-from fairlead_model.calls import AlterPartitionCall, Method
+from fairlead_model.session.calls import AlterPartitionCall, Method
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ def command(  # noqa: PLR0917
     from fairlead_cli.client.acls import create_rules
     from fairlead_cli.client.connection import build_admin
     from fairlead_cli.client.target import resolve_bootstrap
-    from fairlead_model.acl import Permission
+    from fairlead_model.security.acl import Permission
 
     permission = Permission.DENY if deny else Permission.ALLOW
     try:

@@ -11,7 +11,7 @@ from fairlead_cli.options import bootstrap_option, data_option, require_name, ta
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fairlead_model.acl_explanation import Explanation
+    from fairlead_model.security.acl_explanation import Explanation
 
 EPILOG = """\b
 Examples:
@@ -51,8 +51,8 @@ def command(  # noqa: PLR0917
     from fairlead_cli.client.acls import fetch_authorizer_settings, fetch_rules
     from fairlead_cli.client.connection import build_admin
     from fairlead_cli.client.target import resolve_bootstrap
-    from fairlead_model.acl import CLUSTER_NAME, ResourceType
-    from fairlead_model.acl_explanation import explain
+    from fairlead_model.security.acl import CLUSTER_NAME, ResourceType
+    from fairlead_model.security.acl_explanation import explain
 
     named = [
         (ResourceType.TOPIC, topic),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fairlead_model.acl import (
+from fairlead_model.security.acl import (
     ANY_NAME,
     CLUSTER_NAME,
     AclBinding,

@@ -100,8 +100,8 @@ def order_drain(addresses: str, broker_id: int, *, value: str | None) -> None:
     """Set or unset the order; any broker takes it, because the one that is meant may be down."""
     from fairlead_cli.client.target import parse_addresses
     from fairlead_cli.client.wire_call import call_broker, name_error
-    from fairlead_model.broker_configs import BROKER_DRAIN
-    from fairlead_model.calls import AlterOperation, ResourceType
+    from fairlead_model.configs.broker_configs import BROKER_DRAIN
+    from fairlead_model.session.calls import AlterOperation, ResourceType
     from fairlead_wire.messages.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,
@@ -123,7 +123,7 @@ def order_drain(addresses: str, broker_id: int, *, value: str | None) -> None:
 
 def read_drained(host: str, port: int, broker_id: int) -> bool | None:
     """Tell whether a broker is being drained, as it knows itself; None if it does not say."""
-    from fairlead_model.broker_configs import BROKER_DRAIN
+    from fairlead_model.configs.broker_configs import BROKER_DRAIN
 
     value = read_config(host, port, broker_id, BROKER_DRAIN)
     return None if value is None else value == "true"
@@ -132,7 +132,7 @@ def read_drained(host: str, port: int, broker_id: int) -> bool | None:
 def read_config(host: str, port: int, broker_id: int, name: str) -> str | None:
     """Return a setting of a broker, as it knows itself; None if it does not say."""
     from fairlead_cli.client.wire_call import call_broker
-    from fairlead_model.calls import ResourceType
+    from fairlead_model.session.calls import ResourceType
     from fairlead_wire.messages.describe_configs import (
         DescribeConfigsRequest,
         DescribeConfigsResource,

@@ -24,7 +24,6 @@ from fairlead_controller.decisions.state import (
     initial_state,
 )
 from fairlead_model.broker import BrokerRegistration
-from fairlead_model.calls import ResourceType
 from fairlead_model.cluster import (
     BrokerChanged,
     BrokerConfigsChanged,
@@ -34,9 +33,10 @@ from fairlead_model.cluster import (
     TopicHeader,
     empty_image,
 )
-from fairlead_model.configs import BROKER_DRAIN
+from fairlead_model.configs.config_values import BROKER_DRAIN
 from fairlead_model.ids import TopicId
 from fairlead_model.partition import PartitionRegistration
+from fairlead_model.session.calls import ResourceType
 from fairlead_wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

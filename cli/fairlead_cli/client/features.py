@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-    from fairlead_model.calls import FeatureUpgradeType
+    from fairlead_model.session.calls import FeatureUpgradeType
 
 API_VERSIONS_MAX = 4
 FEATURES_SINCE = 3

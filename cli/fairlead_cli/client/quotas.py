@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fairlead_cli.client.connection import fetch_metadata
 from fairlead_cli.client.wire_call import call_broker, name_error
 from fairlead_cli.errors import CliError
-from fairlead_model.client_quota import ENTITY_TYPES
+from fairlead_model.security.client_quota import ENTITY_TYPES
 from fairlead_wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     OpData,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-    from fairlead_model.client_quota import QuotaEntity
+    from fairlead_model.security.client_quota import QuotaEntity
     from fairlead_wire.message import Message
 
 

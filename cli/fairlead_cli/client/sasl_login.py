@@ -10,7 +10,7 @@ from binascii import Error as Base64Error
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from fairlead_model.scram import MAX_ITERATIONS, ScramMechanism
+from fairlead_model.security.scram import MAX_ITERATIONS, ScramMechanism
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

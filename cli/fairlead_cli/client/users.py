@@ -10,7 +10,7 @@ from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, build_error, fetch_metadata
 from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
-from fairlead_model.scram import DEFAULT_ITERATIONS, SALT_SEED_BYTES, build_salt
+from fairlead_model.security.scram import DEFAULT_ITERATIONS, SALT_SEED_BYTES, build_salt
 from fairlead_wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from fairlead_cli.drill.run import Drill, DrillOutcome, DrillPlan
-    from fairlead_model.failover_drill import FailoverDrillSpec
+    from fairlead_model.resources.failover_drill import FailoverDrillSpec
 
 EPILOG = """\b
 Examples:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from fairlead_cli.drill.faults import FaultKind
 from fairlead_cli.drill.targets import Target, TargetKind
 from fairlead_cli.errors import InputError
-from fairlead_model.drill_verdict import DrillMeasurement, find_exceeded, measures_gaps
-from fairlead_model.failover_drill import FailoverDrillSpec
-from fairlead_model.resources import ManifestError
+from fairlead_model.resources.drill_verdict import DrillMeasurement, find_exceeded, measures_gaps
+from fairlead_model.resources.failover_drill import FailoverDrillSpec
+from fairlead_model.resources.topic_manifest import ManifestError
 
 if TYPE_CHECKING:
     from pathlib import Path

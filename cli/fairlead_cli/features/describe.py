@@ -67,8 +67,8 @@ def command(*, data: Path, bootstrap: str | None, output: str) -> None:
 def build_feature(admin: AdminClient, survey: FeatureSurvey, name: str) -> dict[str, Any]:
     """Return one feature as the JSON output has it; asks the controller whether it could rise."""
     from fairlead_cli.client.features import update_levels
-    from fairlead_model.calls import FeatureUpgradeType
     from fairlead_model.features import FEATURES
+    from fairlead_model.session.calls import FeatureUpgradeType
 
     level, highest = survey.levels[name], survey.highest_of_all(name)
     lowest = [ranges[name][0] for ranges in survey.supported.values() if name in ranges]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-    from fairlead_model.calls import FeatureUpgradeType
+    from fairlead_model.session.calls import FeatureUpgradeType
 
 UPGRADE_EPILOG = """\b
 Examples:
@@ -48,7 +48,7 @@ def upgrade(levels: tuple[str, ...], dry_run: bool, data: Path, bootstrap: str |
     """Raise feature levels, all that are named or none of them."""
     from fairlead_cli.client.connection import build_admin
     from fairlead_cli.client.target import resolve_bootstrap
-    from fairlead_model.calls import FeatureUpgradeType
+    from fairlead_model.session.calls import FeatureUpgradeType
 
     wanted = parse_levels(levels)
     admin = build_admin(resolve_bootstrap(bootstrap, data))
@@ -69,7 +69,7 @@ def downgrade(levels: tuple[str, ...], dry_run: bool, data: Path, bootstrap: str
     """Lower feature levels, all that are named or none of them."""
     from fairlead_cli.client.connection import build_admin
     from fairlead_cli.client.target import resolve_bootstrap
-    from fairlead_model.calls import FeatureUpgradeType
+    from fairlead_model.session.calls import FeatureUpgradeType
 
     wanted = parse_levels(levels)
     admin = build_admin(resolve_bootstrap(bootstrap, data))

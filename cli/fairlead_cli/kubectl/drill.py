@@ -148,8 +148,8 @@ def build_from_flags(flags: dict[str, Any]) -> dict[str, Any]:
 
 def check_manifest(manifest: dict[str, Any]) -> None:
     """InputError lists what is wrong before anything is made."""
-    from fairlead_model.failover_drill import FailoverDrillSpec
-    from fairlead_model.resources import ManifestError
+    from fairlead_model.resources.failover_drill import FailoverDrillSpec
+    from fairlead_model.resources.topic_manifest import ManifestError
 
     try:
         FailoverDrillSpec.from_manifest(manifest)

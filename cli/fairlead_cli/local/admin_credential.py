@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from fairlead_broker.peer_check import MECHANISM, PeerProof, PeerProofError
 from fairlead_cli.client.wire_call import exchange, name_error
 from fairlead_cli.errors import CliError
-from fairlead_model.scram import DEFAULT_ITERATIONS, SALT_SEED_BYTES, ScramMechanism, build_salt
+from fairlead_model.security.scram import (
+    DEFAULT_ITERATIONS,
+    SALT_SEED_BYTES,
+    ScramMechanism,
+    build_salt,
+)
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

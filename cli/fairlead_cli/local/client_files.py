@@ -11,7 +11,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from fairlead_model.client_texts import render_java, render_librdkafka, scram_jaas_config
+from fairlead_model.security.client_texts import render_java, render_librdkafka, scram_jaas_config
 
 if TYPE_CHECKING:
     from pathlib import Path

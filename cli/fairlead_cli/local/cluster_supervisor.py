@@ -40,11 +40,11 @@ from fairlead_cli.local.preflight import (
 )
 from fairlead_cli.local.process_table import identify
 from fairlead_cli.local.secure_files import admin_file, prepare_secure_files
-from fairlead_model.broker_configs import BROKER_CONFIGS
-from fairlead_model.config_key import ConfigError
-from fairlead_model.controller_configs import CONTROLLER_CONFIGS
-from fairlead_model.session_protocol import parse_secret
-from fairlead_model.setting_sources import environment_name
+from fairlead_model.configs.broker_configs import BROKER_CONFIGS
+from fairlead_model.configs.config_key import ConfigError
+from fairlead_model.configs.controller_configs import CONTROLLER_CONFIGS
+from fairlead_model.configs.setting_sources import environment_name
+from fairlead_model.session.session_protocol import parse_secret
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -48,7 +48,7 @@ def restart_delay_s(crashes_in_a_row: int) -> float:
 
 def build_environment() -> dict[str, str]:
     """Ours, without variables that would override what every broker must have of its own."""
-    from fairlead_model.setting_sources import environment_name
+    from fairlead_model.configs.setting_sources import environment_name
 
     own = {environment_name(name) for name in OWN_SETTINGS}
     inherited = {name: value for name, value in os.environ.items() if name not in own}

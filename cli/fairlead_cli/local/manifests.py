@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from fairlead_cli.errors import InputError
-from fairlead_model.resources import (
+from fairlead_model.resources.topic_manifest import (
     TOPIC_KIND,
     ManifestError,
     TopicSpec,

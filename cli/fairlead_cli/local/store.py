@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairlead_cli.errors import InputError
-from fairlead_model.config_key import ConfigError
+from fairlead_model.configs.config_key import ConfigError
 
 if TYPE_CHECKING:
     from fairlead_cli.local.layout import Layout
@@ -67,8 +67,8 @@ def parse_store(address: str) -> ZooKeeperAccess:
 
 def open_access(address: str) -> ZooKeeperAccess:
     """Return the access for a command of ours; user and ACLs are those of the environment."""
-    from fairlead_model.configs import BrokerValues
-    from fairlead_model.setting_sources import merge_settings, read_environment
+    from fairlead_model.configs.config_values import BrokerValues
+    from fairlead_model.configs.setting_sources import merge_settings, read_environment
     from fairlead_zookeeper.access_settings import CONNECT, read_access_settings
 
     named = {CONNECT: parse_store(address).connect_string}

@@ -9,7 +9,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairlead_model.client_quota import QuotaEntity
+    from fairlead_model.security.client_quota import QuotaEntity
 
     Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -39,7 +39,7 @@ def entity_options(command: Command) -> Command:
 
 def read_entity(options: dict[str, Any]) -> QuotaEntity:
     """Return whose quotas are meant; UsageError if nobody's, or if they cannot have any."""
-    from fairlead_model.client_quota import quota_entity
+    from fairlead_model.security.client_quota import quota_entity
 
     parts: list[tuple[str, str | None]] = []
     for parameter, kind in _TYPES.items():

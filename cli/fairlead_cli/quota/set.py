@@ -37,7 +37,7 @@ def command(quotas: tuple[str, ...], data: Path, bootstrap: str | None, **option
     from fairlead_cli.client.quotas import alter_quotas
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.quota.entity_options import entity_text, number_text, read_entity
-    from fairlead_model.client_quota import quota_problem
+    from fairlead_model.security.client_quota import quota_problem
 
     entity = read_entity(options)
     values: dict[str, float | None] = {}

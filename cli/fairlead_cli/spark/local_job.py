@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from fairlead_cli.errors import InputError
-from fairlead_model.job_document import build_job_document
-from fairlead_model.resources import ManifestError
-from fairlead_model.stream_job import (
+from fairlead_model.resources.job_document import build_job_document
+from fairlead_model.resources.stream_job import (
     JobApplication,
     JobCheckpoint,
     JobTrigger,
     StreamJobSpec,
 )
+from fairlead_model.resources.topic_manifest import ManifestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from fairlead_cli.zookeeper.address import zookeeper_option
 if TYPE_CHECKING:
     from fairlead_cli.zookeeper.old_topics import OldTopic, OldTopics
     from fairlead_cli.zookeeper.tree import Skipped
-    from fairlead_model.resources import TopicSpec
+    from fairlead_model.resources.topic_manifest import TopicSpec
     from fairlead_zookeeper.address import ZooKeeperAccess
 
 EPILOG = """\b
@@ -77,7 +77,7 @@ def print_manifests(specs: list[TopicSpec]) -> None:
     """One YAML document a topic."""
     import yaml
 
-    from fairlead_model.resources import build_topic_manifest
+    from fairlead_model.resources.topic_manifest import build_topic_manifest
 
     documents = [build_topic_manifest(spec) for spec in specs]
     if documents:

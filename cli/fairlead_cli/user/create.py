@@ -71,7 +71,7 @@ def command(
     from fairlead_cli.errors import CliError
     from fairlead_cli.local.client_files import write_client_files
     from fairlead_cli.local.layout import Layout
-    from fairlead_model.acl import Permission
+    from fairlead_model.security.acl import Permission
 
     try:
         rules = parse_rules(rights, principal_of(name), host="*", permission=Permission.ALLOW)

@@ -25,7 +25,7 @@ from fairlead_cli.zookeeper.znode_fields import (
     shown,
 )
 from fairlead_model.ids import is_internal_topic, topic_name_problem
-from fairlead_model.resources import config_text
+from fairlead_model.resources.topic_manifest import config_text
 from fairlead_zookeeper.znodes import BROKER_TOPICS, CONFIG_TOPICS, DELETE_TOPICS
 
 if TYPE_CHECKING:

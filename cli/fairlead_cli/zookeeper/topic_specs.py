@@ -7,9 +7,9 @@ import re
 from typing import TYPE_CHECKING
 
 from fairlead_cli.zookeeper.tree import Skipped
-from fairlead_model.configs import ConfigError, validate_topic_config
+from fairlead_model.configs.config_values import ConfigError, validate_topic_config
 from fairlead_model.ids import collision_key
-from fairlead_model.resources import PARTITIONS_MAX, TopicSpec
+from fairlead_model.resources.topic_manifest import PARTITIONS_MAX, TopicSpec
 from fairlead_zookeeper.znodes import BROKER_TOPICS, CONFIG_TOPICS
 
 if TYPE_CHECKING:

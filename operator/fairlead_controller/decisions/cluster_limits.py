@@ -7,8 +7,8 @@ until they are gone, because their lines are still stored.
 from dataclasses import dataclass
 from typing import Final
 
-from fairlead_model.controller_configs import MAX_PARTITIONS, MAX_TOPICS, ControllerConfigs
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.configs.controller_configs import MAX_PARTITIONS, MAX_TOPICS, ControllerConfigs
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 _DEFAULTS: Final = ControllerConfigs()
 

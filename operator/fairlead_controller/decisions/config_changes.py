@@ -16,14 +16,6 @@ from fairlead_controller.decisions.reassignment.evacuation import check_drain, f
 from fairlead_controller.decisions.state import ControllerState, is_drained
 from fairlead_controller.decisions.tables.table_room import TableRoom
 from fairlead_controller.decisions.topics.deletion_and_growth import find_topic, refuse_declared
-from fairlead_model.broker_configs import CLUSTER_WIDE_CONFIGS
-from fairlead_model.calls import (
-    AlterableResource,
-    AlteredResource,
-    AlterOperation,
-    ConfigAlteration,
-    ResourceType,
-)
 from fairlead_model.cluster import (
     CLUSTER_WIDE,
     BrokerConfigsChanged,
@@ -31,7 +23,8 @@ from fairlead_model.cluster import (
     TopicChanged,
     TopicImage,
 )
-from fairlead_model.configs import (
+from fairlead_model.configs.broker_configs import CLUSTER_WIDE_CONFIGS
+from fairlead_model.configs.config_values import (
     BROKER_DRAIN,
     BrokerValues,
     ConfigError,
@@ -43,8 +36,15 @@ from fairlead_model.configs import (
     validate_broker_config,
     validate_topic_configs,
 )
-from fairlead_model.group_configs import group_config_key, validate_group_configs
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.configs.group_configs import group_config_key, validate_group_configs
+from fairlead_model.session.calls import (
+    AlterableResource,
+    AlteredResource,
+    AlterOperation,
+    ConfigAlteration,
+    ResourceType,
+)
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
 def decide_config_changes(

@@ -83,7 +83,7 @@ from fairlead_controller.decisions.topics.deletion_and_growth import (
 )
 from fairlead_controller.decisions.topics.resource_changes import decide_topic_resources
 from fairlead_controller.decisions.unregistration import decide_unregistration
-from fairlead_model.calls import PRODUCER_ID_BLOCK_SIZE
+from fairlead_model.session.calls import PRODUCER_ID_BLOCK_SIZE
 
 PRODUCER_IDS_PER_REIGN: Final = 1 << 32
 """Enough for 2^31 reigns. A reign that allocates more continues with the ids of the next one."""

@@ -1,6 +1,6 @@
 """What can happen to the controller: the inputs of `decide`, and its output.
 
-Calls of brokers come as the dicts of `fairlead_model.calls`, already checked for their shape.
+Calls of brokers come as the dicts of `fairlead_model.session.calls`, their shape already checked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,15 @@ from typing import Any, TypeAlias
 
 from fairlead_controller.decisions.cluster_limits import ClusterLimits
 from fairlead_controller.decisions.state import ControllerChange
-from fairlead_model.acl import AclBinding, AclFilter
 from fairlead_model.broker import BrokerRegistration
-from fairlead_model.calls import (
+from fairlead_model.ids import BrokerEpoch, BrokerId, TopicId
+from fairlead_model.partition import PartitionRegistration
+from fairlead_model.resources.topic_manifest import TopicSpec
+from fairlead_model.resources.user_declaration import UserDeclaration
+from fairlead_model.security.acl import AclBinding, AclFilter
+from fairlead_model.security.client_quota import QuotaEntity
+from fairlead_model.security.scram import ScramCredential, ScramMechanism
+from fairlead_model.session.calls import (
     AlterConfigsCall,
     AlterPartitionCall,
     AlterReassignmentsCall,
@@ -26,13 +32,7 @@ from fairlead_model.calls import (
     ReportOfflineCall,
     UpdateFeaturesCall,
 )
-from fairlead_model.client_quota import QuotaEntity
-from fairlead_model.ids import BrokerEpoch, BrokerId, TopicId
-from fairlead_model.partition import PartitionRegistration
-from fairlead_model.refusals import RefusedError
-from fairlead_model.resources import TopicSpec
-from fairlead_model.scram import ScramCredential, ScramMechanism
-from fairlead_model.user_declaration import UserDeclaration
+from fairlead_model.session.refusals import RefusedError
 
 
 class FenceReason(StrEnum):

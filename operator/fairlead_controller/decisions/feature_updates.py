@@ -9,10 +9,10 @@ from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import Decision, UpdateFeatures
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.broker import BrokerRegistration
-from fairlead_model.calls import FeatureUpdate, FeatureUpgradeType
 from fairlead_model.cluster import FeaturesChanged
 from fairlead_model.features import FEATURES, supports
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.calls import FeatureUpdate, FeatureUpgradeType
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
 def decide_feature_update(state: ControllerState, event: UpdateFeatures) -> Decision:

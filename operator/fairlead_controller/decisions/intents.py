@@ -10,7 +10,7 @@ from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import ClearIntent, Decision, RecordIntent
 from fairlead_controller.decisions.state import ControllerState, Intent, IntentChanged
 from fairlead_controller.decisions.tables.table_room import TableRoom
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 INTENTS_MAX: Final = 100
 REMOVE_BROKER: Final = "remove-broker"

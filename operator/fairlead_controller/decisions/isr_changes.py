@@ -13,11 +13,11 @@ from fairlead_controller.decisions.leadership import elect_in, moved
 from fairlead_controller.decisions.membership import members_with_isr, present_members
 from fairlead_controller.decisions.reassignment.progress import finishing
 from fairlead_controller.decisions.state import ControllerState
-from fairlead_model.calls import AlteredPartition, IsrProposal
 from fairlead_model.cluster import TopicImage
 from fairlead_model.ids import NO_LEADER, BrokerEpoch, BrokerId, topic_id_text
 from fairlead_model.partition import PartitionRegistration
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.calls import AlteredPartition, IsrProposal
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
 def check_broker_epoch(

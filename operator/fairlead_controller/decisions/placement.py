@@ -29,7 +29,7 @@ from typing import Protocol, TypeVar
 from fairlead_controller.decisions.broker_loads import BrokerLoad
 from fairlead_model.broker import BrokerRegistration
 from fairlead_model.ids import BrokerId
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from fairlead_controller.decisions.state import ControllerChange, ControllerStat
 from fairlead_model.cluster import ClusterImage, PartitionChanged, TopicImage
 from fairlead_model.ids import topic_id_text
 from fairlead_model.invariants import InvariantViolation, violated
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 if TYPE_CHECKING:
     from fairlead_model.partition import PartitionRegistration

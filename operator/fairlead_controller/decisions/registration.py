@@ -48,7 +48,7 @@ from fairlead_model.broker import BrokerRegistration
 from fairlead_model.cluster import BrokerChanged, PartitionChanged, TopicImage
 from fairlead_model.features import unsupported_levels, who_reads
 from fairlead_model.ids import BrokerEpoch, BrokerId
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
 def decide_registration(

@@ -23,9 +23,9 @@ from fairlead_controller.decisions.leadership import (
 )
 from fairlead_controller.decisions.observations import LogsReported, ReplicasOffline, ReportedLog
 from fairlead_controller.decisions.state import ControllerState
-from fairlead_model.calls import ElectablePartition, ElectedPartition, ElectionType
 from fairlead_model.cluster import TopicImage
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.calls import ElectablePartition, ElectedPartition, ElectionType
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 BY_HAND = "an election was asked for"
 

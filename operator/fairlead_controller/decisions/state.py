@@ -30,7 +30,7 @@ from fairlead_model.cluster import (
     TopicRemoved,
     TopicState,
 )
-from fairlead_model.configs import BROKER_DRAIN
+from fairlead_model.configs.config_values import BROKER_DRAIN
 from fairlead_model.ids import BrokerId, TopicId, collision_key
 from fairlead_model.partition import PartitionRegistration
 from fairlead_model.sharded_map import ShardedMap

@@ -27,7 +27,7 @@ from fairlead_model.cluster import (
     TopicRemoved,
 )
 from fairlead_model.ids import BrokerId
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 NAMED_PARTITIONS_MAX = 3
 """Partitions that a refusal names."""

@@ -43,7 +43,7 @@ from fairlead_controller.kubernetes.topic_resource_calls import (
 )
 from fairlead_controller.kubernetes.user_resource_calls import UserRequestError, apply_users
 from fairlead_model.ids import BrokerId
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 REQUEST_BYTES_MAX: Final = 64 << 20
 WAIT_MS_MAX: Final = 60_000

@@ -14,7 +14,7 @@ from fairlead_controller.views.status import (
     build_topic_status,
 )
 from fairlead_model.cluster import TopicImage
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
 async def status_of(parts: ReignParts) -> dict[str, Any]:

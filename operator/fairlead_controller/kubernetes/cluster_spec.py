@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fairlead_controller.decisions.cluster_limits import ClusterLimits
-from fairlead_model.config_key import ConfigError
-from fairlead_model.configs import validate_broker_config
-from fairlead_model.controller_configs import (
+from fairlead_model.configs.config_key import ConfigError
+from fairlead_model.configs.config_values import validate_broker_config
+from fairlead_model.configs.controller_configs import (
     CONTROLLER_CONFIGS,
     DEFAULT_TIMING,
     ControllerConfigs,

@@ -16,7 +16,7 @@ from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.broker import BrokerRegistration
 from fairlead_model.cluster import BrokerChanged, Change
 from fairlead_model.ids import BrokerId
-from fairlead_model.refusals import RefusedError
+from fairlead_model.session.refusals import RefusedError
 
 logger = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from fairlead_controller.stores.metadata_store import (
 )
 from fairlead_kube.client import KubeClient
 from fairlead_model.ids import BrokerId
-from fairlead_model.refusals import RefusedError
+from fairlead_model.session.refusals import RefusedError
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from fairlead_controller.sessions.session_gate import SessionGate
-from fairlead_model.session_protocol import SESSION_PATH
+from fairlead_model.session.session_protocol import SESSION_PATH
 from fairlead_tls.peer_names import PeerName
 
 ClusterKey = tuple[str, str]

@@ -5,8 +5,9 @@ A request holds manifests to apply and names to forget:
     {"apply": [manifest, …], "isComplete": false, "keep": [resource, …],
      "forget": [{"resource": "orders", "deleteTopic": true, "topicName": "…"}, …]}
 
-Resources go by their references (`fairlead_model.topic_claims`). Beside its own fields a manifest
-has its `reference`, and `mayAdopt` says whether it may take up a topic that nobody declares.
+Resources go by their references (`fairlead_model.resources.topic_claims`). Beside its own fields a
+manifest has its `reference`, and `mayAdopt` says whether it may take up a topic that nobody
+declares.
 
 With `isComplete` the manifests and the names in `keep` (resources that are left alone) are all that
 there are: topics that other resources declared are released, never deleted. The reply has, for each
@@ -25,8 +26,8 @@ from typing import Any, Final
 from fairlead_controller.controller import Controller
 from fairlead_controller.decisions.events import ApplyTopicResources, ForgetTopic
 from fairlead_controller.decisions.topics.resource_changes import Result, build_result
-from fairlead_model.resources import ManifestError, TopicSpec, parse_topic_manifest
-from fairlead_model.topic_claims import Claimant, oldest, read_claimant
+from fairlead_model.resources.topic_claims import Claimant, oldest, read_claimant
+from fairlead_model.resources.topic_manifest import ManifestError, TopicSpec, parse_topic_manifest
 
 SLICE_TOPICS: Final = 50
 """Resources decided at once: some 20 ms of the controller's loop."""

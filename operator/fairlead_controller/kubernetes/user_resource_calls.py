@@ -5,9 +5,9 @@ A request holds declarations to apply and names to forget:
     {"apply": [declaration, …], "forget": ["orders-app", …],
      "isComplete": false, "keep": [resource, …]}
 
-Declarations are in the plain form of `fairlead_model.user_declaration`. With `isComplete` they and
-the names in `keep` are all that there are: what other resources declared is revoked. The reply has,
-for each resource, `state` (ok, waiting, refused), `reason` and `message`.
+Declarations are in the plain form of `fairlead_model.resources.user_declaration`. With `isComplete`
+they and the names in `keep` are all that there are: what other resources declared is revoked. The
+reply has, for each resource, `state` (ok, waiting, refused), `reason` and `message`.
 
 A resource is forgotten once all brokers in service go by that: its state is *waiting* until then,
 and the caller asks again. A broker that was fenced may not hear of it: without a controller the
@@ -24,7 +24,7 @@ from fairlead_controller.decisions.events import ApplyUserResources
 from fairlead_controller.decisions.security.user_resources import Result, build_user_result
 from fairlead_controller.sessions.server import SessionServer
 from fairlead_model.codec import CodecError
-from fairlead_model.user_declaration import UserDeclaration, decode_declaration
+from fairlead_model.resources.user_declaration import UserDeclaration, decode_declaration
 
 SLICE_USERS: Final = 50
 """Resources decided at once: a slice passes over all rules of the cluster once."""

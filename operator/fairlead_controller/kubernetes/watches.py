@@ -20,7 +20,7 @@ from fairlead_kube.kinds import BROKER_POOL, LOG_CLUSTER, NODE, POD, SECRET
 from fairlead_kube.object_changes import ObjectChange
 from fairlead_model.broker import BrokerRegistration
 from fairlead_model.ids import BrokerId
-from fairlead_model.session_protocol import parse_secret
+from fairlead_model.session.session_protocol import parse_secret
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from fairlead_controller.sessions.door import SessionDoor
 from fairlead_controller.sessions.server import SessionServer
 from fairlead_controller.sessions.session_tls import OwnSessionTls
 from fairlead_controller.startup_topics import Declarations
-from fairlead_model.controller_configs import DEFAULT_TIMING, SessionTiming
-from fairlead_model.session_protocol import SESSION_PATH
+from fairlead_model.configs.controller_configs import DEFAULT_TIMING, SessionTiming
+from fairlead_model.session.session_protocol import SESSION_PATH
 from fairlead_tls.followed_certificate import FollowedPeer
 
 if TYPE_CHECKING:

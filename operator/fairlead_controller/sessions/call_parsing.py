@@ -26,7 +26,19 @@ from fairlead_controller.decisions.events import (
     UnregisterBroker,
     UpdateFeatures,
 )
-from fairlead_model.acl import (
+from fairlead_model.codec import (
+    CodecError,
+    decode_acl,
+    decode_credential,
+    decode_mechanism,
+    decode_quota_entity,
+    flag,
+    text,
+    topic_id,
+    whole,
+)
+from fairlead_model.ids import BrokerEpoch, BrokerId
+from fairlead_model.security.acl import (
     ACL_TEXT_MAX,
     AclFilter,
     Operation,
@@ -35,7 +47,8 @@ from fairlead_model.acl import (
     ResourceType,
     filter_problem,
 )
-from fairlead_model.calls import (
+from fairlead_model.security.client_quota import KEY_LENGTH_MAX
+from fairlead_model.session.calls import (
     AlterableResource,
     AlterConfigsCall,
     AlterPartitionCall,
@@ -62,19 +75,6 @@ from fairlead_model.calls import (
     ReportOfflineCall,
     UpdateFeaturesCall,
 )
-from fairlead_model.client_quota import KEY_LENGTH_MAX
-from fairlead_model.codec import (
-    CodecError,
-    decode_acl,
-    decode_credential,
-    decode_mechanism,
-    decode_quota_entity,
-    flag,
-    text,
-    topic_id,
-    whole,
-)
-from fairlead_model.ids import BrokerEpoch, BrokerId
 
 Body = dict[str, Any]
 

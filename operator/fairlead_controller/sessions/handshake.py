@@ -14,9 +14,9 @@ from fairlead_controller.sessions.door import on_proved
 from fairlead_controller.sessions.messages import receive
 from fairlead_controller.sessions.rare_log import RareLog
 from fairlead_model.ids import ControllerEpoch
-from fairlead_model.refusals import RefusalCode, RefusedError
-from fairlead_model.session_messages import pack_message
-from fairlead_model.session_protocol import (
+from fairlead_model.session.refusals import RefusalCode, RefusedError
+from fairlead_model.session.session_messages import pack_message
+from fairlead_model.session.session_protocol import (
     NONCE_SIZE,
     VERSIONS,
     Greeting,

@@ -14,7 +14,7 @@ from fairlead_controller.decisions.tables.stored_table import StoreRolledBackErr
 from fairlead_controller.sessions.port_probe import is_refused
 from fairlead_model.broker import BrokerRegistration
 from fairlead_model.ids import BrokerId
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 HEARING_S: Final = 1.0
 """How long a new controller waits for the brokers that its tables name. It is less than a session

@@ -5,9 +5,9 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from fairlead_model.codec import CodecError, text, whole
-from fairlead_model.refusals import RefusedError
-from fairlead_model.session_messages import pack_message, unpack_message
-from fairlead_model.session_protocol import (
+from fairlead_model.session.refusals import RefusedError
+from fairlead_model.session.session_messages import pack_message, unpack_message
+from fairlead_model.session.session_protocol import (
     HANDSHAKE_SIZE_MAX,
     MESSAGE_SIZE_MAX,
     MessageType,

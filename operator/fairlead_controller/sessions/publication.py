@@ -1,6 +1,6 @@
 """Images and deltas as messages, each encoded once for all brokers; recent deltas are kept.
 
-Positions are [controller epoch, sequence]; see `fairlead_model.session_protocol`.
+Positions are [controller epoch, sequence]; see `fairlead_model.session.session_protocol`.
 """
 
 from collections import deque
@@ -11,8 +11,12 @@ from typing import Final
 from fairlead_model.cluster import Change, ClusterImage
 from fairlead_model.codec import encode_changes
 from fairlead_model.ids import ControllerEpoch
-from fairlead_model.session_messages import pack_message
-from fairlead_model.session_protocol import CHANGES_PER_MESSAGE, MESSAGE_SIZE_MAX, MessageType
+from fairlead_model.session.session_messages import pack_message
+from fairlead_model.session.session_protocol import (
+    CHANGES_PER_MESSAGE,
+    MESSAGE_SIZE_MAX,
+    MessageType,
+)
 
 DELTA_LOG_BYTES_MAX: Final = 16 << 20
 """Bytes of deltas kept for brokers that come back; a broker that missed more gets the image."""

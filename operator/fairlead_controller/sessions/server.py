@@ -54,11 +54,11 @@ from fairlead_model.codec import (
     text,
     whole,
 )
-from fairlead_model.controller_configs import DEFAULT_TIMING, SessionTiming
+from fairlead_model.configs.controller_configs import DEFAULT_TIMING, SessionTiming
 from fairlead_model.ids import BrokerEpoch, BrokerId
-from fairlead_model.refusals import RefusalCode, RefusedError
-from fairlead_model.session_messages import pack_message
-from fairlead_model.session_protocol import (
+from fairlead_model.session.refusals import RefusalCode, RefusedError
+from fairlead_model.session.session_messages import pack_message
+from fairlead_model.session.session_protocol import (
     HANDSHAKE_TIMEOUT_S,
     MESSAGE_SIZE_MAX,
     OPTIONAL_MARK,

@@ -9,9 +9,9 @@ from aiohttp import web
 
 from fairlead_model.codec import text, whole
 from fairlead_model.ids import BrokerEpoch, BrokerId
-from fairlead_model.refusals import RefusalCode, RefusedError
-from fairlead_model.session_messages import pack_message
-from fairlead_model.session_protocol import MessageType
+from fairlead_model.session.refusals import RefusalCode, RefusedError
+from fairlead_model.session.session_messages import pack_message
+from fairlead_model.session.session_protocol import MessageType
 
 OUTBOUND_BYTES_MAX: Final = 64 << 20
 """Bytes of messages that may wait for a broker that does not read. With more, its session is

@@ -20,9 +20,9 @@ from fairlead_controller.sessions.rare_log import RareLog
 from fairlead_controller.sessions.server import SessionServer
 from fairlead_controller.sessions.session_tls import peer_of
 from fairlead_model.codec import CodecError
-from fairlead_model.refusals import RefusedError
-from fairlead_model.session_messages import pack_message
-from fairlead_model.session_protocol import (
+from fairlead_model.session.refusals import RefusedError
+from fairlead_model.session.session_messages import pack_message
+from fairlead_model.session.session_protocol import (
     HANDSHAKE_TIMEOUT_S,
     MESSAGE_SIZE_MAX,
     STANDBY_INTERVAL_MS,

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from fairlead_controller.decisions.tables import lines
-from fairlead_model.calls import PRODUCER_ID_BLOCK_SIZE
+from fairlead_model.session.calls import PRODUCER_ID_BLOCK_SIZE
 from fairlead_model.topic import TopicState
 from fairlead_zookeeper import znodes
 from fairlead_zookeeper.operations import Create, Delete, Operation, SetData

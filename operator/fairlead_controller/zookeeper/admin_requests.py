@@ -25,7 +25,8 @@ from fairlead_controller.decisions.events import (
 )
 from fairlead_controller.stores.zookeeper import ZooKeeperStore
 from fairlead_controller.stores.zookeeper_multis import Fence
-from fairlead_model.calls import (
+from fairlead_model.ids import ZERO_TOPIC_ID
+from fairlead_model.session.calls import (
     AlterReassignmentsCall,
     DeletableTopic,
     DeleteTopicsCall,
@@ -34,8 +35,7 @@ from fairlead_model.calls import (
     ElectLeadersCall,
     ReassignablePartition,
 )
-from fairlead_model.ids import ZERO_TOPIC_ID
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 from fairlead_zookeeper.client import (
     ConnectionState,
     MultiError,

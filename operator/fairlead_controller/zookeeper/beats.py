@@ -18,9 +18,9 @@ from fairlead_controller.sessions.rare_log import RareLog
 from fairlead_controller.sessions.session_tls import peer_of
 from fairlead_controller.zookeeper.holder_judgement import BEAT_INTERVAL_MS, HolderSight
 from fairlead_model.codec import CodecError
-from fairlead_model.refusals import RefusedError
-from fairlead_model.session_messages import pack_message, unpack_message
-from fairlead_model.session_protocol import (
+from fairlead_model.session.refusals import RefusedError
+from fairlead_model.session.session_messages import pack_message, unpack_message
+from fairlead_model.session.session_protocol import (
     HANDSHAKE_SIZE_MAX,
     HANDSHAKE_TIMEOUT_S,
     NONCE_SIZE,

@@ -22,13 +22,13 @@ from fairlead_controller.zookeeper.properties import (
     read_controller_properties,
 )
 from fairlead_controller.zookeeper.settings import CandidateSettings
-from fairlead_model.resources import ManifestError
-from fairlead_model.setting_sources import (
+from fairlead_model.configs.setting_sources import (
     merge_settings,
     read_assignments,
     read_environment,
     read_properties,
 )
+from fairlead_model.resources.topic_manifest import ManifestError
 from fairlead_tls.followed_certificate import follow_peer
 from fairlead_tls.peer_settings import CONTROLLER_LISTENER
 from fairlead_zookeeper.address import ZooKeeperAccess

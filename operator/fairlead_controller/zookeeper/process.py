@@ -36,7 +36,7 @@ from fairlead_controller.zookeeper.memory import CandidateMemory, MemoryFileErro
 from fairlead_controller.zookeeper.metrics import CandidateMetrics
 from fairlead_controller.zookeeper.reign import Reign, TakeoverFailedError, run_reign
 from fairlead_controller.zookeeper.settings import CandidateSettings
-from fairlead_model.session_protocol import SESSION_PATH
+from fairlead_model.session.session_protocol import SESSION_PATH
 from fairlead_tls.followed_certificate import follow_files
 from fairlead_zookeeper.client import ConnectionState, SessionLostError, ZooKeeperClient
 

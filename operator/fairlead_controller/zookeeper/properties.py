@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fairlead_model.configs import BrokerValues, ConfigError
-from fairlead_model.controller_configs import ControllerConfigs, read_controller_configs
-from fairlead_model.endpoint_text import parse_address, parse_endpoint
+from fairlead_model.configs.config_values import BrokerValues, ConfigError
+from fairlead_model.configs.controller_configs import ControllerConfigs, read_controller_configs
+from fairlead_model.configs.endpoint_text import parse_address, parse_endpoint
 from fairlead_tls.peer_settings import CONTROLLER_LISTENER, PeerTlsSettings, read_peer_tls
 from fairlead_zookeeper.access_settings import CONNECT, AccessSettings, read_access_settings
 from fairlead_zookeeper.znodes import CONTROLLER_ID_MIN

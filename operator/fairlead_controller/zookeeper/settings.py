@@ -6,7 +6,7 @@ from typing import Final
 
 from fairlead_controller.decisions.cluster_limits import ClusterLimits
 from fairlead_controller.decisions.events import DeclareTopics
-from fairlead_model.controller_configs import ControllerConfigs
+from fairlead_model.configs.controller_configs import ControllerConfigs
 from fairlead_tls.followed_certificate import FollowedPeer
 from fairlead_zookeeper.access_settings import DIGEST_FILE, SET_ACL
 from fairlead_zookeeper.address import ZooKeeperAccess

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from fairlead_kube.kinds import FAILOVER_DRILL, SECRET
-from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.own_access import OwnAccess
 
 AGENT_PORT: Final = 8080

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from fairlead_kube.client import KubeClient
 from fairlead_kube.kinds import POD
-from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.controller_client import ControllerClient
 from fairlead_operator.drills.observations import NO_LEADER, AgentState
 from fairlead_operator.specs.names import CLUSTER_LABEL

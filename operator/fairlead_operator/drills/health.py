@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.drills.observations import ClusterObservation, ControllerAccess
 
 

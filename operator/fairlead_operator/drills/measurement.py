@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fairlead_model.drill_verdict import DrillMeasurement, find_exceeded, measures_gaps
-from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_model.resources.drill_verdict import DrillMeasurement, find_exceeded, measures_gaps
+from fairlead_model.resources.failover_drill import FailoverDrillSpec
 
 TIMELINE_MAX: Final = 200
 PROBLEM_MAX: Final = 1024

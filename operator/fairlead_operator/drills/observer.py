@@ -10,7 +10,7 @@ from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError
 from fairlead_kube.informer import Informer
 from fairlead_kube.kinds import BROKER_POOL, LOG_CLUSTER, POD
-from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.controller_client import ControllerClient, ControllerError
 from fairlead_operator.drills.agent_client import AgentAddress, AgentClient, AgentError
 from fairlead_operator.drills.agent_pod import agent_pod_name, agent_token, describe_pod_problem

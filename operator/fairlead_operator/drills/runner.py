@@ -19,8 +19,8 @@ from fairlead_kube.errors import ApiError, ApiUnavailableError
 from fairlead_kube.informer import Informer
 from fairlead_kube.kinds import FAILOVER_DRILL, POD, SECRET
 from fairlead_kube.object_changes import ObjectChange, ObjectKey
-from fairlead_model.failover_drill import FailoverDrillSpec
-from fairlead_model.resources import ManifestError
+from fairlead_model.resources.failover_drill import FailoverDrillSpec
+from fairlead_model.resources.topic_manifest import ManifestError
 from fairlead_operator.controller_client import (
     ControllerClient,
     ControllerError,

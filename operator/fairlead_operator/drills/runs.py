@@ -11,7 +11,7 @@ from fairlead_controller.kubernetes.settings import lease_name
 from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import LEASE
-from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.controller_client import ControllerClient
 from fairlead_operator.drills import steps
 from fairlead_operator.drills.agent_client import AgentAddress, AgentClient

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.drills.health import find_ailment, find_objection, find_trespass
 from fairlead_operator.drills.observations import AgentRun, AgentState, DrillObservations
 

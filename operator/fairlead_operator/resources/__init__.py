@@ -1,12 +1,12 @@
 """The resources of `fairlead.io`: one declaration a kind gives schema, reader and reference.
 
 Reconcilers read manifests with `LogClusterSpec.from_manifest(body)` and the like; Topics are read
-by `fairlead_model.resources`, which `fairlead up` shares.
+by `fairlead_model.resources.topic_manifest`, which `fairlead up` shares.
 """
 
-from fairlead_model.failover_drill import FailoverDrillSpec
-from fairlead_model.resource_reading import change_problems
-from fairlead_model.resources import ManifestError, TopicSpec, parse_topic_manifest
+from fairlead_model.resources.failover_drill import FailoverDrillSpec
+from fairlead_model.resources.resource_reading import change_problems
+from fairlead_model.resources.topic_manifest import ManifestError, TopicSpec, parse_topic_manifest
 from fairlead_operator.resources.broker_pool import BrokerPoolSpec, BrokerPoolStatus
 from fairlead_operator.resources.consumer_group import ConsumerGroupSpec, ConsumerGroupStatus
 from fairlead_operator.resources.failover_drill import FailoverDrillStatus

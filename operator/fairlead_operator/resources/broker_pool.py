@@ -4,9 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
-from fairlead_model.failover_drill import CLUSTER_NAME
-from fairlead_model.resource_reading import ManifestForm, RootRule, read_manifest
-from fairlead_model.resource_shape import Bound, ConfigMap, Opaque, Quantity, Rule, Text, Whole
+from fairlead_model.resources.failover_drill import CLUSTER_NAME
+from fairlead_model.resources.resource_reading import ManifestForm, RootRule, read_manifest
+from fairlead_model.resources.resource_shape import (
+    Bound,
+    ConfigMap,
+    Opaque,
+    Quantity,
+    Rule,
+    Text,
+    Whole,
+)
 from fairlead_operator.resources.broker_settings import pool_setting_problem
 from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGeneration
 from fairlead_operator.resources.definition import (

@@ -2,9 +2,13 @@
 
 from typing import Final
 
-from fairlead_model.configs import ConfigError, broker_config_key, validate_broker_config
-from fairlead_model.controller_configs import CONTROLLER_CONFIGS
-from fairlead_model.security_configs import LISTENER_PREFIX
+from fairlead_model.configs.config_values import (
+    ConfigError,
+    broker_config_key,
+    validate_broker_config,
+)
+from fairlead_model.configs.controller_configs import CONTROLLER_CONFIGS
+from fairlead_model.configs.security_configs import LISTENER_PREFIX
 
 _OWN: Final = "the operator sets it; leave it out"
 MANAGED_SETTINGS: Final = {

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from fairlead_model.resource_shape import Bound, Text, Whole
+from fairlead_model.resources.resource_shape import Bound, Text, Whole
 
 CONDITIONS_MAX: Final = 8
 REASON_LENGTH_MAX: Final = 128

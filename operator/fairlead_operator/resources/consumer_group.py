@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from fairlead_model.failover_drill import CLUSTER_NAME
 from fairlead_model.ids import TOPIC_NAME_LENGTH_MAX
-from fairlead_model.resource_reading import ManifestForm, RootRule, read_manifest
-from fairlead_model.resource_shape import Bound, Rule, Text, Whole
-from fairlead_model.resources import PARTITIONS_MAX
+from fairlead_model.resources.failover_drill import CLUSTER_NAME
+from fairlead_model.resources.resource_reading import ManifestForm, RootRule, read_manifest
+from fairlead_model.resources.resource_shape import Bound, Rule, Text, Whole
+from fairlead_model.resources.topic_manifest import PARTITIONS_MAX
 from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGeneration
 from fairlead_operator.resources.definition import AGE, Column, ResourceDefinition
 

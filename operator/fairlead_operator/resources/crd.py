@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import yaml
 
-from fairlead_model.resource_reading import RootRule
-from fairlead_model.resource_shape import record_of
+from fairlead_model.resources.resource_reading import RootRule
+from fairlead_model.resources.resource_shape import record_of
 from fairlead_operator.resources.definition import GROUP, VERSION, Column, ResourceDefinition
 from fairlead_operator.resources.schema import Schema, build_schema
 

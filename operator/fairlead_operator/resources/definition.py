@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from fairlead_model.resource_reading import RootRule
+from fairlead_model.resources.resource_reading import RootRule
 
 GROUP: Final = "fairlead.io"
 VERSION: Final = "v1alpha1"

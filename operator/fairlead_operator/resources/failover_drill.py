@@ -1,10 +1,10 @@
-"""FailoverDrill: its results and its columns; the spec is `fairlead_model.failover_drill`."""
+"""FailoverDrill: its results and columns; its spec: `fairlead_model.resources.failover_drill`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
-from fairlead_model.failover_drill import FAILOVER_DRILL_KIND, FailoverDrillSpec
-from fairlead_model.resource_shape import Bound, Text, Whole
+from fairlead_model.resources.failover_drill import FAILOVER_DRILL_KIND, FailoverDrillSpec
+from fairlead_model.resources.resource_shape import Bound, Text, Whole
 from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGeneration
 from fairlead_operator.resources.definition import AGE, Column, ResourceDefinition
 

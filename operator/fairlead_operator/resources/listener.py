@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from fairlead_model.resource_shape import Bound, Rule, Text, Whole
+from fairlead_model.resources.resource_shape import Bound, Rule, Text, Whole
 
 ListenerType: TypeAlias = Literal["Internal", "NodePort", "LoadBalancer"]
 ExternalTrafficPolicy: TypeAlias = Literal["Cluster", "Local"]

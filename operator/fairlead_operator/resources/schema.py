@@ -6,8 +6,8 @@ Everything has a bound, so that the API server can tell what a CEL rule may cost
 from dataclasses import is_dataclass
 from typing import Any
 
-from fairlead_model.resource_reading import QUANTITY_NUMBER_MAX, QUANTITY_PATTERN
-from fairlead_model.resource_shape import (
+from fairlead_model.resources.resource_reading import QUANTITY_NUMBER_MAX, QUANTITY_PATTERN
+from fairlead_model.resources.resource_shape import (
     NO_DEFAULT,
     ConfigMap,
     Entries,

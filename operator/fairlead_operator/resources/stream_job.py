@@ -1,10 +1,10 @@
-"""StreamJob: how it does and its columns; the spec is `fairlead_model.stream_job`."""
+"""StreamJob: how it does and its columns; the spec is `fairlead_model.resources.stream_job`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
-from fairlead_model.resource_shape import Bound, Text, Whole
-from fairlead_model.stream_job import ROOT_RULES, STREAM_JOB_KIND, StreamJobSpec
+from fairlead_model.resources.resource_shape import Bound, Text, Whole
+from fairlead_model.resources.stream_job import ROOT_RULES, STREAM_JOB_KIND, StreamJobSpec
 from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGeneration
 from fairlead_operator.resources.definition import AGE, READY, Column, ResourceDefinition
 

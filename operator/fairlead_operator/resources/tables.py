@@ -7,8 +7,8 @@ controller writes them; `kubectl get -o yaml` shows them to people.
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
-from fairlead_model.failover_drill import CLUSTER_NAME
-from fairlead_model.resource_shape import Rule, Text, Whole
+from fairlead_model.resources.failover_drill import CLUSTER_NAME
+from fairlead_model.resources.resource_shape import Rule, Text, Whole
 from fairlead_operator.resources.definition import AGE, Column, ResourceDefinition
 
 LINES_LENGTH_MAX: Final = 1_200_000

@@ -1,14 +1,14 @@
-"""Topic: the fields that `fairlead_model.resources` reads, as Kubernetes stores them."""
+"""Topic: what `fairlead_model.resources.topic_manifest` reads, as Kubernetes stores it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
-from fairlead_model.failover_drill import CLUSTER_NAME
 from fairlead_model.ids import INTERNAL_TOPICS, TOPIC_NAME_LENGTH_MAX
-from fairlead_model.resource_reading import RootRule
-from fairlead_model.resource_shape import ConfigMap, Rule, Text, Whole
-from fairlead_model.resources import PARTITIONS_MAX
+from fairlead_model.resources.failover_drill import CLUSTER_NAME
+from fairlead_model.resources.resource_reading import RootRule
+from fairlead_model.resources.resource_shape import ConfigMap, Rule, Text, Whole
+from fairlead_model.resources.topic_manifest import PARTITIONS_MAX
 from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGeneration
 from fairlead_operator.resources.definition import (
     AGE,

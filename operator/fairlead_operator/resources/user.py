@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from fairlead_model.acl import ACL_TEXT_MAX
-from fairlead_model.failover_drill import CLUSTER_NAME
-from fairlead_model.resource_reading import ManifestForm, RootRule, read_manifest
-from fairlead_model.resource_shape import Bound, Rule, Text
+from fairlead_model.resources.failover_drill import CLUSTER_NAME
+from fairlead_model.resources.resource_reading import ManifestForm, RootRule, read_manifest
+from fairlead_model.resources.resource_shape import Bound, Rule, Text
+from fairlead_model.security.acl import ACL_TEXT_MAX
 from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGeneration
 from fairlead_operator.resources.definition import (
     AGE,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from fairlead_model.resource_shape import Bound
+from fairlead_model.resources.resource_shape import Bound
 from fairlead_operator.resources.user import OPERATIONS_MAX, AclOperation
 
 DEFAULT_CLUSTER_OPERATIONS: Final[tuple[AclOperation, ...]] = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from fairlead_model.stream_job import RestartPolicy
+from fairlead_model.resources.stream_job import RestartPolicy
 from fairlead_operator.conditions import api_time, set_condition, shortened
 from fairlead_operator.resources.stream_job import ERROR_LENGTH_MAX, QUERIES_MAX
 from fairlead_operator.stream_jobs.steps import STEADY_S, RecordEnd, read_time, retry_time

@@ -21,8 +21,8 @@ from fairlead_kube.kinds import (
     STREAM_JOB,
     ResourceKind,
 )
-from fairlead_model.job_document import build_job_document
-from fairlead_model.stream_job import StreamJobSpec
+from fairlead_model.resources.job_document import build_job_document
+from fairlead_model.resources.stream_job import StreamJobSpec
 from fairlead_operator.specs.names import driver_account_name
 from fairlead_operator.stream_jobs.names import (
     BLOCK_PORT,

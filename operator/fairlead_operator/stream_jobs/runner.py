@@ -25,8 +25,8 @@ from fairlead_kube.kinds import (
     ResourceKind,
 )
 from fairlead_kube.object_changes import ObjectChange, ObjectKey
-from fairlead_model.resources import ManifestError
-from fairlead_model.stream_job import StreamJobSpec
+from fairlead_model.resources.stream_job import StreamJobSpec
+from fairlead_model.resources.topic_manifest import ManifestError
 from fairlead_operator.events import EventWriter
 from fairlead_operator.specs.names import FIELD_MANAGER
 from fairlead_operator.stream_jobs import manifests, steps

@@ -6,7 +6,7 @@ belong to its pod, so that they are deleted with it.
 
 from typing import Final
 
-from fairlead_model.stream_job import ExecutorResources, StreamJobSpec
+from fairlead_model.resources.stream_job import ExecutorResources, StreamJobSpec
 from fairlead_operator.stream_jobs.names import (
     BLOCK_PORT,
     EXECUTOR_TEMPLATE_KEY,

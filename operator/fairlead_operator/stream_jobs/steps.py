@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
-from fairlead_model.stream_job import RestartPolicy, StreamJobSpec
+from fairlead_model.resources.stream_job import RestartPolicy, StreamJobSpec
 from fairlead_operator.conditions import api_time
 from fairlead_operator.stream_jobs.driver import DriverPod
 

@@ -7,7 +7,7 @@ neither do those that may not be in the cluster.
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from fairlead_model.topic_claims import Claimant, oldest
+from fairlead_model.resources.topic_claims import Claimant, oldest
 from fairlead_operator.topics.topic_resource import ClusterKey, ResourceKey
 
 Claim = tuple[str, str, str]

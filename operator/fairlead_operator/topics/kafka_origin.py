@@ -9,7 +9,7 @@ the showing resource is deleted.
 from collections.abc import Mapping
 from typing import Any
 
-from fairlead_model.resources import API_VERSION, TOPIC_KIND
+from fairlead_model.resources.topic_manifest import API_VERSION, TOPIC_KIND
 from fairlead_operator.drills.agent_pod import TOPIC_PREFIX as DRILL_TOPIC_PREFIX
 from fairlead_operator.topics.topic_resource import (
     CLUSTER_LABEL,

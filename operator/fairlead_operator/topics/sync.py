@@ -16,7 +16,7 @@ from fairlead_kube.client import KubeClient
 from fairlead_kube.informer import Informer
 from fairlead_kube.kinds import LOG_CLUSTER, TOPIC
 from fairlead_kube.object_changes import ObjectChange
-from fairlead_model.topic_claims import read_reference
+from fairlead_model.resources.topic_claims import read_reference
 from fairlead_operator.events import EventWriter
 from fairlead_operator.specs.views import is_cluster_paused, is_going
 from fairlead_operator.topics.cluster_topics import ClusterTopics, TopicController

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fairlead_model.topic_claims import Claimant, read_claimant, topic_reference
+from fairlead_model.resources.topic_claims import Claimant, read_claimant, topic_reference
 from fairlead_operator.specs.views import is_protected
 
 FINALIZER: Final = "fairlead.io/finalizer"

@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fairlead_model.topic_claims import read_reference
+from fairlead_model.resources.topic_claims import read_reference
 from fairlead_operator.specs.views import is_cluster_paused, is_going
 from fairlead_operator.topics.claims import Claims
 from fairlead_operator.topics.cluster_topics import ClusterTopics, TopicController

@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError, ApiUnavailableError
 from fairlead_kube.kinds import USER
-from fairlead_model.acl import AclBinding
-from fairlead_model.scram import DEFAULT_ITERATIONS, ScramMechanism, derive
-from fairlead_model.user_declaration import UserDeclaration, encode_declaration
+from fairlead_model.resources.user_declaration import UserDeclaration, encode_declaration
+from fairlead_model.security.acl import AclBinding
+from fairlead_model.security.scram import DEFAULT_ITERATIONS, ScramMechanism, derive
 from fairlead_operator.controller_client import ControllerRefusedError, ControllerUnavailableError
 from fairlead_operator.events import EventWriter
 from fairlead_operator.topics.topic_resource import FINALIZER, ClusterKey, ResourceKey

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fairlead_model.acl import AclBinding, Permission, ResourceType
+from fairlead_model.security.acl import AclBinding, Permission, ResourceType
 from fairlead_operator.resources.user_policy import DEFAULT_CLUSTER_OPERATIONS
 from fairlead_operator.users.user_resource import OPERATIONS, UserResource
 

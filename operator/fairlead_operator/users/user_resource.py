@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fairlead_model.acl import (
+from fairlead_model.resources.topic_claims import Claimant, read_claimant
+from fairlead_model.resources.user_declaration import PRINCIPAL_TYPE
+from fairlead_model.security.acl import (
     CLUSTER_NAME,
     AclBinding,
     Operation,
@@ -13,8 +15,6 @@ from fairlead_model.acl import (
     ResourceType,
     binding_problem,
 )
-from fairlead_model.topic_claims import Claimant, read_claimant
-from fairlead_model.user_declaration import PRINCIPAL_TYPE
 from fairlead_operator.resources import ManifestError, UserSpec
 from fairlead_operator.resources.user import AclEntry, LoginType, SecretKeyRef
 from fairlead_operator.topics.topic_resource import (

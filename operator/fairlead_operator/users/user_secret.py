@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fairlead_kube.kinds import SECRET, USER
-from fairlead_model.client_texts import render_java, render_librdkafka, scram_jaas_config
-from fairlead_model.scram import SALT_SEED_BYTES, build_salt
+from fairlead_model.security.client_texts import render_java, render_librdkafka, scram_jaas_config
+from fairlead_model.security.scram import SALT_SEED_BYTES, build_salt
 from fairlead_operator.resources.user import LoginType
 from fairlead_operator.specs.names import (
     CERTIFICATES_LABEL,

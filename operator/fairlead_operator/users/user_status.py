@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from fairlead_model.acl import AclBinding
+from fairlead_model.security.acl import AclBinding
 from fairlead_operator.conditions import find_condition, set_condition
 from fairlead_operator.topics.plan import ClusterPresence
 from fairlead_operator.topics.topic_status import READY, Verdict

@@ -36,7 +36,6 @@ from fairlead_controller.decisions.state import (
     initial_state,
 )
 from fairlead_model.broker import BrokerRegistration, Endpoint
-from fairlead_model.calls import AlterOperation, ElectionType, ResourceType
 from fairlead_model.cluster import empty_image
 from fairlead_model.delta import (
     BrokerChanged,
@@ -47,7 +46,8 @@ from fairlead_model.delta import (
 )
 from fairlead_model.ids import ZERO_TOPIC_ID
 from fairlead_model.partition import LeaderRecoveryState, PartitionRegistration
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.calls import AlterOperation, ElectionType, ResourceType
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 from transcripts.transcript import CommandError, Ids, Interpreter, command
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from simulator.compaction import KEYED
 from simulator.disk_log import DiskLog, KeyedLog, LogFiles
 from simulator.memory_log import MemoryLog
 
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.metadata_seen import NOTHING_SEEN, MetadataSeen
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from fairlead_broker.tasks.replica_fetchers import ReplicaFetchers
 from fairlead_broker.tasks.transaction_expiry import TransactionExpiry
 from fairlead_broker.tasks.transaction_verifier import TransactionVerifier
 from fairlead_model.broker import BrokerRegistration, Endpoint
-from fairlead_model.calls import Method
+from fairlead_model.session.calls import Method
 from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from simulator.clients import Consumer, Producer
 
-from fairlead_model.calls import Method
+from fairlead_model.session.calls import Method
 
 if TYPE_CHECKING:
     from simulator.checker import PartitionKey

@@ -19,7 +19,7 @@ from fairlead_broker.log.compaction.log_cleaning import (
 )
 from fairlead_broker.tasks.cleaner import Cleaner
 from fairlead_broker.tasks.cleaner_process import CleanerDiedError
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.compression import Codec
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from fairlead_controller.sessions.server import SessionServer
 from fairlead_controller.stores import zookeeper as zookeeper_store
 from fairlead_controller.stores import zookeeper_multis
 from fairlead_controller.zookeeper import reign as zookeeper_reign
-from fairlead_model.refusals import RefusedError
+from fairlead_model.session.refusals import RefusedError
 from fairlead_zookeeper import client as zookeeper_client
 
 if TYPE_CHECKING:

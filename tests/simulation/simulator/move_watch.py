@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from fairlead_controller.decisions.tables.lines import CONFIGS_PREFIX
-from fairlead_model.broker_configs import BROKER_DRAIN
 from fairlead_model.cluster import BrokerConfigsChanged, BrokerRemoved, PartitionChanged
+from fairlead_model.configs.broker_configs import BROKER_DRAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

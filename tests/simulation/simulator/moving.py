@@ -8,8 +8,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, Final
 
-from fairlead_model.broker_configs import BROKER_DRAIN
-from fairlead_model.calls import AlterOperation, Method, ResourceType
+from fairlead_model.configs.broker_configs import BROKER_DRAIN
+from fairlead_model.session.calls import AlterOperation, Method, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from simulator.compaction import KEYED
 from simulator.keyed_clients import start_keyed_clients
 
 from fairlead_controller.decisions.events import CreateTopics
-from fairlead_model.calls import CreateTopicsCall
+from fairlead_model.session.calls import CreateTopicsCall
 
 if TYPE_CHECKING:
     from simulator.checker import PartitionKey

@@ -16,8 +16,8 @@ from simulator.churn import topic_body
 from simulator.network import Trap
 from simulator.transactional_clients import CommittedReader, TransactionalProducer
 
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.ids import TRANSACTION_STATE
-from fairlead_model.log_config import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,6 @@ from fairlead_broker.authorization import (
     ResourceType,
     needs_cluster,
 )
-from fairlead_model.acl import AclBinding, PatternType, Permission
 from fairlead_model.cluster import (
     AclChanged,
     CredentialChanged,
@@ -28,7 +27,8 @@ from fairlead_model.cluster import (
     TopicRemoved,
 )
 from fairlead_model.ids import TopicId
-from fairlead_model.scram import ScramMechanism, derive
+from fairlead_model.security.acl import AclBinding, PatternType, Permission
+from fairlead_model.security.scram import ScramMechanism, derive
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages import (

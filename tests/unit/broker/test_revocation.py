@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fairlead_broker.authorization import AUTHORIZED_OPERATIONS
-from fairlead_model.acl import (
+from fairlead_model.cluster import AclChanged
+from fairlead_model.security.acl import (
     CLUSTER_NAME,
     AclBinding,
     Operation,
@@ -15,7 +16,6 @@ from fairlead_model.acl import (
     Permission,
     ResourceType,
 )
-from fairlead_model.cluster import AclChanged
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages import describe_cluster, describe_topic_partitions, fetch, metadata
 

@@ -3,8 +3,8 @@
 import pytest
 
 from fairlead_broker.settings import Settings, build_settings, parse_listeners
-from fairlead_model.configs import BROKER_CONFIGS, ConfigError
-from fairlead_model.setting_sources import (
+from fairlead_model.configs.config_values import BROKER_CONFIGS, ConfigError
+from fairlead_model.configs.setting_sources import (
     environment_name,
     read_assignments,
     read_environment,

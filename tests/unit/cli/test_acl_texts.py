@@ -11,8 +11,8 @@ from fairlead_cli.acl.rule_text import (
     principal_of,
     resource_text,
 )
-from fairlead_model.acl import AclBinding, Operation, PatternType, Permission, ResourceType
-from fairlead_model.acl_explanation import explain
+from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.security.acl_explanation import explain
 
 TOPIC, LITERAL, PREFIXED = ResourceType.TOPIC, PatternType.LITERAL, PatternType.PREFIXED
 

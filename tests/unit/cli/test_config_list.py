@@ -7,7 +7,7 @@ import pytest
 
 from fairlead_cli.errors import ExitCode
 from fairlead_cli.main import run
-from fairlead_model.configs import BROKER_CONFIGS, TOPIC_CONFIGS
+from fairlead_model.configs.config_values import BROKER_CONFIGS, TOPIC_CONFIGS
 
 ROOT = Path(__file__).resolve().parents[3]
 

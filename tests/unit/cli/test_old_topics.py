@@ -12,7 +12,7 @@ from fairlead_cli.main import fairlead
 from fairlead_cli.zookeeper.old_topics import OldTopics, read_topics
 from fairlead_cli.zookeeper.topic_specs import build_topic_specs
 from fairlead_cli.zookeeper.tree import Znode
-from fairlead_model.resources import build_topic_manifest, parse_topic_manifests
+from fairlead_model.resources.topic_manifest import build_topic_manifest, parse_topic_manifests
 
 
 def read(data: dict[str, bytes]) -> OldTopics:

@@ -18,9 +18,9 @@ from fairlead_controller.decisions.events import (
 )
 from fairlead_controller.decisions.state import ControllerState, CountersChanged, initial_state
 from fairlead_model.broker import BrokerRegistration, Endpoint
-from fairlead_model.calls import CreatableTopic, CreateTopicsCall
 from fairlead_model.cluster import empty_image
-from fairlead_model.refusals import RefusedError
+from fairlead_model.session.calls import CreatableTopic, CreateTopicsCall
+from fairlead_model.session.refusals import RefusedError
 
 
 def registration(broker_id: int, **fields: Any) -> BrokerRegistration:

@@ -33,7 +33,7 @@ from fairlead_controller.stores.metadata_store import (
     WriteResult,
 )
 from fairlead_controller.views.cluster_summary import ClusterSummaries, PartitionCounts
-from fairlead_model.refusals import RefusedError
+from fairlead_model.session.refusals import RefusedError
 
 Samples = dict[tuple[str, ...], float]
 KAFKA = "kafka_controller_kafkacontroller"

@@ -24,7 +24,7 @@ from fairlead_controller.stores.metadata_store import (
     TableWrite,
     WriteResult,
 )
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
 class GatedStore(MetadataStore):

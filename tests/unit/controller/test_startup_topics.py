@@ -13,9 +13,9 @@ from fairlead_controller.controller import Controller, open_controller
 from fairlead_controller.decisions.events import AlterReassignments, DeclareTopics, ElectLeaders
 from fairlead_controller.startup_topics import Declarations
 from fairlead_controller.stores.file import open_file_store
-from fairlead_model.calls import AlterReassignmentsCall, ReassignablePartition
 from fairlead_model.partition import PartitionRegistration
-from fairlead_model.resources import TopicSpec
+from fairlead_model.resources.topic_manifest import TopicSpec
+from fairlead_model.session.calls import AlterReassignmentsCall, ReassignablePartition
 
 
 def move(*replicas: int) -> AlterReassignments:

@@ -28,10 +28,10 @@ from fairlead_controller.decisions.events import (
 from fairlead_controller.decisions.leader_election import ElectionReason, Outcome
 from fairlead_controller.stores.file import open_file_store
 from fairlead_controller.stores.metadata_store import MetadataStore
-from fairlead_model.calls import AlterPartitionCall, ElectionType, IsrProposal
 from fairlead_model.cluster import PartitionChanged, TopicImage
 from fairlead_model.partition import PartitionRegistration
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.calls import AlterPartitionCall, ElectionType, IsrProposal
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 WRONG = 0
 """Index of the partition that a broken decision is wrong about; the other one is 1."""

@@ -4,7 +4,6 @@ from typing import Any
 import msgpack
 import pytest
 
-from fairlead_model.acl import AclBinding, Operation, PatternType, Permission, ResourceType
 from fairlead_model.cluster import (
     AclChanged,
     BrokerChanged,
@@ -28,8 +27,9 @@ from fairlead_model.codec import CodecError, decode_changes, encode_change, enco
 from fairlead_model.features import UNSAID_FEATURES, FeatureRange, FinalizedFeatures
 from fairlead_model.ids import TopicId
 from fairlead_model.partition import LeaderRecoveryState, PartitionRegistration
-from fairlead_model.scram import ScramCredential, ScramMechanism
-from fairlead_model.session_protocol import OPTIONAL_MARK
+from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.security.scram import ScramCredential, ScramMechanism
+from fairlead_model.session.session_protocol import OPTIONAL_MARK
 
 TOPIC_ID = TopicId(bytes(range(16)))
 RULE = AclBinding(

@@ -24,7 +24,7 @@ from fairlead_controller.stores.file import open_file_store
 from fairlead_controller.stores.metadata_store import TableWrite
 from fairlead_model.broker import BrokerRegistration, Endpoint
 from fairlead_model.cluster import ClusterDelta, ClusterImage
-from fairlead_model.controller_configs import DEFAULT_TIMING, SessionTiming
+from fairlead_model.configs.controller_configs import DEFAULT_TIMING, SessionTiming
 from fairlead_tls.followed_certificate import FollowedPeer
 
 SECRET = b"0123456789abcdef0123456789abcdef"

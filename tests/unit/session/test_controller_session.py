@@ -20,8 +20,8 @@ from fairlead_controller.sessions import server as session_server
 from fairlead_controller.stores.file import open_file_store
 from fairlead_model.cluster import TopicState
 from fairlead_model.metadata_seen import MetadataSeen
-from fairlead_model.refusals import RefusalCode
-from fairlead_model.resources import TopicSpec
+from fairlead_model.resources.topic_manifest import TopicSpec
+from fairlead_model.session.refusals import RefusalCode
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 

@@ -15,7 +15,7 @@ from fairlead_controller.decisions.events import (
     UnregisterBroker,
 )
 from fairlead_model.broker import Endpoint
-from fairlead_model.controller_configs import DEFAULT_TIMING, SessionTiming
+from fairlead_model.configs.controller_configs import DEFAULT_TIMING, SessionTiming
 from fairlead_wire.errors import KafkaError
 
 

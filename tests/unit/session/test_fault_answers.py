@@ -12,9 +12,9 @@ from fairlead_broker.session.supervisor_pipe import (
     SupervisorPipe,
     open_supervisor_pipe,
 )
-from fairlead_model.session_messages import unpack_message
-from fairlead_model.session_protocol import SessionProtocolError
-from fairlead_model.setting_sources import read_environment
+from fairlead_model.configs.setting_sources import read_environment
+from fairlead_model.session.session_messages import unpack_message
+from fairlead_model.session.session_protocol import SessionProtocolError
 
 
 class Stage:

@@ -5,7 +5,7 @@ import pytest
 from fairlead_broker.session.image_follower import ImageFollower, Position
 from fairlead_model.cluster import BrokerChanged, BrokerRegistration, BrokerRemoved, Change
 from fairlead_model.codec import encode_changes
-from fairlead_model.session_protocol import SessionProtocolError
+from fairlead_model.session.session_protocol import SessionProtocolError
 
 
 def message(

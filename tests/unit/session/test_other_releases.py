@@ -19,10 +19,10 @@ from fairlead_model.delta import BrokerChanged, BrokerRemoved, PartitionChanged,
 from fairlead_model.features import FAIRLEAD_VERSION, SUPPORTED_FEATURES, UNSAID_FEATURES
 from fairlead_model.ids import TopicId
 from fairlead_model.partition import PartitionRegistration
-from fairlead_model.refusals import RefusalCode
 from fairlead_model.release import RELEASE
-from fairlead_model.session_messages import pack_message, unpack_message
-from fairlead_model.session_protocol import (
+from fairlead_model.session.refusals import RefusalCode
+from fairlead_model.session.session_messages import pack_message, unpack_message
+from fairlead_model.session.session_protocol import (
     SESSION_PATH,
     VERSIONS,
     Greeting,

@@ -12,7 +12,7 @@ from connection_flood import flood
 
 from fairlead_controller.sessions import door as session_door
 from fairlead_controller.sessions.door import UNPROVED_PER_ADDRESS_MAX
-from fairlead_model.session_protocol import UNPROVED_BYTES_MAX
+from fairlead_model.session.session_protocol import UNPROVED_BYTES_MAX
 
 UPGRADE = (
     b"GET /session HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -22,7 +22,7 @@ from fairlead_controller.sessions import session_gate
 from fairlead_controller.sessions.server import SessionServer
 from fairlead_controller.stores.file import open_file_store
 from fairlead_model.broker import BrokerRegistration, Endpoint
-from fairlead_model.refusals import RefusalCode
+from fairlead_model.session.refusals import RefusalCode
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 KEY = ("ns", "c")

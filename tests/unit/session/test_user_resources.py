@@ -11,10 +11,10 @@ from fairlead_controller.kubernetes.user_resource_calls import (
     apply_users,
     read_user_request,
 )
-from fairlead_model.acl import AclBinding, Operation, PatternType, Permission, ResourceType
-from fairlead_model.controller_configs import SessionTiming
-from fairlead_model.scram import ScramMechanism, derive
-from fairlead_model.user_declaration import UserDeclaration, encode_declaration
+from fairlead_model.configs.controller_configs import SessionTiming
+from fairlead_model.resources.user_declaration import UserDeclaration, encode_declaration
+from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.security.scram import ScramMechanism, derive
 
 READ = AclBinding(
     ResourceType.TOPIC,

@@ -3,8 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_model.job_document import build_job_document
-from fairlead_model.stream_job import JobApplication, JobCheckpoint, JobSource, StreamJobSpec
+from fairlead_model.resources.job_document import build_job_document
+from fairlead_model.resources.stream_job import (
+    JobApplication,
+    JobCheckpoint,
+    JobSource,
+    StreamJobSpec,
+)
 from fairlead_spark.job.document import (
     DOCUMENT_VARIABLE,
     Job,

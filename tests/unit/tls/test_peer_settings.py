@@ -7,7 +7,7 @@ import pytest
 from peer_certificates import PeerCertificates
 
 from fairlead_broker.settings import build_settings
-from fairlead_model.config_key import ConfigError
+from fairlead_model.configs.config_key import ConfigError
 from fairlead_tls.certificates import CertificateError, build_peer_identity, read_material
 from fairlead_tls.peer_names import PeerName
 

@@ -8,7 +8,7 @@ are Kafka's, so that clients meet the error that they know.
 from typing import Final, NoReturn, TypeAlias
 
 from fairlead_broker.log.batches.record_walk import check_keyed_records
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.record_batch import (
     BATCH_HEADER,

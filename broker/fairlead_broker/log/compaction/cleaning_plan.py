@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from fairlead_broker.limits import CLEANER_ROOM_LEFT_BYTES
-from fairlead_model.log_config import NEVER, LogConfig
+from fairlead_model.configs.log_config import NEVER, LogConfig
 from fairlead_wire.record_batch import NO_TIMESTAMP
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1

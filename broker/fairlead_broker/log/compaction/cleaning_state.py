@@ -19,7 +19,7 @@ from fairlead_broker.log.compaction.log_cleaning import (
 )
 from fairlead_broker.log.segment import Segment
 from fairlead_broker.log.segmented_log import SegmentedLog
-from fairlead_model.log_config import NEVER
+from fairlead_model.configs.log_config import NEVER
 from fairlead_wire.record_batch import NO_TIMESTAMP
 
 UNLIMITED: Final = float("inf")

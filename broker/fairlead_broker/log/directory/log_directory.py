@@ -43,8 +43,8 @@ from fairlead_broker.log.recovery.log_recovery import bytes_to_scan
 from fairlead_broker.log.recovery.pool import RecoveryOutcome, RecoveryPool, RecoveryProgress
 from fairlead_broker.log.recovery.start import RecoveryOrder
 from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
+from fairlead_model.configs.log_config import NEVER, LogConfig
 from fairlead_model.invariants import require
-from fairlead_model.log_config import NEVER, LogConfig
 from fairlead_model.metadata_seen import MetadataSeen
 
 logger = logging.getLogger(__name__)

@@ -39,8 +39,8 @@ from fairlead_broker.log.producer_loading import find_aborted, load_producers
 from fairlead_broker.log.producers.producer_state import ProducerState
 from fairlead_broker.log.recovery.leftovers import WORKING_SUFFIXES, settle_leftovers
 from fairlead_broker.log.segment import Segment
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.ids import ZERO_TOPIC_ID, TopicId
-from fairlead_model.log_config import LogConfig
 from fairlead_wire.errors import KafkaError
 
 

@@ -15,7 +15,7 @@ from fairlead_broker.rest.topic_reading import (
     describe_topics,
     find_offset,
 )
-from fairlead_model.calls import ResourceType as ConfigResourceType
+from fairlead_model.session.calls import ResourceType as ConfigResourceType
 from fairlead_wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,

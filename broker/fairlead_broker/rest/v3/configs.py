@@ -10,8 +10,8 @@ from fairlead_broker.rest.operations import JSON, Answer, Body, Operation
 from fairlead_broker.rest.problems import ProblemError, raise_code, unknown_topic
 from fairlead_broker.rest.schemas import FLAG, ID, TEXT, TEXT_OR_NULL, array_of, object_of
 from fairlead_broker.rest.v3.resources import Place, list_of, resource
-from fairlead_model.calls import ResourceType as ConfigResourceType
-from fairlead_model.configs import ConfigSource
+from fairlead_model.configs.config_values import ConfigSource
+from fairlead_model.session.calls import ResourceType as ConfigResourceType
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairlead_model.scram import ScramMechanism
+    from fairlead_model.security.scram import ScramMechanism
 
 USER_NAME_LENGTH_MAX: Final = 1_024
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final
 from fairlead_broker.limits import PLAIN_PASSWORD_BYTES_MAX, PLAIN_REMEMBERED_MAX
 from fairlead_broker.security.sasl.exchange import Answer, Login, LoginError, Work, check_user
 from fairlead_broker.security.sasl.scram import fake_credential
-from fairlead_model.scram import MIN_ITERATIONS, ScramMechanism, derive
+from fairlead_model.security.scram import MIN_ITERATIONS, ScramMechanism, derive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairlead_broker.security.sasl.exchange import Step
-    from fairlead_model.scram import ScramCredential
+    from fairlead_model.security.scram import ScramCredential
 
 _STRONGEST_FIRST: Final = (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SHA_256)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from fairlead_model.config_key import ConfigError
-from fairlead_model.security_configs import SASL_MECHANISMS
+from fairlead_model.configs.config_key import ConfigError
+from fairlead_model.configs.security_configs import SASL_MECHANISMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

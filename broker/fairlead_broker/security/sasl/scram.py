@@ -20,12 +20,17 @@ from binascii import Error as Base64Error
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.security.sasl.exchange import Answer, Login, LoginError, check_user
-from fairlead_model.scram import DEFAULT_ITERATIONS, MIN_ITERATIONS, ScramCredential, build_salt
+from fairlead_model.security.scram import (
+    DEFAULT_ITERATIONS,
+    MIN_ITERATIONS,
+    ScramCredential,
+    build_salt,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairlead_model.scram import ScramMechanism
+    from fairlead_model.security.scram import ScramMechanism
 
 NONCE_BYTES: Final = 24
 _CLIENT_NONCE_LENGTH_MAX: Final = 256

@@ -16,7 +16,7 @@ from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.broker import BrokerRegistration
 from fairlead_model.cluster import TopicImage
 from fairlead_model.ids import BrokerId
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 if TYPE_CHECKING:
     from fairlead_controller.decisions.events import PartitionMove

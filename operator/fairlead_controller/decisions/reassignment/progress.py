@@ -28,7 +28,7 @@ from fairlead_controller.decisions.tables.table_room import TableRoom
 from fairlead_model.cluster import TopicImage
 from fairlead_model.ids import BrokerId
 from fairlead_model.partition import PartitionRegistration
-from fairlead_model.refusals import RefusedError
+from fairlead_model.session.refusals import RefusedError
 
 MOVES_PER_BROKER_MAX: Final = 10
 """Replicas that a broker takes in, or that a leader's broker sends, at the same time."""

@@ -21,15 +21,15 @@ from fairlead_controller.decisions.reassignment.progress import Slots, begun, re
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.table_room import TableRoom
 from fairlead_controller.decisions.topics.deletion_and_growth import find_topic, refuse_declared
-from fairlead_model.calls import (
+from fairlead_model.cluster import TopicImage
+from fairlead_model.ids import BrokerId
+from fairlead_model.partition import PartitionRegistration
+from fairlead_model.session.calls import (
     AlteredReassignment,
     OngoingReassignment,
     ReassignablePartition,
 )
-from fairlead_model.cluster import TopicImage
-from fairlead_model.ids import BrokerId
-from fairlead_model.partition import PartitionRegistration
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
 def decide_reassignments(

@@ -23,7 +23,7 @@ from fairlead_controller.decisions.reassignment.planning import Holdings
 from fairlead_controller.decisions.reassignment.progress import Slots, begun, reverted
 from fairlead_model.cluster import TopicImage
 from fairlead_model.partition import PartitionRegistration
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 if TYPE_CHECKING:
     from fairlead_controller.decisions.events import PartitionMove

@@ -28,10 +28,10 @@ from fairlead_controller.decisions.state import (
 )
 from fairlead_controller.decisions.tables.table_room import TableRoom
 from fairlead_model.broker import BrokerRegistration
-from fairlead_model.broker_configs import BROKER_DRAIN
 from fairlead_model.cluster import BrokerConfigsChanged
+from fairlead_model.configs.broker_configs import BROKER_DRAIN
 from fairlead_model.ids import BrokerId
-from fairlead_model.refusals import RefusedError
+from fairlead_model.session.refusals import RefusedError
 
 
 def find_leaving(state: ControllerState) -> Mapping[BrokerId, str]:

@@ -7,11 +7,11 @@ from fairlead_controller.decisions.events import CreateAcls, Decision, DeleteAcl
 from fairlead_controller.decisions.security.user_resources import declared_refusal
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.table_room import TableRoom
-from fairlead_model.acl import AclBinding, binding_problem
-from fairlead_model.calls import CreateAclsReply, CreatedAcl, DeleteAclsReply, KeptAcl
 from fairlead_model.cluster import AclChanged
 from fairlead_model.codec import encode_acl
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.security.acl import AclBinding, binding_problem
+from fairlead_model.session.calls import CreateAclsReply, CreatedAcl, DeleteAclsReply, KeptAcl
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 ACLS_REMOVED_MAX: Final = 10_000
 """Rules that one request may remove, as in Kafka (`MAX_RECORDS_PER_USER_OP`)."""

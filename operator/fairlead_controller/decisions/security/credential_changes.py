@@ -7,12 +7,12 @@ from fairlead_controller.decisions.events import AlterCredentials, Decision
 from fairlead_controller.decisions.security.user_resources import declared_refusal
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.table_room import TableRoom
-from fairlead_model.calls import AlterCredentialsReply, AlteredUser
 from fairlead_model.cluster import CredentialChanged
 from fairlead_model.codec import USER_LENGTH_MAX
-from fairlead_model.refusals import RefusalCode, RefusedError
-from fairlead_model.scram import credential_problem
-from fairlead_model.user_declaration import PRINCIPAL_TYPE
+from fairlead_model.resources.user_declaration import PRINCIPAL_TYPE
+from fairlead_model.security.scram import credential_problem
+from fairlead_model.session.calls import AlterCredentialsReply, AlteredUser
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
 def decide_credential_changes(

@@ -18,9 +18,9 @@ from fairlead_controller.decisions.events import (
     DeleteTopics,
     Event,
 )
-from fairlead_model.client_quota import CONTROLLER_MUTATION_RATE, SharerKey, find_quota
 from fairlead_model.cluster import ClusterImage
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.security.client_quota import CONTROLLER_MUTATION_RATE, SharerKey, find_quota
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 BUCKETS_MAX: Final = 10_000
 """Sharers of quotas that are remembered; of more, the one whose bucket is fullest is forgotten."""

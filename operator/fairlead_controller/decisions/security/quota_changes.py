@@ -6,10 +6,10 @@ from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import AlterClientQuotas, Decision, QuotaChanges
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.table_room import TableRoom
-from fairlead_model.calls import AlterClientQuotasReply, AlteredQuotas
-from fairlead_model.client_quota import quota_problem
 from fairlead_model.cluster import ClientQuotaChanged, ClusterImage
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.security.client_quota import quota_problem
+from fairlead_model.session.calls import AlterClientQuotasReply, AlteredQuotas
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
 def decide_quota_changes(

@@ -13,11 +13,11 @@ from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import ApplyUserResources, Decision
 from fairlead_controller.decisions.state import ControllerState, DeclaredUser, UserDeclared
 from fairlead_controller.decisions.tables.table_room import TableRoom
-from fairlead_model.acl import AclBinding
 from fairlead_model.cluster import AclChanged, Change, CredentialChanged
-from fairlead_model.refusals import RefusalCode, RefusedError
-from fairlead_model.scram import ScramMechanism
-from fairlead_model.user_declaration import PRINCIPAL_TYPE, UserDeclaration
+from fairlead_model.resources.user_declaration import PRINCIPAL_TYPE, UserDeclaration
+from fairlead_model.security.acl import AclBinding
+from fairlead_model.security.scram import ScramMechanism
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 Result = dict[str, Any]
 

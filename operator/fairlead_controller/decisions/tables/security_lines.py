@@ -25,7 +25,9 @@ from urllib.parse import quote, unquote
 from fairlead_controller.decisions.state import DeclaredUser, UserDeclared
 from fairlead_controller.decisions.tables.lines import dump_line, parse_line
 from fairlead_controller.decisions.tables.stored_table import StoreCorruptError, line_bytes
-from fairlead_model.acl import (
+from fairlead_model.cluster import AclChanged, Change, ClientQuotaChanged, CredentialChanged
+from fairlead_model.codec import decode_quotas
+from fairlead_model.security.acl import (
     AclBinding,
     Operation,
     PatternType,
@@ -33,10 +35,8 @@ from fairlead_model.acl import (
     ResourceType,
     binding_problem,
 )
-from fairlead_model.client_quota import QuotaEntity, quota_entity
-from fairlead_model.cluster import AclChanged, Change, ClientQuotaChanged, CredentialChanged
-from fairlead_model.codec import decode_quotas
-from fairlead_model.scram import ScramCredential, ScramMechanism, credential_problem
+from fairlead_model.security.client_quota import QuotaEntity, quota_entity
+from fairlead_model.security.scram import ScramCredential, ScramMechanism, credential_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -38,7 +38,7 @@ from fairlead_model.cluster import (
     TopicState,
 )
 from fairlead_model.ids import TopicId
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 UNFINISHED_TOPICS_MAX: Final = 2000
 """Topics of one batch that may be written in several tables: the table of the cluster names each

@@ -21,9 +21,8 @@ from fairlead_controller.decisions.placement import (
 from fairlead_controller.decisions.security.mutation_quota import MutationAllowance, throttling
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.table_room import TableRoom
-from fairlead_model.calls import CreatableTopic, CreatedTopic, CreateTopicsCall
 from fairlead_model.cluster import ClusterImage, PartitionChanged, TopicChanged
-from fairlead_model.configs import ConfigError, validate_topic_configs
+from fairlead_model.configs.config_values import ConfigError, validate_topic_configs
 from fairlead_model.ids import (
     ZERO_TOPIC_ID,
     BrokerId,
@@ -33,8 +32,9 @@ from fairlead_model.ids import (
     topic_name_problem,
 )
 from fairlead_model.partition import PartitionRegistration
-from fairlead_model.refusals import RefusalCode, RefusedError
-from fairlead_model.resources import PARTITIONS_MAX
+from fairlead_model.resources.topic_manifest import PARTITIONS_MAX
+from fairlead_model.session.calls import CreatableTopic, CreatedTopic, CreateTopicsCall
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 from fairlead_model.topic import TopicHeader, TopicOrigin
 
 TOPICS_PER_CALL_MAX: Final = 10_000

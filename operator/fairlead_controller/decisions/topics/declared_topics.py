@@ -27,10 +27,10 @@ from fairlead_controller.decisions.topics.creation import (
     plan_topic,
 )
 from fairlead_controller.decisions.topics.deletion_and_growth import grow_topic, plan_growth
-from fairlead_model.calls import CreatableTopic, CreateTopicsCall
 from fairlead_model.cluster import TopicChanged, TopicImage, TopicOrigin
-from fairlead_model.refusals import RefusalCode, RefusedError
-from fairlead_model.resources import UNSPECIFIED, TopicSpec
+from fairlead_model.resources.topic_manifest import UNSPECIFIED, TopicSpec
+from fairlead_model.session.calls import CreatableTopic, CreateTopicsCall
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 PASSING: Final = frozenset(
     {RefusalCode.INVALID_REPLICATION_FACTOR, RefusalCode.REASSIGNMENT_IN_PROGRESS}

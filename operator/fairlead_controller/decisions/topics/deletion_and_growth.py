@@ -26,7 +26,6 @@ from fairlead_controller.decisions.topics.creation import (
     TOPICS_PER_CALL_MAX,
     new_partition,
 )
-from fairlead_model.calls import DeletableTopic, DeletedTopic, GrowableTopic, GrownTopic
 from fairlead_model.cluster import (
     PartitionChanged,
     TopicChanged,
@@ -35,8 +34,9 @@ from fairlead_model.cluster import (
     TopicState,
 )
 from fairlead_model.ids import ZERO_TOPIC_ID, BrokerId, TopicId, is_internal_topic, topic_id_text
-from fairlead_model.refusals import RefusalCode, RefusedError
-from fairlead_model.resources import PARTITIONS_MAX
+from fairlead_model.resources.topic_manifest import PARTITIONS_MAX
+from fairlead_model.session.calls import DeletableTopic, DeletedTopic, GrowableTopic, GrownTopic
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
 def refuse_declared(topic: TopicImage) -> None:

@@ -26,10 +26,10 @@ from fairlead_controller.decisions.topics.declared_topics import (
 )
 from fairlead_controller.decisions.topics.deletion_and_growth import delete_topic
 from fairlead_model.cluster import TopicImage, TopicOrigin
-from fairlead_model.configs import ConfigError
+from fairlead_model.configs.config_values import ConfigError
 from fairlead_model.ids import is_internal_topic, topic_id_text
-from fairlead_model.refusals import RefusalCode, RefusedError
-from fairlead_model.resources import TopicSpec
+from fairlead_model.resources.topic_manifest import TopicSpec
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 Result = dict[str, Any]
 

@@ -17,9 +17,9 @@ from fairlead_controller.decisions.state import (
     initial_state,
 )
 from fairlead_controller.sessions.call_parsing import parse_call
-from fairlead_model.acl import AclBinding, Operation, PatternType, Permission, ResourceType
 from fairlead_model.cluster import ClusterDelta
-from fairlead_model.scram import ScramMechanism, derive
+from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.security.scram import ScramMechanism, derive
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages import (
     alter_user_scram_credentials,

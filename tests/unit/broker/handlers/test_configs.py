@@ -8,8 +8,12 @@ import pytest
 
 from fairlead_broker.handlers import describe_configs
 from fairlead_model.cluster import BrokerConfigsChanged, GroupConfigsChanged, TopicChanged
-from fairlead_model.configs import BROKER_CONFIGS, TOPIC_CONFIGS, describe_topic_config
-from fairlead_model.group_configs import GROUP_CONFIGS
+from fairlead_model.configs.config_values import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    describe_topic_config,
+)
+from fairlead_model.configs.group_configs import GROUP_CONFIGS
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages import alter_configs, incremental_alter_configs
 from fairlead_wire.messages.describe_configs import (

@@ -9,7 +9,7 @@ from simulated_disk import SimulatedDisk
 from fairlead_broker.log.compaction.log_cleaning import CleanedGroup
 from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.segment_swap import SegmentSwap
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=300)

@@ -14,8 +14,8 @@ from fairlead_broker.tools.dump import (
     partition_directories,
 )
 from fairlead_broker.tools.verify import verify_partition, verify_segment
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.ids import topic_id_text
-from fairlead_model.log_config import LogConfig
 from fairlead_wire.compression import Codec
 from fairlead_wire.records import Record
 

@@ -6,7 +6,7 @@ import pytest
 from log_batches import LogBench, append, batch
 
 from fairlead_broker.log.rolling import roll_jitter_ms
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 
 HOUR_MS = 3_600_000
 

@@ -14,7 +14,7 @@ from waiting import wait_until
 
 from fairlead_broker.peer_check import PeerProofError
 from fairlead_broker.tasks.tls_leader_connection import open_tls
-from fairlead_model.configs import BrokerValues
+from fairlead_model.configs.config_values import BrokerValues
 from fairlead_tls.peer_settings import INTERNAL_LISTENER, read_peer_tls
 from fairlead_tls.protocol_map import PROTOCOL_MAP
 from fairlead_wire.errors import ErrorCode

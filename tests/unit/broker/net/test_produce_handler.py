@@ -9,7 +9,7 @@ from live_broker import FrameClient, LiveBroker, batch
 from fairlead_broker.handlers.produce_reply import encode_single_reply
 from fairlead_broker.limits import NEW_LEADER_MS
 from fairlead_broker.log.log import AppendResult
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.partition import PartitionRegistration
 from fairlead_wire.compression import Codec
 from fairlead_wire.errors import ErrorCode

@@ -12,7 +12,7 @@ from secure_listener import StaticCredentials, security_of
 
 from fairlead_broker.authorization import Principal
 from fairlead_broker.limits import STRANGER_S
-from fairlead_model.scram import ScramMechanism
+from fairlead_model.security.scram import ScramMechanism
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 from fairlead_wire.messages.fetch import FetchRequest

@@ -14,7 +14,7 @@ from fairlead_broker.rest.calls import KafkaCalls
 from fairlead_broker.rest.group_reading import committed_offsets, describe_group, list_groups
 from fairlead_broker.rest.request import Slices
 from fairlead_broker.security.standard_authorizer import StandardAuthorizer
-from fairlead_model.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
 from fairlead_wire.errors import KafkaError
 from fairlead_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 

@@ -5,7 +5,7 @@ from secure_listener import StaticCredentials
 
 from fairlead_broker.security.sasl.exchange import Answer, Login, LoginError, Work
 from fairlead_broker.security.sasl.plain import PlainExchange, RightPasswords
-from fairlead_model.scram import ScramMechanism
+from fairlead_model.security.scram import ScramMechanism
 
 SHA_256, SHA_512 = ScramMechanism
 

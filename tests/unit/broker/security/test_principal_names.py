@@ -13,7 +13,7 @@ from fairlead_broker.security.distinguished_name import (
     format_distinguished_name,
 )
 from fairlead_broker.security.principal_mapping import NoRuleError, PrincipalMapping
-from fairlead_model.config_key import ConfigError
+from fairlead_model.configs.config_key import ConfigError
 
 CASES: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("golden").joinpath("kafka_principal_names.json").read_text()

@@ -8,7 +8,7 @@ from secure_listener import StaticCredentials
 
 from fairlead_broker.security.sasl.exchange import Answer, Login, LoginError
 from fairlead_broker.security.sasl.scram import ScramExchange
-from fairlead_model.scram import ScramCredential, ScramMechanism, derive
+from fairlead_model.security.scram import ScramCredential, ScramMechanism, derive
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"

@@ -15,9 +15,9 @@ from fairlead_broker.limits import (
 )
 from fairlead_broker.security.denials import AUDIT_LOGGER, DenialLog
 from fairlead_broker.security.standard_authorizer import StandardAuthorizer
-from fairlead_model.acl import AclBinding, Operation, PatternType, Permission, ResourceType
-from fairlead_model.acl_index import AclDecision, comparable_host
 from fairlead_model.cluster import AclChanged
+from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.security.acl_index import AclDecision, comparable_host
 
 ALICE = Principal("User", "alice")
 TOPIC = ResourceType.TOPIC

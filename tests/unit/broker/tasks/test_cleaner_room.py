@@ -11,7 +11,7 @@ from replica_cluster import ReplicaCluster
 
 from fairlead_broker.disk import RealDisk
 from fairlead_broker.tasks.cleaning_retries import CleaningRetries
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.records import Record, encode_batch
 
 CONFIG = LogConfig()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fairlead_broker.tasks.cleaning_retries import LONGEST_MS, CleaningRetries
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 
 CONFIG = LogConfig()
 

@@ -7,7 +7,7 @@ import pytest
 from fairlead_controller.decisions.cluster_limits import ClusterLimits
 from fairlead_controller.decisions.events import CreatePartitions, DeleteTopics, LimitCluster
 from fairlead_controller.kubernetes.cluster_spec import read_cluster_spec
-from fairlead_model.refusals import RefusalCode
+from fairlead_model.session.refusals import RefusalCode
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 import pytest
 
 from fairlead_controller.decisions.events import AlterConfigs
-from fairlead_model.calls import (
+from fairlead_model.session.calls import (
     AlterableResource,
     AlterConfigsCall,
     AlterOperation,
     ConfigAlteration,
 )
-from fairlead_model.refusals import RefusalCode
+from fairlead_model.session.refusals import RefusalCode
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SESSION = "consumer.session.timeout.ms"

@@ -20,8 +20,8 @@ from fairlead_model.features import (
     FinalizedFeatures,
     features_of_new_cluster,
 )
-from fairlead_model.refusals import RefusalCode, RefusedError
 from fairlead_model.release import RELEASE
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 LOWEST, HIGHEST = FEATURES[FAIRLEAD_VERSION][:2]

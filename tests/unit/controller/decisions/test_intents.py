@@ -16,7 +16,7 @@ from fairlead_controller.decisions.tables.table_plan import (
     WritePlan,
     first_lines,
 )
-from fairlead_model.refusals import RefusedError
+from fairlead_model.session.refusals import RefusedError
 
 
 def test_an_intent_is_a_line_that_the_next_controller_reads(world: Any) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from fairlead_controller.decisions.events import AlterPartition, ShutDownBroker
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 CREATE = {"assignments": {0: [0, 1, 2]}, "partitions": -1, "replication_factor": -1}
 

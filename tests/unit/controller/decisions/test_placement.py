@@ -6,7 +6,7 @@ import pytest
 from fairlead_controller.decisions.broker_loads import BrokerLoad
 from fairlead_controller.decisions.placement import check_assignments, place_partitions
 from fairlead_model.broker import BrokerRegistration
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
 def brokers(hosts: str, racks: str = "") -> list[BrokerRegistration]:

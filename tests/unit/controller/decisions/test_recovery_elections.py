@@ -15,7 +15,7 @@ from fairlead_controller.decisions.events import (
 )
 from fairlead_model.broker import BrokerRegistration
 from fairlead_model.partition import LeaderRecoveryState
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 CREATE = {"assignments": {0: [0, 1, 2]}, "partitions": -1, "replication_factor": -1}
 RECOVERING = LeaderRecoveryState.RECOVERING

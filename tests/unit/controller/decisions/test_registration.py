@@ -11,7 +11,7 @@ from fairlead_controller.decisions.events import (
     UnfenceBroker,
 )
 from fairlead_controller.decisions.state import CountersChanged, initial_state
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
 def test_each_start_of_a_broker_has_a_higher_epoch(make_world) -> None:

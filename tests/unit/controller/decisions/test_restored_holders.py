@@ -18,7 +18,7 @@ from fairlead_controller.decisions.state import initial_state
 from fairlead_controller.decisions.tables.new_beginning import new_beginning
 from fairlead_controller.decisions.tables.stored_table import HighestSeen
 from fairlead_model.cluster import BrokerConfigsChanged, PartitionChanged
-from fairlead_model.configs import BROKER_DRAIN
+from fairlead_model.configs.config_values import BROKER_DRAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

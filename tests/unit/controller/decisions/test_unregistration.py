@@ -16,10 +16,10 @@ from fairlead_controller.decisions.events import (
 )
 from fairlead_controller.decisions.state import initial_state
 from fairlead_controller.decisions.tables.table_plan import CLUSTER_TABLE, TableLayout, WritePlan
-from fairlead_model.calls import AlterConfigsCall, ResourceType
 from fairlead_model.cluster import BrokerChanged, BrokerRemoved, PartitionChanged
 from fairlead_model.features import FAIRLEAD_VERSION, UNSAID_FEATURES
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.calls import AlterConfigsCall, ResourceType
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 AWAY = 2
 

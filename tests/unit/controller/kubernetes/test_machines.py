@@ -10,7 +10,7 @@ from fairlead_controller.kubernetes.machines import (
     located,
     plan_drains,
 )
-from fairlead_model.controller_configs import SessionTiming
+from fairlead_model.configs.controller_configs import SessionTiming
 
 
 def test_a_leaving_pod_is_known_by_its_uid_alone(make_registration: Any) -> None:

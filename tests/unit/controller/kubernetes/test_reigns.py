@@ -5,7 +5,7 @@ from __future__ import annotations
 from reigning_candidate import NAMESPACE, Candidate, play
 
 from fairlead_kube.kinds import CLUSTER_STATE
-from fairlead_model.refusals import RefusedError
+from fairlead_model.session.refusals import RefusedError
 
 
 def test_a_label_on_a_table_ends_that_clusters_reign_alone() -> None:

@@ -23,7 +23,7 @@ from fairlead_controller.stores.kubernetes_transfer import (
 from fairlead_controller.stores.metadata_rewrite import Confirmed, NothingFoundError
 from fairlead_controller.stores.metadata_store import SealedError
 from fairlead_kube.kinds import CLUSTER_STATE, LOG_CLUSTER, PARTITION_TABLE
-from fairlead_model.refusals import RefusedError
+from fairlead_model.session.refusals import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -18,7 +18,7 @@ from fairlead_controller.kubernetes import topic_feed
 from fairlead_controller.kubernetes.drains import Drains
 from fairlead_controller.kubernetes.topic_feed import TopicFeed
 from fairlead_controller.stores.file import open_file_store
-from fairlead_model.calls import DeletableTopic, DeleteTopicsCall
+from fairlead_model.session.calls import DeletableTopic, DeleteTopicsCall
 
 Story = Callable[[Controller, TopicFeed], Awaitable[None]]
 

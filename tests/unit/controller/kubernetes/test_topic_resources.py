@@ -12,7 +12,7 @@ from fairlead_controller.kubernetes.topic_resource_calls import (
     _slices,
     read_topic_request,
 )
-from fairlead_model.resources import API_VERSION, TopicSpec
+from fairlead_model.resources.topic_manifest import API_VERSION, TopicSpec
 from fairlead_model.topic import TopicOrigin
 
 ORDERS = TopicSpec("orders", "orders", 3, 3, configs={"retention.ms": "5"})

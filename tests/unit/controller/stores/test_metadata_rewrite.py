@@ -39,9 +39,9 @@ from fairlead_controller.stores.metadata_rewrite import (
 )
 from fairlead_controller.stores.metadata_store import SealedError, TableWrite
 from fairlead_controller.stores.metadata_transfer import confirm_in, export_metadata
-from fairlead_model.acl import AclBinding, Operation, PatternType, Permission, ResourceType
-from fairlead_model.scram import ScramCredential, ScramMechanism
-from fairlead_model.user_declaration import UserDeclaration
+from fairlead_model.resources.user_declaration import UserDeclaration
+from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.security.scram import ScramCredential, ScramMechanism
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

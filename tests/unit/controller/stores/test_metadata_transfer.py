@@ -20,9 +20,9 @@ from fairlead_controller.decisions.tables.stored_table import StoreError
 from fairlead_controller.stores.file import open_file_store
 from fairlead_controller.stores.metadata_document import DocumentError, read_document
 from fairlead_controller.stores.metadata_transfer import export_metadata, restore_metadata
-from fairlead_model.acl import AclBinding, Operation, PatternType, Permission, ResourceType
 from fairlead_model.features import NO_FEATURES_SET
-from fairlead_model.scram import ScramMechanism, derive
+from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.security.scram import ScramMechanism, derive
 
 
 def test_what_comes_back_is_the_same_cluster_with_higher_numbers(cluster) -> None:

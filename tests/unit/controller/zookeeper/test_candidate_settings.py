@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_controller.zookeeper.settings import CandidateSettings
-from fairlead_model.controller_configs import ControllerConfigs
+from fairlead_model.configs.controller_configs import ControllerConfigs
 from fairlead_zookeeper.address import parse_connect_string
 
 

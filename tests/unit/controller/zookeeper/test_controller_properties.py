@@ -7,8 +7,8 @@ from fairlead_controller.zookeeper.properties import (
     ControllerProperties,
     read_controller_properties,
 )
-from fairlead_model.configs import ConfigError
-from fairlead_model.setting_sources import merge_settings
+from fairlead_model.configs.config_values import ConfigError
+from fairlead_model.configs.setting_sources import merge_settings
 
 NEEDED = {
     "node.id": "10001",

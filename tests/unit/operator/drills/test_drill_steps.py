@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fairlead_kube.errors import ApiError
-from fairlead_model.failover_drill import FailoverDrillSpec
+from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.conditions import find_condition
 from fairlead_operator.drills import steps
 from fairlead_operator.drills.agent_answer import read_agent_state

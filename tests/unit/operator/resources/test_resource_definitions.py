@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from fairlead_model.resource_shape import record_of
-from fairlead_model.resources import parse_topic_manifest
-from fairlead_model.stream_job import StreamJobSpec
+from fairlead_model.resources.resource_shape import record_of
+from fairlead_model.resources.stream_job import StreamJobSpec
+from fairlead_model.resources.topic_manifest import parse_topic_manifest
 from fairlead_operator.resources import (
     BrokerPoolSpec,
     ConsumerGroupSpec,
@@ -127,7 +127,7 @@ def test_topics_are_declared_with_the_fields_that_their_reader_knows() -> None:
 
 def test_drills_are_read_without_what_only_the_operator_needs() -> None:
     code = (
-        "import sys; import fairlead_model.failover_drill; "
+        "import sys; import fairlead_model.resources.failover_drill; "
         "print(sorted({'kopf', 'pydantic', 'yaml', 'aiohttp'} & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -13,8 +13,8 @@ from fairlead_broker.rest.problems import ProblemError
 from fairlead_broker.security.listener_security import read_listener_security
 from fairlead_broker.security.principal_mapping import NoRuleError
 from fairlead_broker.settings import build_settings
-from fairlead_model.session_protocol import parse_secret
-from fairlead_model.setting_sources import read_properties
+from fairlead_model.configs.setting_sources import read_properties
+from fairlead_model.session.session_protocol import parse_secret
 from fairlead_operator.resources import ManifestError
 from fairlead_operator.resources.broker_settings import (
     MANAGED_SETTINGS,

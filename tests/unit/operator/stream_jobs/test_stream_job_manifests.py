@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from fairlead_model.resources import ManifestError
-from fairlead_model.stream_job import StreamJobSpec
+from fairlead_model.resources.stream_job import StreamJobSpec
+from fairlead_model.resources.topic_manifest import ManifestError
 from fairlead_operator.stream_jobs.manifests import (
     JobView,
     build_claim,

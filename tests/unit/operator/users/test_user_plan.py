@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_model.acl import Operation, Permission
+from fairlead_model.security.acl import Operation, Permission
 from fairlead_operator.topics.plan import ClusterPresence
 from fairlead_operator.topics.topic_resource import FINALIZER
 from fairlead_operator.users.plan import Plan, plan_user

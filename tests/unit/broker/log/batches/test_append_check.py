@@ -5,7 +5,7 @@ from log_batches import LogBench, append, batch, patched, record_batch
 
 from fairlead_broker.limits import WALKED_RECORDS_MAX
 from fairlead_broker.log.batches.append_check import check_produced_batch
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.compression import Codec
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.records import Record

@@ -10,7 +10,7 @@ from fairlead_broker.log.compaction.cleaning_plan import (
     must_roll,
     plan_cleaning,
 )
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 
 NOW_MS = 1_000_000
 

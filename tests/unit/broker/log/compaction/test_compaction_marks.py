@@ -15,7 +15,7 @@ from fairlead_broker.log.files.file_names import HOLES_MARK, LEADER_EPOCH_CHECKP
 from fairlead_broker.log.recovery.log_recovery import recover_log
 from fairlead_broker.log.recovery.start import RecoveryOrder
 from fairlead_broker.log.segment_swap import SegmentSwap
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.records import Record
 
 PATH = "/data"

@@ -10,7 +10,7 @@ from log_batches import TOPIC_ID, all_headers, append, batch
 from fairlead_broker import disk as disk_module
 from fairlead_broker.disk import RealDisk, remove_tree
 from fairlead_broker.log.directory.log_directory import LogDirectory
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 
 CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=300, file_delete_delay_ms=0)
 

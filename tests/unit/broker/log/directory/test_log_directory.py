@@ -13,9 +13,9 @@ from fairlead_broker.log.directory import checkpointed_offsets
 from fairlead_broker.log.directory.identity import ForeignDirectoryError
 from fairlead_broker.log.directory.lock import DirectoryInUseError
 from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.ids import ZERO_TOPIC_ID
 from fairlead_model.invariants import InvariantViolation
-from fairlead_model.log_config import LogConfig
 from fairlead_model.metadata_seen import MetadataSeen
 
 CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=300, file_delete_delay_ms=100)

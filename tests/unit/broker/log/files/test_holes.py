@@ -20,8 +20,8 @@ from fairlead_broker.log.recovery.start import RecoveryOrder
 from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
 from fairlead_broker.tools.dump import open_dump
 from fairlead_broker.tools.verify import verify_partition
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.invariants import InvariantViolation
-from fairlead_model.log_config import LogConfig
 
 
 @pytest.fixture

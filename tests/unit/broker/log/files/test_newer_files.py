@@ -16,7 +16,7 @@ from fairlead_broker.log.files.text_files import (
     decode_offset_checkpoint,
     decode_partition_metadata,
 )
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.release import RELEASE
 
 

@@ -13,7 +13,7 @@ from fairlead_broker.log.recovery import pool as recovery_pool
 from fairlead_broker.log.recovery.log_recovery import recover_log
 from fairlead_broker.log.recovery.pool import RecoveryPool
 from fairlead_broker.log.recovery.start import RecoveryOrder
-from fairlead_model.log_config import LogConfig
+from fairlead_model.configs.log_config import LogConfig
 
 CONFIG = LogConfig(max_message_bytes=8 << 20)
 

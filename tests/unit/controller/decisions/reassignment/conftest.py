@@ -13,8 +13,9 @@ from fairlead_controller.decisions.events import (
     ConfirmDeletions,
     ListReassignments,
 )
-from fairlead_model.broker_configs import BROKER_DRAIN
-from fairlead_model.calls import (
+from fairlead_model.configs.broker_configs import BROKER_DRAIN
+from fairlead_model.ids import topic_id_text
+from fairlead_model.session.calls import (
     AlterConfigsCall,
     AlterOperation,
     AlterPartitionCall,
@@ -25,8 +26,7 @@ from fairlead_model.calls import (
     ReassignablePartition,
     ResourceType,
 )
-from fairlead_model.ids import topic_id_text
-from fairlead_model.refusals import RefusalCode
+from fairlead_model.session.refusals import RefusalCode
 
 
 class Mover:

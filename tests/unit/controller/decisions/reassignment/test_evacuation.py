@@ -7,8 +7,8 @@ import pytest
 
 from fairlead_controller.decisions.events import AlterConfigs, BalanceLeaders, CreatePartitions
 from fairlead_controller.decisions.state import initial_state
-from fairlead_model.calls import AlterConfigsCall, ResourceType
-from fairlead_model.refusals import RefusalCode
+from fairlead_model.session.calls import AlterConfigsCall, ResourceType
+from fairlead_model.session.refusals import RefusalCode
 
 NONE = RefusalCode.NONE
 REFUSED = RefusalCode.POLICY_VIOLATION

@@ -13,7 +13,7 @@ from operator_views import pool_view
 from fairlead_controller.decisions.events import ConfirmDeletions, ScaleDownPool, UnregisterBroker
 from fairlead_controller.decisions.reassignment.scale_down import find_leaving
 from fairlead_controller.views.status import build_status
-from fairlead_model.calls import ConfirmedRemoval
+from fairlead_model.session.calls import ConfirmedRemoval
 from fairlead_operator.clusters.pool_decisions import PoolTraces, count_brokers, decide_scale
 from fairlead_operator.clusters.scale_down import decide_order, find_departed, read_holdings
 

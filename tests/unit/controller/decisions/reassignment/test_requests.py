@@ -12,7 +12,7 @@ from fairlead_controller.decisions.tables.lines import (
     partition_line,
     read_line,
 )
-from fairlead_model.refusals import RefusalCode
+from fairlead_model.session.refusals import RefusalCode
 
 NONE = RefusalCode.NONE
 INVALID = RefusalCode.INVALID_REPLICA_ASSIGNMENT

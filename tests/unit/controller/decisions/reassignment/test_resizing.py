@@ -10,8 +10,8 @@ from fairlead_cli.topic.assignment import Assigner, Place, TooFewBrokersError
 from fairlead_controller.decisions.events import ApplyTopicResources, DeclareTopics
 from fairlead_controller.decisions.reassignment import resizing
 from fairlead_controller.decisions.reassignment.planning import Holdings, host_of
-from fairlead_model.refusals import RefusalCode
-from fairlead_model.resources import TopicSpec
+from fairlead_model.resources.topic_manifest import TopicSpec
+from fairlead_model.session.refusals import RefusalCode
 
 NONE = RefusalCode.NONE
 PARTITIONS = 12

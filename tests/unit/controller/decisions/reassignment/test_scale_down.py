@@ -8,7 +8,7 @@ import pytest
 from fairlead_controller.decisions.events import RecordIntent, ScaleDownPool, UnregisterBroker
 from fairlead_controller.decisions.intents import INTENTS_MAX
 from fairlead_controller.decisions.reassignment.scale_down import find_leaving
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 AT_MS = 1_000
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_model.refusals import RefusalCode
+from fairlead_model.session.refusals import RefusalCode
 
 NONE = RefusalCode.NONE
 INVALID = RefusalCode.INVALID_REPLICA_ASSIGNMENT

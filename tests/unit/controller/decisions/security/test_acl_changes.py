@@ -6,7 +6,9 @@ import pytest
 
 from fairlead_controller.decisions.events import CreateAcls, DeleteAcls
 from fairlead_controller.decisions.security.acl_changes import ACLS_REMOVED_MAX
-from fairlead_model.acl import (
+from fairlead_model.cluster import AclChanged
+from fairlead_model.codec import encode_acl
+from fairlead_model.security.acl import (
     AclBinding,
     AclFilter,
     Operation,
@@ -14,9 +16,7 @@ from fairlead_model.acl import (
     Permission,
     ResourceType,
 )
-from fairlead_model.cluster import AclChanged
-from fairlead_model.codec import encode_acl
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 ALICE = AclBinding(
     ResourceType.TOPIC,

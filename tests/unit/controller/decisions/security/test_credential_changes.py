@@ -8,8 +8,8 @@ import pytest
 
 from fairlead_controller.decisions.cluster_limits import ClusterLimits
 from fairlead_controller.decisions.events import AlterCredentials, LimitCluster
-from fairlead_model.refusals import RefusalCode
-from fairlead_model.scram import ScramCredential, ScramMechanism
+from fairlead_model.security.scram import ScramCredential, ScramMechanism
+from fairlead_model.session.refusals import RefusalCode
 
 SHA_256, SHA_512 = ScramMechanism
 GOOD = ScramCredential(SHA_256, 4096, b"s" * 16, b"k" * 32, b"v" * 32)

@@ -15,7 +15,7 @@ from fairlead_controller.decisions.events import (
 from fairlead_controller.decisions.security import mutation_quota
 from fairlead_controller.decisions.security.mutation_quota import MutationQuotas
 from fairlead_model.cluster import ClientQuotaChanged, ClusterImage
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 RATE = 2.0
 ALICE = (("user", "alice"),)

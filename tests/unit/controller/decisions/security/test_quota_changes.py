@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fairlead_controller.decisions.events import AlterClientQuotas, QuotaChanges
-from fairlead_model.client_quota import quota_entity
 from fairlead_model.cluster import ClusterImage
-from fairlead_model.refusals import RefusalCode
+from fairlead_model.security.client_quota import quota_entity
+from fairlead_model.session.refusals import RefusalCode
 
 ALICE = (("user", "alice"),)
 EVERYBODY = (("user", None),)

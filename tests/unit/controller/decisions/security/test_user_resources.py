@@ -15,7 +15,13 @@ from fairlead_controller.decisions.events import (
     DeleteAcls,
 )
 from fairlead_controller.decisions.state import DeclaredUser
-from fairlead_model.acl import (
+from fairlead_model.codec import CodecError, encode_acl
+from fairlead_model.resources.user_declaration import (
+    UserDeclaration,
+    decode_declaration,
+    encode_declaration,
+)
+from fairlead_model.security.acl import (
     AclBinding,
     AclFilter,
     Operation,
@@ -23,14 +29,8 @@ from fairlead_model.acl import (
     Permission,
     ResourceType,
 )
-from fairlead_model.codec import CodecError, encode_acl
-from fairlead_model.refusals import RefusalCode
-from fairlead_model.scram import ScramCredential, ScramMechanism
-from fairlead_model.user_declaration import (
-    UserDeclaration,
-    decode_declaration,
-    encode_declaration,
-)
+from fairlead_model.security.scram import ScramCredential, ScramMechanism
+from fairlead_model.session.refusals import RefusalCode
 
 if TYPE_CHECKING:
     from typing import Any

@@ -27,17 +27,17 @@ from fairlead_controller.decisions.tables.table_plan import (
     first_lines,
 )
 from fairlead_controller.decisions.tables.table_room import TableRoom
-from fairlead_model.acl import AclBinding, Operation, PatternType, Permission, ResourceType
 from fairlead_model.cluster import AclChanged, ClientQuotaChanged, CredentialChanged
-from fairlead_model.refusals import RefusalCode, RefusedError
-from fairlead_model.scram import ScramCredential, ScramMechanism
+from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.security.scram import ScramCredential, ScramMechanism
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fairlead_controller.decisions.tables.table_plan import Stage
-    from fairlead_model.client_quota import QuotaEntity, Quotas
     from fairlead_model.cluster import Change
+    from fairlead_model.security.client_quota import QuotaEntity, Quotas
 
 STRANGE = ("a b\n/%", "*", "User:x", "\u00e4\U0001f600", "..", "a" * 999)
 CREDENTIAL = ScramCredential(ScramMechanism.SCRAM_SHA_512, 8192, b"s" * 20, b"k" * 64, b"v" * 64)

@@ -25,8 +25,8 @@ from fairlead_controller.decisions.tables.table_room import UNFINISHED_TOPICS_MA
 from fairlead_controller.stores.kubernetes import open_kubernetes_store
 from fairlead_kube.client import KubeClient
 from fairlead_kube.credentials import Credentials
-from fairlead_model.refusals import RefusalCode, RefusedError
-from fairlead_model.resources import TopicSpec
+from fairlead_model.resources.topic_manifest import TopicSpec
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

@@ -7,8 +7,8 @@ from fairlead_controller.decisions.events import (
     DeleteTopics,
 )
 from fairlead_controller.decisions.topics.declared_topics import declaration_problems
-from fairlead_model.refusals import RefusalCode
-from fairlead_model.resources import TopicSpec
+from fairlead_model.resources.topic_manifest import TopicSpec
+from fairlead_model.session.refusals import RefusalCode
 
 ORDERS = TopicSpec("orders", "orders", 3, configs={"retention.ms": "5"}, deletion_protection=True)
 

@@ -6,7 +6,8 @@ from fairlead_controller.decisions.events import (
     CreateTopics,
     DeleteTopics,
 )
-from fairlead_model.calls import (
+from fairlead_model.ids import CONSUMER_OFFSETS, ZERO_TOPIC_ID
+from fairlead_model.session.calls import (
     CreatableTopic,
     CreatePartitionsCall,
     CreateTopicsCall,
@@ -14,8 +15,7 @@ from fairlead_model.calls import (
     DeleteTopicsCall,
     GrowableTopic,
 )
-from fairlead_model.ids import CONSUMER_OFFSETS, ZERO_TOPIC_ID
-from fairlead_model.refusals import RefusalCode
+from fairlead_model.session.refusals import RefusalCode
 
 
 def deletion(*wanted: str | bytes) -> DeleteTopics:

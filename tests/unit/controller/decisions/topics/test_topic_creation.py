@@ -5,9 +5,9 @@ from fairlead_controller.decisions.topics.creation import (
     PARTITIONS_PER_CALL_MAX,
     TOPICS_PER_CALL_MAX,
 )
-from fairlead_model.calls import DeletableTopic, DeleteTopicsCall
 from fairlead_model.ids import ZERO_TOPIC_ID
-from fairlead_model.refusals import RefusalCode, RefusedError
+from fairlead_model.session.calls import DeletableTopic, DeleteTopicsCall
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
 def test_a_topic_is_placed_and_led(world) -> None:

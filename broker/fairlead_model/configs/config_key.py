@@ -1,0 +1,192 @@
+"""One config name: its type, default, limits and meaning, and how its text becomes a value."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from math import isfinite
+from sys import float_info
+from typing import Final, TypeAlias
+
+ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...]
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+_RANGES: Final[dict[str, tuple[float, float]]] = {
+    "SHORT": (-(2**15), 2**15 - 1),
+    "INT": (-(2**31), INT_MAX),
+    "LONG": (-(2**63), LONG_MAX),
+    "DOUBLE": (-float_info.max, float_info.max),
+}
+_TEXT_LENGTH_MAX: Final = 32 * 1024
+_SHORT_TEXT_LENGTH_MAX: Final = 400
+"""Numbers and choices: blanks and leading zeros are kept as they came, for all brokers."""
+_SHOWN_LENGTH_MAX: Final = 200
+"""What a message quotes of a text that a client sent."""
+
+
+class ConfigError(ValueError):
+    """A config name or value that cannot be taken; the text says why and what would do."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+        self.message = message
+
+
+class ConfigType(IntEnum):
+    """Types with Kafka's numbers in DescribeConfigs replies."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+_SHORT_TYPES: Final = frozenset(
+    {ConfigType.BOOLEAN, ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE}
+)
+
+
+def shown(text: str) -> str:
+    """As much of a client's text as a message quotes."""
+    return text if len(text) <= _SHOWN_LENGTH_MAX else f"{text[:_SHOWN_LENGTH_MAX]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker config that gives a topic config its default, once multiplied by `factor`."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One row of the table of configs."""
+
+    name: str
+    type: ConfigType
+    default: str | None
+    """Text of the default; None where there is none (unset, or another synonym decides)."""
+    doc: str
+    minimum: int | None = None
+    maximum: int | None = None
+    choices: tuple[str, ...] = ()
+    synonyms: tuple[Synonym, ...] = ()
+    """Topic configs only: where their default comes from, the first that is set wins."""
+    is_dynamic: bool = False
+    """Broker configs only: may change while the broker runs."""
+    is_static: bool = True
+    """Broker configs only: may stand in a settings file."""
+    is_sensitive: bool = False
+    check: Callable[[str], str | None] | None = None
+    """Last word on a value of the right type: what is wrong with it, or None."""
+
+    def parse(self, text: str) -> ConfigValue:
+        """Turn the text into a value; ConfigError that names the config and what is allowed."""
+        is_short = self.type in _SHORT_TYPES or bool(self.choices)
+        longest = _SHORT_TEXT_LENGTH_MAX if is_short else _TEXT_LENGTH_MAX
+        if len(text) > longest:
+            raise ConfigError(
+                self.name, f"{self.name}: the value has {len(text)} characters, {longest} fit"
+            )
+        value = self._typed(text.strip())
+        self._check_range(value)
+        self._check_choices(value)
+        problem = self.check(text.strip()) if self.check is not None else None
+        if problem is not None:
+            raise ConfigError(self.name, f"{self.name}={shown(text)}: {problem}")
+        return value
+
+    def _typed(self, text: str) -> ConfigValue:
+        try:
+            match self.type:
+                case ConfigType.BOOLEAN:
+                    return {"true": True, "false": False}[text.lower()]
+                case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
+                    if not text.isascii() or "_" in text:
+                        raise ValueError(text)
+                    return int(text)
+                case ConfigType.DOUBLE:
+                    number = float(text)
+                    if not isfinite(number):
+                        raise ValueError(text)
+                    return number
+                case ConfigType.LIST:
+                    return tuple(part.strip() for part in text.split(",") if part.strip())
+                case _:
+                    return text
+        except (ValueError, KeyError):
+            what = "the value" if self.is_sensitive else repr(shown(text))
+            raise ConfigError(
+                self.name, f"{self.name}: {what} is not {_TYPE_WORDS[self.type]}"
+            ) from None
+
+    def _check_range(self, value: ConfigValue) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return
+        lowest, highest = _RANGES.get(self.type.name, (-LONG_MAX, LONG_MAX))
+        lowest = lowest if self.minimum is None else max(lowest, self.minimum)
+        highest = highest if self.maximum is None else min(highest, self.maximum)
+        if value < lowest:
+            raise ConfigError(self.name, f"{self.name}: {value} is below the minimum {lowest}")
+        if value > highest:
+            raise ConfigError(self.name, f"{self.name}: {value} is above the maximum {highest}")
+
+    def _check_choices(self, value: ConfigValue) -> None:
+        if not self.choices:
+            return
+        for part in value if isinstance(value, tuple) else (str(value),):
+            if part not in self.choices:
+                allowed = ", ".join(self.choices)
+                raise ConfigError(self.name, f"{self.name}: {shown(part)!r} is none of {allowed}")
+        if value == ():
+            raise ConfigError(self.name, f"{self.name}: the value is empty")
+
+
+_TYPE_WORDS: Final = {
+    ConfigType.BOOLEAN: "true or false",
+    ConfigType.STRING: "a text",
+    ConfigType.INT: "a whole number",
+    ConfigType.SHORT: "a whole number",
+    ConfigType.LONG: "a whole number",
+    ConfigType.DOUBLE: "a number",
+    ConfigType.LIST: "a list",
+    ConfigType.CLASS: "a name",
+    ConfigType.PASSWORD: "a text",
+}
+
+
+def int_key(
+    name: str,
+    default: int | None,
+    doc: str,
+    minimum: int = 0,
+    maximum: int = INT_MAX,
+    *,
+    is_dynamic: bool = False,
+) -> ConfigKey:
+    """Declare a number that fits into 32 bits."""
+    text = None if default is None else str(default)
+    return ConfigKey(
+        name, ConfigType.INT, text, doc, minimum=minimum, maximum=maximum, is_dynamic=is_dynamic
+    )
+
+
+def long_key(
+    name: str, default: int | None, doc: str, minimum: int = 0, *, is_dynamic: bool = False
+) -> ConfigKey:
+    """Declare a number that fits into 64 bits."""
+    text = None if default is None else str(default)
+    return ConfigKey(name, ConfigType.LONG, text, doc, minimum=minimum, is_dynamic=is_dynamic)
+
+
+def key_table(keys: tuple[ConfigKey, ...]) -> dict[str, ConfigKey]:
+    """Index keys by name, sorted by it."""
+    return {key.name: key for key in sorted(keys, key=lambda key: key.name)}

@@ -1,0 +1,54 @@
+"""The settings of one log, resolved: a topic's overrides over the broker's defaults.
+
+Built by `config_values.resolve_log_config`; read by `fairlead_broker.log` alone. Units are in the
+names; -1 means unlimited where Kafka says so, and `NEVER` stands for "no such event".
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+NEVER: Final = 2**63 - 1
+"""Kafka's spelling of "never" for flush and lag settings (Long.MAX_VALUE)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """What a log must know of its topic; names and defaults are those of Kafka 4.3."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1_048_588
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_bytes: int = -1
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = NEVER
+    flush_ms: int = NEVER
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = NEVER
+    message_timestamp_after_max_ms: int = 3_600_000
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    delete_retention_ms: int = 24 * 3600 * 1000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NEVER
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    producer_id_expiration_ms: int = 86_400_000
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """True where the broker's clock, not the producer's, stamps the batches."""
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def is_compacted(self) -> bool:
+        """True where only the last record of each key is kept, for good or until retention."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes_by_retention(self) -> bool:
+        """True unless the topic is only compacted."""
+        return "delete" in self.cleanup_policy

@@ -1,0 +1,85 @@
+"""Where the settings of a broker or of a controller come from.
+
+Strongest first: `--set NAME=VALUE`, the environment (`FAIRLEAD_LOG_DIRS` for `log.dirs`), the file
+(`server.properties`, `controller.properties`), the default. An unknown name is an error that names
+the nearest valid one, except in the environment, where container platforms put variables of their
+own: there it is a warning.
+"""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Final
+
+from fairlead_model.configs.config_values import BROKER_CONFIGS, ConfigError, validate_broker_config
+
+ENVIRONMENT_PREFIX: Final = "FAIRLEAD_"
+
+
+def environment_name(name: str) -> str:
+    """Return the variable that sets a config: `log.dirs` -> `FAIRLEAD_LOG_DIRS`."""
+    return ENVIRONMENT_PREFIX + name.removeprefix("fairlead.").replace(".", "_").upper()
+
+
+NOT_SETTINGS: Final = frozenset({"FAIRLEAD_SUPERVISOR_FD", "FAIRLEAD_ID_BASE"})
+"""What process 1 of a container and the pod say in the environment; no misspelt settings."""
+
+_BY_VARIABLE: Final = {environment_name(name): name for name in BROKER_CONFIGS}
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """Return names and values of a `server.properties` text; ConfigError for a line without '='."""
+    values: dict[str, str] = {}
+    pending = ""
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = pending + raw.strip()
+        pending = ""
+        if not line or line[0] in "#!":
+            continue
+        if line.endswith("\\"):
+            pending = line[:-1]
+            continue
+        name, separator, value = line.partition("=")
+        if not separator:
+            raise ConfigError(line, f"line {number}: {line!r} is not NAME=VALUE")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return settings of environment variables, and warnings about likely misspellings."""
+    values: dict[str, str] = {}
+    warnings = []
+    for variable, value in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in NOT_SETTINGS:
+            continue
+        if variable in _BY_VARIABLE:
+            values[_BY_VARIABLE[variable]] = value
+            continue
+        near = get_close_matches(variable, _BY_VARIABLE, n=1, cutoff=0.85)
+        if near:
+            warnings.append(f"{variable} is no setting; did you mean {near[0]}?")
+    return values, warnings
+
+
+def read_assignments(assignments: Iterable[str]) -> dict[str, str]:
+    """Return settings given as NAME=VALUE arguments."""
+    values = {}
+    for assignment in assignments:
+        name, separator, value = assignment.partition("=")
+        if not separator or not name.strip():
+            raise ConfigError(assignment, f"{assignment!r} is not NAME=VALUE")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def merge_settings(
+    *,
+    file: Mapping[str, str],
+    environment: Mapping[str, str],
+    assignments: Mapping[str, str],
+) -> dict[str, str]:
+    """Return what holds of three sources, every value checked; ConfigError says what is wrong."""
+    merged = {**file, **environment, **assignments}
+    for name, text in merged.items():
+        validate_broker_config(name, text)
+    return merged

@@ -1,0 +1,328 @@
+"""The 33 topic configs of Kafka 4.3: names, defaults, limits, meaning.
+
+What this release cannot honour is refused in words rather than stored and ignored; configs that
+merely have no effect yet (the cleaner's, tiered storage's local limits) are kept.
+"""
+
+import re
+from typing import Final
+
+from fairlead_model.configs.config_key import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigKey,
+    ConfigType,
+    Synonym,
+    key_table,
+)
+
+_NEVER: Final = str(LONG_MAX)
+_HOUR_MS: Final = 3_600_000
+_THROTTLED: Final = re.compile(r"\*|none|(\d+:\d+(,\s*\d+:\d+)*)?")
+
+
+def _only_producer(text: str) -> str | None:
+    if text == "producer":
+        return None
+    return "brokers keep the producer's compression; only 'producer' is available"
+
+
+def _not_tiered(text: str) -> str | None:
+    return "tiered storage is not available" if text.lower() == "true" else None
+
+
+def _replica_list(text: str) -> str | None:
+    if _THROTTLED.fullmatch(text):
+        return None
+    return "expected '*' or PARTITION:BROKER pairs such as 0:101,1:102"
+
+
+def _gzip_level(text: str) -> str | None:
+    return "the level is -1 or 1 to 9" if int(text) == 0 else None
+
+
+_BOOLEAN = ConfigType.BOOLEAN
+_INT = ConfigType.INT
+_LONG = ConfigType.LONG
+_LIST = ConfigType.LIST
+_STRING = ConfigType.STRING
+
+TOPIC_CONFIGS: Final = key_table(
+    (
+        ConfigKey(
+            "cleanup.policy",
+            _LIST,
+            "delete",
+            "What happens to old segments: delete them, or compact the log by key.",
+            choices=("delete", "compact"),
+            synonyms=(Synonym("log.cleanup.policy"),),
+        ),
+        ConfigKey(
+            "compression.gzip.level",
+            _INT,
+            "-1",
+            "Compression level for gzip where the broker compresses.",
+            minimum=-1,
+            maximum=9,
+            synonyms=(Synonym("compression.gzip.level"),),
+            check=_gzip_level,
+        ),
+        ConfigKey(
+            "compression.lz4.level",
+            _INT,
+            "9",
+            "Compression level for lz4 where the broker compresses.",
+            minimum=1,
+            maximum=17,
+            synonyms=(Synonym("compression.lz4.level"),),
+        ),
+        ConfigKey(
+            "compression.type",
+            _STRING,
+            "producer",
+            "Codec of stored batches; 'producer' keeps what the producer chose.",
+            choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+            synonyms=(Synonym("compression.type"),),
+            check=_only_producer,
+        ),
+        ConfigKey(
+            "compression.zstd.level",
+            _INT,
+            "3",
+            "Compression level for zstd where the broker compresses.",
+            minimum=-131_072,
+            maximum=22,
+            synonyms=(Synonym("compression.zstd.level"),),
+        ),
+        ConfigKey(
+            "delete.retention.ms",
+            _LONG,
+            "86400000",
+            "How long a compacted log keeps delete markers, and markers of transactions that have"
+            " no records left.",
+            minimum=0,
+            synonyms=(Synonym("log.cleaner.delete.retention.ms"),),
+        ),
+        ConfigKey(
+            "file.delete.delay.ms",
+            _LONG,
+            "60000",
+            "How long a deleted segment's files stay, so that running fetches can finish.",
+            minimum=0,
+            synonyms=(Synonym("log.segment.delete.delay.ms"),),
+        ),
+        ConfigKey(
+            "flush.messages",
+            _LONG,
+            _NEVER,
+            "Force the log to disk after so many records, before they are acknowledged.",
+            minimum=1,
+            synonyms=(Synonym("log.flush.interval.messages"),),
+        ),
+        ConfigKey(
+            "flush.ms",
+            _LONG,
+            _NEVER,
+            "Force the log to disk at least this often.",
+            minimum=0,
+            synonyms=(
+                Synonym("log.flush.interval.ms"),
+                Synonym("log.flush.scheduler.interval.ms"),
+            ),
+        ),
+        ConfigKey(
+            "follower.replication.throttled.replicas",
+            _LIST,
+            "",
+            "Replicas whose incoming replication is throttled.",
+            check=_replica_list,
+        ),
+        ConfigKey(
+            "index.interval.bytes",
+            _INT,
+            "4096",
+            "Bytes of log between two entries of the offset index.",
+            minimum=0,
+            synonyms=(Synonym("log.index.interval.bytes"),),
+        ),
+        ConfigKey(
+            "leader.replication.throttled.replicas",
+            _LIST,
+            "",
+            "Replicas whose outgoing replication is throttled.",
+            check=_replica_list,
+        ),
+        ConfigKey(
+            "local.retention.bytes",
+            _LONG,
+            "-2",
+            "Bytes kept locally under tiered storage; -2 follows retention.bytes.",
+            minimum=-2,
+            synonyms=(Synonym("log.local.retention.bytes"),),
+        ),
+        ConfigKey(
+            "local.retention.ms",
+            _LONG,
+            "-2",
+            "Time kept locally under tiered storage; -2 follows retention.ms.",
+            minimum=-2,
+            synonyms=(Synonym("log.local.retention.ms"),),
+        ),
+        ConfigKey(
+            "max.compaction.lag.ms",
+            _LONG,
+            _NEVER,
+            "Longest time that a record stays out of compaction.",
+            minimum=1,
+            synonyms=(Synonym("log.cleaner.max.compaction.lag.ms"),),
+        ),
+        ConfigKey(
+            "max.message.bytes",
+            _INT,
+            "1048588",
+            "Largest record batch that a producer may send.",
+            minimum=0,
+            synonyms=(Synonym("message.max.bytes"),),
+        ),
+        ConfigKey(
+            "message.timestamp.after.max.ms",
+            _LONG,
+            str(_HOUR_MS),
+            "How far a producer's timestamp may lie ahead of the broker's clock.",
+            minimum=0,
+            synonyms=(Synonym("log.message.timestamp.after.max.ms"),),
+        ),
+        ConfigKey(
+            "message.timestamp.before.max.ms",
+            _LONG,
+            _NEVER,
+            "How far a producer's timestamp may lie behind the broker's clock.",
+            minimum=0,
+            synonyms=(Synonym("log.message.timestamp.before.max.ms"),),
+        ),
+        ConfigKey(
+            "message.timestamp.type",
+            _STRING,
+            "CreateTime",
+            "Whose clock stamps the records: the producer's or the broker's.",
+            choices=("CreateTime", "LogAppendTime"),
+            synonyms=(Synonym("log.message.timestamp.type"),),
+        ),
+        ConfigKey(
+            "min.cleanable.dirty.ratio",
+            ConfigType.DOUBLE,
+            "0.5",
+            "Share of uncompacted bytes from which a log is worth compacting.",
+            minimum=0,
+            maximum=1,
+            synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
+        ),
+        ConfigKey(
+            "min.compaction.lag.ms",
+            _LONG,
+            "0",
+            "Shortest time that a record stays out of compaction.",
+            minimum=0,
+            synonyms=(Synonym("log.cleaner.min.compaction.lag.ms"),),
+        ),
+        ConfigKey(
+            "min.insync.replicas",
+            _INT,
+            "1",
+            "In-sync replicas below which acks=all is refused and no more becomes readable.",
+            minimum=1,
+            synonyms=(Synonym("min.insync.replicas"),),
+        ),
+        ConfigKey(
+            "preallocate",
+            _BOOLEAN,
+            "false",
+            "Reserve the whole file when a segment is made.",
+            synonyms=(Synonym("log.preallocate"),),
+        ),
+        ConfigKey(
+            "remote.log.copy.disable",
+            _BOOLEAN,
+            "false",
+            "Stop copying segments to tiered storage.",
+            check=_not_tiered,
+        ),
+        ConfigKey(
+            "remote.log.delete.on.disable",
+            _BOOLEAN,
+            "false",
+            "Delete tiered data when tiered storage is switched off.",
+            check=_not_tiered,
+        ),
+        ConfigKey(
+            "remote.storage.enable",
+            _BOOLEAN,
+            "false",
+            "Keep old segments in tiered storage.",
+            check=_not_tiered,
+        ),
+        ConfigKey(
+            "retention.bytes",
+            _LONG,
+            "-1",
+            "Size of a partition beyond which its oldest segments go; -1 keeps all.",
+            minimum=-1,
+            synonyms=(Synonym("log.retention.bytes"),),
+        ),
+        ConfigKey(
+            "retention.ms",
+            _LONG,
+            "604800000",
+            "Age from which segments go, consumed or not; -1 keeps all.",
+            minimum=-1,
+            synonyms=(
+                Synonym("log.retention.ms"),
+                Synonym("log.retention.minutes", 60_000),
+                Synonym("log.retention.hours", _HOUR_MS),
+            ),
+        ),
+        ConfigKey(
+            "segment.bytes",
+            _INT,
+            "1073741824",
+            "Size at which a new segment is begun.",
+            minimum=1024,
+            synonyms=(Synonym("log.segment.bytes"),),
+        ),
+        ConfigKey(
+            "segment.index.bytes",
+            _INT,
+            "10485760",
+            "Size of an index at which a new segment is begun.",
+            minimum=96,
+            maximum=INT_MAX,
+            synonyms=(Synonym("log.index.size.max.bytes"),),
+        ),
+        ConfigKey(
+            "segment.jitter.ms",
+            _LONG,
+            "0",
+            "Up to so much is taken off segment.ms, so that segments do not all roll at once.",
+            minimum=0,
+            synonyms=(
+                Synonym("log.roll.jitter.ms"),
+                Synonym("log.roll.jitter.hours", _HOUR_MS),
+            ),
+        ),
+        ConfigKey(
+            "segment.ms",
+            _LONG,
+            "604800000",
+            "Age at which a new segment is begun.",
+            minimum=1,
+            synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", _HOUR_MS)),
+        ),
+        ConfigKey(
+            "unclean.leader.election.enable",
+            _BOOLEAN,
+            "false",
+            "Allow a leader that may lack acknowledged records when no other is left.",
+            synonyms=(Synonym("unclean.leader.election.enable"),),
+        ),
+    )
+)

@@ -1,0 +1,1 @@
+"""What manifests say: the specs that operator, laptop and command share. Pure."""

@@ -1,0 +1,52 @@
+"""Whether a drill stayed within its limits; the same for a cluster and for `fairlead up`. Pure."""
+
+from dataclasses import dataclass, field
+
+from fairlead_model.resources.failover_drill import DrillLimits, FailoverDrillSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillMeasurement:
+    """What a drill has found, over all of its runs."""
+
+    recovery_max_ms: int | None
+    """None if nothing was measured."""
+    lost: int = 0
+    duplicates: int = 0
+    reordered: int = 0
+    client_errors: int = 0
+    problems: list[str] = field(default_factory=list)
+    """Whatever no limit excuses: a run without an end, records that are not what was sent."""
+
+
+def measures_gaps(spec: FailoverDrillSpec) -> bool:
+    """Return True if recovery is the longest time without an acknowledgement, not the first one.
+
+    After a graceful end, and where no broker was hit, there is nothing to recover from: records are
+    taken at once, and what counts is whether anybody had to wait later.
+    """
+    return spec.fault.type == "Delete" or spec.target.type == "Controller"
+
+
+def find_exceeded(limits: DrillLimits, measured: DrillMeasurement) -> list[str]:
+    """Return why a drill has failed, in words; empty when it has passed."""
+    counts = (
+        (measured.lost, limits.lost, "acknowledged records are lost"),
+        (measured.duplicates, limits.duplicates, "records are there twice"),
+        (measured.reordered, limits.reordered, "records are out of order"),
+        (measured.client_errors, limits.client_errors, "records failed in the client for good"),
+    )
+    exceeded = [
+        f"{count} {what}, {limit} are allowed"
+        for count, limit, what in counts
+        if limit is not None and count > limit
+    ]
+    exceeded += measured.problems
+    if limits.recovery_ms is not None:
+        if measured.recovery_max_ms is None:
+            exceeded.append("no recovery was measured")
+        elif measured.recovery_max_ms > limits.recovery_ms:
+            exceeded.append(
+                f"recovery took {measured.recovery_max_ms} ms, {limits.recovery_ms} ms are allowed"
+            )
+    return exceeded

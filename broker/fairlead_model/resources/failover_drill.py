@@ -1,0 +1,179 @@
+"""The `FailoverDrill` resource's spec: the same file runs in a cluster and under `fairlead up`.
+
+apiVersion: fairlead.io/v1alpha1
+kind: FailoverDrill
+metadata: {name: kill-a-leader}
+spec:
+  clusterName: demo             # `fairlead up` does without
+  target: {type: Leader}
+  fault: {type: Kill}
+  limits: {recoveryMs: 500}
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+
+from fairlead_model.ids import TOPIC_NAME_LENGTH_MAX
+from fairlead_model.resources.resource_reading import ManifestForm, read_manifest
+from fairlead_model.resources.resource_shape import ClusterOnly, Rule, Text, Whole
+
+FAILOVER_DRILL_KIND: Final = "FailoverDrill"
+CLUSTER_NAME: Final = Text(
+    maximum=32,
+    minimum=1,
+    pattern="[a-z]([-a-z0-9]*[a-z0-9])?",
+    hint="a LogCluster's name has lower case letters, digits and '-', begins with a letter and "
+    "does not end with '-'",
+)
+_COUNT: Final = Whole(0, 2**53)
+
+TargetType: TypeAlias = Literal["Leader", "Follower", "Broker", "Controller"]
+FaultType: TypeAlias = Literal["Kill", "Delete", "Pause"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillTarget:
+    """What is broken."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="self.type in ['Leader', 'Follower'] || !has(self.topic)",
+            message="only the targets Leader and Follower take a topic: leave topic out, or set "
+            "type to one of them",
+            field="topic",
+            holds=lambda target: target.type in {"Leader", "Follower"} or target.topic is None,
+        ),
+        Rule(
+            cel="!has(self.partition) || has(self.topic)",
+            message="a partition needs the topic that it belongs to: set topic too",
+            field="partition",
+            holds=lambda target: target.partition is None or target.topic is not None,
+        ),
+        Rule(
+            cel="(self.type == 'Broker') == has(self.brokerId)",
+            message="the target Broker needs a brokerId, and no other target takes one",
+            field="brokerId",
+            holds=lambda target: (target.type == "Broker") == (target.broker_id is not None),
+        ),
+    )
+
+    type: Annotated[
+        TargetType,
+        "Leader: the broker that leads a partition. Follower: a broker that follows it. Broker: "
+        "the one with brokerId. Controller: the active controller; on Kubernetes only from the "
+        "operator's own namespace, and if its chart says drills.controller.",
+    ]
+    topic: Annotated[
+        str | None,
+        "Topic whose leader or follower is broken. Default: the topic that the drill itself fills.",
+        Text(maximum=TOPIC_NAME_LENGTH_MAX, minimum=1),
+    ] = None
+    partition: Annotated[
+        int | None, "Partition of that topic. Default: 0.", Whole(0, 1_000_000)
+    ] = None
+    broker_id: Annotated[
+        int | None, "Id of the broker, for the target Broker.", Whole(0, 2**31 - 1)
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillFault:
+    """How it is broken."""
+
+    type: Annotated[
+        FaultType,
+        "Kill: its process gets SIGKILL. Delete: its pod is deleted, with the usual grace. Pause: "
+        "its process is stopped for durationSeconds and then goes on.",
+    ]
+    duration_seconds: Annotated[
+        int, "How long a paused process stands still, in seconds.", Whole(1, 600)
+    ] = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillWorkload:
+    """What is produced (acks=all, idempotent) and read back meanwhile, in a topic of its own."""
+
+    partitions: Annotated[int, "Partitions of the drill's topic.", Whole(1, 100)] = 6
+    replication_factor: Annotated[int, "Replicas of each of them.", Whole(1, 32_767)] = 3
+    records_per_second: Annotated[
+        int, "Records produced a second, all partitions together.", Whole(1, 100_000)
+    ] = 1_000
+    record_size: Annotated[int, "Size of a record's value, in bytes.", Whole(32, 1_000_000)] = 256
+    steady_seconds: Annotated[
+        int, "How long the workload runs undisturbed before the fault, in seconds.", Whole(1, 600)
+    ] = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillLimits:
+    """What the drill must stay within to pass; a limit that is left out is not asked."""
+
+    recovery_ms: Annotated[
+        int | None,
+        "Longest time from the fault until every partition takes records again, in milliseconds.",
+        Whole(1, 3_600_000),
+    ] = None
+    lost: Annotated[int, "Acknowledged records that were not read.", _COUNT] = 0
+    duplicates: Annotated[int, "Records that were read twice.", _COUNT] = 0
+    reordered: Annotated[
+        int, "Records that were read before an earlier one of their key.", _COUNT
+    ] = 0
+    client_errors: Annotated[
+        int | None, "Produce requests that failed for good, after the client's retries.", _COUNT
+    ] = None
+
+
+def _unchanged(name: str, attribute: str) -> Rule:
+    return Rule(
+        cel=f"has(self.{name}) == has(oldSelf.{name}) && "
+        f"(!has(self.{name}) || self.{name} == oldSelf.{name})",
+        message="a drill cannot be changed once it is made (only suspend can): make a new one "
+        "with another name",
+        field=name,
+        holds_change=lambda old, new: getattr(old, attribute) == getattr(new, attribute),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverDrillSpec:
+    """A fault under load, what it may cost, and how often it is repeated."""
+
+    RULES: ClassVar = (
+        _unchanged("clusterName", "cluster_name"),
+        _unchanged("target", "target"),
+        _unchanged("fault", "fault"),
+        _unchanged("workload", "workload"),
+        _unchanged("limits", "limits"),
+        _unchanged("runs", "runs"),
+    )
+
+    cluster_name: Annotated[
+        str, "LogCluster of the same namespace that is tested.", CLUSTER_NAME, ClusterOnly()
+    ] = ""
+    target: Annotated[DrillTarget, "What is broken."]
+    fault: Annotated[DrillFault, "How it is broken."]
+    workload: Annotated[
+        DrillWorkload, "What is produced and read back meanwhile, in a topic of its own."
+    ] = field(default_factory=DrillWorkload)
+    limits: Annotated[DrillLimits, "What the drill must stay within to pass."] = field(
+        default_factory=DrillLimits
+    )
+    runs: Annotated[
+        int,
+        "How often the fault is repeated; each run waits until all replicas are back in sync.",
+        Whole(1, 100),
+    ] = 1
+    suspend: Annotated[
+        bool,
+        "Do not begin: the drill waits until this is false. A run that has begun is finished and "
+        "healed.",
+    ] = False
+
+    @classmethod
+    def from_manifest(
+        cls, manifest: Mapping[str, Any], *, is_local: bool = False
+    ) -> "FailoverDrillSpec":
+        """Read a drill; ManifestError lists all that is wrong. Local ones need no clusterName."""
+        return read_manifest(manifest, ManifestForm(FAILOVER_DRILL_KIND, cls, is_local=is_local))

@@ -1,0 +1,425 @@
+"""The `StreamJob` resource's spec: a PySpark job, run in a cluster or by `fairlead spark run`.
+
+apiVersion: fairlead.io/v1alpha1
+kind: StreamJob
+metadata: {name: delays}
+spec:
+  clusterName: demo             # `fairlead spark run` does without
+  application: {file: /opt/fairlead/jobs/delays.py}
+  sources:
+    - topics: [flights]
+  checkpoint: {claim: {size: 1Gi}}
+  executors: {instances: 2}
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+
+from fairlead_model.ids import TOPIC_NAME_LENGTH_MAX
+from fairlead_model.resources.failover_drill import CLUSTER_NAME
+from fairlead_model.resources.resource_reading import ManifestForm, RootRule, read_manifest
+from fairlead_model.resources.resource_shape import Bound, Opaque, Quantity, Rule, Text, Whole
+
+STREAM_JOB_KIND: Final = "StreamJob"
+JOB_NAME_LENGTH_MAX: Final = 48
+"""A Service is named after it, with a suffix."""
+DURATION_PATTERN: Final = r"[0-9]{1,9} ?(ms|milliseconds?|seconds?|minutes?|hours?|days?)"
+_PATH: Final = Text(1024, 1)
+_OPTION_VALUE: Final = Text(4096)
+_MEMORY: Final = Text(
+    maximum=16,
+    minimum=2,
+    pattern="[0-9]{1,9}(m|g)",
+    hint="write Spark's memory sizes, such as 512m or 4g",
+)
+
+SaveMode: TypeAlias = Literal["append", "overwrite", "errorifexists", "ignore"]
+OutputMode: TypeAlias = Literal["append", "update", "complete"]
+RestartType: TypeAlias = Literal["Never", "OnFailure", "OnInfrastructureFailure", "Always"]
+_Options: TypeAlias = Mapping[str, Annotated[str, _OPTION_VALUE]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobConfigMap:
+    """Where a ConfigMap keeps the program."""
+
+    name: Annotated[str, "Name of a ConfigMap of the same namespace.", Text(253, 1)]
+    key: Annotated[str, "Its key that holds the program.", Text(253, 1)] = "job.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobApplication:
+    """What runs: one of file, configMap and sql."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="[has(self.file), has(self.configMap), has(self.sql)].filter(x, x).size() == 1",
+            message="say one of file, configMap and sql",
+            holds=lambda it: (
+                sum(part is not None for part in (it.file, it.config_map, it.sql)) == 1
+            ),
+        ),
+        Rule(
+            cel="!has(self.sql) || !has(self.arguments) || self.arguments.size() == 0",
+            message="a query takes no arguments: write the values into it",
+            field="arguments",
+            holds=lambda it: it.sql is None or not it.arguments,
+        ),
+    )
+
+    file: Annotated[
+        str | None, "A Python file: in the image, or on this machine for fairlead spark run.", _PATH
+    ] = None
+    config_map: Annotated[JobConfigMap | None, "A Python file that a ConfigMap holds."] = None
+    sql: Annotated[
+        str | None,
+        "One SELECT over the sources' views; what it gives is written to the sink.",
+        Text(65_536, 1),
+    ] = None
+    arguments: Annotated[
+        tuple[Annotated[str, Text(4096)], ...], "Arguments of the program.", Bound(64)
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSource:
+    """Topics that are read; their lag is shown."""
+
+    topics: Annotated[
+        tuple[Annotated[str, Text(TOPIC_NAME_LENGTH_MAX, 1)], ...], "Names of topics.", Bound(64)
+    ]
+    view: Annotated[
+        str,
+        "Name of the view that sql finds these topics under. Default: the name of the first topic.",
+        Text(
+            128,
+            0,
+            "([A-Za-z_][A-Za-z0-9_]*)?",
+            "a view's name has letters, digits and '_' and does not begin with a digit",
+        ),
+    ] = ""
+    schema: Annotated[
+        str,
+        "Fields of the JSON in the records' values, as Spark's DDL, such as 'carrier STRING, delay "
+        "INT': the view has them as columns beside key, topic, partition, offset and timestamp. "
+        "Without it the view has value, as text.",
+        Text(65_536),
+    ] = ""
+    options: Annotated[
+        _Options, "Options of the source, such as startingOffsets: earliest.", Bound(64)
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSink:
+    """Where the result of sql goes: a topic, or any format that Spark writes."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="has(self.topic) != has(self.format)",
+            message="say one of topic and format",
+            holds=lambda it: (it.topic is None) != (it.format is None),
+        ),
+    )
+
+    topic: Annotated[
+        str | None,
+        "Topic that takes the result: its columns key and value, or all of them as JSON.",
+        Text(TOPIC_NAME_LENGTH_MAX, 1),
+    ] = None
+    format: Annotated[str | None, "A format of Spark, such as parquet or jdbc.", Text(128, 1)] = (
+        None
+    )
+    options: Annotated[_Options, "Options of that format, such as path.", Bound(64)] = field(
+        default_factory=dict
+    )
+    output_mode: Annotated[OutputMode, "What a stream writes of a result that changes."] = "append"
+    save_mode: Annotated[
+        SaveMode, "How each batch is written where the format has no streams of its own: jdbc."
+    ] = "append"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTrigger:
+    """When a stream takes its next batch; neither: as soon as the last one is done."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="!(has(self.processingTime) && self.availableNow)",
+            message="say one of processingTime and availableNow",
+            holds=lambda it: it.processing_time is None or not it.available_now,
+        ),
+    )
+
+    processing_time: Annotated[
+        str | None,
+        "Time from one batch to the next, such as '10 seconds'.",
+        Text(32, 1, DURATION_PATTERN, "write a time such as '10 seconds'"),
+    ] = None
+    available_now: Annotated[
+        bool, "Take what is there now, in batches, and end: a load that remembers where it was."
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointClaim:
+    """A volume for the checkpoint: one that is there, or one that is made."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="has(self.name) != has(self.size)",
+            message="say name for a claim that is there, or size for a new one",
+            holds=lambda it: (it.name is None) != (it.size is None),
+        ),
+    )
+
+    name: Annotated[str | None, "A PersistentVolumeClaim of the same namespace.", Text(253, 1)] = (
+        None
+    )
+    size: Annotated[str | None, "Size of a new claim, such as 1Gi.", Quantity()] = None
+    storage_class_name: Annotated[
+        str | None, "StorageClass of a new claim. Default: the default class.", Text(253, 1)
+    ] = None
+    shared: Annotated[
+        bool,
+        "The volume can be mounted on several nodes (ReadWriteMany): executors mount it too. "
+        "Queries with state need that, or a uri.",
+    ] = False
+    retain: Annotated[bool, "Keep a claim that was made when the job is deleted."] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCheckpoint:
+    """Where the job remembers how far it is: one of claim, uri and ephemeral."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="[has(self.claim), has(self.uri), self.ephemeral].filter(x, x).size() == 1",
+            message="say one of claim, uri and ephemeral",
+            holds=lambda it: (it.claim is not None) + (it.uri is not None) + it.ephemeral == 1,
+        ),
+    )
+
+    claim: Annotated[CheckpointClaim | None, "A volume."] = None
+    uri: Annotated[
+        str | None, "A folder in storage that every node reaches, such as s3a://bucket/job.", _PATH
+    ] = None
+    ephemeral: Annotated[
+        bool,
+        "The driver's own disk: a new driver begins anew. For jobs that may lose their place.",
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverResources:
+    """The driver: one pod."""
+
+    cores: Annotated[int, "Threads for the driver's own work.", Whole(1, 64)] = 1
+    memory: Annotated[str, "Heap of the JVM.", _MEMORY] = "1g"
+    memory_overhead: Annotated[str, "Memory besides the heap: Python, buffers.", _MEMORY] = "512m"
+    cpu_request: Annotated[str, "CPU that the pod asks for.", Quantity()] = "500m"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicAllocation:
+    """Executors that come and go with the work; for loads, not for streams."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="self.minimum <= self.maximum",
+            message="minimum must not be above maximum",
+            holds=lambda it: it.minimum <= it.maximum,
+        ),
+    )
+
+    minimum: Annotated[int, "Fewest executors.", Whole(0, 1_000)] = 0
+    maximum: Annotated[int, "Most executors.", Whole(1, 1_000)]
+    idle_seconds: Annotated[int, "How long an executor without work stays.", Whole(1, 86_400)] = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorResources:
+    """The executors: pods that do the work."""
+
+    instances: Annotated[int, "Number of executors.", Whole(1, 1_000)] = 2
+    cores: Annotated[int, "Tasks that an executor runs at once.", Whole(1, 64)] = 1
+    memory: Annotated[str, "Heap of each JVM.", _MEMORY] = "1g"
+    memory_overhead: Annotated[str, "Memory besides the heap: Python, buffers.", _MEMORY] = "512m"
+    cpu_request: Annotated[str, "CPU that each pod asks for.", Quantity()] = "500m"
+    dynamic_allocation: Annotated[
+        DynamicAllocation | None, "Let the number of executors follow the work."
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartPolicy:
+    """What follows when the driver ends. The checkpoint is always kept."""
+
+    type: Annotated[
+        RestartType,
+        "Never: that was it. OnFailure: start again after a failure. OnInfrastructureFailure: only "
+        "if the pod was lost or killed, not if the program failed. Always: also after success.",
+    ] = "OnFailure"
+    backoff_seconds: Annotated[
+        int, "Wait before the first restart; it doubles with each.", Whole(1, 3_600)
+    ] = 5
+    backoff_maximum_seconds: Annotated[int, "Longest wait.", Whole(1, 86_400)] = 300
+    retries: Annotated[
+        int | None,
+        "Restarts in a row before the job counts as failed. A driver that ran for ten minutes "
+        "begins a new row. Default: no limit.",
+        Whole(0, 1_000_000),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPodTemplate:
+    """What driver and executors have beyond what the operator gives them."""
+
+    labels: Annotated[Mapping[str, Annotated[str, Text(63)]], "Labels of the pods.", Bound(32)] = (
+        field(default_factory=dict)
+    )
+    annotations: Annotated[
+        Mapping[str, Annotated[str, Text(4096)]], "Annotations of the pods.", Bound(32)
+    ] = field(default_factory=dict)
+    node_selector: Annotated[
+        Mapping[str, Annotated[str, Text(63)]], "Labels of nodes that may run them.", Bound(32)
+    ] = field(default_factory=dict)
+    tolerations: Annotated[
+        tuple[Annotated[Mapping[str, Any], Opaque(8)], ...], "Tolerations, as in a Pod.", Bound(32)
+    ] = ()
+    env: Annotated[
+        tuple[Annotated[Mapping[str, Any], Opaque(4)], ...],
+        "Variables of the containers, as in a Pod.",
+        Bound(64),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobNetworkPolicy:
+    """Who may connect to driver and executors."""
+
+    enabled: Annotated[
+        bool, "Let in only the job's own pods, and the operator's question how it does."
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamJobSpec:
+    """A PySpark job over topics of a LogCluster."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="!has(self.clusterNamespace) || has(self.clusterName)",
+            message="say which LogCluster of that namespace it is",
+            field="clusterName",
+            holds=lambda it: it.cluster_namespace is None or it.cluster_name is not None,
+        ),
+        Rule(
+            cel="has(self.application.sql) == has(self.sink)",
+            message="sql needs a sink, and a program writes its results itself: say sink with sql "
+            "only",
+            field="sink",
+            holds=lambda it: (it.application.sql is not None) == (it.sink is not None),
+        ),
+        Rule(
+            cel="!has(self.application.sql) || (has(self.sources) && self.sources.size() > 0)",
+            message="sql needs sources to read from",
+            field="sources",
+            holds=lambda it: it.application.sql is None or bool(it.sources),
+        ),
+        Rule(
+            cel="!has(self.schedule) || self.restartPolicy.type != 'Always'",
+            message="a job with a schedule ends between its runs: say OnFailure or Never",
+            field="restartPolicy",
+            holds=lambda it: it.schedule is None or it.restart_policy.type != "Always",
+        ),
+    )
+
+    cluster_namespace: Annotated[
+        str | None,
+        "Namespace of that LogCluster, where it is another one than the job's: its "
+        "spec.spark.namespaces has to name the job's namespace.",
+        Text(63, 1),
+    ] = None
+    cluster_name: Annotated[
+        str | None,
+        "LogCluster of the same namespace that the job reads. Default: the only one.",
+        CLUSTER_NAME,
+    ] = None
+    application: Annotated[JobApplication, "What runs."]
+    sources: Annotated[
+        tuple[JobSource, ...], "Topics that are read; their lag is shown.", Bound(16)
+    ] = ()
+    sink: Annotated[JobSink | None, "Where the result of sql goes."] = None
+    trigger: Annotated[JobTrigger, "When a stream takes its next batch."] = field(
+        default_factory=JobTrigger
+    )
+    checkpoint: Annotated[JobCheckpoint, "Where the job remembers how far it is."]
+    group_id: Annotated[
+        str | None,
+        "Consumer group that shows the job's progress. Default: the job's name.",
+        Text(249, 1),
+    ] = None
+    driver: Annotated[DriverResources, "The driver."] = field(default_factory=DriverResources)
+    executors: Annotated[ExecutorResources, "The executors."] = field(
+        default_factory=ExecutorResources
+    )
+    spark_conf: Annotated[
+        _Options, "Settings of Spark; those that the operator needs itself are refused.", Bound(128)
+    ] = field(default_factory=dict)
+    image: Annotated[
+        str | None, "Image of driver and executors. Default: the operator's.", Text(512, 1)
+    ] = None
+    image_pull_policy: Annotated[
+        Literal["Always", "IfNotPresent", "Never"] | None, "Default: as Kubernetes does."
+    ] = None
+    image_pull_secrets: Annotated[
+        tuple[Annotated[str, Text(253, 1)], ...], "Names of Secrets.", Bound(16)
+    ] = ()
+    service_account_name: Annotated[
+        str | None,
+        "ServiceAccount of the driver, which may make pods, Services and ConfigMaps in the "
+        "namespace; the LogCluster's spec.spark.serviceAccounts has to list it. Default: "
+        "CLUSTER-spark.",
+        Text(253, 1),
+    ] = None
+    network_policy: Annotated[
+        JobNetworkPolicy,
+        "The NetworkPolicy of the job's pods; a change holds from the next run on.",
+    ] = field(default_factory=JobNetworkPolicy)
+    template: Annotated[JobPodTemplate, "More for the pods."] = field(
+        default_factory=JobPodTemplate
+    )
+    restart_policy: Annotated[RestartPolicy, "What follows when the driver ends."] = field(
+        default_factory=RestartPolicy
+    )
+    schedule: Annotated[
+        str | None,
+        "When a load runs, in cron's five fields, UTC, such as '0 3 * * *'. A run that is still "
+        "going lets the next one pass.",
+        Text(128, 9),
+    ] = None
+    suspend: Annotated[
+        bool, "End the driver, keep the checkpoint, and go on from it once this is false."
+    ] = False
+
+    @classmethod
+    def from_manifest(
+        cls, manifest: Mapping[str, Any], *, is_local: bool = False
+    ) -> "StreamJobSpec":
+        """Read a job; ManifestError lists all that is wrong."""
+        form = ManifestForm(STREAM_JOB_KIND, cls, root_rules=ROOT_RULES, is_local=is_local)
+        return read_manifest(manifest, form)
+
+
+ROOT_RULES: Final[tuple[RootRule[StreamJobSpec], ...]] = (
+    RootRule(
+        cel=f"self.metadata.name.size() <= {JOB_NAME_LENGTH_MAX}",
+        message=f"a job's name has at most {JOB_NAME_LENGTH_MAX} characters, because a Service is "
+        "named after it",
+        field="metadata.name",
+        holds=lambda name, _: len(name) <= JOB_NAME_LENGTH_MAX,
+    ),
+)

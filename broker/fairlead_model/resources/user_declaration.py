@@ -1,0 +1,109 @@
+"""What a User resource declares, as the operator's process tells it to the controller.
+
+In plain form, which is JSON's: `resource`, `principal`, `rules` (each as `codec.encode_acl` gives
+it), `revision`, and `credential`, which holds base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from fairlead_model.codec import (
+    USER_LENGTH_MAX,
+    CodecError,
+    decode_acl,
+    decode_credential,
+    decode_mechanism,
+    encode_acl,
+    encode_credential,
+    text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fairlead_model.security.acl import AclBinding
+    from fairlead_model.security.scram import ScramCredential
+
+PRINCIPAL_TYPE: Final = "User:"
+RESOURCE_LENGTH_MAX: Final = 253
+REVISION_LENGTH_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class UserDeclaration:
+    """All that a principal may do, and what verifies its password if it has one."""
+
+    resource: str
+    """Name of the User resource."""
+    principal: str
+    """`User:name`."""
+    rules: frozenset[AclBinding]
+    """The only rules of this principal."""
+    revision: str | None = ""
+    """Names the password; empty for a principal that logs in without one, None where the password
+    is not known now: its credential stays as it is."""
+    credential: ScramCredential | None = field(default=None, repr=False)
+    """None to keep the one that was given with this revision."""
+
+    @property
+    def user(self) -> str:
+        """The name by which its principal logs in."""
+        return self.principal.removeprefix(PRINCIPAL_TYPE)
+
+
+def encode_declaration(declared: UserDeclaration) -> dict[str, Any]:
+    """Give the plain form of a declaration."""
+    credential = declared.credential
+    plain: dict[str, Any] = {
+        "resource": declared.resource,
+        "principal": declared.principal,
+        "rules": [encode_acl(rule) for rule in sorted(declared.rules)],
+        "revision": declared.revision,
+    }
+    if credential is not None:
+        iterations, *parts = encode_credential(credential)
+        plain["credential"] = [
+            int(credential.mechanism),
+            iterations,
+            *(base64.b64encode(part).decode() for part in parts),
+        ]
+    return plain
+
+
+def decode_declaration(plain: Mapping[str, Any]) -> UserDeclaration:
+    """Read a declaration; CodecError, which shows nothing of a credential, if it is none."""
+    if "revision" not in plain:
+        raise CodecError("a declaration says which password it is about")
+    principal = text(plain.get("principal"), length_max=USER_LENGTH_MAX)
+    if not principal.removeprefix(PRINCIPAL_TYPE) or not principal.startswith(PRINCIPAL_TYPE):
+        raise CodecError(f"a User resource declares a principal {PRINCIPAL_TYPE}name")
+    rules = plain.get("rules")
+    if not isinstance(rules, list):
+        raise CodecError("the rules of a User resource are a list")
+    bindings = frozenset(map(decode_acl, rules))
+    if any(rule.principal != principal for rule in bindings):
+        raise CodecError("a User resource has rules for its own principal only")
+    given, revision = plain.get("credential"), plain["revision"]
+    return UserDeclaration(
+        resource=text(plain.get("resource"), length_max=RESOURCE_LENGTH_MAX),
+        principal=principal,
+        rules=bindings,
+        revision=None if revision is None else text(revision, length_max=REVISION_LENGTH_MAX),
+        credential=None if given is None else _decode_credential(given),
+    )
+
+
+def _decode_credential(given: object) -> ScramCredential:
+    if not isinstance(given, list) or len(given) < 2:
+        raise CodecError("a credential is a list that begins with its mechanism")
+    mechanism, iterations, *parts = given
+    try:
+        keys = [base64.b64decode(part, validate=True) for part in parts]
+    except (binascii.Error, TypeError, ValueError):
+        # The reason would show the text.
+        raise CodecError("the salt and the keys of a credential are base64") from None
+    return decode_credential(decode_mechanism(mechanism), [iterations, *keys])

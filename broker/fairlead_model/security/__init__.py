@@ -1,0 +1,1 @@
+"""Users, access rules and quotas: what they are, and what follows from them. Pure."""

@@ -1,0 +1,206 @@
+"""Access rules, indexed by what they are about, and the decision that follows from them. Pure.
+
+The order of decisions is that of Kafka's `StandardAuthorizerData`:
+
+1. rules that apply to the resource: literal of its name, literal `*`, prefixes of its name;
+2. of these, those that are for this principal (or `User:*`), host (or `*`) and operation (or ALL;
+   a rule that allows also what its operation implies);
+3. any that denies denies; else any that allows allows;
+4. if no rule of anybody applies to the resource, `allow.everyone.if.no.acl.found` decides.
+
+Super users come before all of this, and are the caller's business.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from fairlead_model.security.acl import (
+    ANY_NAME,
+    ANY_USER,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+IMPLIED_BY: Final = {
+    Operation.DESCRIBE: frozenset(
+        {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+}
+"""What a rule that allows one of these operations allows, too; a rule that denies does not."""
+_NOTHING: Final[frozenset[Operation]] = frozenset()
+_ANYBODYS_NAME: Final = "hardcode"
+"""The name that `Authorizer.authorizeByResourceType` asks for first."""
+
+
+class AclDecision(NamedTuple):
+    """What was decided, and the rule that decided it."""
+
+    is_allowed: bool
+    rule: AclBinding | None
+    """None where no rule decided: none was for who asks, or none applies at all."""
+    has_rules: bool
+    """Whether any rule of anybody applies to the resource."""
+
+
+class AclIndex:
+    """All rules of a cluster; changed rule by rule."""
+
+    def __init__(self, rules: Iterable[AclBinding] = (), *, allows_without_rules: bool) -> None:
+        """`allows_without_rules` is what `allow.everyone.if.no.acl.found` says."""
+        self.allows_without_rules = allows_without_rules
+        self._literals: dict[tuple[ResourceType, str], dict[AclBinding, str]] = {}
+        """By type and name: rules with their hosts in the form that hosts are compared in."""
+        self._prefixes: dict[tuple[ResourceType, str], dict[AclBinding, str]] = {}
+        self._lengths: dict[ResourceType, dict[int, int]] = {}
+        """By type, the lengths of prefixes and how many prefixes have them."""
+        for rule in rules:
+            self.add(rule)
+
+    def add(self, rule: AclBinding) -> None:
+        """Take a rule; one that is there already stays."""
+        by_name = self._by_name(rule)
+        held = by_name.get((rule.resource_type, rule.name))
+        if held is None:
+            held = by_name[rule.resource_type, rule.name] = {}
+            if by_name is self._prefixes:
+                lengths = self._lengths.setdefault(rule.resource_type, {})
+                lengths[len(rule.name)] = lengths.get(len(rule.name), 0) + 1
+        held[rule] = comparable_host(rule.host)
+
+    def remove(self, rule: AclBinding) -> None:
+        """Forget a rule, if it is there."""
+        by_name = self._by_name(rule)
+        held = by_name.get((rule.resource_type, rule.name))
+        if held is None or rule not in held:
+            return
+        del held[rule]
+        if held:
+            return
+        del by_name[rule.resource_type, rule.name]
+        if by_name is self._prefixes:
+            lengths = self._lengths[rule.resource_type]
+            lengths[len(rule.name)] -= 1
+            if not lengths[len(rule.name)]:
+                del lengths[len(rule.name)]
+
+    def _by_name(self, rule: AclBinding) -> dict[tuple[ResourceType, str], dict[AclBinding, str]]:
+        return self._prefixes if rule.pattern_type is PatternType.PREFIXED else self._literals
+
+    def decide(
+        self,
+        principal: str,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> AclDecision:
+        """Decide for who is not a super user."""
+        has_rules = False
+        allowing: AclBinding | None = None
+        compared: str | None = None
+        implied_by = IMPLIED_BY.get(operation, _NOTHING)
+        for rules in self._applying(resource_type, name):
+            has_rules = True
+            for rule, rule_host in rules.items():
+                if rule.principal not in (principal, ANY_USER):
+                    continue
+                if rule_host != ANY_NAME:
+                    compared = comparable_host(host) if compared is None else compared
+                    if rule_host != compared:
+                        continue
+                is_meant = rule.operation in (operation, Operation.ALL)
+                if rule.permission is Permission.DENY:
+                    if is_meant:
+                        return AclDecision(False, rule, True)
+                elif allowing is None and (is_meant or rule.operation in implied_by):
+                    allowing = rule
+        if allowing is not None:
+            return AclDecision(True, allowing, True)
+        return AclDecision(not has_rules and self.allows_without_rules, None, has_rules)
+
+    def applying_rules(self, resource_type: ResourceType, name: str) -> list[AclBinding]:
+        """Return every rule that applies to a resource, whoever it is for."""
+        return [rule for rules in self._applying(resource_type, name) for rule in rules]
+
+    def _applying(self, resource_type: ResourceType, name: str) -> Iterator[dict[AclBinding, str]]:
+        literals, prefixes = self._literals, self._prefixes
+        rules = literals.get((resource_type, name))
+        if rules is not None:
+            yield rules
+        if name != ANY_NAME:
+            rules = literals.get((resource_type, ANY_NAME))
+            if rules is not None:
+                yield rules
+        for length in self._lengths.get(resource_type, ()):
+            if length <= len(name):
+                rules = prefixes.get((resource_type, name[:length]))
+                if rules is not None:
+                    yield rules
+
+    def decide_by_type(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Tell whether somebody may do something to some resource of a type.
+
+        As `Authorizer.authorizeByResourceType`: what an operation implies does not count here.
+        """
+        if self.decide(principal, host, operation, resource_type, _ANYBODYS_NAME).is_allowed:
+            return True
+        compared = comparable_host(host)
+        allowed: list[AclBinding] = []
+        denied: set[tuple[PatternType, str]] = set()
+        for by_name in (self._literals, self._prefixes):
+            for (kind, _), rules in by_name.items():
+                if kind is not resource_type:
+                    continue
+                for rule, rule_host in rules.items():
+                    if (
+                        rule.principal not in (principal, ANY_USER)
+                        or rule_host not in (compared, ANY_NAME)
+                        or rule.operation not in (operation, Operation.ALL)
+                    ):
+                        continue
+                    if rule.permission is Permission.ALLOW:
+                        allowed.append(rule)
+                    else:
+                        denied.add((rule.pattern_type, rule.name))
+        if (PatternType.LITERAL, ANY_NAME) in denied:
+            return False
+        return any(not _is_dominated(rule, denied) for rule in allowed)
+
+
+def _is_dominated(rule: AclBinding, denied: set[tuple[PatternType, str]]) -> bool:
+    """Tell whether rules that deny leave nothing of what one allows."""
+    if rule.pattern_type is PatternType.LITERAL:
+        if rule.name == ANY_NAME:
+            return False
+        if (PatternType.LITERAL, rule.name) in denied:
+            return True
+    return any(
+        (PatternType.PREFIXED, rule.name[:length]) in denied
+        for length in range(1, len(rule.name) + 1)
+    )
+
+
+def comparable_host(host: str) -> str:
+    """Return an address in the one form in which addresses are compared.
+
+    Kafka compares texts, so that a rule for `::1` matches nobody there: Java writes
+    `0:0:0:0:0:0:0:1`. Here both mean the same address. What is no address is left as it is.
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return str(address)

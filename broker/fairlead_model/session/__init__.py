@@ -1,0 +1,1 @@
+"""What brokers and controllers say to each other: calls, messages, refusals, bounds. Pure."""
