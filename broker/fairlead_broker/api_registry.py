@@ -345,8 +345,8 @@ def handles(
 
 
 def load_handlers() -> dict[int, Handler]:
-    """Import every module of `handlers`, so that each registers its API."""
+    """Import every module below `handlers`, so that each registers its API."""
     package = importlib.import_module("fairlead_broker.handlers")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
     return HANDLERS

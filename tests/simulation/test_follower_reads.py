@@ -13,7 +13,7 @@ from proofs import FOLLOWER_READ_SEEDS, SIMULATED_MUTANTS, seed_chunks
 from simulator.mutation import Mutants
 from simulator.world import Options, World
 
-from fairlead_broker.handlers import fetch
+from fairlead_broker.handlers.records import fetch
 from fairlead_broker.replication.partition import NO_REPLICA, Partition
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from simulator import stories
 from simulator.mutation import Mutants
 
 from fairlead_broker.fetch_sessions.follower_sessions import FollowerSessions
-from fairlead_broker.handlers import follower_fetch, produce
+from fairlead_broker.handlers.records import follower_fetch, produce
 from fairlead_broker.local_replicas import LocalReplicas
 from fairlead_broker.replication.follower_state import FollowerState
 from fairlead_broker.replication.isr import CommittedIsr

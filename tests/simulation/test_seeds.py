@@ -18,7 +18,7 @@ from simulator.disk_log import DiskLog
 from simulator.transactional_records import ABORT, COMMIT
 from simulator.world import Options, SimulationFailed, World, run_seed
 
-from fairlead_broker.handlers import produce
+from fairlead_broker.handlers.records import produce
 from fairlead_wire.errors import ErrorCode
 
 FAILURES_SHOWN = 3

@@ -22,13 +22,9 @@ from fairlead_broker.clock import SystemClock
 from fairlead_broker.disk import RealDisk
 from fairlead_broker.fetch_sessions.client_sessions import FetchSessions
 from fairlead_broker.fetch_sessions.follower_sessions import FollowerSessions
-from fairlead_broker.handlers import (
-    api_versions,
-    fetch,
-    produce,
-    sasl_authenticate,
-    sasl_handshake,
-)
+from fairlead_broker.handlers.cluster import api_versions
+from fairlead_broker.handlers.records import fetch, produce
+from fairlead_broker.handlers.security import sasl_authenticate, sasl_handshake
 from fairlead_broker.limits import WAITING_PRODUCE_BYTES_MAX
 from fairlead_broker.listener import Listener
 from fairlead_broker.log.directory.log_loader import LogLoader

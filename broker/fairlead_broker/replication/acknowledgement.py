@@ -1,7 +1,8 @@
 """When a record that is in a leader's log may be acknowledged (I9, R13, R20). Pure.
 
-Producers (`handlers/produce`) and coordinators (`coordinator/shard`) ask here, at the append and
-each time that the partition has moved. Source: `Partition.checkEnoughReplicasReachOffset` of Kafka.
+Producers (`handlers/records/produce`) and coordinators (`coordinator/shard`) ask here, at the
+append and each time that the partition has moved. Source:
+`Partition.checkEnoughReplicasReachOffset` of Kafka.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -12,7 +12,7 @@ from simulator.records import RECORD_SIZE
 
 from fairlead_broker.api_registry import HANDLERS, PENDING, RequestContext, load_handlers
 from fairlead_broker.authorization import ANONYMOUS
-from fairlead_broker.handlers.list_offsets import EARLIEST, LATEST
+from fairlead_broker.handlers.records.list_offsets import EARLIEST, LATEST
 from fairlead_broker.listener import Listener
 from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
 from fairlead_wire.errors import ErrorCode

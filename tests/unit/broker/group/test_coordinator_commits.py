@@ -8,7 +8,7 @@ from group_cluster import NO_DELAY, Call, GroupCluster, commit_code, records_of,
 from replica_cluster import ReplicaCluster
 
 from fairlead_broker.group.removal import expire
-from fairlead_broker.handlers.offset_commit import encode_single_reply
+from fairlead_broker.handlers.groups.offset_commit import encode_single_reply
 from fairlead_model.delta import TopicChanged
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_model.topic import TopicHeader

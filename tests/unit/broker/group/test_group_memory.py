@@ -12,7 +12,7 @@ from replica_cluster import ReplicaCluster
 from fairlead_broker.api_registry import RequestContext
 from fairlead_broker.coordinator import slicing
 from fairlead_broker.group import group_memory
-from fairlead_broker.handlers import offset_fetch
+from fairlead_broker.handlers.groups import offset_fetch
 from fairlead_broker.limits import MEMBER_OVERHEAD_BYTES, PENDING_MEMBER_BYTES
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_broker.handlers import describe_configs
+from fairlead_broker.handlers.configs import describe_configs
 from fairlead_model.cluster import BrokerConfigsChanged, GroupConfigsChanged, TopicChanged
 from fairlead_model.configs.config_values import (
     BROKER_CONFIGS,

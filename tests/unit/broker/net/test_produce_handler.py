@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from live_broker import FrameClient, LiveBroker, batch
 
-from fairlead_broker.handlers.produce_reply import encode_single_reply
+from fairlead_broker.handlers.records.produce_reply import encode_single_reply
 from fairlead_broker.limits import NEW_LEADER_MS
 from fairlead_broker.log.log import AppendResult
 from fairlead_model.configs.log_config import LogConfig

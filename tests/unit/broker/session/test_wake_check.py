@@ -5,7 +5,7 @@ from typing import Any
 
 from fairlead_broker.api_registry import PENDING, RequestContext
 from fairlead_broker.authorization import ANONYMOUS
-from fairlead_broker.handlers.produce import produce
+from fairlead_broker.handlers.records.produce import produce
 from fairlead_broker.limits import HELD_PRODUCE_OVERHEAD_BYTES, PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.session import wake_check
 from fairlead_wire.messages.produce import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
-from fairlead_broker.handlers.metadata import leader_error, live_endpoints, offline_replicas
+from fairlead_broker.handlers.topics.metadata import leader_error, live_endpoints, offline_replicas
 from fairlead_broker.limits import DESCRIBED_PARTITIONS_MAX, TOPICS_PER_REQUEST_MAX
 from fairlead_model.ids import ZERO_TOPIC_ID, is_internal_topic, is_legal_topic_name
 from fairlead_wire.api_keys import ApiKey

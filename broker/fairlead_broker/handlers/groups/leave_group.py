@@ -16,7 +16,7 @@ from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Operation, needs_group
 from fairlead_broker.group.group_memory import check_parked
 from fairlead_broker.group.group_types import LeaveResult, LeavingMember
-from fairlead_broker.handlers.group_requests import ParkedMember, check_group_id
+from fairlead_broker.handlers.groups.group_requests import ParkedMember, check_group_id
 from fairlead_broker.limits import GROUP_MEMBERS_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError

@@ -18,7 +18,7 @@ from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Operation, ResourceType, needs_group
 from fairlead_broker.group.assignors.assignment import TopicIdPartition
 from fairlead_broker.group.group_types import ConsumerHeartbeat, ConsumerHeartbeatResult
-from fairlead_broker.handlers.group_requests import ParkedMember
+from fairlead_broker.handlers.groups.group_requests import ParkedMember
 from fairlead_broker.limits import MEMBER_METADATA_BYTES_MAX
 from fairlead_model.features import GROUP_VERSION
 from fairlead_model.ids import TopicId

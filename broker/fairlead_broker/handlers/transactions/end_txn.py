@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
-from fairlead_broker.handlers.transaction_requests import ParkedTransaction, told_in
+from fairlead_broker.handlers.transactions.transaction_requests import ParkedTransaction, told_in
 from fairlead_broker.log.producers.end_marker import TRANSACTION_VERSION_2
 from fairlead_broker.transaction.transaction_types import TransactionAnswer
 from fairlead_wire.api_keys import ApiKey

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
-from fairlead_broker.handlers.acl_requests import read_filter, require_authorizer
+from fairlead_broker.handlers.security.acl_requests import read_filter, require_authorizer
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.describe_acls import (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation
-from fairlead_broker.handlers.config_access import require_configs
+from fairlead_broker.handlers.configs.config_access import require_configs
 from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
 from fairlead_broker.session.log_levels import read_levels
 from fairlead_model.configs.config_values import (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
-from fairlead_broker.handlers.acl_requests import asked_by, read_filter, require_authorizer
+from fairlead_broker.handlers.security.acl_requests import asked_by, read_filter, require_authorizer
 from fairlead_broker.limits import ACL_FILTERS_PER_REQUEST_MAX, ADMIN_TIMEOUT_MS
 from fairlead_broker.session.controller_calls import ask_controller, slot_error
 from fairlead_model.security.acl import AclFilter

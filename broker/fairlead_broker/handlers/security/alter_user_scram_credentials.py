@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
-from fairlead_broker.handlers.acl_requests import asked_by
+from fairlead_broker.handlers.security.acl_requests import asked_by
 from fairlead_broker.limits import ADMIN_TIMEOUT_MS, USERS_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import ask_controller, repeated, slot_error
 from fairlead_model.codec import encode_credential

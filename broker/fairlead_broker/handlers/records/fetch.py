@@ -32,8 +32,8 @@ from fairlead_broker.fetch_sessions.client_sessions import (
     SessionKey,
     session_key,
 )
-from fairlead_broker.handlers.fetch_without_zstd import check_codec
-from fairlead_broker.handlers.follower_fetch import fetch_as_follower
+from fairlead_broker.handlers.records.fetch_without_zstd import check_codec
+from fairlead_broker.handlers.records.follower_fetch import fetch_as_follower
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.replication.divergence import diverging_end
 from fairlead_broker.replication.preferred_replica import Follower, preferred_follower

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.group.transactional_writes import StagingProducer
-from fairlead_broker.handlers.commit_slots import CommitSlots
+from fairlead_broker.handlers.groups.commit_slots import CommitSlots
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
-from fairlead_broker.handlers.acl_requests import asked_by, known_number, require_authorizer
+from fairlead_broker.handlers.security.acl_requests import (
+    asked_by,
+    known_number,
+    require_authorizer,
+)
 from fairlead_broker.limits import ACLS_PER_REQUEST_MAX, ADMIN_TIMEOUT_MS
 from fairlead_broker.session.controller_calls import ask_in_parts, slot_error
 from fairlead_model.codec import encode_acl

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Operation, needs_group
 from fairlead_broker.group.group_types import JoinRequest, JoinResult
-from fairlead_broker.handlers.group_requests import ParkedMember, check_group_id
+from fairlead_broker.handlers.groups.group_requests import ParkedMember, check_group_id
 from fairlead_broker.limits import (
     MEMBER_ID_PREFIX_MAX,
     MEMBER_METADATA_BYTES_MAX,

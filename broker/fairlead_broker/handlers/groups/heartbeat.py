@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_group
-from fairlead_broker.handlers.group_requests import check_group_id
+from fairlead_broker.handlers.groups.group_requests import check_group_id
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

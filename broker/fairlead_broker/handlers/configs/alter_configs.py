@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation
-from fairlead_broker.handlers.config_access import require_configs
+from fairlead_broker.handlers.configs.config_access import require_configs
 from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
 from fairlead_broker.session.config_alteration import alter, resource_to_alter
 from fairlead_model.session.calls import AlterOperation, ConfigAlteration

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import CLUSTER_NAME, Access, Operation, ResourceType
-from fairlead_broker.handlers.metadata import live_endpoints, stand_in_controller
+from fairlead_broker.handlers.topics.metadata import live_endpoints, stand_in_controller
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.describe_cluster import (

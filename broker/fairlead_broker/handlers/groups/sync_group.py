@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Operation, needs_group
 from fairlead_broker.group.group_types import SyncRequest, SyncResult
-from fairlead_broker.handlers.group_requests import ParkedMember, check_group_id
+from fairlead_broker.handlers.groups.group_requests import ParkedMember, check_group_id
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Operation, needs_group
 from fairlead_broker.group.group_types import NO_GENERATION
-from fairlead_broker.handlers.commit_slots import CommitSlots
+from fairlead_broker.handlers.groups.commit_slots import CommitSlots
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.offset_commit import (

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_broker.api_registry import NO_REPLY, PENDING, NoReply, Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
-from fairlead_broker.handlers.produce_reply import encode_single_reply
-from fairlead_broker.handlers.transactional_produce import (
+from fairlead_broker.handlers.records.produce_reply import encode_single_reply
+from fairlead_broker.handlers.records.transactional_produce import (
     UnverifiedError,
     ask_coordinator,
     check_transaction,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
-from fairlead_broker.handlers.transaction_requests import ParkedTransaction, told_in
+from fairlead_broker.handlers.transactions.transaction_requests import ParkedTransaction, told_in
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError

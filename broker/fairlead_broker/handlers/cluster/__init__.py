@@ -1,0 +1,1 @@
+"""The brokers themselves: what they speak, hold and can do."""

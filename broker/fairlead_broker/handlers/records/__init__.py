@@ -1,0 +1,1 @@
+"""Produce, Fetch and what else reads or removes records."""

@@ -1,0 +1,1 @@
+"""Logins, access rules and SCRAM credentials."""

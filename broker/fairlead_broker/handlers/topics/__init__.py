@@ -1,0 +1,1 @@
+"""Topics and partitions: what they are, where they are, who leads them."""

@@ -1,0 +1,1 @@
+"""Transactional ids, their partitions and markers, and what is told of them."""
