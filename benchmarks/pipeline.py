@@ -6,6 +6,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 if __name__ == "__main__":
-    from fairlead_bench.pipeline import main
+    from fairlead_bench.scenarios.pipeline import main
 
     sys.exit(main())

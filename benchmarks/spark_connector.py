@@ -6,7 +6,7 @@ from pathlib import Path
 # Python keeps a script's folder off the path where PYTHONSAFEPATH is set.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from fairlead_bench.spark_connector import ensure_connector
+from fairlead_bench.peers.spark_connector import ensure_connector
 
 if __name__ == "__main__":
     for jar in ensure_connector():

@@ -30,7 +30,7 @@ from side_by_side import (
     lower_priority_where_computing,
 )
 
-from fairlead_bench.own_ports import take_ports
+from fairlead_bench.peers.own_ports import take_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,7 +17,24 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from fairlead_bench import (
+from fairlead_bench.loads.guest_memory import touch_memory
+from fairlead_bench.loads.process_usage import read_memory_mb
+from fairlead_bench.peers.fairlead_cluster import FairleadCluster
+from fairlead_bench.peers.fairlead_peer import FairleadPeer
+from fairlead_bench.peers.kafka_cluster import KafkaCluster
+from fairlead_bench.peers.kafka_distribution import (
+    POM,
+    KafkaUnavailableError,
+    ensure_kafka,
+    read_version,
+)
+from fairlead_bench.peers.kafka_peer import KafkaPeer
+from fairlead_bench.peers.peer import Peer, wait_until_ready
+from fairlead_bench.project import PROJECT
+from fairlead_bench.report.chart import draw_chart
+from fairlead_bench.report.results import LIMIT, Results
+from fairlead_bench.report.terminal_report import print_report
+from fairlead_bench.scenarios import (
     compaction,
     failover,
     partition_counts,
@@ -27,26 +44,9 @@ from fairlead_bench import (
     rest,
     spark,
 )
-from fairlead_bench.chart import draw_chart
-from fairlead_bench.fairlead_cluster import FairleadCluster
-from fairlead_bench.fairlead_peer import FairleadPeer
-from fairlead_bench.guest_memory import touch_memory
-from fairlead_bench.kafka_cluster import KafkaCluster
-from fairlead_bench.kafka_distribution import (
-    POM,
-    PROJECT,
-    KafkaUnavailableError,
-    ensure_kafka,
-    read_version,
-)
-from fairlead_bench.kafka_peer import KafkaPeer
-from fairlead_bench.limits import measure_limits
-from fairlead_bench.peer import Peer, wait_until_ready
-from fairlead_bench.process_usage import read_memory_mb
-from fairlead_bench.report import print_report
-from fairlead_bench.results import LIMIT, Results
-from fairlead_bench.scenarios import FULL, QUICK, SCENARIOS, Bench, settle
-from fairlead_bench.startup import measure_starts
+from fairlead_bench.scenarios.limits import measure_limits
+from fairlead_bench.scenarios.single_broker import FULL, QUICK, SCENARIOS, Bench, settle
+from fairlead_bench.scenarios.startup import measure_starts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

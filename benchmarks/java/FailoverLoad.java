@@ -8,7 +8,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * The Java producer's part in the failover load: the same records and the same lines of output as
- * benchmarks/fairlead_bench/failover_load.py, which says what they mean. Default settings.
+ * benchmarks/fairlead_bench/loads/failover_load.py, which says what they mean. Default settings.
  *
  * <p>Arguments: name, topic, bootstrap servers, partitions, records a second, bytes of a value.
  */

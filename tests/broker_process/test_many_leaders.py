@@ -9,9 +9,9 @@ PROJECT = Path(__file__).resolve().parents[2]
 if str(PROJECT / "benchmarks") not in sys.path:
     sys.path.insert(0, str(PROJECT / "benchmarks"))
 
-from fairlead_bench.cluster_state import wait_until_serving  # noqa: E402
-from fairlead_bench.fairlead_cluster import FairleadCluster  # noqa: E402
-from fairlead_bench.many_partitions import (  # noqa: E402
+from fairlead_bench.peers.cluster_state import wait_until_serving  # noqa: E402
+from fairlead_bench.peers.fairlead_cluster import FairleadCluster  # noqa: E402
+from fairlead_bench.scenarios.many_partitions import (  # noqa: E402
     create_partitions,
     elect_preferred,
     time_failover,

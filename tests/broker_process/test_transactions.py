@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from needed_tools import missing
 from waiting import wait_until
 
-from fairlead_bench.java_tools import JavaTools
-from fairlead_bench.kafka_distribution import KafkaUnavailableError, ensure_kafka
+from fairlead_bench.peers.java_tools import JavaTools
+from fairlead_bench.peers.kafka_distribution import KafkaUnavailableError, ensure_kafka
 
 DEADLINE_S = 60.0
 PARTITIONS = 3

@@ -20,7 +20,7 @@ from topic_bench import eventually
 from user_bench import CLUSTER, InProcessController, allow, encoded, user
 from waiting import until
 
-from fairlead_bench.own_ports import take_ports
+from fairlead_bench.peers.own_ports import take_ports
 from fairlead_controller.controller import open_controller
 from fairlead_controller.decisions.events import CreateTopics, DeclareTopics, ElectLeaders
 from fairlead_controller.local.server import ControllerServer

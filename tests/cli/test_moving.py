@@ -8,8 +8,8 @@ import pytest
 from local_cluster import Cli
 from waiting import wait_until
 
-from fairlead_bench.java_tools import JavaTools
-from fairlead_bench.kafka_distribution import ensure_kafka
+from fairlead_bench.peers.java_tools import JavaTools
+from fairlead_bench.peers.kafka_distribution import ensure_kafka
 
 
 def replicas(cli: Cli, topic: str) -> list[list[int]]:

@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from local_cluster import Cli, take_cluster_ports
 from waiting import wait_until
 
-from fairlead_bench.java_tools import JavaTools, ToolFailedError
-from fairlead_bench.kafka_distribution import ensure_kafka
+from fairlead_bench.peers.java_tools import JavaTools, ToolFailedError
+from fairlead_bench.peers.kafka_distribution import ensure_kafka
 
 DEADLINE_S = 30.0
 WINDOWS = 3

@@ -22,7 +22,7 @@ from needed_tools import need
 from secure_listener import Certificates
 from tokens import TokenIssuer, oauth_settings
 
-from fairlead_bench.kafka_distribution import ensure_kafka
+from fairlead_bench.peers.kafka_distribution import ensure_kafka
 from fairlead_cli.local.client_files import read_client_file
 from fairlead_model.security.scram import ScramMechanism
 

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from local_cluster import Cli, take_cluster_ports
 
-from fairlead_bench.java_tools import JavaTools
-from fairlead_bench.kafka_distribution import ensure_kafka
+from fairlead_bench.peers.java_tools import JavaTools
+from fairlead_bench.peers.kafka_distribution import ensure_kafka
 from fairlead_cli.local.client_files import read_client_file
 from fairlead_wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import Any, Protocol
 
-from fairlead_bench.java_tools import JavaTools
+from fairlead_bench.peers.java_tools import JavaTools
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEADLINE_S = 20

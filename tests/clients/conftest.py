@@ -33,11 +33,11 @@ from clients_under_test import CLIENT_NAMES, GROUP_SETTINGS  # noqa: E402
 from needed_tools import missing, need  # noqa: E402
 from started_members import DEADLINE_S, Members  # noqa: E402
 
-from fairlead_bench.fairlead_peer import FairleadPeer  # noqa: E402
-from fairlead_bench.java_tools import JavaTools  # noqa: E402
-from fairlead_bench.kafka_distribution import KafkaUnavailableError, ensure_kafka  # noqa: E402
-from fairlead_bench.kafka_peer import KafkaPeer  # noqa: E402
-from fairlead_bench.peer import wait_until_ready  # noqa: E402
+from fairlead_bench.peers.fairlead_peer import FairleadPeer  # noqa: E402
+from fairlead_bench.peers.java_tools import JavaTools  # noqa: E402
+from fairlead_bench.peers.kafka_distribution import KafkaUnavailableError, ensure_kafka  # noqa: E402
+from fairlead_bench.peers.kafka_peer import KafkaPeer  # noqa: E402
+from fairlead_bench.peers.peer import wait_until_ready  # noqa: E402
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from waiting import wait_until
 
-from fairlead_bench.kafka_distribution import KafkaDistribution, ensure_kafka
-from fairlead_bench.own_ports import take_ports
+from fairlead_bench.peers.kafka_distribution import KafkaDistribution, ensure_kafka
+from fairlead_bench.peers.own_ports import take_ports
 
 POM: Final = Path(__file__).parent / "connect" / "pom.xml"
 ANSWER_TIMEOUT_S: Final = 30

@@ -15,7 +15,7 @@ from typing import Self
 
 from group_member import CHOSEN_BY_THE_BROKER, Event, Found, Membership, Place
 
-from fairlead_bench.java_tools import JavaTools
+from fairlead_bench.peers.java_tools import JavaTools
 
 END_TIMEOUT_S = 20
 JAVA_ASSIGNORS = {

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from client_adapters import CODECS, Client, Rec, TooLargeRefusedError, without_time
 
-from fairlead_bench import wire_bytes
-from fairlead_bench.peer import exchange
+from fairlead_bench.loads import wire_bytes
+from fairlead_bench.peers.peer import exchange
 
 NAMES = ("confluent-kafka", "kafka-python", "aiokafka", "kcat", "Java console")
 MESSAGE_BYTES_MAX = 1_048_588  # the default of max.message.bytes

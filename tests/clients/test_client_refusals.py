@@ -14,8 +14,8 @@ def _only_here(is_kafka: bool) -> None:
 def test_old_record_formats_are_refused(bootstrap: str, make_topic: Callable[..., str]) -> None:
     import struct
 
-    from fairlead_bench import wire_bytes
-    from fairlead_bench.peer import exchange
+    from fairlead_bench.loads import wire_bytes
+    from fairlead_bench.peers.peer import exchange
 
     topic = make_topic("old-format")
     batch = bytearray(wire_bytes.record_batch([b"value"]))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from client_adapters import AioKafka, Client, Confluent, KafkaPython, Kcat, Rec
 
-from fairlead_bench.java_tools import JavaTools
+from fairlead_bench.peers.java_tools import JavaTools
 
 START_MS = 1_700_000_000_000
 STEP_MS = 60_000

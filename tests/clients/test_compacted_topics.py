@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 from waiting import wait_until
 
-from fairlead_bench.java_tools import JavaTools
+from fairlead_bench.peers.java_tools import JavaTools
 from fairlead_wire.records import iter_batches
 
 DEADLINE_S = 60.0

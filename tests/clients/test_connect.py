@@ -10,8 +10,8 @@ from needed_tools import missing
 from transactional_clients import READ_COMMITTED, READ_UNCOMMITTED, read_confluent
 from waiting import wait_until
 
-from fairlead_bench.java_tools import JavaTools
-from fairlead_bench.kafka_distribution import KafkaUnavailableError
+from fairlead_bench.peers.java_tools import JavaTools
+from fairlead_bench.peers.kafka_distribution import KafkaUnavailableError
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 LINES = 300

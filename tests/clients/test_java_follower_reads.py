@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from replica_cluster import ReplicaCluster
 
-from fairlead_bench.java_tools import JavaTools
+from fairlead_bench.peers.java_tools import JavaTools
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from client_adapters import Confluent, Rec
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from fairlead_bench.java_tools import TOOL_TIMEOUT_S, JavaTools
+from fairlead_bench.peers.java_tools import TOOL_TIMEOUT_S, JavaTools
 
 pytestmark = pytest.mark.java
 

@@ -9,7 +9,7 @@ import pytest
 from client_adapters import CODECS, Confluent, Rec
 from log_batches import LogBench, record_batch
 
-from fairlead_bench.java_tools import JavaTools, ToolFailedError
+from fairlead_bench.peers.java_tools import JavaTools, ToolFailedError
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_wire.records import Record
 

@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from fairlead_bench.cluster_state import ask_metadata, wait_until_in_sync, wait_until_serving
-from fairlead_bench.coordinator_lookup import KeyType, find_coordinator
-from fairlead_bench.fairlead_cluster import FairleadCluster
-from fairlead_bench.kafka_cluster import KafkaCluster
-from fairlead_bench.kafka_distribution import ensure_kafka
+from fairlead_bench.loads.coordinator_lookup import KeyType, find_coordinator
+from fairlead_bench.peers.cluster_state import ask_metadata, wait_until_in_sync, wait_until_serving
+from fairlead_bench.peers.fairlead_cluster import FairleadCluster
+from fairlead_bench.peers.kafka_cluster import KafkaCluster
+from fairlead_bench.peers.kafka_distribution import ensure_kafka
 
 pytestmark = pytest.mark.slow
 

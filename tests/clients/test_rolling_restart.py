@@ -17,11 +17,11 @@ from needed_tools import is_on_the_path, missing
 from proofs import CLIENT_RIDES
 from rides import AioKafkaRide, ConfluentRide, JavaConsoleRide, KafkaPythonRide, KcatRide, Ride
 
-from fairlead_bench.cluster_state import wait_until_in_sync, wait_until_serving
-from fairlead_bench.fairlead_cluster import FairleadCluster
-from fairlead_bench.java_tools import JavaTools
-from fairlead_bench.kafka_cluster import KafkaCluster
-from fairlead_bench.kafka_distribution import KafkaUnavailableError, ensure_kafka
+from fairlead_bench.peers.cluster_state import wait_until_in_sync, wait_until_serving
+from fairlead_bench.peers.fairlead_cluster import FairleadCluster
+from fairlead_bench.peers.java_tools import JavaTools
+from fairlead_bench.peers.kafka_cluster import KafkaCluster
+from fairlead_bench.peers.kafka_distribution import KafkaUnavailableError, ensure_kafka
 
 pytestmark = [
     *CLIENT_RIDES.marks,

@@ -16,7 +16,7 @@ from transactional_clients import (
 )
 from waiting import wait_until
 
-from fairlead_bench.java_tools import JavaTools
+from fairlead_bench.peers.java_tools import JavaTools
 
 MakeTopic = Callable[..., str]
 KCAT_TIMEOUT_S = 30

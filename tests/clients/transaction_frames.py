@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 import google_crc32c
 from waiting import wait_until
 
-from fairlead_bench.peer import exchange
-from fairlead_bench.wire_bytes import (
+from fairlead_bench.loads.wire_bytes import (
     FIND_COORDINATOR,
     PRODUCE,
     frame,
@@ -24,6 +23,7 @@ from fairlead_bench.wire_bytes import (
     signed_varint,
     unsigned_varint,
 )
+from fairlead_bench.peers.peer import exchange
 
 INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 22, 24, 26
 TRANSACTION: Final = 1

@@ -33,8 +33,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 if str(PROJECT / "benchmarks") not in sys.path:
     sys.path.insert(0, str(PROJECT / "benchmarks"))
 
-from fairlead_bench.fairlead_peer import FairleadPeer  # noqa: E402
-from fairlead_bench.peer import wait_until_ready  # noqa: E402
+from fairlead_bench.peers.fairlead_peer import FairleadPeer  # noqa: E402
+from fairlead_bench.peers.peer import wait_until_ready  # noqa: E402
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from workload import Input, Values, copies_of, counts_of
 
-from fairlead_bench.kafka_distribution import KafkaUnavailableError, ensure_kafka
+from fairlead_bench.peers.kafka_distribution import KafkaUnavailableError, ensure_kafka
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
 INSTANCES: Final = 2

@@ -11,10 +11,10 @@ from typing import Final
 from applications import Application, Instance
 from fault_plan import Fault, Kind, Target
 
-from fairlead_bench.cluster_state import ask_metadata
-from fairlead_bench.coordinator_lookup import KeyType, find_coordinator
-from fairlead_bench.fairlead_cluster import FairleadCluster
-from fairlead_bench.kafka_cluster import KafkaCluster
+from fairlead_bench.loads.coordinator_lookup import KeyType, find_coordinator
+from fairlead_bench.peers.cluster_state import ask_metadata
+from fairlead_bench.peers.fairlead_cluster import FairleadCluster
+from fairlead_bench.peers.kafka_cluster import KafkaCluster
 
 LiveCluster = FairleadCluster | KafkaCluster
 TEND_S: Final = 0.05

@@ -18,10 +18,10 @@ from applications import ALL, Command, MissingError  # noqa: E402
 from exactly_once_run import SETTINGS, ExactlyOnceRun  # noqa: E402
 from fault_driver import LiveCluster  # noqa: E402
 
-from fairlead_bench.cluster_state import wait_until_serving  # noqa: E402
-from fairlead_bench.fairlead_cluster import FairleadCluster  # noqa: E402
-from fairlead_bench.kafka_cluster import KafkaCluster  # noqa: E402
-from fairlead_bench.kafka_distribution import ensure_kafka  # noqa: E402
+from fairlead_bench.peers.cluster_state import wait_until_serving  # noqa: E402
+from fairlead_bench.peers.fairlead_cluster import FairleadCluster  # noqa: E402
+from fairlead_bench.peers.kafka_cluster import KafkaCluster  # noqa: E402
+from fairlead_bench.peers.kafka_distribution import ensure_kafka  # noqa: E402
 
 
 def say(text: str) -> None:

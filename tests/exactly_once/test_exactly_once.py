@@ -15,10 +15,10 @@ from exactly_once_run import SETTINGS, ExactlyOnceRun, Verdict
 from needed_tools import missing
 from proofs import CLIENT_RIDES
 
-from fairlead_bench.cluster_state import wait_until_serving
-from fairlead_bench.fairlead_cluster import FairleadCluster
-from fairlead_bench.kafka_cluster import KafkaCluster
-from fairlead_bench.kafka_distribution import ensure_kafka
+from fairlead_bench.peers.cluster_state import wait_until_serving
+from fairlead_bench.peers.fairlead_cluster import FairleadCluster
+from fairlead_bench.peers.kafka_cluster import KafkaCluster
+from fairlead_bench.peers.kafka_distribution import ensure_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

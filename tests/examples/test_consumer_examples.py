@@ -34,10 +34,10 @@ for folder in (ROOT / "benchmarks", ROOT / "examples" / "flights"):
 
 from dataset import TABLES, read_rows  # noqa: E402
 
-from fairlead_bench.fairlead_peer import FairleadPeer  # noqa: E402
-from fairlead_bench.kafka_distribution import ensure_kafka  # noqa: E402
-from fairlead_bench.kafka_peer import KafkaPeer  # noqa: E402
-from fairlead_bench.peer import wait_until_ready  # noqa: E402
+from fairlead_bench.peers.fairlead_peer import FairleadPeer  # noqa: E402
+from fairlead_bench.peers.kafka_distribution import ensure_kafka  # noqa: E402
+from fairlead_bench.peers.kafka_peer import KafkaPeer  # noqa: E402
+from fairlead_bench.peers.peer import wait_until_ready  # noqa: E402
 
 FLIGHTS = 12_000
 PARTITIONS = 6

@@ -9,10 +9,10 @@ PROJECT = Path(__file__).resolve().parents[2]
 if str(PROJECT / "benchmarks") not in sys.path:
     sys.path.insert(0, str(PROJECT / "benchmarks"))
 
-from fairlead_bench.failover import FailoverRun  # noqa: E402
-from fairlead_bench.failover_client import runnable_names  # noqa: E402
-from fairlead_bench.fairlead_cluster import FairleadCluster  # noqa: E402
-from fairlead_bench.results import Results  # noqa: E402
+from fairlead_bench.loads.failover_client import runnable_names  # noqa: E402
+from fairlead_bench.peers.fairlead_cluster import FairleadCluster  # noqa: E402
+from fairlead_bench.report.results import Results  # noqa: E402
+from fairlead_bench.scenarios.failover import FailoverRun  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

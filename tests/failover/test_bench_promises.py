@@ -9,10 +9,10 @@ PROJECT = Path(__file__).resolve().parents[2]
 if str(PROJECT / "benchmarks") not in sys.path:
     sys.path.insert(0, str(PROJECT / "benchmarks"))
 
-from fairlead_bench.fairlead_cluster import FairleadCluster  # noqa: E402
-from fairlead_bench.promise_cells import Cell  # noqa: E402
-from fairlead_bench.promises import PromiseSizes, PromisesRun  # noqa: E402
-from fairlead_bench.results import Results  # noqa: E402
+from fairlead_bench.peers.fairlead_cluster import FairleadCluster  # noqa: E402
+from fairlead_bench.report.results import Results  # noqa: E402
+from fairlead_bench.scenarios.promise_cells import Cell  # noqa: E402
+from fairlead_bench.scenarios.promises import PromiseSizes, PromisesRun  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

@@ -25,10 +25,10 @@ from light_members import LightGroup
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-from fairlead_bench.cluster_state import wait_until_in_sync, wait_until_serving
-from fairlead_bench.coordinator_lookup import KeyType, find_coordinator
-from fairlead_bench.fairlead_cluster import FairleadCluster
-from fairlead_bench.process_usage import read_cpu
+from fairlead_bench.loads.coordinator_lookup import KeyType, find_coordinator
+from fairlead_bench.loads.process_usage import read_cpu
+from fairlead_bench.peers.cluster_state import wait_until_in_sync, wait_until_serving
+from fairlead_bench.peers.fairlead_cluster import FairleadCluster
 
 MEMBERS, PARTITIONS = 100, 1_000
 SETTLED_MS = 5_000

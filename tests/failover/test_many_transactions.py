@@ -36,9 +36,9 @@ from fairlead_wire.records import Record, encode_batch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-from fairlead_bench.cluster_state import wait_until_in_sync, wait_until_serving
-from fairlead_bench.fairlead_cluster import FairleadCluster
-from fairlead_bench.process_usage import read_memory_mb
+from fairlead_bench.loads.process_usage import read_memory_mb
+from fairlead_bench.peers.cluster_state import wait_until_in_sync, wait_until_serving
+from fairlead_bench.peers.fairlead_cluster import FairleadCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

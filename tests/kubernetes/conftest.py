@@ -19,7 +19,7 @@ import yaml
 from fake_admin import FakeAdmin, FakeAdminServer
 from operator_bench import Bench, Operator, let_go
 
-from fairlead_bench.own_ports import take_ports
+from fairlead_bench.peers.own_ports import take_ports
 from fairlead_kube.client import KubeClient
 from fairlead_kube.credentials import Credentials, load_credentials
 from fairlead_kube.errors import ApiError, ApiUnavailableError, CredentialsError

@@ -20,8 +20,8 @@ FOLDER = "tests/spark/"
 if str(PROJECT / "benchmarks") not in sys.path:
     sys.path.insert(0, str(PROJECT / "benchmarks"))
 
-from fairlead_bench.kafka_distribution import KafkaUnavailableError  # noqa: E402
-from fairlead_bench.spark_connector import ensure_connector  # noqa: E402
+from fairlead_bench.peers.kafka_distribution import KafkaUnavailableError  # noqa: E402
+from fairlead_bench.peers.spark_connector import ensure_connector  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

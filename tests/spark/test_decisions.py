@@ -16,10 +16,10 @@ from marked_transactions import wait_until_marked
 from spark_source import Topics
 from waiting import wait_until
 
-from fairlead_bench.fairlead_peer import FairleadPeer
-from fairlead_bench.kafka_distribution import ensure_kafka
-from fairlead_bench.kafka_peer import KafkaPeer
-from fairlead_bench.peer import wait_until_ready
+from fairlead_bench.peers.fairlead_peer import FairleadPeer
+from fairlead_bench.peers.kafka_distribution import ensure_kafka
+from fairlead_bench.peers.kafka_peer import KafkaPeer
+from fairlead_bench.peers.peer import wait_until_ready
 from fairlead_spark.client_settings import ClientSettings
 from fairlead_spark.cluster import Cluster, PassingError
 from fairlead_spark.errors import (

@@ -22,14 +22,14 @@ from spark_driver import SparkDriver
 from spark_source import DEADLINE_S, Source, Topics
 from waiting import wait_until
 
-from fairlead_bench.cluster_state import ask_metadata, wait_until_all_say
-from fairlead_bench.coordinator_lookup import KeyType, find_coordinator
-from fairlead_bench.fairlead_cluster import FairleadCluster
-from fairlead_bench.fairlead_peer import FairleadPeer
-from fairlead_bench.kafka_cluster import KafkaCluster
-from fairlead_bench.kafka_distribution import ensure_kafka
-from fairlead_bench.kafka_peer import KafkaPeer
-from fairlead_bench.peer import wait_until_ready
+from fairlead_bench.loads.coordinator_lookup import KeyType, find_coordinator
+from fairlead_bench.peers.cluster_state import ask_metadata, wait_until_all_say
+from fairlead_bench.peers.fairlead_cluster import FairleadCluster
+from fairlead_bench.peers.fairlead_peer import FairleadPeer
+from fairlead_bench.peers.kafka_cluster import KafkaCluster
+from fairlead_bench.peers.kafka_distribution import ensure_kafka
+from fairlead_bench.peers.kafka_peer import KafkaPeer
+from fairlead_bench.peers.peer import wait_until_ready
 from fairlead_spark.client_settings import ClientSettings
 from fairlead_spark.cluster import Cluster
 from fairlead_spark.errors import SinkError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 from aiohttp import web
 
-from fairlead_bench.own_ports import take_ports
+from fairlead_bench.peers.own_ports import take_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable

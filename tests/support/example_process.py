@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fairlead_bench.kafka_distribution import ensure_kafka
+from fairlead_bench.peers.kafka_distribution import ensure_kafka
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "consumers"

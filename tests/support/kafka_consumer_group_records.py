@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from fairlead_bench.kafka_distribution import ensure_kafka
+from fairlead_bench.peers.kafka_distribution import ensure_kafka
 
 GOLDEN: Final = (
     Path(__file__).parents[1] / "unit/broker/group/records/golden/kafka_consumer_group_records.json"

@@ -22,8 +22,8 @@ from kafka import KafkaConsumer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as Partition
 
-from fairlead_bench.kafka_cluster import KafkaCluster
-from fairlead_bench.kafka_distribution import ensure_kafka
+from fairlead_bench.peers.kafka_cluster import KafkaCluster
+from fairlead_bench.peers.kafka_distribution import ensure_kafka
 
 GOLDEN: Final = (
     Path(__file__).parents[1] / "unit/broker/group/records/golden/kafka_group_records.json"

@@ -21,8 +21,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 
-from fairlead_bench.kafka_cluster import KafkaCluster
-from fairlead_bench.kafka_distribution import ensure_kafka
+from fairlead_bench.peers.kafka_cluster import KafkaCluster
+from fairlead_bench.peers.kafka_distribution import ensure_kafka
 
 GOLDEN: Final = (
     Path(__file__).parents[1] / "unit/broker/transaction/golden/kafka_transaction_records.json"

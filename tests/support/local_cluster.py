@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairlead_bench.own_ports import take_base
+from fairlead_bench.peers.own_ports import take_base
 from fairlead_cli.client import access
 from fairlead_cli.local.layout import Ports
 

@@ -12,8 +12,9 @@ from typing import NoReturn
 
 import pytest
 
-from fairlead_bench import spark_connector, zookeeper_server
-from fairlead_bench.kafka_distribution import POM, PROJECT, read_version
+from fairlead_bench.peers import spark_connector, zookeeper_server
+from fairlead_bench.peers.kafka_distribution import POM, read_version
+from fairlead_bench.project import PROJECT
 
 CACHE = PROJECT / ".cache"
 

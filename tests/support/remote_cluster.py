@@ -28,9 +28,9 @@ def running_remote(data: Path) -> Iterator[Remote]:
     """Run a cluster for as long as the block takes."""
     if os.environ.get("FAIRLEAD_CLIENTS_AGAINST") == "kafka":
         sys.path.insert(0, str(ROOT / "benchmarks"))
-        from fairlead_bench.kafka_distribution import ensure_kafka
-        from fairlead_bench.kafka_peer import KafkaPeer
-        from fairlead_bench.peer import wait_until_ready
+        from fairlead_bench.peers.kafka_distribution import ensure_kafka
+        from fairlead_bench.peers.kafka_peer import KafkaPeer
+        from fairlead_bench.peers.peer import wait_until_ready
 
         with KafkaPeer(ensure_kafka(), data) as peer:
             peer.start()

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from live_candidates import Child
 from waiting import wait_until
 
-from fairlead_bench.own_ports import take_ports
+from fairlead_bench.peers.own_ports import take_ports
 from fairlead_zookeeper import znodes
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from kazoo.client import KazooClient
 from needed_tools import missing, need
 from waiting import wait_until
 
-from fairlead_bench.kafka_distribution import KafkaUnavailableError
-from fairlead_bench.own_ports import take_ports
-from fairlead_bench.zookeeper_server import MAIN_CLASS, ensure_server
+from fairlead_bench.peers.kafka_distribution import KafkaUnavailableError
+from fairlead_bench.peers.own_ports import take_ports
+from fairlead_bench.peers.zookeeper_server import MAIN_CLASS, ensure_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

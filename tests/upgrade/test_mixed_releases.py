@@ -14,7 +14,7 @@ from live_candidates import Child
 from stored_release import environment_of, unpack_predecessor
 from waiting import wait_until
 
-from fairlead_bench.own_ports import take_ports
+from fairlead_bench.peers.own_ports import take_ports
 from fairlead_cli.client.features import survey_features, update_levels
 from fairlead_model.features import FAIRLEAD_VERSION
 from fairlead_model.session.calls import FeatureUpgradeType

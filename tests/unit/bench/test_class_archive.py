@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from needed_tools import missing
 
-from fairlead_bench.class_archive import ClassArchive
-from fairlead_bench.java_tools import JavaTools
-from fairlead_bench.kafka_distribution import (
+from fairlead_bench.peers.class_archive import ClassArchive
+from fairlead_bench.peers.java_tools import JavaTools
+from fairlead_bench.peers.kafka_distribution import (
     KafkaDistribution,
     KafkaUnavailableError,
     ensure_kafka,

@@ -1,7 +1,7 @@
 """The exactly-once pipeline sees what is lost, twice or wrong; a seed gives its faults again."""
 
-from fairlead_bench.exactly_once_pipeline import Comparison, count_late, transform
-from fairlead_bench.pipeline_faults import LAST_SHARE, Target, plan_faults
+from fairlead_bench.scenarios.exactly_once_pipeline import Comparison, count_late, transform
+from fairlead_bench.scenarios.pipeline_faults import LAST_SHARE, Target, plan_faults
 
 RECORDS = 45
 

@@ -9,19 +9,19 @@ PROJECT = Path(__file__).resolve().parents[3]
 if str(PROJECT / "benchmarks") not in sys.path:
     sys.path.insert(0, str(PROJECT / "benchmarks"))
 
-from fairlead_bench.failover_client import (  # noqa: E402
+from fairlead_bench.loads.failover_client import (  # noqa: E402
     JAVA,
     NAMES,
     Telling,
     runnable_names,
 )
-from fairlead_bench.failover_times import (  # noqa: E402
+from fairlead_bench.loads.failover_times import (  # noqa: E402
     NS_PER_MS,
     Acknowledgement,
     percentile,
     waited_ms,
 )
-from fairlead_bench.metrics import FAILOVER_P99_MS, METRICS  # noqa: E402
+from fairlead_bench.report.metrics import FAILOVER_P99_MS, METRICS  # noqa: E402
 from fairlead_cli.drill.checker import check  # noqa: E402
 from fairlead_cli.drill.history import FoundRecord  # noqa: E402
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairlead_bench import own_ports
-from fairlead_bench.own_ports import (
+from fairlead_bench.peers import own_ports
+from fairlead_bench.peers.own_ports import (
     BLOCK,
     KEPT_COUNT,
     OwnPorts,
@@ -23,7 +23,7 @@ from fairlead_bench.own_ports import (
 
 TAKES_AND_STAYS = f"""
 import sys; sys.path.insert(0, {str(own_ports.__file__).rpartition("/fairlead_bench/")[0]!r})
-from fairlead_bench.own_ports import take_ports
+from fairlead_bench.peers.own_ports import take_ports
 print(*take_ports(3), flush=True); sys.stdin.read()
 """
 

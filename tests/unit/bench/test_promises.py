@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from fairlead_bench.metrics import METRICS
-from fairlead_bench.promise_cells import CELLS
-from fairlead_bench.promise_load import history_file, load_history
-from fairlead_bench.promises import Outcome, build_outcome
+from fairlead_bench.loads.promise_load import history_file, load_history
+from fairlead_bench.report.metrics import METRICS
+from fairlead_bench.scenarios.promise_cells import CELLS
+from fairlead_bench.scenarios.promises import Outcome, build_outcome
 from fairlead_cli.drill.checker import check
 from fairlead_cli.drill.history import FoundRecord, History
 

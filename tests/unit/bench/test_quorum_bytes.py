@@ -10,7 +10,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 if str(PROJECT / "benchmarks") not in sys.path:
     sys.path.insert(0, str(PROJECT / "benchmarks"))
 
-from fairlead_bench.wire_bytes import QUORUM_TOPIC, quorum_leader  # noqa: E402
+from fairlead_bench.loads.wire_bytes import QUORUM_TOPIC, quorum_leader  # noqa: E402
 
 
 def reply(*, error: int = 0, partition_error: int = 0, leader: int = 2) -> bytes:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_bench.own_ports import take_ports
+from fairlead_bench.peers.own_ports import take_ports
 
 
 @pytest.fixture

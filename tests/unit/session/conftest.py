@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from waiting import until
 
-from fairlead_bench.own_ports import take_ports
+from fairlead_bench.peers.own_ports import take_ports
 from fairlead_broker.session.controller_session import ControllerSession
 from fairlead_controller.controller import Controller, open_controller
 from fairlead_controller.decisions.events import DeclareTopics, ElectLeaders

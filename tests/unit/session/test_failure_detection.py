@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from fairlead_bench.own_ports import take_ports
+from fairlead_bench.peers.own_ports import take_ports
 from fairlead_controller.decisions.events import (
     AllocateProducerIds,
     FenceReason,

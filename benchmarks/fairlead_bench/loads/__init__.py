@@ -1,0 +1,1 @@
+"""What is sent and read: generators of load as child processes, and what they used."""

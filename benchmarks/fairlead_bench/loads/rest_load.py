@@ -1,0 +1,82 @@
+"""Load by HTTP: batches of records over connections that stay open, one request at a time each."""
+
+import http.client
+import json
+import sys
+import threading
+from typing import Any
+
+from fairlead_bench.loads.load_process import serve_load
+
+TIMEOUT_S = 60
+CONTENT_TYPES = {"v3": "application/json", "v2": "application/vnd.kafka.json.v2+json"}
+
+
+def build_body(shape: str, batch: int, size: int) -> bytes:
+    text = "x" * size
+    if shape == "v2":
+        records = [{"value": {"number": number, "text": text}} for number in range(batch)]
+        return json.dumps({"records": records}).encode()
+    return b"".join(
+        json.dumps(
+            {"value": {"type": "JSON", "data": {"number": number, "text": text}}}
+        ).encode()
+        for number in range(batch)
+    )  # fmt: skip
+
+
+class Sender(threading.Thread):
+    """One connection."""
+
+    def __init__(self, port: int, path: str, body: bytes, content_type: str, count: int) -> None:
+        super().__init__()
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+        self._request = ("POST", path, body, {"Content-Type": content_type})
+        self._count = count
+        self.failures = 0
+
+    def send(self) -> None:
+        self._connection.request(*self._request)
+        answer = self._connection.getresponse()
+        text = answer.read()
+        # v2 says null where all went well, v3 says 200.
+        if answer.status != 200 or b'"error":"' in text or b'"message"' in text:
+            self.failures += 1
+
+    def run(self) -> None:
+        for _ in range(self._count):
+            self.send()
+
+
+def main() -> None:
+    arguments: dict[str, Any] = json.loads(sys.argv[1])
+    shape, batch = arguments["shape"], arguments["batch"]
+    body = build_body(shape, batch, arguments["size"])
+    senders = [
+        Sender(
+            arguments["rest_port"],
+            arguments["path"],
+            body,
+            CONTENT_TYPES[shape],
+            arguments["requests"],
+        )
+        for _ in range(arguments["connections"])
+    ]
+    for sender in senders:
+        sender.send()
+
+    def work() -> dict[str, Any]:
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join()
+        failures = sum(sender.failures for sender in senders)
+        if failures:
+            raise RuntimeError(f"{failures} requests failed")
+        return {"records": batch * arguments["requests"] * len(senders)}
+
+    serve_load(work)
+
+
+if __name__ == "__main__":
+    main()

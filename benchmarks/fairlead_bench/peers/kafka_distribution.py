@@ -1,0 +1,103 @@
+"""Apache Kafka from Maven Central, cached in the project's `.cache` folder.
+
+The benchmark runs it as the peer, the client tests run its command-line tools. Nothing of it is
+committed: `java/pom.xml` names what is fetched, once, by Maven's own client. Tests that run Kafka's
+applications (Streams, Connect) name them in a pom.xml of their own.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from fairlead_bench.project import PROJECT
+
+POM: Final = PROJECT / "benchmarks" / "java" / "pom.xml"
+FETCH_TIMEOUT_S: Final = 600
+
+
+class KafkaUnavailableError(Exception):
+    """Apache Kafka cannot be run here; the text says what is missing."""
+
+
+@dataclass(frozen=True)
+class KafkaDistribution:
+    """A folder of jars, and the Java that runs them."""
+
+    version: str
+    libs: Path
+    java: str
+
+    @cached_property
+    def classpath(self) -> str:
+        return f"{self.libs}/*"
+
+    def java_command(self, main_class: str, *, heap_mb: int, options: tuple[str, ...]) -> list[str]:
+        return [
+            self.java,
+            f"-Xmx{heap_mb}m",
+            *options,
+            "-Djava.net.preferIPv4Stack=true",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-cp",
+            self.classpath,
+            main_class,
+        ]
+
+
+def ensure_kafka(
+    cache: Path = PROJECT / ".cache", *, pom: Path = POM, folder: str = "libs"
+) -> KafkaDistribution:
+    """The cached distribution, fetched first when it is not there.
+
+    Safe to call from several processes at once: one fetches into a folder of its own and renames.
+    """
+    java = shutil.which("java")
+    if java is None:
+        raise KafkaUnavailableError("no `java` on the path (Java 17 or newer runs Kafka's tools)")
+    version = read_version(pom)
+    home = cache / f"kafka-{version}"
+    libs = home / folder
+    if not libs.is_dir():
+        home.mkdir(parents=True, exist_ok=True)
+        with (home / "fetch.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not libs.is_dir():
+                fetch(libs, pom)
+    return KafkaDistribution(version=version, libs=libs, java=java)
+
+
+def read_version(pom: Path) -> str:
+    match = re.search(r"<kafka\.version>([^<]+)</kafka\.version>", pom.read_text())
+    if match is None:
+        raise KafkaUnavailableError(f"{pom} names no kafka.version")
+    return match.group(1)
+
+
+def fetch(libs: Path, pom: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise KafkaUnavailableError(
+            f"no `mvn` on the path to fetch Apache Kafka into {libs} (apt-get install maven)"
+        )
+    partial = libs.with_name(f"{libs.name}.{os.getpid()}.partial")
+    arguments = [
+        *(maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"),
+        *("-DincludeScope=runtime", f"-DoutputDirectory={partial}"),
+    ]
+    try:
+        subprocess.run(
+            arguments, check=True, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S
+        )
+    except subprocess.CalledProcessError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise KafkaUnavailableError(f"Maven failed: {error.stdout[-2000:]}") from error
+    except subprocess.TimeoutExpired as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise KafkaUnavailableError(f"Maven took longer than {FETCH_TIMEOUT_S} s") from error
+    partial.rename(libs)

@@ -1,0 +1,236 @@
+"""Millions of records through Spark, with a broker and an executor killed on the way, and counted.
+
+    python benchmarks/pipeline.py --records 10000000
+
+Topic → filter and transform → topic, then topic → Parquet, each by `fairlead_spark.job` as a
+StreamJob's driver runs it, on two executors in processes of their own (`local-cluster`). While
+each job runs, the leader of a partition and an executor get SIGKILL. Afterwards readers that know
+nothing of Spark count: librdkafka the topic, pyarrow the files.
+
+`--exactly-once`: `exactly_once_pipeline.py` instead.
+"""
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from fairlead_bench.peers.cluster_state import wait_until_in_sync, wait_until_serving
+from fairlead_bench.peers.fairlead_cluster import FairleadCluster
+from fairlead_bench.project import PROJECT
+from fairlead_bench.scenarios.exactly_once_pipeline import run_exactly_once
+from fairlead_bench.scenarios.pipeline_job import (
+    DELAYS,
+    EXECUTOR,
+    LATE,
+    PARTITIONS,
+    RESULT,
+    SOURCE,
+    fill,
+    job_document,
+    say,
+    start_driver,
+)
+
+KILL_AFTER_S: Final = 60.0
+"""By then a driver has begun with its first batches."""
+BROKER_AWAY_S: Final = 5.0
+JOB_TIMEOUT_S: Final = 1800.0
+QUIET_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What a set of numbers comes to; a lost or changed one shows."""
+
+    count: int
+    distinct: int
+    total: int
+
+    @classmethod
+    def of(cls, numbers: range) -> "Sums":
+        """Of all of them, once each."""
+        return cls(len(numbers), len(numbers), sum(numbers))
+
+
+@contextmanager
+def faults(cluster: FairleadCluster, driver: subprocess.Popen[bytes]) -> Iterator[list[str]]:
+    """While the body runs: an executor and then a leader die, once each."""
+    done: list[str] = []
+    over = threading.Event()
+
+    def act() -> None:
+        if over.wait(KILL_AFTER_S):
+            return
+        children = psutil.Process(driver.pid).children(recursive=True)
+        executors = [child for child in children if EXECUTOR in " ".join(child.cmdline())]
+        if executors:
+            executors[0].kill()
+            done.append(f"an executor of {len(executors)} was killed")
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
+        leader = admin.list_topics(SOURCE, timeout=10).topics[SOURCE].partitions[0].leader
+        cluster.kill_broker(leader)
+        done.append(f"broker {leader}, which led {SOURCE}-0, was killed")
+        over.wait(BROKER_AWAY_S)
+        cluster.start_broker(leader)
+
+    thread = threading.Thread(target=act, name="faults")
+    thread.start()
+    try:
+        yield done
+    finally:
+        over.set()
+        thread.join()
+
+
+def run_job(cluster: FairleadCluster, folder: Path, name: str, sink: dict[str, Any]) -> float:
+    """Run a job to its end among faults; the seconds that it took."""
+    document = job_document(folder, name, cluster.bootstrap, sink)
+    started = time.monotonic()
+    driver = start_driver(document, folder / f"{name}.log")
+    with faults(cluster, driver) as done:
+        try:
+            code = driver.wait(JOB_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            driver.send_signal(signal.SIGTERM)
+            raise
+    took_s = time.monotonic() - started
+    for what in done:
+        say(f"{name}: {what}")
+    if code:
+        tail = (folder / f"{name}.log").read_text(errors="replace")[-3000:]
+        raise RuntimeError(f"{name} ended with {code}:\n{tail}")
+    return took_s
+
+
+def count_topic(bootstrap: str, topic: str) -> Sums:
+    """Read a topic to its end with a client that knows nothing of Spark."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "independent",
+            "enable.auto.commit": False,
+            "log_level": 2,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
+    seen: set[int] = set()
+    count = 0
+    last = time.monotonic()
+    while time.monotonic() - last < QUIET_S:
+        messages = consumer.consume(10_000, 1.0)
+        if messages:
+            last = time.monotonic()
+        for message in messages:
+            if message.error() is None:
+                count += 1
+                seen.add(int(message.key()))
+    consumer.close()
+    return Sums(count, len(seen), sum(seen))
+
+
+def count_parquet(folder: Path) -> Sums:
+    """Only files that the sink's own log names count, as every reader of Spark's output knows."""
+    import pyarrow.parquet as parquet
+
+    names: dict[str, str] = {}
+    for entry in sorted(
+        (folder / "_spark_metadata").iterdir(), key=lambda path: path.name.split(".")[0].zfill(9)
+    ):
+        if entry.name.startswith("."):
+            continue
+        for line in entry.read_text().splitlines()[1:]:
+            said = json.loads(line)
+            names[said["path"].removeprefix("file:")] = said["action"]
+    numbers: set[int] = set()
+    count = 0
+    for name, action in names.items():
+        if action == "add":
+            column = parquet.read_table(name, columns=["n"])["n"].to_pylist()
+            count += len(column)
+            numbers.update(column)
+    return Sums(count, len(numbers), sum(numbers))
+
+
+def check(what: str, found: Sums, wanted: Sums, *, exactly_once: bool) -> bool:
+    """Compare and tell."""
+    is_whole = (found.distinct, found.total) == (wanted.distinct, wanted.total)
+    is_right = is_whole and (not exactly_once or found.count == wanted.count)
+    repeated = found.count - found.distinct
+    say(
+        f"{what}: {found.distinct:,} of {wanted.distinct:,} records, sum {found.total:,}, "
+        f"{repeated:,} repeated: {'right' if is_right else 'WRONG'}"
+    )
+    return is_right
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks/pipeline.py", description=__doc__)
+    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--padding", type=int, default=160, help="bytes added to each record")
+    parser.add_argument(
+        "--exactly-once",
+        action="store_true",
+        help="topic to topic with exactlyOnce, compared record by record, among more faults",
+    )
+    parser.add_argument("--faults", type=int, default=10, help="of --exactly-once")
+    parser.add_argument(
+        "--seed", type=int, help="of the faults of --exactly-once; one is drawn and told otherwise"
+    )
+    options = parser.parse_args(arguments)
+    base = PROJECT / ".cache"
+    base.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="pipeline-", dir=base) as place:
+        if options.exactly_once:
+            seed = random.randrange(2**32) if options.seed is None else options.seed
+            return run_exactly_once(
+                Path(place), options.records, options.padding, seed, options.faults
+            )
+        return run(Path(place), options.records, options.padding)
+
+
+def run(folder: Path, records: int, padding: int) -> int:
+    with FairleadCluster(folder / "cluster", {"offsets.topic.replication.factor": "3"}) as cluster:
+        cluster.start()
+        wait_until_serving(cluster)
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
+        for topic in (SOURCE, RESULT):
+            wanted = NewTopic(topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
+            admin.create_topics([wanted])[topic].result(30)
+        wait_until_in_sync(cluster, partitions=2 * PARTITIONS, topics=[SOURCE, RESULT])
+        took_s = fill(cluster.bootstrap, records, padding)
+        size = len(f'{{"n":{records},"delay":10,"pad":""}}') + padding
+        say(f"{records:,} records of {size} bytes written in {took_s:.0f} s")
+
+        took_s = run_job(cluster, folder, "transform", {"topic": RESULT, "format": None})
+        say(f"topic → topic: {took_s:.0f} s, {records / took_s:,.0f} records/s")
+        late = [number for number in range(DELAYS) if number >= LATE]
+        numbers = [n for n in range(records) if n % DELAYS in late]
+        wanted_late = Sums(len(numbers), len(numbers), sum(numbers))
+        is_right = check(
+            "topic → topic",
+            count_topic(cluster.bootstrap, RESULT),
+            wanted_late,
+            exactly_once=False,
+        )
+        wait_until_in_sync(cluster, partitions=2 * PARTITIONS, topics=[SOURCE, RESULT])
+        target = folder / "parquet"
+        sink = {"topic": None, "format": "parquet", "options": {"path": str(target)}}
+        took_s = run_job(cluster, folder, "parquet", sink)
+        say(f"topic → Parquet: {took_s:.0f} s, {records / took_s:,.0f} records/s")
+        found = count_parquet(target)
+        is_right &= check("topic → Parquet", found, Sums.of(range(records)), exactly_once=True)
+    return 0 if is_right else 1
