@@ -105,6 +105,8 @@ NEEDED = [
     "delete secrets",
     "delete pods",
     "watch pods",
+    # An annotation that changes has a kubelet look at once for new certificates.
+    "patch pods",
     "patch persistentvolumeclaims",
     "patch poddisruptionbudgets.policy",
     "patch networkpolicies.networking.k8s.io",
@@ -122,7 +124,6 @@ TOO_MUCH = [
     "update logclusters.fairlead.io/status",
     "patch failoverdrills.fairlead.io",
     "watch partitiontables.fairlead.io",
-    "patch pods",
     "delete consumergroups.fairlead.io",
     "create pods/exec",
     "create pods/attach",
