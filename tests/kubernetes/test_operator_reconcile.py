@@ -72,15 +72,8 @@ def test_spark_drivers_have_an_account_as_long_as_the_cluster_wants_it(
         patch = {"spec": {"spark": {"driverAccount": False}}}
         await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", patch)
 
-        async def is_gone(kind: ResourceKind) -> bool:
-            try:
-                await bench.get(kind, "demo-spark")
-            except ApiError as error:
-                return error.is_not_found
-            return False
-
         for kind in (SERVICE_ACCOUNT, ROLE_BINDING):
-            await bench.until(partial(is_gone, kind), f"the {kind.kind} goes")
+            await bench.until_gone(kind, "demo-spark", f"the {kind.kind} goes")
 
     run(scenario())
 
@@ -297,14 +290,7 @@ def test_a_deleted_cluster_stops_its_brokers_and_keeps_its_volumes(bench: Bench,
         free = {"metadata": {"finalizers": None}}
         await bench.kube.patch(POD, bench.namespace, "demo-main-0", free)
 
-        async def is_gone() -> bool:
-            try:
-                await bench.get(LOG_CLUSTER, "demo")
-            except ApiError as error:
-                return error.is_not_found
-            return False
-
-        await bench.until(is_gone, "the finalizer falls")
+        await bench.until_gone(LOG_CLUSTER, "demo", "the finalizer falls")
         assert not await bench.pods()
         claims = (await bench.kube.list(PERSISTENT_VOLUME_CLAIM, bench.namespace)).items
         assert [claim["metadata"]["name"] for claim in claims] == ["data-demo-main-0"]
@@ -407,14 +393,7 @@ def test_a_protected_cluster_outlives_its_deletion(bench: Bench, run: Any) -> No
         patch = {"spec": {"deletionProtection": False}}
         await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", patch)
 
-        async def is_gone() -> bool:
-            try:
-                await bench.get(LOG_CLUSTER, "demo")
-            except ApiError as error:
-                return error.is_not_found
-            return False
-
-        await bench.until(is_gone, "it goes once it is let go")
+        await bench.until_gone(LOG_CLUSTER, "demo", "it goes once it is let go")
 
     run(scenario())
 
@@ -425,13 +404,6 @@ def test_a_namespace_takes_a_protected_cluster_along(bench: Bench, run: Any) -> 
         await bench.until(partial(bench.get, SERVICE, "demo-bootstrap"), "it is followed")
         await bench.kube.delete(NAMESPACE, None, bench.namespace)
 
-        async def is_gone() -> bool:
-            try:
-                await bench.get(LOG_CLUSTER, "demo")
-            except ApiError as error:
-                return error.is_not_found
-            return False
-
-        await bench.until(is_gone, "the finalizer falls")
+        await bench.until_gone(LOG_CLUSTER, "demo", "the finalizer falls")
 
     run(scenario())

@@ -119,6 +119,16 @@ class Bench:
     async def get(self, kind: Any, name: str) -> dict[str, Any]:
         return await self.kube.get(kind, self.namespace, name)
 
+    async def until_gone(self, kind: Any, name: str, what: str) -> None:
+        async def is_gone() -> bool:
+            try:
+                await self.get(kind, name)
+            except ApiError as error:
+                return error.is_not_found
+            return False
+
+        await self.until(is_gone, what)
+
     async def create(self, cluster: dict[str, Any], pool: dict[str, Any]) -> None:
         await self.kube.create(LOG_CLUSTER, self.namespace, cluster)
         await self.kube.create(BROKER_POOL, self.namespace, pool)

@@ -8,21 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from fairlead_controller.controller import Controller, open_controller
+from controller_bench import CLUSTER, create_log_cluster, let_go, running_controller
+
 from fairlead_controller.decisions.events import (
     CreateTopics,
-    ElectLeaders,
     RegisterBroker,
     UnfenceBroker,
 )
 from fairlead_controller.kubernetes.topic_feed import TopicFeed
 from fairlead_controller.kubernetes.topic_resource_calls import TopicDefaults, apply_topics
-from fairlead_controller.stores.file import open_file_store
-from fairlead_kube.kinds import LOG_CLUSTER, TOPIC
+from fairlead_kube.kinds import TOPIC
 from fairlead_model.broker import BrokerRegistration, Endpoint
 from fairlead_operator.controller_client import ControllerUnavailableError, TopicChanges
 from fairlead_operator.events import EventWriter
@@ -32,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    from fairlead_controller.controller import Controller
     from fairlead_kube.client import KubeClient
 
-CLUSTER = "demo"
 DEADLINE_S = 20.0
 
 
@@ -180,32 +178,17 @@ async def eventually(check: Callable[[], Awaitable[Any]], what: Callable[[], str
 async def bench(
     kube: KubeClient, namespace: str, directory: Path, *, brokers: int = 3
 ) -> AsyncIterator[Bench]:
-    store = await open_file_store(directory)
-    controller = await open_controller(store, now_ms=lambda: 0, random_source=random.Random(1))
-    running = asyncio.create_task(controller.run())
-    await controller.submit(ElectLeaders())
-    for broker_id in range(brokers):
-        await start_broker(controller, broker_id)
-    manifest = {
-        "apiVersion": LOG_CLUSTER.api_version,
-        "kind": LOG_CLUSTER.kind,
-        "metadata": {"name": CLUSTER},
-        "spec": {},
-    }
-    await kube.create(LOG_CLUSTER, namespace, manifest)
-    world = Bench(kube, namespace, InProcessController(controller, namespace))
-    await world.start_operator()
-    try:
-        yield world
-    finally:
-        await world.stop_operator()
-        for item in (await kube.list(TOPIC, namespace)).items:
-            if item["metadata"].get("finalizers"):
-                patch = {"metadata": {"finalizers": None}}
-                await kube.patch(TOPIC, namespace, item["metadata"]["name"], patch)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        await store.close()
+    async with running_controller(directory) as controller:
+        for broker_id in range(brokers):
+            await start_broker(controller, broker_id)
+        await create_log_cluster(kube, namespace)
+        world = Bench(kube, namespace, InProcessController(controller, namespace))
+        await world.start_operator()
+        try:
+            yield world
+        finally:
+            await world.stop_operator()
+            await let_go(kube, TOPIC, namespace)
 
 
 def play(

@@ -9,17 +9,14 @@ import asyncio
 import base64
 import contextlib
 import json
-import random
 from typing import TYPE_CHECKING, Any
 
+from controller_bench import CLUSTER, create_log_cluster, let_go, running_controller
 from topic_bench import eventually, reason_of
 
-from fairlead_controller.controller import Controller, open_controller
-from fairlead_controller.decisions.events import ElectLeaders
 from fairlead_controller.kubernetes.user_resource_calls import apply_users
-from fairlead_controller.stores.file import open_file_store
 from fairlead_kube.errors import ApiError
-from fairlead_kube.kinds import EVENT, LOG_CLUSTER, SECRET, USER
+from fairlead_kube.kinds import EVENT, SECRET, USER
 from fairlead_operator.controller_client import CandidateState, ReignState
 from fairlead_operator.events import EventWriter
 from fairlead_operator.users.sync import UserSync
@@ -28,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    from fairlead_controller.controller import Controller
     from fairlead_kube.client import KubeClient
     from fairlead_model.security.acl import AclBinding
 
-CLUSTER = "demo"
 LISTENERS = [
     {"name": "plain", "type": "Internal", "port": 9092},
     {
@@ -216,30 +213,15 @@ def encoded(text: str) -> str:
 async def bench(
     kube: KubeClient, namespace: str, directory: Path, **cluster: Any
 ) -> AsyncIterator[Bench]:
-    store = await open_file_store(directory)
-    controller = await open_controller(store, now_ms=lambda: 0, random_source=random.Random(1))
-    running = asyncio.create_task(controller.run())
-    await controller.submit(ElectLeaders())
-    manifest = {
-        "apiVersion": LOG_CLUSTER.api_version,
-        "kind": LOG_CLUSTER.kind,
-        "metadata": {"name": CLUSTER},
-        "spec": {"listeners": LISTENERS, **cluster},
-    }
-    await kube.create(LOG_CLUSTER, namespace, manifest)
-    world = Bench(kube, namespace, InProcessController(controller, f"{namespace}/{CLUSTER}"))
-    await world.start_operator()
-    try:
-        yield world
-    finally:
-        await world.stop_operator()
-        for item in (await kube.list(USER, namespace)).items:
-            if item["metadata"].get("finalizers"):
-                patch = {"metadata": {"finalizers": None}}
-                await kube.patch(USER, namespace, item["metadata"]["name"], patch)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        await store.close()
+    async with running_controller(directory) as controller:
+        await create_log_cluster(kube, namespace, listeners=LISTENERS, **cluster)
+        world = Bench(kube, namespace, InProcessController(controller, f"{namespace}/{CLUSTER}"))
+        await world.start_operator()
+        try:
+            yield world
+        finally:
+            await world.stop_operator()
+            await let_go(kube, USER, namespace)
 
 
 def play(
