@@ -7,7 +7,6 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
-from jsonschema import Draft202012Validator
 
 from fairlead_broker.limits import (
     REST_DOCUMENT_BYTES_MAX,
@@ -22,6 +21,7 @@ from fairlead_broker.rest.json_frames import StreamFrames
 from fairlead_broker.rest.json_text import JsonError, dump_json, load_json
 from fairlead_broker.rest.negotiation import accepts_gzip, media_type_of, require_answer
 from fairlead_broker.rest.problems import ProblemError
+from fairlead_broker.rest.schema_validation import first_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -168,8 +168,7 @@ class RestRequest:
             document = load_json(found[0])
         except JsonError as error:
             raise ProblemError(400, f"the body is no JSON of use: {error}") from error
-        problems = Draft202012Validator(body.schemas[media_type]).iter_errors(document)
-        problem = next(problems, None)
+        problem = first_problem(document, body.schemas[media_type])
         if problem is not None:
             where = "".join(f"/{part}" for part in problem.absolute_path) or "the body"
             raise ProblemError(422, f"{where}: {problem.message}", code=code)

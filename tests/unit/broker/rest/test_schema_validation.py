@@ -1,0 +1,43 @@
+"""Documents against JSON schemas, and what their validator leaves alone when it is imported."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from fairlead_broker.rest.schema_validation import first_problem
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"partitions": {"type": "array", "items": {"type": "integer"}}},
+    "required": ["partitions"],
+}
+
+
+def test_a_document_that_fits_has_no_problem() -> None:
+    assert first_problem({"partitions": [0, 1]}, SCHEMA) is None
+
+
+def test_a_problem_says_where_and_what() -> None:
+    problem = first_problem({"partitions": [0, "one"]}, SCHEMA)
+    assert problem is not None
+    assert list(problem.absolute_path) == ["partitions", 1]
+    assert problem.message == "'one' is not of type 'integer'"
+
+
+def test_grammars_of_iris_are_left_to_who_wants_them(tmp_path: Path) -> None:
+    (tmp_path / "rfc3987_syntax.py").write_text("print('dear')\nis_valid_syntax = None\n")
+    code = (
+        "import fairlead_broker.rest.request\n"
+        "print('request')\n"
+        "import rfc3987_syntax\n"
+        "print('wanted')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["request", "dear", "wanted"]
