@@ -7,6 +7,7 @@ settings={...})` makes others, and lets a test stop, kill and restart single bro
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import select
 import signal
@@ -33,7 +34,7 @@ from side_by_side import (
 from fairlead_bench.peers.own_ports import take_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from xdist.remote import Producer
     from zookeeper_ensemble import ZooKeeperEnsemble
@@ -72,6 +73,20 @@ def pytest_configure(config: pytest.Config) -> None:
     slow = [HealthCheck.too_slow]
     settings.register_profile("patient", settings(), deadline=None, suppress_health_check=slow)
     settings.load_profile("patient")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage: thousands of tests are made, and all of them stay.
+
+    Nobody looks at them again for it later either, which each full search would.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
