@@ -44,10 +44,13 @@ class OperatorSettings:
     http_port: int = DEFAULT_HTTP_PORT
     log_level: str = "INFO"
 
-    def session_urls(self, namespace: str, cluster: str) -> tuple[str, ...]:
+    def session_urls(
+        self, namespace: str, cluster: str, *, is_tls: bool = False
+    ) -> tuple[str, ...]:
         """Return where a cluster's brokers find the controller, whichever pod it is in."""
+        scheme = "wss" if is_tls else "ws"
         return tuple(
-            f"ws://{self.name}-{number}.{self.name}.{self.namespace}.svc:{SESSION_PORT}"
+            f"{scheme}://{self.name}-{number}.{self.name}.{self.namespace}.svc:{SESSION_PORT}"
             f"/{namespace}/{cluster}"
             for number in range(self.replicas)
         )

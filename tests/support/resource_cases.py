@@ -91,6 +91,16 @@ CLUSTERS = (
         'unknown field "spec.listeners[0].ports"',
         "spec.listeners[0].ports: unknown field; did you mean port?",
     ),
+    Case("TLS between brokers", cluster(interBroker={"tls": True})),
+    Case(
+        "a listener of clients that is called as that of the controller",
+        cluster(listeners=[listener(name="controller")]),
+    ),
+    both(
+        "a listener of clients in the place of that of the controller",
+        cluster(listeners=[listener(name="controller")], interBroker={"tls": True}),
+        "with interBroker.tls CONTROLLER is the listener of the controller",
+    ),
     both(
         "listeners of one name",
         cluster(listeners=[listener(), listener(port=9096)]),

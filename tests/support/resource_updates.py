@@ -32,6 +32,19 @@ _ANOTHER_DRILL = "a drill cannot be changed once it is made (only suspend can)"
 
 UPDATES = (
     Update("a cluster's listener goes", cluster(listeners=[listener()]), cluster()),
+    Update("nothing new between brokers", cluster(), cluster(interBroker={"tls": False})),
+    Update(
+        "TLS between brokers begins",
+        cluster(),
+        cluster(interBroker={"tls": True}),
+        "interBroker.tls cannot be changed, because brokers in clear and",
+    ),
+    Update(
+        "TLS between brokers ends",
+        cluster(interBroker={"tls": True}),
+        cluster(),
+        "interBroker.tls cannot be changed, because brokers in clear and",
+    ),
     Update("a pool grows", pool(), pool(replicas=5, storage={"size": "10240Mi"})),
     Update("a pool shrinks", pool(), pool(replicas=1)),
     Update("a volume grows", pool(), pool(storage={"size": "11Gi"})),

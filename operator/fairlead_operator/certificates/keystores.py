@@ -27,14 +27,16 @@ def build_keystore(pair: KeyPair) -> bytes:
     return pair.key.rstrip() + b"\n" + pair.certificate
 
 
-def may_stay(keystore: bytes, hosts: Collection[str], now: datetime, *, authority: bytes) -> bool:
+def may_stay(
+    pair: KeyPair, hosts: Collection[str], now: datetime, *, authority: bytes, uri: str = ""
+) -> bool:
     """Tell whether a certificate of our own is good still: for these names, and for some time.
 
     Names that are too many do no harm until it is renewed.
     """
-    if not KeyPair(keystore, keystore).fits() or is_due(keystore, now, authority=authority):
+    if not pair.fits() or is_due(pair.certificate, now, authority=authority, uri=uri):
         return False
-    return alternative_names(keystore) >= set(hosts)
+    return alternative_names(pair.certificate) >= set(hosts)
 
 
 def keystore_problem(pair: KeyPair, now: datetime) -> str:

@@ -8,68 +8,91 @@ from typing import Any, Final
 from fairlead_operator.certificates.authority import fingerprints, is_issued_by
 from fairlead_operator.live_objects import Manifest
 from fairlead_operator.pod_http import PodAnswerError, ask_pod
-from fairlead_operator.specs.certificates import decode_secret
+from fairlead_operator.specs.certificates import TLS_CERTIFICATE, decode_secret
 from fairlead_operator.specs.listener_security import keystore_key
 from fairlead_operator.specs.names import HTTP_PORT, OPERATOR_LISTENER
+from fairlead_operator.specs.peer_security import PEER_LISTENERS, is_peer_key
+from fairlead_operator.specs.views import ClusterView
 
 TIMEOUT_S: Final = 1.0
 CERTIFICATES_PATH: Final = "/certificates"
-_LEAF_KEYS: Final = (keystore_key(OPERATOR_LISTENER.lower()), "tls.crt", "user.crt")
-"""Keys of Secrets under which certificates of the cluster's authority are."""
+_LEAF_KEYS: Final = (keystore_key(OPERATOR_LISTENER.lower()), TLS_CERTIFICATE, "user.crt")
+"""Keys of Secrets under which certificates of the cluster's authority are, besides those of peers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class ListenerTrust:
-    """What a broker says of its operator's listener: SHA-256 of what it shows, and trusts."""
+class TrustAnswer:
+    """What a broker says of the listeners that it was asked for, by SHA-256."""
 
-    certificate: str
+    certificates: frozenset[str]
+    """What they show."""
     trusted: frozenset[str]
+    """What all of them trust."""
 
 
 class BrokerTrust:
     """Asks brokers over HTTP."""
 
-    async def ask(self, pods: Sequence[Manifest]) -> list[ListenerTrust]:
-        """Return the answers of those brokers that give one."""
+    async def ask(self, pods: Sequence[Manifest], listeners: Sequence[str]) -> list[TrustAnswer]:
+        """Return the answers of those brokers that give one for each of these listeners."""
         addresses = [str((pod.get("status") or {}).get("podIP") or "") for pod in pods]
-        answers = await asyncio.gather(*(_ask(address) for address in addresses if address))
-        return [answer for answer in answers if answer is not None]
+        asked = (_ask(address, listeners) for address in addresses if address)
+        return [answer for answer in await asyncio.gather(*asked) if answer is not None]
 
 
-def is_trusted(told: Sequence[ListenerTrust], wanted: int, trusted: bytes) -> bool:
+def own_listeners(cluster: ClusterView) -> tuple[str, ...]:
+    """Return the listeners that show certificates of the cluster's authority, whoever is asked."""
+    peers = PEER_LISTENERS if cluster.spec.inter_broker.tls else ()
+    return (OPERATOR_LISTENER, *peers) if cluster.spec.is_secured else peers
+
+
+def is_trusted(told: Sequence[TrustAnswer], wanted: int, trusted: bytes) -> bool:
     """Tell whether all of so many brokers trust these certificates."""
     needed = set(fingerprints(trusted))
     return len(told) >= wanted and all(each.trusted >= needed for each in told)
 
 
 def is_issued_everywhere(
-    told: Sequence[ListenerTrust],
+    told: Sequence[TrustAnswer],
     wanted: int,
     secrets: Sequence[Mapping[str, Any]],
     authority: bytes,
 ) -> bool:
     """Tell whether brokers show, and all Secrets hold, certificates of this authority only."""
     leaves = [
-        leaf for secret in secrets for key in _LEAF_KEYS if (leaf := decode_secret(secret, key))
+        leaf
+        for secret in secrets
+        for key in secret.get("data") or ()
+        if (key in _LEAF_KEYS or is_peer_key(key)) and (leaf := decode_secret(secret, key))
     ]
     shown = {fingerprints(leaf)[0] for leaf in leaves}
     return (
         len(told) >= wanted
-        and all(each.certificate in shown for each in told)
+        and all(each.certificates <= shown for each in told)
         and all(is_issued_by(leaf, authority) for leaf in leaves)
     )
 
 
-async def _ask(address: str) -> ListenerTrust | None:
+async def _ask(address: str, listeners: Sequence[str]) -> TrustAnswer | None:
     try:
         answer = await ask_pod(address, HTTP_PORT, CERTIFICATES_PATH, timeout_s=TIMEOUT_S)
         told = answer.json() if answer.status == 200 else None
     except PodAnswerError:
         return None
-    listener = told.get(OPERATOR_LISTENER) if isinstance(told, dict) else None
-    if not isinstance(listener, dict):
+    return read_answer(told, listeners)
+
+
+def read_answer(told: Any, listeners: Sequence[str]) -> TrustAnswer | None:
+    """Return what a broker says of these listeners; None if it leaves one of them out."""
+    if not isinstance(told, dict):
         return None
-    trusted = listener.get("trusted")
-    if not isinstance(trusted, list):
-        return None
-    return ListenerTrust(str(listener.get("certificate")), frozenset(map(str, trusted)))
+    found = [told.get(listener) for listener in listeners]
+    shown: set[str] = set()
+    trusted: list[frozenset[str]] = []
+    for each in found:
+        if not isinstance(each, dict) or not isinstance(each.get("trusted"), list):
+            return None
+        shown.add(str(each.get("certificate")))
+        trusted.append(frozenset(map(str, each["trusted"])))
+    return TrustAnswer(frozenset(shown), frozenset.intersection(*trusted)) if trusted else None

@@ -33,7 +33,12 @@ from fairlead_operator.certificates.rotation import (
     read_authorities,
 )
 from fairlead_operator.clusters.api_writer import ApiWriter
-from fairlead_operator.clusters.broker_trust import BrokerTrust, is_issued_everywhere, is_trusted
+from fairlead_operator.clusters.broker_trust import (
+    BrokerTrust,
+    is_issued_everywhere,
+    is_trusted,
+    own_listeners,
+)
 from fairlead_operator.clusters.plan import ClusterPlan, LiveKey, PoolPlan, WantedObject
 from fairlead_operator.live_objects import Manifest
 from fairlead_operator.refusals import Refusals
@@ -41,9 +46,12 @@ from fairlead_operator.resources import Listener
 from fairlead_operator.specs.apply_decision import is_covered, needs_apply, with_hash
 from fairlead_operator.specs.certificates import (
     CERTIFICATES_ANNOTATION,
+    TLS_CERTIFICATE,
+    TLS_KEY,
     bootstrap_of,
     build_authority_secret,
     build_certificate,
+    build_controller_secret,
     build_tls_secret,
     build_trust_secret,
     decode_secret,
@@ -55,8 +63,10 @@ from fairlead_operator.specs.names import (
     OPERATOR_LISTENER,
     ROTATE_ANNOTATION,
     authority_secret_name,
+    controller_tls_secret_name,
     tls_secret_name,
 )
+from fairlead_operator.specs.peer_security import PEERS_MAX, peer_key, peer_uri
 from fairlead_operator.specs.session_secret import is_leftover
 from fairlead_operator.specs.views import ClusterView, PoolView
 
@@ -65,8 +75,16 @@ BROKERS: Final = "fairlead brokers"
 """Name in certificates of brokers; that of no user, for there is a blank in it."""
 LOOK_S: Final = 10.0
 """How often Secrets of others are read, which are not watched."""
+LEFTOVER: Final = "the Secret {} is that of an earlier LogCluster of this name, and about to go"
 NOT_OURS: Final = (
     "there is a Secret {} that is not the operator's: rename it or delete it, brokers need its name"
+)
+NAMED_CONTROLLER: Final = (
+    "the Secret {} is for the certificate of the controller: make the pool anew under another name"
+)
+TOO_MANY: Final = (
+    "the pool {} has more than {} brokers, whose certificates do not fit in one Secret: make "
+    "another pool for the others"
 )
 NO_CERT_MANAGER: Final = (
     "the listener {} names an issuer, and the API server knows no Certificates: install "
@@ -83,6 +101,15 @@ class CertificateReport:
     """By pool: why its brokers cannot be given what they need to start."""
     rotation: str = ""
     """Where a rotation of the authority is; empty where there is none."""
+
+    def block(self, pool: str, problem: str) -> None:
+        """Let the brokers of a pool wait."""
+        self.blocked[pool] = problem
+        self.problems.append(problem)
+
+    def block_all(self, plan: ClusterPlan, problem: str) -> None:
+        """Let the brokers of all pools wait for a problem that is reported already."""
+        self.blocked.update({each.pool.name: problem for each in plan.pools})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +160,7 @@ class CertificateKeeper:
     async def look_after(self, sight: CertificateSight, refusals: Refusals) -> CertificateReport:
         """Take the next steps for a cluster."""
         cluster, report = sight.cluster, sight.report
-        if not cluster.spec.is_secured:
+        if not cluster.spec.has_certificates:
             return report
         authorities, name = None, authority_secret_name(cluster.name)
         with refusals.noting(SECRET.kind, name):
@@ -143,8 +170,11 @@ class CertificateKeeper:
                 await self._apply(build_trust_secret(cluster, authorities), sight)
         if authorities is None:
             blocked = "; ".join(report.problems) or "the authority cannot be made yet"
-            report.blocked.update({each.pool.name: blocked for each in sight.plan.pools})
+            report.block_all(sight.plan, blocked)
             return report
+        if cluster.spec.inter_broker.tls:
+            with refusals.noting(SECRET.kind, controller_tls_secret_name(cluster.name)):
+                await self._look_after_controller(sight, authorities)
         for plan in sight.plan.pools:
             with refusals.noting(SECRET.kind, tls_secret_name(cluster.name, plan.pool.name)):
                 await self._look_after_pool(sight, plan, authorities)
@@ -163,9 +193,7 @@ class CertificateKeeper:
             if secret is None:
                 return made if await self._writer.create(SECRET, manifest) else None
         if is_leftover(secret, cluster):
-            report.problems.append(
-                f"the Secret {name} is that of an earlier LogCluster of this name, and about to go"
-            )
+            report.problems.append(LEFTOVER.format(name))
             return None
         try:
             return read_authorities(secret.get("data") or {})
@@ -183,7 +211,8 @@ class CertificateKeeper:
         annotations = (secret.get("metadata") or {}).get("annotations") or {}
         rotated = annotations.get(ROTATE_ANNOTATION, "")
         is_going_on = authorities.next is not None or bool(authorities.former)
-        told = await self._trust.ask(sight.pods) if is_going_on else []
+        listeners = own_listeners(cluster)
+        told = await self._trust.ask(sight.pods, listeners) if is_going_on else []
         secrets = [each for (kind, _), each in sight.live.items() if kind == SECRET.kind]
         step = decide_step(
             authorities,
@@ -218,27 +247,48 @@ class CertificateKeeper:
         await self._apply(build_authority_secret(cluster, after, rotated=rotated), sight)
         return after
 
+    async def _look_after_controller(
+        self, sight: CertificateSight, authorities: Authorities
+    ) -> None:
+        """Keep what the controller shows to brokers, which ask for it when they connect."""
+        cluster, report = sight.cluster, sight.report
+        name = controller_tls_secret_name(cluster.name)
+        secret = sight.secret(name)
+        if secret is None:
+            empty = build_controller_secret(cluster, b"", KeyPair(b"", b""))
+            secret = await self._writer.find(SECRET, empty)
+        if secret is not None and not _is_ours(secret, cluster):
+            problem = LEFTOVER if is_leftover(secret, cluster) else NOT_OURS
+            report.problems.append(problem.format(name))
+            report.block_all(sight.plan, report.problems[-1])
+            return
+        present = KeyPair(decode_secret(secret, TLS_CERTIFICATE), decode_secret(secret, TLS_KEY))
+        pair = self._own_pair(authorities, present, uri=peer_uri(cluster, None))
+        await self._apply(build_controller_secret(cluster, authorities.trusted, pair), sight)
+
     async def _look_after_pool(
         self, sight: CertificateSight, plan: PoolPlan, authorities: Authorities
     ) -> None:
         cluster, pool, report = sight.cluster, plan.pool, sight.report
         name = tls_secret_name(cluster.name, pool.name)
+        if name == controller_tls_secret_name(cluster.name):
+            report.block(pool.name, NAMED_CONTROLLER.format(name))
+            return
+        if cluster.spec.inter_broker.tls and plan.certified > PEERS_MAX:
+            report.block(pool.name, TOO_MANY.format(pool.name, PEERS_MAX))
+            return
         secret = sight.secret(name)
         if secret is None:
             found = await self._writer.find(SECRET, build_tls_secret(cluster, pool, b"", {}))
             if found is not None and not _is_ours(found, pool):
-                report.blocked[pool.name] = NOT_OURS.format(name)
-                report.problems.append(report.blocked[pool.name])
+                report.block(pool.name, NOT_OURS.format(name))
                 return
-        own = OPERATOR_LISTENER.lower()
-        keystores = {
-            keystore_key(own): self._own_keystore(authorities, secret, own, inside_hosts(cluster))
-        }
+        keystores = self._own_keystores(sight, plan, secret, authorities)
         for listener in tls_listeners(cluster):
             hosts = _hosts(sight, plan, listener)
             key = keystore_key(listener.name)
             if not _is_given(listener):
-                keystores[key] = self._own_keystore(authorities, secret, listener.name, hosts)
+                keystores[key] = self._own_keystore(authorities, secret, key, hosts=hosts)
                 continue
             given = await self._given_keystore(sight, pool, listener, hosts)
             kept = given or decode_secret(secret, key)
@@ -250,20 +300,52 @@ class CertificateKeeper:
         await self._apply(manifest, sight)
         await self._renew_mounts(pool, manifest, sight.pods)
 
+    def _own_keystores(
+        self,
+        sight: CertificateSight,
+        plan: PoolPlan,
+        secret: Mapping[str, Any] | None,
+        authorities: Authorities,
+    ) -> dict[str, bytes]:
+        """Return what brokers show to the operator, and each of them to its peers."""
+        cluster, keystores = sight.cluster, dict[str, bytes]()
+        if cluster.spec.is_secured:
+            key, hosts = keystore_key(OPERATOR_LISTENER.lower()), inside_hosts(cluster)
+            keystores[key] = self._own_keystore(authorities, secret, key, hosts=hosts)
+        if cluster.spec.inter_broker.tls:
+            for broker_id in plan.pool.broker_ids(plan.certified):
+                key, uri = peer_key(broker_id), peer_uri(cluster, broker_id)
+                keystores[key] = self._own_keystore(authorities, secret, key, uri=uri)
+        return keystores
+
     def _own_keystore(
         self,
         authorities: Authorities,
         secret: Mapping[str, Any] | None,
-        listener: str,
-        hosts: frozenset[str],
+        key: str,
+        *,
+        hosts: frozenset[str] = frozenset(),
+        uri: str = "",
     ) -> bytes:
         """Return a certificate of the cluster's authority: the one that is there, or a new one."""
-        now, present = self._wall_clock(), decode_secret(secret, keystore_key(listener))
-        authority = authorities.current
-        if present and may_stay(present, hosts, now, authority=authority.certificate):
+        present = decode_secret(secret, key)
+        pair = self._own_pair(authorities, KeyPair(present, present), hosts=hosts, uri=uri)
+        return present if pair.key is present else build_keystore(pair)
+
+    def _own_pair(
+        self,
+        authorities: Authorities,
+        present: KeyPair,
+        *,
+        hosts: frozenset[str] = frozenset(),
+        uri: str = "",
+    ) -> KeyPair:
+        """Return what is there, or what takes its place: for these hosts, with this identity."""
+        now, authority = self._wall_clock(), authorities.current
+        if may_stay(present, hosts, now, authority=authority.certificate, uri=uri):
             return present
-        made = issue(authority, BROKERS, now, hosts=sorted(hosts), life=LEAF_LIFE)
-        return build_keystore(made)
+        uris = [uri] if uri else []
+        return issue(authority, BROKERS, now, hosts=sorted(hosts), uris=uris, life=LEAF_LIFE)
 
     async def _given_keystore(
         self,
@@ -293,7 +375,7 @@ class CertificateKeeper:
         if secret is None:
             report.problems.append(f"listener {listener.name}: there is no Secret {name} yet")
             return b""
-        pair = KeyPair(decode_secret(secret, "tls.crt"), decode_secret(secret, "tls.key"))
+        pair = KeyPair(decode_secret(secret, TLS_CERTIFICATE), decode_secret(secret, TLS_KEY))
         problem = keystore_problem(pair, self._wall_clock())
         if problem:
             report.problems.append(f"listener {listener.name}, Secret {name}: {problem}")
@@ -370,7 +452,7 @@ def _hosts(sight: CertificateSight, plan: PoolPlan, listener: Listener) -> froze
         listener,
         sight.cluster,
         plan.pool,
-        replicas=max(plan.replicas, plan.pool.spec.replicas),
+        replicas=plan.certified,
         looked_up=plan.addresses,
         nodes=sight.nodes,
         bootstrap=bootstrap_of(listener, sight.cluster, sight.live),
@@ -382,9 +464,9 @@ def _is_given(listener: Listener) -> bool:
     return tls is not None and (tls.certificate is not None or tls.issuer_ref is not None)
 
 
-def _is_ours(secret: Manifest, pool: PoolView) -> bool:
+def _is_ours(secret: Mapping[str, Any], owner: ClusterView | PoolView) -> bool:
     owners = secret["metadata"].get("ownerReferences") or ()
-    return any(owner.get("uid") == pool.uid for owner in owners)
+    return any(each.get("uid") == owner.uid for each in owners)
 
 
 def _host_of(pod: Mapping[str, Any]) -> str:

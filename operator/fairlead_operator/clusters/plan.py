@@ -109,6 +109,11 @@ class PoolPlan:
     """What was looked up of the addresses outside, by broker id."""
     children: tuple[WantedObject, ...] = ()
 
+    @property
+    def certified(self) -> int:
+        """How many brokers need certificates: those that there are, and those that are to come."""
+        return max(self.replicas, self.pool.spec.replicas)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:

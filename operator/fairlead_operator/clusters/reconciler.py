@@ -208,7 +208,7 @@ class ClusterReconciler:
             namespace=key[0],
             generation=cluster.generation,
             refused=refusals.text,
-            is_secured=cluster.spec.is_secured and not is_paused,
+            is_secured=cluster.spec.has_certificates and not is_paused,
             certificate_problems=certificates.problems,
             rotation=certificates.rotation,
             is_paused=is_paused,

@@ -161,6 +161,19 @@ class CertificateAuthority:
     ] = 7
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterBroker:
+    """What brokers say to each other, and to the controller."""
+
+    tls: Annotated[
+        bool,
+        "Encrypt it, with a certificate of the cluster's authority on each side: replication, what "
+        "one broker passes on to another, and each broker's session with the controller. It cannot "
+        "be changed, because brokers in clear and brokers with TLS do not replicate to each other "
+        "while they restart one by one.",
+    ] = False
+
+
 def _has_unique_ports(spec: Any) -> bool:
     ports = Counter(listener.port for listener in spec.listeners)
     return all(count == 1 for count in ports.values())
@@ -169,6 +182,14 @@ def _has_unique_ports(spec: Any) -> bool:
 def _has_unique_names(spec: Any) -> bool:
     names = Counter(listener.name for listener in spec.listeners)
     return all(count == 1 for count in names.values())
+
+
+_PEER_TLS: Final = "has({0}.interBroker) && has({0}.interBroker.tls) && {0}.interBroker.tls"
+
+
+def _leaves_controller_alone(spec: Any) -> bool:
+    names = [listener.name for listener in spec.listeners]
+    return not (spec.inter_broker.tls and "controller" in names)
 
 
 def _has_unique_namespaces(spec: Any) -> bool:
@@ -201,6 +222,21 @@ class LogClusterSpec:
             message="a namespace is listed twice: give it one entry",
             field="topicNamespaces",
             holds=_has_unique_namespaces,
+        ),
+        Rule(
+            cel=f"({_PEER_TLS.format('self')}) == ({_PEER_TLS.format('oldSelf')})",
+            message="interBroker.tls cannot be changed, because brokers in clear and brokers with "
+            "TLS do not replicate to each other: make a new cluster",
+            field="interBroker",
+            holds_change=lambda old, new: old.inter_broker.tls == new.inter_broker.tls,
+        ),
+        Rule(
+            cel=f"!({_PEER_TLS.format('self')}) || !has(self.listeners) || "
+            "!self.listeners.exists(a, a.name == 'controller')",
+            message="with interBroker.tls CONTROLLER is the listener of the controller: give the "
+            "one of clients another name",
+            field="listeners",
+            holds=_leaves_controller_alone,
         ),
     )
 
@@ -241,6 +277,9 @@ class LogClusterSpec:
         "of these, brokers have one that speaks in clear, at port 9092.",
         Bound(LISTENERS_MAX),
     ] = ()
+    inter_broker: Annotated[
+        InterBroker, "What brokers say to each other, and to the controller."
+    ] = field(default_factory=InterBroker)
     authorization: Annotated[
         Authorization | None,
         "Who may do what. Default: rules are asked as soon as any listener asks clients who they "
@@ -310,6 +349,11 @@ class LogClusterSpec:
     def is_secured(self) -> bool:
         """Whether any listener encrypts or asks who clients are, or requests are authorized."""
         return self.authorization is not None or any(each.is_secured for each in self.listeners)
+
+    @property
+    def has_certificates(self) -> bool:
+        """Whether brokers have certificates: for listeners, or for each other."""
+        return self.is_secured or self.inter_broker.tls
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> "LogClusterSpec":

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from fairlead_kube.kinds import CERTIFICATE, SECRET, SERVICE
+from fairlead_operator.certificates.authority import KeyPair
 from fairlead_operator.certificates.rotation import (
     CA_CERTIFICATE,
     Authorities,
     write_authorities,
 )
 from fairlead_operator.resources import Listener
-from fairlead_operator.specs.listener_security import TRUST_KEY
 from fairlead_operator.specs.listeners import (
     OutsideAddress,
     needs_lookup,
@@ -20,9 +20,11 @@ from fairlead_operator.specs.listeners import (
 from fairlead_operator.specs.names import (
     CERTIFICATES_LABEL,
     ROTATE_ANNOTATION,
+    TRUST_KEY,
     authority_secret_name,
     bootstrap_service_name,
     cluster_labels,
+    controller_tls_secret_name,
     headless_service_name,
     issued_secret_name,
     listener_service_name,
@@ -32,6 +34,8 @@ from fairlead_operator.specs.names import (
 )
 from fairlead_operator.specs.views import ClusterView, Manifest, PoolView, build_child
 
+TLS_CERTIFICATE: Final = "tls.crt"
+TLS_KEY: Final = "tls.key"
 AUTHORITY_TYPE: Final = "fairlead.io/authority"
 CERTIFICATES_ANNOTATION: Final = "fairlead.io/certificates"
 """On a pod: what it is to mount. A change of it makes the node renew mounted Secrets at once."""
@@ -63,6 +67,15 @@ def build_tls_secret(
     texts = {TRUST_KEY: trusted, **keystores}
     data = {key: _encode(text) for key, text in texts.items()}
     return _secret(pool, name, labels) | {"type": "Opaque", "data": data}
+
+
+def build_controller_secret(cluster: ClusterView, trusted: bytes, pair: KeyPair) -> Manifest:
+    """Return the Secret out of which the controller speaks TLS with the cluster's brokers."""
+    name = controller_tls_secret_name(cluster.name)
+    manifest = _secret(cluster, name, cluster_labels(cluster.name))
+    texts = {TRUST_KEY: trusted, TLS_CERTIFICATE: pair.certificate, TLS_KEY: pair.key}
+    data = {key: _encode(text) for key, text in texts.items()}
+    return manifest | {"type": "kubernetes.io/tls", "data": data}
 
 
 def build_certificate(

@@ -59,7 +59,9 @@ def build_properties(
         "fairlead.host.name": "${NODE_NAME}",
         "fairlead.http.listener": f"0.0.0.0:{HTTP_PORT}",
         "fairlead.controller.sessions": ",".join(
-            settings.session_urls(cluster.namespace, cluster.name)
+            settings.session_urls(
+                cluster.namespace, cluster.name, is_tls=cluster.spec.inter_broker.tls
+            )
         ),
         "fairlead.cluster.secret.file": f"{SECRET_FOLDER}/{SECRET_KEY}",
         "fairlead.drills.enable": "true" if cluster.spec.drills.enabled else "false",

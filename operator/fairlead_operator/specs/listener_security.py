@@ -3,15 +3,22 @@
 A cluster that declares nothing of them has no such setting. Any other has one more listener, that
 of the operator: there the operator itself and drills show certificates of the cluster's authority,
 and nobody else gets in. So what Fairlead does itself goes on, however client listeners are secured.
+What brokers speak with each other is a matter of its own (`peer_security`).
 """
 
 from typing import Final
 
 from fairlead_operator.resources import Listener, LogClusterSpec
-from fairlead_operator.specs.names import OPERATOR_LISTENER, OPERATOR_PORT, TLS_FOLDER
+from fairlead_operator.specs.names import (
+    OPERATOR_LISTENER,
+    OPERATOR_PORT,
+    TLS_FOLDER,
+    TRUST_KEY,
+)
+from fairlead_operator.specs.peer_security import PEER_LISTENERS, PEER_PROPERTIES
 from fairlead_operator.specs.views import ClusterView
+from fairlead_tls.protocol_map import PROTOCOL_MAP
 
-TRUST_KEY: Final = "ca.crt"
 OPERATOR_USER: Final = "fairlead-operator"
 DRILLS_USER: Final = "fairlead-drills"
 _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -49,16 +56,29 @@ def protocol_of(listener: Listener) -> str:
 def security_properties(cluster: ClusterView) -> dict[str, str]:
     """Return the settings; none where the LogCluster declares nothing of the kind."""
     spec = cluster.spec
-    if not spec.is_secured:
+    if not spec.has_certificates:
         return {}
     protocols = [f"{each.name.upper()}:{protocol_of(each)}" for each in spec.client_listeners]
+    properties: dict[str, str] = {}
+    if spec.is_secured:
+        protocols.append(f"{OPERATOR_LISTENER}:SSL")
+        properties |= _access_properties(cluster)
+    if spec.inter_broker.tls:
+        protocols += [f"{name}:SSL" for name in PEER_LISTENERS]
+        for name in PEER_LISTENERS:
+            properties |= _prefixed(name.lower(), PEER_PROPERTIES)
+    return properties | {PROTOCOL_MAP: ",".join(protocols)}
+
+
+def _access_properties(cluster: ClusterView) -> dict[str, str]:
+    """Return the settings of listeners that encrypt or ask, and of rights."""
+    spec = cluster.spec
     users = [own_user(cluster.uid, OPERATOR_USER)]
     if spec.authorization is not None:
         users += spec.authorization.super_users
     properties = {
         "authorizer.class.name": _AUTHORIZER,
         "super.users": ";".join(f"User:{name}" for name in users),
-        "listener.security.protocol.map": ",".join([*protocols, f"{OPERATOR_LISTENER}:SSL"]),
     }
     for listener in spec.client_listeners:
         properties |= _prefixed(listener.name, _listener_properties(listener))

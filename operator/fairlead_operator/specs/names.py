@@ -15,6 +15,7 @@ CONFIG_FOLDER: Final = "/etc/fairlead"
 TLS_FOLDER: Final = "/etc/fairlead-tls"
 SECRET_FOLDER: Final = "/etc/fairlead-session"  # noqa: S105 (a path)
 PROPERTIES_KEY: Final = "server.properties"
+TRUST_KEY: Final = "ca.crt"
 SECRET_KEY: Final = "secret"  # noqa: S105 (a key's name)
 DATA_VOLUME: Final = "data"
 
@@ -67,6 +68,11 @@ def secret_name(cluster: str) -> str:
 def tls_secret_name(cluster: str, pool: str) -> str:
     """Return the name of the Secret with the certificates of a pool's brokers, and their keys."""
     return f"{cluster}-{pool}-tls"
+
+
+def controller_tls_secret_name(cluster: str) -> str:
+    """Return the name of the Secret with the certificate that the controller shows to brokers."""
+    return f"{cluster}-controller-tls"
 
 
 def issued_secret_name(cluster: str, pool: str, listener: str) -> str:

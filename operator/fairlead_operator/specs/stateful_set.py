@@ -149,7 +149,7 @@ def _pod_spec(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
         ],
     }
-    if cluster.spec.is_secured:
+    if cluster.spec.has_certificates:
         source = {"secretName": tls_secret_name(cluster.name, pool.name), "defaultMode": 0o440}
         spec["volumes"].append({"name": "tls", "secret": source})
     optional: Manifest = {
@@ -217,7 +217,7 @@ def _container(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 (a volume of its own)
         ],
     }
-    if cluster.spec.is_secured:
+    if cluster.spec.has_certificates:
         mount = {"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True}
         container["volumeMounts"].append(mount)
     if cluster.spec.image_pull_policy is not None:

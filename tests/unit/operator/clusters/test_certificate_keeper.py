@@ -8,10 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cryptography import x509
 from operator_views import SETTINGS, cluster_view, pool_view
 
+from fairlead_controller.kubernetes.cluster_tls import SECRET_SUFFIX, ClusterTls
 from fairlead_kube.errors import ApiError
 from fairlead_operator.certificates.authority import (
+    KeyPair,
     alternative_names,
     fingerprints,
     is_issued_by,
@@ -19,7 +22,11 @@ from fairlead_operator.certificates.authority import (
     make_authority,
 )
 from fairlead_operator.certificates.keystores import build_keystore
-from fairlead_operator.clusters.broker_trust import ListenerTrust
+from fairlead_operator.clusters.broker_trust import (
+    TrustAnswer,
+    is_issued_everywhere,
+    read_answer,
+)
 from fairlead_operator.clusters.certificate_keeper import (
     CertificateKeeper,
     CertificateReport,
@@ -28,6 +35,9 @@ from fairlead_operator.clusters.certificate_keeper import (
 from fairlead_operator.clusters.plan import ClusterObserved, WantedObject, plan_cluster
 from fairlead_operator.refusals import Refusals
 from fairlead_operator.specs.certificates import decode_secret
+from fairlead_operator.specs.names import controller_tls_secret_name
+from fairlead_operator.specs.peer_security import PEERS_MAX
+from fairlead_tls.peer_names import PeerName, read_peer_names
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 INSIDE = {"name": "tls", "type": "Internal", "port": 9093, "tls": {}}
@@ -43,7 +53,8 @@ class World:
     It takes the place of the ApiWriter, and of BrokerTrust.
     """
 
-    def __init__(self, *listeners: Mapping[str, Any], **spec: Any) -> None:
+    def __init__(self, *listeners: Mapping[str, Any], pool: str = "main", **spec: Any) -> None:
+        self.pool = pool_view(pool)
         self.spec: dict[str, Any] = {"listeners": list(listeners), **spec}
         self.rotate = ""
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
@@ -75,7 +86,7 @@ class World:
         cluster = replace(cluster_view(**self.spec), rotate_authority=self.rotate)
         observed = ClusterObserved(
             cluster=cluster,
-            pools=[pool_view()],
+            pools=[self.pool],
             live=self.objects,
             claim_sizes={},
             brokers={},
@@ -127,12 +138,24 @@ class World:
         (pod,) = (pod for pod in self.pods if pod["metadata"]["name"] == name)
         pod["metadata"]["annotations"] = patch["metadata"]["annotations"]
 
-    async def ask(self, pods: list[dict[str, Any]]) -> list[ListenerTrust]:
-        told = ListenerTrust(
-            fingerprints(self.mounted[OPERATOR])[0],
-            frozenset(fingerprints(self.mounted["ca.crt"])),
-        )
-        return [told for number, _ in enumerate(pods) if number not in self.down]
+    async def ask(
+        self, pods: list[dict[str, Any]], listeners: tuple[str, ...]
+    ) -> list[TrustAnswer]:
+        trusted = fingerprints(self.mounted["ca.crt"])
+
+        def told(broker_id: int) -> TrustAnswer | None:
+            keys = {"OPERATOR": OPERATOR}
+            shown = {
+                name: fingerprints(self.mounted[keys.get(name, f"broker-{broker_id}.pem")])[0]
+                for name in listeners
+            }
+            return read_answer(
+                {name: {"certificate": each, "trusted": trusted} for name, each in shown.items()},
+                listeners,
+            )
+
+        asked = [told(number) for number, _ in enumerate(pods) if number not in self.down]
+        return [each for each in asked if each is not None]
 
 
 def test_a_cluster_that_secures_nothing_gets_no_certificates() -> None:
@@ -332,3 +355,161 @@ def test_an_authority_that_cannot_be_read_stops_new_brokers_and_is_not_replaced(
     assert "holds no authority" in report.problems[0]
     assert "main" in report.blocked
     assert world.pem(TLS) == before
+
+
+PEERS = {"tls": True}
+CONTROLLER = "demo-controller-tls"
+
+
+def peers(certificate: bytes) -> list[PeerName]:
+    return list(read_peer_names(x509.load_pem_x509_certificate(certificate)))
+
+
+def test_each_broker_and_the_controller_get_a_certificate_with_their_name() -> None:
+    world = World(interBroker=PEERS)
+    assert not world.look().problems
+    assert set(world.objects) == {
+        ("Secret", "demo-ca"),
+        ("Secret", "demo-ca-key"),
+        ("Secret", "demo-controller-tls"),
+        ("Secret", "demo-main-tls"),
+    }
+    keys = {f"broker-{number}.pem" for number in range(3)}
+    # There is no listener for the operator, because no listener of clients asks for one.
+    assert set(world.secret("demo-main-tls")["data"]) == keys | {"ca.crt"}
+    for number in range(3):
+        pem = world.pem(f"broker-{number}.pem")
+        assert peers(pem) == [PeerName("shop/demo", number)]
+        assert is_issued_by(pem, world.authority)
+    shown = world.pem("tls.crt", CONTROLLER)
+    assert peers(shown) == [PeerName("shop/demo")]
+    assert KeyPair(shown, world.pem("tls.key", CONTROLLER)).fits()
+    assert world.pem("ca.crt", CONTROLLER) == world.authority
+    # By this label candidates find it.
+    assert world.secret(CONTROLLER)["metadata"]["labels"]["fairlead.io/cluster"] == "demo"
+    before = dict(world.objects)
+    world.look()
+    assert world.objects == before
+
+
+def test_the_controller_takes_the_secret_that_it_is_given() -> None:
+    world = World(interBroker=PEERS)
+    world.now = datetime.now(UTC)
+    world.look()
+    tls = ClusterTls({("shop", "demo"): world.secret(CONTROLLER)}.get)
+    identity = tls._identity_of(("shop", "demo"))
+    assert identity is not None
+    assert identity.name == PeerName("shop/demo")
+    assert "have to come over TLS" in (tls.problem_of(("shop", "demo"), None) or "")
+    assert controller_tls_secret_name("demo") == f"demo-{SECRET_SUFFIX}"
+
+
+def test_certificates_of_peers_are_renewed_and_made_for_brokers_that_are_to_come() -> None:
+    world = World(interBroker=PEERS)
+    world.look()
+    first = world.pem("broker-0.pem"), world.pem("tls.crt", CONTROLLER)
+    world.pool = pool_view(replicas=4)
+    world.look()
+    assert peers(world.pem("broker-3.pem")) == [PeerName("shop/demo", 3)]
+    assert (world.pem("broker-0.pem"), world.pem("tls.crt", CONTROLLER)) == first
+    world.now = START + timedelta(days=61)
+    world.look()
+    after = world.pem("broker-0.pem"), world.pem("tls.crt", CONTROLLER)
+    assert not set(first) & set(after)
+    assert peers(after[0]) == [PeerName("shop/demo", 0)]
+    assert all(is_issued_by(each, world.authority) for each in after)
+    # One that says it is somebody else does not stay, whoever has written it there.
+    data = world.secret("demo-main-tls")["data"]
+    data["broker-0.pem"] = data["broker-1.pem"]
+    world.look()
+    assert peers(world.pem("broker-0.pem")) == [PeerName("shop/demo", 0)]
+
+
+def test_a_rotation_waits_until_peers_trust_and_show_another_authority() -> None:
+    world = World(interBroker=PEERS, certificateAuthority={"overlapDays": 0})
+    world.look()
+    world.mount()
+    first = world.authority
+    world.rotate = "now"
+    world.look()
+    assert len(fingerprints(world.pem("ca.crt", CONTROLLER))) == 2
+    assert is_issued_by(world.pem("tls.crt", CONTROLLER), first)
+    world.look()
+    assert world.authority == first, "no broker has read yet what to trust"
+    world.mount()
+    world.look()
+    assert world.authority != first
+    assert is_issued_by(world.pem("tls.crt", CONTROLLER), world.authority)
+    assert is_issued_by(world.pem("broker-2.pem"), world.authority)
+    world.look()
+    assert len(fingerprints(world.pem("ca.crt", CONTROLLER))) == 2, "brokers show the old ones"
+    world.mount()
+    world.look()
+    world.look()
+    assert world.pem("ca.crt", CONTROLLER) == world.authority
+    assert world.pem("ca.crt") == world.authority
+
+
+def test_the_old_authority_stays_while_the_controller_shows_its_certificate() -> None:
+    world = World(interBroker=PEERS)
+    world.look()
+    world.mount()
+    (told,) = asyncio.run(world.ask(world.pods[:1], ("INTERNAL", "CONTROLLER")))
+    secrets = [each for (kind, _), each in world.objects.items() if kind == "Secret"]
+    assert is_issued_everywhere([told], 1, secrets, world.authority)
+    pair = issue(COMPANY, "controller", START)
+    world.secret(CONTROLLER)["data"]["tls.crt"] = base64.b64encode(pair.certificate).decode()
+    assert not is_issued_everywhere([told], 1, secrets, world.authority)
+
+
+def test_a_broker_that_leaves_out_a_listener_has_not_answered() -> None:
+    told: dict[str, Any] = {"OPERATOR": {"certificate": "a", "trusted": ["x", "y"]}}
+    assert read_answer(told, ("OPERATOR",)) == TrustAnswer(frozenset("a"), frozenset("xy"))
+    assert read_answer(told, ("OPERATOR", "INTERNAL")) is None
+    told["INTERNAL"] = {"certificate": "b", "trusted": ["x"]}
+    answer = read_answer(told, ("OPERATOR", "INTERNAL"))
+    assert answer == TrustAnswer(frozenset("ab"), frozenset("x"))
+
+
+@pytest.mark.parametrize(
+    ("owners", "problem"),
+    [
+        ([], "is not the operator's"),
+        ([{"kind": "LogCluster", "uid": "earlier"}], "of an earlier LogCluster"),
+    ],
+)
+def test_a_controllers_secret_of_somebody_else_is_not_overwritten(
+    owners: list[dict[str, str]], problem: str
+) -> None:
+    world = World(interBroker=PEERS)
+    foreign = {"metadata": {"name": CONTROLLER, "ownerReferences": owners}, "data": {}}
+    world.objects["Secret", CONTROLLER] = foreign
+    world.unlabelled = {("Secret", CONTROLLER)}
+    report = world.look()
+    assert problem in report.problems[0]
+    assert problem in report.blocked["main"]
+    assert world.secret(CONTROLLER) is foreign
+
+
+@pytest.mark.parametrize("spec", [{"interBroker": PEERS}, {"listeners": [INSIDE]}])
+def test_no_pool_takes_the_name_of_the_controllers_secret(spec: dict[str, Any]) -> None:
+    world = World(pool="controller")
+    world.spec |= spec
+    report = world.look()
+    assert "for the certificate of the controller" in report.blocked["controller"]
+    kept = world.objects.get(("Secret", CONTROLLER))
+    assert kept is None or "tls.crt" in kept["data"]
+
+
+def test_a_pool_whose_certificates_do_not_fit_in_a_secret_is_told_so() -> None:
+    world = World(interBroker=PEERS)
+    world.pool = pool_view(replicas=501)
+    assert "more than 500 brokers" in world.look().blocked["main"]
+    assert ("Secret", "demo-main-tls") not in world.objects
+
+
+def test_certificates_of_as_many_brokers_as_a_pool_may_have_fit_in_a_secret() -> None:
+    authority = make_authority("a" * 32, START)
+    uri = f"fairlead://{'n' * 63}/{'c' * 32}/broker/2147483647"
+    pem = build_keystore(issue(authority, "fairlead brokers", START, uris=[uri]))
+    assert PEERS_MAX * len(base64.b64encode(pem)) < 900 * 1024

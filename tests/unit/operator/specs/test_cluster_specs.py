@@ -283,8 +283,43 @@ def test_a_cluster_that_secures_nothing_has_no_setting_of_security() -> None:
     ]
 
 
+PEERS = {"tls": True}
+
+
+@pytest.mark.parametrize("listeners", [[], list(SECURED)])
+def test_brokers_take_the_settings_of_tls_between_them(listeners: list[Any]) -> None:
+    config = {"ssl.enabled.protocols": "TLSv1.2", "ssl.protocol": "TLSv1.2"}
+    config["ssl.cipher.suites"] = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
+    for told in ({}, config):
+        cluster = cluster_view(listeners=listeners, interBroker=PEERS, config=told)
+        settings = secured_settings(cluster)
+        for each in (settings.peer_tls, settings.controller_tls):
+            assert each.broker_id == 1
+            assert each.tls.key.path == "/etc/fairlead-tls/broker-1.pem"
+            assert each.tls.trust.path == "/etc/fairlead-tls/ca.crt"
+            # What listeners of clients are told is none of peers': the controller speaks 1.3 alone.
+            assert {each.tls.oldest, each.tls.newest} == {ssl.TLSVersion.TLSv1_3}
+        assert settings.controller_sessions == (
+            "wss://fairlead-operator-0.fairlead-operator.fairlead-system.svc:9090/shop/demo",
+            "wss://fairlead-operator-1.fairlead-operator.fairlead-system.svc:9090/shop/demo",
+        )
+
+
+def test_tls_between_brokers_changes_nothing_for_clients() -> None:
+    plain = secured_settings(cluster_view(listeners=[FIXED]))
+    settings = secured_settings(cluster_view(listeners=[FIXED], interBroker=PEERS))
+    assert settings.listeners == plain.listeners
+    assert settings.access == plain.access
+    security = read_listener_security(settings.values, settings.listeners)
+    assert security == read_listener_security(plain.values, plain.listeners)
+    assert (plain.peer_tls, plain.controller_tls) == (None, None)
+
+
 def test_pods_of_a_secured_cluster_mount_certificates_as_a_whole_folder() -> None:
     """Kubernetes never renews what is mounted by `subPath`."""
+    for peers in (cluster_view(interBroker=PEERS), cluster_view(interBroker={})):
+        volumes = {each["name"] for each in pod_spec(stateful_set(peers))["volumes"]}
+        assert ("tls" in volumes) == peers.spec.inter_broker.tls
     cluster = cluster_view(listeners=list(SECURED))
     spec = pod_spec(stateful_set(cluster))
     (volume,) = (each for each in spec["volumes"] if each["name"] == "tls")

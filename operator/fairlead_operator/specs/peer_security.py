@@ -1,0 +1,46 @@
+"""What TLS between brokers, and with the controller, needs: settings and names. Pure.
+
+Each broker has one certificate for both, whose URI says which broker of which cluster it is. All
+brokers of a pool mount one Secret, where it stands under the broker's id.
+"""
+
+from typing import Final
+
+from fairlead_operator.specs.names import TLS_FOLDER, TRUST_KEY
+from fairlead_operator.specs.views import ClusterView
+from fairlead_tls.peer_names import PeerName
+from fairlead_tls.peer_settings import CONTROLLER_LISTENER, INTERNAL_LISTENER
+
+PEERS_MAX: Final = 500
+"""Brokers of a pool whose certificates one Secret has room for."""
+PEER_LISTENERS: Final = (INTERNAL_LISTENER, CONTROLLER_LISTENER)
+_PREFIX, _SUFFIX = "broker-", ".pem"
+PEER_PROPERTIES: Final = {
+    "ssl.allow.dn.changes": "true",
+    "ssl.allow.san.changes": "true",
+    # The controller speaks nothing older, whatever listeners of clients are told to speak.
+    "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256",
+    "ssl.enabled.protocols": "TLSv1.3",
+    "ssl.keystore.location": f"{TLS_FOLDER}/{_PREFIX}${{BROKER_ID}}{_SUFFIX}",
+    "ssl.protocol": "TLSv1.3",
+    "ssl.truststore.location": f"{TLS_FOLDER}/{TRUST_KEY}",
+}
+"""The settings of each of `PEER_LISTENERS`."""
+
+
+def peer_key(broker_id: int) -> str:
+    """Return the key of the brokers' Secret that has a broker's own certificate and key.
+
+    No listener's key is the same: there is no hyphen in their names.
+    """
+    return f"{_PREFIX}{broker_id}{_SUFFIX}"
+
+
+def is_peer_key(key: str) -> bool:
+    """Tell whether a key of the brokers' Secret has a broker's own certificate and key."""
+    return key.startswith(_PREFIX) and key.endswith(_SUFFIX)
+
+
+def peer_uri(cluster: ClusterView, broker_id: int | None) -> str:
+    """Return the name of a broker in its certificate; None: that of the controller."""
+    return str(PeerName(f"{cluster.namespace}/{cluster.name}", broker_id))
