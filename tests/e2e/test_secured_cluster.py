@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -22,10 +23,12 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from cryptography import x509
 from kubernetes_commands import CommandError, Kubectl, fresh_namespace, wait_until
 from kubernetes_installation import Installation, Summary, client_pod
 
 from fairlead_operator.certificates.authority import KeyPair, issue_client, make_authority
+from fairlead_tls.peer_names import PeerName, read_peer_names
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 
@@ -53,6 +56,25 @@ print(json.dumps({"left": left, "read": len(values), "failures": sorted(failures
 os._exit(0)
 """
 
+AS_A_PEER = """
+import socket, ssl, sys
+host, port, server_name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+context.check_hostname = False
+context.load_verify_locations("/etc/fairlead-tls/ca.crt")
+context.load_cert_chain("/etc/fairlead-tls/broker-0.pem")
+raw = socket.create_connection((host, port), 5)
+tls = context.wrap_socket(raw, server_hostname=server_name)
+print(ssl.DER_cert_to_PEM_cert(tls.getpeercert(binary_form=True)))
+"""
+IN_CLEAR = """
+import socket, sys
+with socket.create_connection((sys.argv[1], 9094), 5) as plain:
+    # ApiVersions, which a listener in clear answers.
+    plain.sendall(bytes.fromhex("0000000d 0012 0000 00000001 0003 616263"))
+    print("answer", plain.recv(100).hex() or "none")
+"""
+
 
 def manifests() -> list[dict[str, Any]]:
     scram = {"type": "scram-sha-512"}
@@ -70,6 +92,7 @@ def manifests() -> list[dict[str, Any]]:
     spec = {
         "config": {"offsets.topic.num.partitions": 4},
         "listeners": listeners,
+        "interBroker": {"tls": True},
         "authorization": {"superUsers": ["admin"]},
         "certificateAuthority": {"overlapDays": 0},
         "reclaimPolicy": "Delete",
@@ -250,6 +273,26 @@ def test_a_certificate_is_renewed_without_a_restart(secured: Secured, summary: S
     live.produce("orders", "after", on_delivery=lambda error, _: told.append(error))
     assert live.flush(30) == 0
     assert told == [None]
+
+
+def test_brokers_and_the_controller_show_each_other_who_they_are(secured: Secured) -> None:
+    def in_a_broker(*command: str) -> str:
+        return secured.kubectl.exec(f"{CLUSTER}-main-0", *command)
+
+    def names(host: str, port: int) -> list[PeerName]:
+        server_name = f"{CLUSTER}.{NAMESPACE}"
+        pem = in_a_broker("python", "-c", AS_A_PEER, host, str(port), server_name)
+        return list(read_peer_names(x509.load_pem_x509_certificate(pem.encode())))
+
+    for broker_id in range(BROKERS):
+        address = secured.kubectl.get("pod", f"{CLUSTER}-main-{broker_id}")["status"]["podIP"]
+        assert names(address, 9094) == [PeerName(f"{NAMESPACE}/{CLUSTER}", broker_id)]
+        assert in_a_broker("python", "-c", IN_CLEAR, address).split() == ["answer", "none"]
+    settings = in_a_broker("grep", "controller.sessions", "/tmp/server.properties")
+    _, _, urls = settings.strip().partition("=")
+    for url in map(urlsplit, urls.split(",")):
+        assert url.scheme == "wss"
+        assert names(url.hostname or "", url.port or 0) == [PeerName(f"{NAMESPACE}/{CLUSTER}")]
 
 
 def test_groups_are_followed_and_drills_run_where_everybody_is_asked(

@@ -9,11 +9,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cryptography import x509
 from operator_bench import QUIET_S, cluster_manifest, pool_manifest
 
+from fairlead_controller.kubernetes.cluster_tls import ClusterTls
+from fairlead_controller.kubernetes.watches import CLUSTER_LABEL
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import CERTIFICATE, LOG_CLUSTER, SECRET, STATEFUL_SET, ResourceKind
 from fairlead_operator.certificates.authority import alternative_names, issue, make_authority
+from fairlead_tls.peer_names import PeerName, read_peer_names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -83,6 +87,10 @@ async def pem(bench: Bench, name: str, key: str) -> bytes:
     return base64.b64decode(data.get(key, ""))
 
 
+def peers(certificate: bytes) -> list[PeerName]:
+    return list(read_peer_names(x509.load_pem_x509_certificate(certificate)))
+
+
 async def condition(bench: Bench) -> dict[str, Any]:
     cluster = await bench.get(LOG_CLUSTER, "demo")
     found = (cluster.get("status") or {}).get("conditions") or ()
@@ -107,6 +115,51 @@ def test_secrets_appear_and_then_nothing_is_written(
         await bench.kube.delete(SECRET, bench.namespace, "demo-ca")
         await bench.until(lambda: bench.get(SECRET, "demo-ca"), "what is trusted comes back")
         assert await pem(bench, "demo-ca", "ca.crt") == authority
+
+    run(scenario())
+
+
+def test_brokers_and_the_controller_get_certificates_for_each_other(bench: Bench, run: Any) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(interBroker={"tls": True}), pool_manifest(2))
+        await bench.start(2)
+        cluster = f"{bench.namespace}/demo"
+        # What a candidate finds by the label, as the API server has it.
+        selector = f"{CLUSTER_LABEL}=demo"
+        found = (await bench.kube.list(SECRET, bench.namespace, label_selector=selector)).items
+        (shown,) = (each for each in found if each["metadata"]["name"] == "demo-controller-tls")
+        assert shown["type"] == "kubernetes.io/tls"
+        tls = ClusterTls({(bench.namespace, "demo"): shown}.get)
+        assert "come over TLS" in (tls.problem_of((bench.namespace, "demo"), None) or "")
+        first = await pem(bench, "demo-main-tls", "broker-1.pem")
+        assert peers(first) == [PeerName(cluster, 1)]
+        # One that is there no more is issued anew, and nodes are told at once.
+        annotation = (await bench.pods())["demo-main-1"]["metadata"]["annotations"]
+        patch = {"data": {"broker-1.pem": None}}
+        await bench.kube.patch(SECRET, bench.namespace, "demo-main-tls", patch)
+        patch = {"data": {"tls.crt": "", "tls.key": ""}}
+        await bench.kube.patch(SECRET, bench.namespace, "demo-controller-tls", patch)
+
+        async def is_renewed() -> bool:
+            broker = await pem(bench, "demo-main-tls", "broker-1.pem")
+            controller = await pem(bench, "demo-controller-tls", "tls.crt")
+            if not broker or not controller:
+                return False
+            assert peers(broker) == [PeerName(cluster, 1)]
+            assert peers(controller) == [PeerName(cluster)]
+            return broker != first
+
+        await bench.until(is_renewed, "certificates come back")
+
+        async def is_told() -> bool:
+            return (await bench.pods())["demo-main-1"]["metadata"]["annotations"] != annotation
+
+        await bench.until(is_told, "the pod says that its Secret has changed")
+        # A broker that is to come has its own before its pod is there.
+        await bench.scale(3)
+        await bench.make_ready_when_there("demo-main-2")
+        assert peers(await pem(bench, "demo-main-tls", "broker-2.pem")) == [PeerName(cluster, 2)]
+        assert (await condition(bench))["reason"] == "Issued"
 
     run(scenario())
 
