@@ -94,14 +94,28 @@ def wait_for_phase(installation: Installation, phase: str, timeout_s: float) -> 
     )
 
 
+def describe(installation: Installation) -> str:
+    """What the job says of itself, and what its driver and executors said last."""
+    said = [json.dumps(status(installation), indent=1)]
+    for pod in (pod for role in ("driver", "executor") for pod in pods(installation, role)):
+        try:
+            said.append(installation.kubectl("logs", pod["metadata"]["name"], "--tail=60"))
+        except CommandError as error:
+            said.append(str(error))
+    return "\n".join(said)
+
+
 def wait_for_result(installation: Installation, flights: Flights) -> float:
     """Until everything late is in the sink; what came twice is counted, not waited away."""
     started = time.monotonic()
-    wait_until(
-        lambda: flights.found().keys() == flights.expected(),
-        "the sink does not hold what is late",
-        CATCH_UP_S,
-    )
+    try:
+        wait_until(
+            lambda: flights.found().keys() == flights.expected(),
+            "the sink does not hold what is late",
+            CATCH_UP_S,
+        )
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{describe(installation)}") from error
     took_s = time.monotonic() - started
     wait_until(lambda: status(installation).get("lag") == 0, "the lag is not 0", 30)
     return took_s

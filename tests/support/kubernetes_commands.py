@@ -17,10 +17,13 @@ class CommandError(AssertionError):
 
 
 def run(*command: str, stdin: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
-    """What a command prints; CommandError unless it succeeds."""
-    done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False
-    )
+    """What a command prints; CommandError unless it succeeds in time."""
+    try:
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CommandError(f"{' '.join(command)}: no end within {timeout_s:.0f} s") from error
     if done.returncode:
         raise CommandError(f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
