@@ -121,7 +121,8 @@ def test_defaults_are_filled_in(space: Space) -> None:
         "rest": {"enabled": False},
         "spark": {"driverAccount": True},
         "userPolicy": {
-            "clusterOperations": ["Create", "Describe", "DescribeConfigs", "IdempotentWrite"]
+            "clusterOperations": ["Create", "Describe", "DescribeConfigs", "IdempotentWrite"],
+            "quotas": "UpToDefaults",
         },
     }
     assert filled(pool()) == {**pool()["spec"], "idBase": 0, "paused": False}

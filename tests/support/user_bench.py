@@ -17,6 +17,7 @@ from topic_bench import eventually, reason_of
 from fairlead_controller.kubernetes.user_resource_calls import apply_users
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import EVENT, SECRET, USER
+from fairlead_model.security.client_quota import USER as USER_PART
 from fairlead_operator.controller_client import CandidateState, ReignState
 from fairlead_operator.events import EventWriter
 from fairlead_operator.users.sync import UserSync
@@ -181,6 +182,11 @@ class Bench:
             for rule in self.rules
             if rule.principal == f"User:{name}"
         }
+
+    def quotas(self, name: str) -> dict[str, float]:
+        """What a user's client quotas are."""
+        known = self.remote.controller.committed.image.client_quotas
+        return dict(known.get(((USER_PART, name),), {}))
 
     @property
     def credentials(self) -> dict[str, Any]:

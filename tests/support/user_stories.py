@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from user_bench import CLUSTER, Bench, allow, encoded
 
-from fairlead_controller.decisions.events import AlterCredentials, CreateAcls
+from fairlead_controller.decisions.events import (
+    AlterClientQuotas,
+    AlterCredentials,
+    CreateAcls,
+    QuotaChanges,
+)
 from fairlead_kube.kinds import LOG_CLUSTER, SECRET, USER
 from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.security.client_quota import quota_entity
 from fairlead_model.security.scram import ScramMechanism, derive
 from fairlead_model.session.refusals import RefusalCode
 from fairlead_operator.certificates.authority import KeyPair, is_due, make_authority
@@ -210,6 +216,44 @@ async def a_user_gives_no_more_than_the_cluster_allows(world: Bench) -> None:
     await world.until_so(lambda: world.operations("app") == {"ALTER", "READ"}, "the policy to hold")
 
 
+async def quotas_come_and_go_with_a_user(world: Bench) -> None:
+    controller = world.remote.controller
+    app, everybody = (quota_entity([("user", name)]) for name in ("app", None))
+
+    async def alter(entity: Any, key: str, value: float | None) -> int:
+        event = AlterClientQuotas((QuotaChanges(entity, ((key, value),)),), False, "User:admin")
+        reply: Any = await controller.submit(event)
+        return int(reply["entries"][0]["error_code"])
+
+    assert await alter(everybody, "producer_byte_rate", 2000.0) == 0
+    await world.create("app", quotas={"producerByteRate": 1000, "requestPercentage": 50})
+    await world.until("app", "Ready")
+    wanted = {"producer_byte_rate": 1000.0, "request_percentage": 50.0}
+    assert world.quotas("app") == wanted
+    assert await alter(app, "producer_byte_rate", 5.0) == RefusalCode.POLICY_VIOLATION
+    assert world.quotas("app") == wanted
+
+    # No more than the cluster has for everybody, unless who administers it says so.
+    await world.patch("app", quotas={"producerByteRate": 9000, "requestPercentage": None})
+    item = await world.until("app", "NotAllowed")
+    assert "producerByteRate to 2000" in item["status"]["conditions"][0]["message"]
+    assert world.quotas("app") == {"producer_byte_rate": 2000.0}
+    policy = {"spec": {"userPolicy": {"quotas": "Any"}}}
+    await world.kube.patch(LOG_CLUSTER, world.namespace, CLUSTER, policy)
+    await world.until("app", "Ready")
+    assert world.quotas("app") == {"producer_byte_rate": 9000.0}
+
+    await world.patch("app", quotas=None)
+    await world.until_so(lambda: not world.quotas("app"), "the quotas to go with the field")
+    assert await alter(app, "consumer_byte_rate", 5.0) == 0
+    await world.patch("app", quotas={"controllerMutationRate": 3})
+    mutations = {"controller_mutation_rate": 3.0}
+    await world.until_so(lambda: world.quotas("app") == mutations, "the quotas to be the User's")
+    await world.delete("app")
+    await world.until_gone("app")
+    assert not world.quotas("app")
+
+
 async def a_new_reign_is_told_which_users_there_are(world: Bench) -> None:
     await world.create("kept")
     await world.create("goes")
@@ -295,6 +339,7 @@ STORIES: Final[Mapping[Callable[[Bench], Awaitable[None]], Mapping[str, Any]]] =
     who_declares_a_principal_first_has_it: {},
     a_secret_of_somebody_else_is_left_alone: {},
     declared_rights_refuse_imperative_changes: {},
+    quotas_come_and_go_with_a_user: {},
     a_user_gives_no_more_than_the_cluster_allows: {"authorization": {"superUsers": ["root"]}},
     a_new_reign_is_told_which_users_there_are: {},
     hundreds_of_users_take_few_calls: {},

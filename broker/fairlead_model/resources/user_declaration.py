@@ -1,7 +1,7 @@
 """What a User resource declares, as the operator's process tells it to the controller.
 
 In plain form, which is JSON's: `resource`, `principal`, `rules` (each as `codec.encode_acl` gives
-it), `revision`, and `credential`, which holds base64.
+it), `revision`, `credential`, which holds base64, `quotas` and `exceedsDefaults`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from fairlead_model.codec import (
     decode_acl,
     decode_credential,
     decode_mechanism,
+    decode_quotas,
     encode_acl,
     encode_credential,
     text,
 )
+from fairlead_model.security.client_quota import USER, quota_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fairlead_model.security.acl import AclBinding
+    from fairlead_model.security.client_quota import Quotas
     from fairlead_model.security.scram import ScramCredential
 
 PRINCIPAL_TYPE: Final = "User:"
@@ -48,6 +51,10 @@ class UserDeclaration:
     is not known now: its credential stays as it is."""
     credential: ScramCredential | None = field(default=None, repr=False)
     """None to keep the one that was given with this revision."""
+    quotas: Quotas | None = None
+    """The only client quotas of this user; None leaves them to others."""
+    exceeds_defaults: bool = False
+    """Whether his quotas may be above those that the cluster has for everybody."""
 
     @property
     def user(self) -> str:
@@ -63,6 +70,8 @@ def encode_declaration(declared: UserDeclaration) -> dict[str, Any]:
         "principal": declared.principal,
         "rules": [encode_acl(rule) for rule in sorted(declared.rules)],
         "revision": declared.revision,
+        "quotas": None if declared.quotas is None else dict(declared.quotas),
+        "exceedsDefaults": declared.exceeds_defaults,
     }
     if credential is not None:
         iterations, *parts = encode_credential(credential)
@@ -94,7 +103,20 @@ def decode_declaration(plain: Mapping[str, Any]) -> UserDeclaration:
         rules=bindings,
         revision=None if revision is None else text(revision, length_max=REVISION_LENGTH_MAX),
         credential=None if given is None else _decode_credential(given),
+        quotas=_decode_quotas(plain.get("quotas"), principal),
+        exceeds_defaults=plain.get("exceedsDefaults") is True,
     )
+
+
+def _decode_quotas(given: object, principal: str) -> Quotas | None:
+    if given is None:
+        return None
+    quotas = decode_quotas(given)
+    entity = ((USER, principal.removeprefix(PRINCIPAL_TYPE)),)
+    for key, limit in quotas.items():
+        if problem := quota_problem(entity, key, limit):
+            raise CodecError(problem)
+    return quotas
 
 
 def _decode_credential(given: object) -> ScramCredential:

@@ -50,6 +50,12 @@ Quotas: TypeAlias = Mapping[str, float]
 """The quotas of one entity, by key."""
 SharerKey: TypeAlias = tuple[str | None, str | None]
 """Who shares a quota: user and client id, None where it is for all of them."""
+DEFAULT_ENTITIES: Final[tuple[QuotaEntity, ...]] = (
+    ((USER, None), (CLIENT_ID, None)),
+    ((USER, None),),
+    ((CLIENT_ID, None),),
+)
+"""Whose quotas bind a user who has none of his own, whatever he says of himself."""
 
 
 class FoundQuota(NamedTuple):
@@ -130,6 +136,20 @@ def find_quota(
         if limit is not None:
             return FoundQuota(limit, sharers, entity)
     return None
+
+
+def entity_user(entity: QuotaEntity) -> str | None:
+    """Return the user whom an entity names, None if it names none."""
+    return next((name for kind, name in entity if kind == USER), None)
+
+
+def default_limits(quotas: Mapping[QuotaEntity, Quotas]) -> Quotas:
+    """Return the lowest quota that the defaults set, for each key that one of them sets."""
+    limits: dict[str, float] = {}
+    for entity in DEFAULT_ENTITIES:
+        for key, limit in quotas.get(entity, {}).items():
+            limits[key] = min(limit, limits.get(key, limit))
+    return limits
 
 
 def find_ip_quota(quotas: Mapping[QuotaEntity, Quotas], address: str) -> float | None:

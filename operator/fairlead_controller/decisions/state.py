@@ -33,6 +33,7 @@ from fairlead_model.cluster import (
 from fairlead_model.configs.config_values import BROKER_DRAIN
 from fairlead_model.ids import BrokerId, TopicId, collision_key
 from fairlead_model.partition import PartitionRegistration
+from fairlead_model.security.client_quota import Quotas
 from fairlead_model.sharded_map import ShardedMap
 
 FIRST_BROKER_EPOCH: Final = 1
@@ -89,6 +90,10 @@ class DeclaredUser:
     """All rules of this principal, and all credentials of its name, are the resource's."""
     revision: str = ""
     """Which password its credential verifies, as the operator calls it; empty without one."""
+    quotas: Quotas | None = None
+    """What it declares of the user's client quotas; None if it leaves them to others."""
+    exceeds_defaults: bool = False
+    """Whether they hold as they are, also above those that the cluster has for everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,8 @@ class UserDeclared:
 
     resource: str
     user: DeclaredUser | None
+    lets_go: bool = False
+    """Whether it gives up what it declared before, which is removed in the same decision."""
 
 
 Observation: TypeAlias = BrokerConfirmed | BrokerDraining | ReplicasOffline | LogsReported

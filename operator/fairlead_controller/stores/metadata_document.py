@@ -115,6 +115,11 @@ def build_document(tables: Mapping[str, StoredTable]) -> dict[str, Any]:
         "declaredUsers": {
             resource: state.users[resource].principal for resource in sorted(state.users)
         },
+        "declaredQuotas": {
+            resource: dict(quotas)
+            for resource in sorted(state.users)
+            if (quotas := state.users[resource].quotas) is not None
+        },
         "usersWithoutCredentials": sorted({user for _, user in image.credentials}),
         "topics": [
             _topic_document(topic)
@@ -215,11 +220,17 @@ def _changes(root: Mapping[str, Any], seen: HighestSeen) -> Iterator[Change]:
 def _declarations(root: Mapping[str, Any]) -> Iterator[UserDeclared]:
     """Yield what User resources declared; exports of releases before them have no such part.
 
-    Which password a credential verifies is not told: an export holds no credentials.
+    Which password a credential verifies is not told: an export holds no credentials. Whether
+    quotas may be above the defaults the operator says again.
     """
+    quotas = _part("declaredQuotas", root.get("declaredQuotas", {}), dict)
     for resource, principal in _part("declaredUsers", root.get("declaredUsers", {}), dict).items():
         named = str(_part(f"declaredUsers.{resource}", principal, str))
-        yield UserDeclared(str(resource), DeclaredUser(named))
+        try:
+            declared = decode_quotas(quotas[resource]) if resource in quotas else None
+        except CodecError as error:
+            raise DocumentError(f"declaredQuotas.{resource}: {error}") from error
+        yield UserDeclared(str(resource), DeclaredUser(named, quotas=declared))
 
 
 def _restored_features(features: FinalizedFeatures) -> FeaturesChanged:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from fairlead_model.resources.failover_drill import CLUSTER_NAME
 from fairlead_model.resources.resource_reading import ManifestForm, RootRule, read_manifest
-from fairlead_model.resources.resource_shape import Bound, Rule, Text
+from fairlead_model.resources.resource_shape import Bound, Rule, Text, Whole
 from fairlead_model.security.acl import ACL_TEXT_MAX
 from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGeneration
 from fairlead_operator.resources.definition import (
@@ -36,6 +36,10 @@ ACLS_MAX: Final = 256
 OPERATIONS_MAX: Final = 11
 COMMON_NAME_LENGTH_MAX: Final = 64
 """X.509's bound (`ub-common-name`)."""
+RATE_MAX: Final = 2**53
+"""The highest whole number that every reader of JSON takes for itself."""
+PERCENTAGE_MAX: Final = 100_000
+MUTATIONS_MAX: Final = 1_000_000
 EVERYBODY: Final = ("*", "ANONYMOUS")
 """Names of users that stand for all, or for those who were not asked."""
 
@@ -155,6 +159,28 @@ class AclEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserQuotas:
+    """How much a user may use, with all of his clients together (Kafka's client quotas)."""
+
+    producer_byte_rate: Annotated[
+        int | None, "Bytes that he may write a second, on each broker.", Whole(1, RATE_MAX)
+    ] = None
+    consumer_byte_rate: Annotated[
+        int | None, "Bytes that he may read a second, on each broker.", Whole(1, RATE_MAX)
+    ] = None
+    request_percentage: Annotated[
+        int | None,
+        "Share of the time of each broker that his requests may take, in percent.",
+        Whole(1, PERCENTAGE_MAX),
+    ] = None
+    controller_mutation_rate: Annotated[
+        int | None,
+        "Partitions that he may create and delete a second, in the whole cluster.",
+        Whole(1, MUTATIONS_MAX),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserSpec:
     """A user as he should be."""
 
@@ -180,6 +206,11 @@ class UserSpec:
         "removed.",
         Bound(ACLS_MAX),
     ] = ()
+    quotas: Annotated[
+        UserQuotas | None,
+        "All quotas of the user, also with his client ids: what is not named has no quota of his, "
+        "and quotas that others give him are removed. Default: they are left to others.",
+    ] = None
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> "UserSpec":
@@ -245,5 +276,7 @@ spec:
       operations: [Read, Write]
     - resource: {type: group, name: orders-, patternType: prefixed}
       operations: [Read]
+  quotas:
+    producerByteRate: 10485760
 """,
 )

@@ -1,7 +1,7 @@
 """What the Users of a LogCluster may give: decided by who administers the cluster."""
 
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, TypeAlias
 
 from fairlead_model.resources.resource_shape import Bound
 from fairlead_operator.resources.user import OPERATIONS_MAX, AclOperation
@@ -15,6 +15,10 @@ DEFAULT_CLUSTER_OPERATIONS: Final[tuple[AclOperation, ...]] = (
 """What makes nobody an administrator: Alter, for one, lets its owner give himself all the rest."""
 
 
+QuotaPolicy: TypeAlias = Literal["UpToDefaults", "Any"]
+DEFAULT_QUOTA_POLICY: Final[QuotaPolicy] = "UpToDefaults"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserPolicy:
     """What Users may give. Who may edit in a namespace may make Users, but not change this."""
@@ -25,3 +29,8 @@ class UserPolicy:
         "User says. Default: Create, Describe, DescribeConfigs and IdempotentWrite.",
         Bound(OPERATIONS_MAX),
     ] = DEFAULT_CLUSTER_OPERATIONS
+    quotas: Annotated[
+        QuotaPolicy,
+        "UpToDefaults: a quota of a User that is above what the cluster has for the default user "
+        "or the default client id is lowered to that, which the User says. Any: it holds.",
+    ] = DEFAULT_QUOTA_POLICY

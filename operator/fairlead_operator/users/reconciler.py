@@ -48,6 +48,8 @@ GATHER_S: Final = 0.02
 """How long a batch collects keys that come together."""
 WORKERS: Final = 16
 """Users that are written to the API server at a time."""
+DEFAULTS_LOOK_S: Final = 60.0
+"""How soon a User whose quotas are lowered is looked at again: the defaults may have changed."""
 MECHANISM: Final = ScramMechanism.SCRAM_SHA_512
 _SILENT: Final[Verdict] = (
     False,
@@ -75,6 +77,8 @@ class _Work:
     plan: Plan
     sight: UserSight
     rules: frozenset[AclBinding] = frozenset()
+    exceeds_defaults: bool = False
+    """Whether its quotas may be above those that the cluster has for everybody."""
     secret: UserSecret | None = None
     result: Mapping[str, Any] | None = None
 
@@ -83,7 +87,14 @@ class _Work:
         revision: str | None = ""
         if self.resource.login == "scram-sha-512":
             revision = None if self.secret is None else revision_of(self.secret.manifest)
-        return UserDeclaration(self.resource.name, self.resource.principal, self.rules, revision)
+        return UserDeclaration(
+            self.resource.name,
+            self.resource.principal,
+            self.rules,
+            revision,
+            quotas=self.resource.quotas,
+            exceeds_defaults=self.exceeds_defaults,
+        )
 
 
 @dataclass(slots=True)
@@ -193,6 +204,7 @@ class UserReconciler:
             await self._set_finalizer(work, is_wanted=True)
         if plan.is_applied:
             work.rules, left_out = split_rules(resource, limits)
+            work.exceeds_defaults = limits.exceed_defaults
             work.sight = replace(sight, left_out=left_out)
             await self._ensure_secret(work)
         return work
@@ -254,6 +266,8 @@ class UserReconciler:
             self._queue.succeeded(resource.key)
             if work.secret is not None and work.secret.look_after_s is not None:
                 self._queue.add(resource.key, work.secret.look_after_s)
+            if (work.result or {}).get("lowered"):
+                self._queue.add(resource.key, DEFAULTS_LOOK_S)
         if resource.is_managed and not resource.is_deleting:
             verdict = judge(resource, replace(work.sight, result=work.result))
             if verdict is None and not work.manifest.get("status"):

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fairlead_model.security.acl import AclBinding, Permission, ResourceType
-from fairlead_operator.resources.user_policy import DEFAULT_CLUSTER_OPERATIONS
-from fairlead_operator.users.user_resource import OPERATIONS, UserResource
+from fairlead_operator.resources.user_policy import (
+    DEFAULT_CLUSTER_OPERATIONS,
+    DEFAULT_QUOTA_POLICY,
+)
+from fairlead_operator.users.user_resource import OPERATIONS, QUOTA_FIELDS, UserResource
 
 SUPER_USERS: Final = "super.users"
 
@@ -25,16 +28,23 @@ class UserLimits:
     cluster_operations: frozenset[str]
     super_users: frozenset[str]
     """Principals that may do everything."""
+    exceed_defaults: bool
+    """Whether quotas may be above those that the cluster has for everybody."""
 
 
 def read_limits(cluster: Mapping[str, Any]) -> UserLimits:
     """Read the limits in a LogCluster."""
     spec = cluster.get("spec") or {}
-    allowed = (spec.get("userPolicy") or {}).get("clusterOperations", DEFAULT_CLUSTER_OPERATIONS)
+    policy = spec.get("userPolicy") or {}
+    allowed = policy.get("clusterOperations", DEFAULT_CLUSTER_OPERATIONS)
     configured = str((spec.get("config") or {}).get(SUPER_USERS) or "").split(";")
     named = (spec.get("authorization") or {}).get("superUsers") or ()
     principals = {each.strip() for each in configured} | {f"User:{each}" for each in named}
-    return UserLimits(frozenset(allowed), frozenset(filter(None, principals)))
+    return UserLimits(
+        frozenset(allowed),
+        frozenset(filter(None, principals)),
+        policy.get("quotas", DEFAULT_QUOTA_POLICY) == "Any",
+    )
 
 
 def refusal(resource: UserResource, limits: UserLimits) -> str:
@@ -74,6 +84,17 @@ def describe_left_out(left_out: frozenset[AclBinding]) -> str:
     return (
         f"left out: {operations} on the cluster, which Users may not give; spec.userPolicy of the "
         "LogCluster says what they may. All other rules are in force"
+    )
+
+
+def describe_lowered(lowered: Mapping[str, float]) -> str:
+    """Say which quotas are lowered, by Kafka's keys."""
+    quotas = ", ".join(
+        f"{QUOTA_FIELDS.get(key, key)} to {limit:.17g}" for key, limit in sorted(lowered.items())
+    )
+    return (
+        f"lowered: {quotas}, which the cluster has for everybody and Users may not exceed; "
+        "spec.userPolicy of the LogCluster says whether they may. All else is in force"
     )
 
 

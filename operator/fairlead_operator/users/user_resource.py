@@ -15,8 +15,15 @@ from fairlead_model.security.acl import (
     ResourceType,
     binding_problem,
 )
+from fairlead_model.security.client_quota import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    Quotas,
+)
 from fairlead_operator.resources import ManifestError, UserSpec
-from fairlead_operator.resources.user import AclEntry, LoginType, SecretKeyRef
+from fairlead_operator.resources.user import AclEntry, LoginType, SecretKeyRef, UserQuotas
 from fairlead_operator.topics.topic_resource import (
     FINALIZER,
     MANAGED_ANNOTATION,
@@ -43,6 +50,13 @@ OPERATIONS: Final = {
     "AlterConfigs": Operation.ALTER_CONFIGS,
     "IdempotentWrite": Operation.IDEMPOTENT_WRITE,
 }
+QUOTA_FIELDS: Final = {
+    PRODUCER_BYTE_RATE: "producerByteRate",
+    CONSUMER_BYTE_RATE: "consumerByteRate",
+    REQUEST_PERCENTAGE: "requestPercentage",
+    CONTROLLER_MUTATION_RATE: "controllerMutationRate",
+}
+"""Kafka's keys, and how manifests write them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +74,8 @@ class UserResource:
     user: str
     """The name by which it logs in; empty if the spec cannot be read."""
     rules: frozenset[AclBinding]
+    quotas: Quotas | None
+    """By Kafka's keys; None if it leaves them to others."""
     password: SecretKeyRef | None
     problem: str
     """What is wrong with the spec."""
@@ -99,6 +115,7 @@ def read_user_resource(manifest: Mapping[str, Any]) -> UserResource:
     name, user, problem = str(metadata["name"]), "", ""
     login: LoginType = "scram-sha-512"
     rules: frozenset[AclBinding] = frozenset()
+    quotas: Quotas | None = None
     password = None
     try:
         spec = UserSpec.from_manifest(manifest)
@@ -108,6 +125,7 @@ def read_user_resource(manifest: Mapping[str, Any]) -> UserResource:
         login = spec.authentication.type
         user = spec.authentication.subject or name
         rules, problem = read_rules(f"{PRINCIPAL_TYPE}{user}", spec.acls)
+        quotas = None if spec.quotas is None else read_quotas(spec.quotas)
         if spec.authentication.password is not None:
             password = spec.authentication.password.value_from.secret_key_ref
     annotations = metadata.get("annotations") or {}
@@ -121,6 +139,7 @@ def read_user_resource(manifest: Mapping[str, Any]) -> UserResource:
         login=login,
         user=user,
         rules=rules,
+        quotas=quotas,
         password=password,
         problem=problem,
         is_managed=annotations.get(MANAGED_ANNOTATION) != "false",
@@ -149,3 +168,14 @@ def read_rules(principal: str, entries: tuple[AclEntry, ...]) -> tuple[frozenset
                 return frozenset(), f"spec.acls[{number}]: {problem}"
             rules.add(rule)
     return frozenset(rules), ""
+
+
+def read_quotas(spec: UserQuotas) -> Quotas:
+    """Return quotas by Kafka's keys."""
+    named = {
+        PRODUCER_BYTE_RATE: spec.producer_byte_rate,
+        CONSUMER_BYTE_RATE: spec.consumer_byte_rate,
+        REQUEST_PERCENTAGE: spec.request_percentage,
+        CONTROLLER_MUTATION_RATE: spec.controller_mutation_rate,
+    }
+    return {key: float(limit) for key, limit in named.items() if limit is not None}

@@ -9,7 +9,7 @@ from fairlead_model.security.acl import AclBinding
 from fairlead_operator.conditions import find_condition, set_condition
 from fairlead_operator.topics.plan import ClusterPresence
 from fairlead_operator.topics.topic_status import READY, Verdict
-from fairlead_operator.users.user_policy import describe_left_out
+from fairlead_operator.users.user_policy import describe_left_out, describe_lowered
 from fairlead_operator.users.user_resource import UserResource
 
 Problem = tuple[str, str]
@@ -71,6 +71,8 @@ def judge(resource: UserResource, sight: UserSight) -> Verdict | None:  # noqa: 
         return False, "NoListener", message
     if sight.left_out:
         return False, "NotAllowed", describe_left_out(sight.left_out)
+    if lowered := sight.result.get("lowered"):
+        return False, "NotAllowed", describe_lowered(lowered)
     return True, "Ready", "its rights are in force, and its Secret has what a client needs"
 
 

@@ -4,6 +4,10 @@ from collections import Counter
 
 from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import AlterClientQuotas, Decision, QuotaChanges
+from fairlead_controller.decisions.security.declared_quotas import (
+    declared_quota_refusal,
+    follow_defaults,
+)
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.table_room import TableRoom
 from fairlead_model.cluster import ClientQuotaChanged, ClusterImage
@@ -18,25 +22,25 @@ def decide_quota_changes(
     """Alter the quotas of entities; all that is valid is one decision.
 
     With `validate_only` only say what would happen. To remove a quota that is not there is fine.
+    What a User resource declares stays; it follows the defaults, which may hold it down.
     """
     named = Counter(changes.entity for changes in event.entries)
-    problems = [
-        "an entity may be named once in a request"
+    refusals = [
+        RefusedError(RefusalCode.INVALID_REQUEST, "an entity may be named once in a request")
         if named[changes.entity] > 1
-        else _problem(changes)
+        else _refusal(state, changes)
         for changes in event.entries
     ]
     draft = Draft(state, room)
     changed = [
         change
-        for changes, problem in zip(event.entries, problems, strict=True)
-        if not problem and (change := _change(state.image, changes)) is not None
+        for changes, refusal in zip(event.entries, refusals, strict=True)
+        if refusal is None and (change := _change(state.image, changes)) is not None
     ]
-    refusal: RefusedError | None = None
     try:
-        draft.add(*changed)
+        draft.add(*changed, *follow_defaults(state, changed))
     except RefusedError as error:
-        refusal = error
+        refusals = [error if refusal is None else refusal for refusal in refusals]
     else:
         for change in changed:
             draft.explain(
@@ -44,9 +48,16 @@ def decide_quota_changes(
                 f"{dict(change.quotas) or 'none'}"
             )
     reply = AlterClientQuotasReply(
-        entries=[_outcome(problem, refusal) for problem in problems],
+        entries=[_outcome(refusal) for refusal in refusals],
     )
     return Decision(reply=reply) if event.validate_only else draft.decision(reply)
+
+
+def _refusal(state: ControllerState, changes: QuotaChanges) -> RefusedError | None:
+    """Say why quotas stay as they are: they are none, or a User resource declares others."""
+    if problem := _problem(changes):
+        return RefusedError(RefusalCode.INVALID_REQUEST, problem)
+    return declared_quota_refusal(state, changes.entity)
 
 
 def _problem(changes: QuotaChanges) -> str:
@@ -68,9 +79,7 @@ def _change(image: ClusterImage, changes: QuotaChanges) -> ClientQuotaChanged | 
     return ClientQuotaChanged(changes.entity, after) if after != before else None
 
 
-def _outcome(problem: str, refusal: RefusedError | None) -> AlteredQuotas:
-    if problem:
-        return AlteredQuotas(error_code=RefusalCode.INVALID_REQUEST, error_message=problem)
+def _outcome(refusal: RefusedError | None) -> AlteredQuotas:
     if refusal is not None:
         return AlteredQuotas(error_code=refusal.code, error_message=refusal.message)
     return AlteredQuotas(error_code=RefusalCode.NONE, error_message=None)

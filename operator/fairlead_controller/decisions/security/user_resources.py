@@ -1,9 +1,10 @@
-"""What new, changed and deleted User resources mean for rules and credentials. Pure.
+"""What new, changed and deleted User resources mean for rules, credentials and quotas. Pure.
 
 A resource is the one source of its principal's rights: a rule of the principal that it does not
-name is removed, whoever made it, and so is a credential that it does not give. Rules of other
-principals are left alone. A resource never takes a principal from another resource; the caller,
-who knows all resources, decides which one has to forget it first.
+name is removed, whoever made it, and so is a credential that it does not give. Quotas are its own
+once it declares some (`declared_quotas`). Rules of other principals are left alone. A resource
+never takes a principal from another resource; the caller, who knows all resources, decides which
+one has to forget it first.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,11 @@ from typing import Any
 
 from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import ApplyUserResources, Decision
+from fairlead_controller.decisions.security.declared_quotas import (
+    changes_of_declared_quotas,
+    lowered_quotas,
+    quotas_of_clients,
+)
 from fairlead_controller.decisions.state import ControllerState, DeclaredUser, UserDeclared
 from fairlead_controller.decisions.tables.table_room import TableRoom
 from fairlead_model.cluster import AclChanged, Change, CredentialChanged
@@ -37,19 +43,22 @@ def decide_user_resources(
     draft = Draft(state, room)
     results: dict[str, Result] = {}
     vanished = [] if event.complete is None else sorted(set(state.users) - event.complete)
-    rules = _Rules(state, (*vanished, *event.forget), event.apply)
+    rights = _Rights(state, (*vanished, *event.forget), event.apply)
     for resource in (*vanished, *event.forget):
-        results[resource] = _forget(draft, resource, rules)
+        results[resource] = _forget(draft, resource, rights)
     for wanted in event.apply:
         try:
-            results[wanted.resource] = _apply(draft, wanted, rules)
+            results[wanted.resource] = _apply(draft, wanted, rights)
         except RefusedError as refusal:
             results[wanted.resource] = build_user_result("refused", "NoRoom", refusal.message)
     return draft.decision({"results": results})
 
 
-class _Rules:
-    """The rules of the principals that an event is about, found in one pass over all rules."""
+class _Rights:
+    """The rules of the principals that an event is about, and quotas of users' clients.
+
+    They are found in one pass over all rules, and one over all quotas.
+    """
 
     def __init__(
         self,
@@ -64,8 +73,9 @@ class _Rules:
         for rule in state.image.acls:
             if rule.principal in concerned:
                 self._held[rule.principal].add(rule)
+        self.quotas_of_clients = quotas_of_clients(state)
 
-    def changes(self, principal: str, wanted: frozenset[AclBinding]) -> list[Change]:
+    def changes_of_rules(self, principal: str, wanted: frozenset[AclBinding]) -> list[Change]:
         """Return what makes these the only rules of a principal."""
         held = self._held[principal]
         return [
@@ -73,31 +83,33 @@ class _Rules:
             *(AclChanged(rule) for rule in sorted(wanted - held)),
         ]
 
-    def set(self, principal: str, wanted: frozenset[AclBinding]) -> None:
+    def set_rules(self, principal: str, wanted: frozenset[AclBinding]) -> None:
         """Note that a principal has these rules now."""
         self._held[principal] = set(wanted)
 
 
-def _forget(draft: Draft, resource: str, rules: _Rules) -> Result:
+def _forget(draft: Draft, resource: str, rights: _Rights) -> Result:
     declared = draft.state.users.get(resource)
     if declared is None:
         return build_user_result("ok", "Unknown", "it declares nobody")
-    _revoke(draft, declared.principal, rules)
+    _revoke(draft, declared, rights)
     draft.add(UserDeclared(resource, None))
     message = f"all rights of {declared.principal} are revoked"
     draft.explain(f"{message}: User {resource} is gone")
     return build_user_result("ok", "Revoked", message)
 
 
-def _revoke(draft: Draft, principal: str, rules: _Rules) -> None:
+def _revoke(draft: Draft, declared: DeclaredUser, rights: _Rights) -> None:
+    principal = declared.principal
     draft.add(
         *_credential_changes(draft.state, principal, None, keeps=False),
-        *rules.changes(principal, frozenset()),
+        *rights.changes_of_rules(principal, frozenset()),
+        *changes_of_declared_quotas(draft.state, declared, None, rights.quotas_of_clients),
     )
-    rules.set(principal, frozenset())
+    rights.set_rules(principal, frozenset())
 
 
-def _apply(draft: Draft, wanted: UserDeclaration, rules: _Rules) -> Result:
+def _apply(draft: Draft, wanted: UserDeclaration, rights: _Rights) -> Result:
     state, resource, principal = draft.state, wanted.resource, wanted.principal
     owner = state.principals.get(principal)
     if owner not in (None, resource):
@@ -107,27 +119,32 @@ def _apply(draft: Draft, wanted: UserDeclaration, rules: _Rules) -> Result:
     keeps = wanted.revision != "" and wanted.credential is None
     if keeps and wanted.revision is not None and not _has_credential(state, wanted, held):
         return build_user_result("waiting", "CredentialNeeded", "what verifies its password")
-    if held is not None and held.principal != principal:
-        _revoke(draft, held.principal, rules)
-    changes = [
-        *_credential_changes(draft.state, principal, wanted, keeps=keeps),
-        *rules.changes(principal, wanted.rules),
-    ]
+    before = held if held is not None and held.principal == principal else None
+    if held is not None and before is None:
+        _revoke(draft, held, rights)
     revision = wanted.revision
     if revision is None:
-        revision = held.revision if held is not None and held.principal == principal else ""
-    declared = DeclaredUser(principal, revision)
+        revision = "" if before is None else before.revision
+    declared = DeclaredUser(principal, revision, wanted.quotas, wanted.exceeds_defaults)
+    changes = [
+        *_credential_changes(draft.state, principal, wanted, keeps=keeps),
+        *rights.changes_of_rules(principal, wanted.rules),
+        *changes_of_declared_quotas(draft.state, before, declared, rights.quotas_of_clients),
+    ]
     if declared != held:
-        draft.add(UserDeclared(resource, declared), *changes)
+        had_quotas = before is not None and before.quotas is not None
+        lets_go = had_quotas and declared.quotas is None
+        draft.add(UserDeclared(resource, declared, lets_go), *changes)
     elif changes:
         draft.add(*changes)
-    rules.set(principal, wanted.rules)
+    rights.set_rules(principal, wanted.rules)
     if changes:
         draft.explain(
             f"User {resource} gives {principal} {len(wanted.rules)} access rules"
             + (" and a credential" if wanted.credential is not None else "")
+            + (" and declares his quotas" if wanted.quotas is not None else "")
         )
-    return build_user_result("ok", "Applied")
+    return {**build_user_result("ok", "Applied"), "lowered": lowered_quotas(state, declared)}
 
 
 def _has_credential(

@@ -5,7 +5,8 @@
 | acl/TYPE/PATTERN/NAME/PRINCIPAL/HOST/OPERATION/PERMISSION | {}: there is such a rule |
 | scram/USER/MECHANISM | {"iterations", "salt", "stored_key", "server_key"}: base64 |
 | quota/TYPE/NAME[/TYPE/NAME] | {KEY: VALUE}; the name `*` is the default of its type |
-| user/RESOURCE | {"principal", "revision"}: a User resource declares this principal |
+| user/RESOURCE | {"principal", "revision"}: a User resource declares this principal; with |
+|   | {"quotas": {KEY: VALUE}, "exceeds_defaults"} if it declares the user's quotas, too |
 
 Parts of a key are percent-encoded, also the star in a name. The tables are called
 `security-NUMBER`: each store keeps them where those who look at topics and brokers see nothing of
@@ -140,7 +141,10 @@ def parse_quota_key(key: str) -> QuotaEntity:
 
 def declaration_line(user: DeclaredUser) -> str:
     """Return the line of what a User resource declares."""
-    return dump_line({"principal": user.principal, "revision": user.revision})
+    record: dict[str, Any] = {"principal": user.principal, "revision": user.revision}
+    if user.quotas is not None:
+        record |= {"quotas": dict(user.quotas), "exceeds_defaults": user.exceeds_defaults}
+    return dump_line(record)
 
 
 def security_line(change: SecurityChange) -> tuple[str, str | None]:
@@ -176,7 +180,13 @@ def read_declarations(lines: Mapping[str, str]) -> Iterator[UserDeclared]:
 
 
 def _build_declaration(record: dict[str, Any]) -> DeclaredUser:
-    return DeclaredUser(str(record["principal"]), str(record.get("revision", "")))
+    quotas = record.get("quotas")
+    return DeclaredUser(
+        str(record["principal"]),
+        str(record.get("revision", "")),
+        None if quotas is None else decode_quotas(quotas),
+        record.get("exceeds_defaults") is True,
+    )
 
 
 def _read_credential(key: str, line: str) -> CredentialChanged:

@@ -223,7 +223,7 @@ class WritePlan:
         self._partitions: Stage = {}
         self._headers: dict[bytes, TopicHeader] = {}
         self._removals: Stage = {}
-        self._declared: dict[str, dict[str, str | None]] = {}
+        self._declared: dict[str, dict[str, tuple[str | None, bool]]] = {}
         """Lines of User resources, by key and table."""
         self._cluster: dict[str, str | None] = {}
         self._grown: set[bytes] = set()
@@ -366,7 +366,8 @@ class WritePlan:
         if is_new:
             self._make_table(name)
         if isinstance(change, UserDeclared):
-            self._declared.setdefault(key, {})[name] = line
+            is_last = line is None or change.lets_go
+            self._declared.setdefault(key, {})[name] = line, is_last
         else:
             self._partitions.setdefault(name, {})[key] = line
 
@@ -376,8 +377,8 @@ class WritePlan:
         A crash between two tables would else leave rights that nobody declares.
         """
         for key, tables in self._declared.items():
-            for name, line in tables.items():
-                stage = last if line is None else first
+            for name, (line, is_last) in tables.items():
+                stage = last if is_last else first
                 stage.setdefault(name, {})[key] = line
 
     def _make_table(self, name: str) -> None:

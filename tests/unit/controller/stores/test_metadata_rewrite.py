@@ -335,7 +335,8 @@ def test_an_import_knows_what_user_resources_declared(cluster: Any) -> None:
         Operation.READ,
         Permission.ALLOW,
     )
-    declared = UserDeclaration("a-of-shop", "User:a", frozenset({rule}))
+    quotas = {"producer_byte_rate": 5.0}
+    declared = UserDeclaration("a-of-shop", "User:a", frozenset({rule}), quotas=quotas)
     asyncio.run(reign(path / "old", ApplyUserResources((declared,))))
     document = export_metadata(path / "old")
     asyncio.run(reign(path / "old", ApplyUserResources(forget=("a-of-shop",))))
@@ -345,3 +346,5 @@ def test_an_import_knows_what_user_resources_declared(cluster: Any) -> None:
     assert set(after.image.acls) == {rule}
     # So the operator, whose resource is gone, can have it revoked.
     assert dict(after.principals) == {"User:a": "a-of-shop"}
+    assert after.users["a-of-shop"].quotas == quotas
+    assert dict(after.image.client_quotas) == {(("user", "a"),): quotas}

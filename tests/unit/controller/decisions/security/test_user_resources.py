@@ -189,8 +189,19 @@ def test_others_cannot_change_what_a_resource_declares(world) -> None:
 
 
 def test_a_declaration_travels_as_json() -> None:
-    for declared in (DECLARED, replace(DECLARED, credential=None, revision=None)):
+    for declared in (
+        DECLARED,
+        replace(DECLARED, credential=None, revision=None),
+        replace(DECLARED, quotas={}),
+        replace(DECLARED, quotas={"producer_byte_rate": 1e6}, exceeds_defaults=True),
+    ):
         assert decode_declaration(json.loads(json.dumps(encode_declaration(declared)))) == declared
+
+
+def test_a_declaration_of_an_operator_that_knows_no_quotas_leaves_them_to_others() -> None:
+    plain = encode_declaration(DECLARED)
+    del plain["quotas"], plain["exceedsDefaults"]
+    assert decode_declaration(plain) == DECLARED
 
 
 @pytest.mark.parametrize(
@@ -207,6 +218,10 @@ def test_a_declaration_travels_as_json() -> None:
         {"credential": "secret"},
         {"revision": 1},
         {"resource": "a" * 254},
+        {"quotas": []},
+        {"quotas": {"producer_byte_rate": 0}},
+        {"quotas": {"producer_byte_rate": 1.5}},
+        {"quotas": {"connection_creation_rate": 1}},
     ],
 )
 def test_what_is_no_declaration_is_refused_and_shows_no_credential(wrong) -> None:

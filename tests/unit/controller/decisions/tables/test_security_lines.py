@@ -29,6 +29,7 @@ from fairlead_controller.decisions.tables.table_plan import (
 from fairlead_controller.decisions.tables.table_room import TableRoom
 from fairlead_model.cluster import AclChanged, ClientQuotaChanged, CredentialChanged
 from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_model.security.client_quota import quota_entity
 from fairlead_model.security.scram import ScramCredential, ScramMechanism
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
@@ -234,6 +235,34 @@ def test_more_than_tables_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         room.take([AclChanged(rule("b" * 300))])
     assert caught.value.code == RefusalCode.POLICY_VIOLATION
     room.take([AclChanged(rule("c" * 900), is_removed=True)])
+
+
+@pytest.mark.parametrize("is_last_first", [False, True])
+def test_no_quota_that_a_resource_let_go_of_outlives_its_declaration(is_last_first: bool) -> None:
+    """A crash between two tables would else leave a quota that nobody takes away."""
+    tables = Tables()
+    layout = tables.layout()
+    entity = quota_entity([("user", "app")])
+    fill = [rule(f"{number:05d}{'x' * 700}") for number in range(400)]
+    with_quotas = DeclaredUser("User:app", "1", {"producer_byte_rate": 5.0}, True)
+    for changes in (
+        [UserDeclared("app", with_quotas), *map(AclChanged, fill)],
+        [ClientQuotaChanged(entity, {"producer_byte_rate": 5.0})],
+        [
+            UserDeclared("app", DeclaredUser("User:app", "1"), lets_go=True),
+            ClientQuotaChanged(entity, {}),
+        ],
+    ):
+        plan = WritePlan(layout)
+        plan.add(changes)
+        for stage in plan.stages():
+            for name in sorted(stage, reverse=is_last_first):
+                tables.write_stage({name: stage[name]})
+                state = load_state(tables.stored(), controller_epoch=1).state
+                if entity in state.image.client_quotas:
+                    assert dict(state.users) == {"app": with_quotas}
+    assert not state.image.client_quotas
+    assert dict(state.users) == {"app": DeclaredUser("User:app", "1")}
 
 
 @pytest.mark.parametrize("is_last_first", [False, True])
