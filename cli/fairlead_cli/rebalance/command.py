@@ -131,8 +131,8 @@ def make_plan(addresses: str, data: Path, *, is_local: bool) -> dict[str, Any]:
     from fairlead_cli.local.cluster_file import read_cluster_file
     from fairlead_cli.local.layout import Layout
     from fairlead_cli.rebalance.measured_load import measure_traffic, read_disks, read_throttle
-    from fairlead_cli.rebalance.plan_document import build_plan_document
-    from fairlead_cli.rebalance.planning import build_brokers, build_partitions
+    from fairlead_controller.decisions.balance.cluster_facts import build_brokers, build_partitions
+    from fairlead_controller.decisions.balance.plan_document import build_plan_document
     from fairlead_controller.decisions.balance.planner import plan_balance
 
     reading = read_cluster(addresses)
@@ -144,8 +144,8 @@ def make_plan(addresses: str, data: Path, *, is_local: bool) -> dict[str, Any]:
             "Bytes in and out are not known here, and count as 0: they are read from the "
             "metrics of a local cluster."
         )
-    brokers = build_brokers(reading, disks)
-    partitions = build_partitions(reading, disks, traffic)
+    brokers = build_brokers(reading.state, disks)
+    partitions = build_partitions(reading.state, reading.waiting, disks, traffic)
     if fixed := sum(each.is_fixed for each in partitions):
         notes.append(f"{fixed} partitions stay where they are: they move, or miss replicas.")
     plan = plan_balance(brokers, partitions)

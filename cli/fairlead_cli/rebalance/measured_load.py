@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -13,11 +13,10 @@ from fairlead_cli.client.connection import fetch_metadata
 from fairlead_cli.client.survey import ask_every_broker, newest_version
 from fairlead_cli.client.wire_call import call_broker, name_error
 from fairlead_cli.errors import CliError
+from fairlead_controller.decisions.balance.cluster_facts import DiskUse, Traffic
 from fairlead_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from confluent_kafka.admin import AdminClient
 
     from fairlead_cli.client.answering import Address
@@ -32,15 +31,6 @@ TRAFFIC = re.compile(
     r'^kafka_server_brokertopicmetrics_(bytesin|bytesout)_total\{topic="([^"]+)"\} (\S+)$',
     re.MULTILINE,
 )
-
-
-class DiskUse(NamedTuple):
-    """The disks of one broker; sizes are None where it does not tell them."""
-
-    total_bytes: int | None
-    free_bytes: int | None
-    sizes: Mapping[tuple[str, int], int]
-    """Bytes by topic and partition."""
 
 
 def read_disks(admin: AdminClient) -> tuple[dict[int, DiskUse], list[str]]:
@@ -79,13 +69,6 @@ def read_throttle(admin: AdminClient) -> int | None:
     brokers = fetch_metadata(admin).brokers.values()
     rates = [read_config(each.host, each.port, each.id, RATE) for each in brokers]
     return min((int(each) for each in rates if each is not None), default=None)
-
-
-class Traffic(NamedTuple):
-    """Bytes a second that leaders of a topic on one broker take in and give to consumers."""
-
-    bytes_in: float
-    bytes_out: float
 
 
 def measure_traffic(cluster: ClusterFile) -> dict[tuple[int, str], Traffic]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError, InputError
-from fairlead_cli.rebalance.plan_document import BOUND_FIELDS, VERSION, plan_id
+from fairlead_controller.decisions.balance.plan_document import BOUND_FIELDS, VERSION, plan_id
 
 KEPT_MAX = 20
 

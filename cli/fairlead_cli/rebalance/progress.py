@@ -9,13 +9,13 @@ from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.cluster_state import read_cluster
 from fairlead_cli.client.reassignment import alter_many, list_all_reassignments
 from fairlead_cli.errors import CliError
-from fairlead_cli.rebalance.plan_document import changes_since
+from fairlead_controller.decisions.balance.plan_document import changes_since
+from fairlead_controller.decisions.balance.plan_progress import MoveState, state_of_move
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fairlead_cli.client.reassignment import Refusal
-    from fairlead_model.cluster import ClusterImage
 
 PARTITIONS_A_REQUEST = 1000
 POLL_S = 1.0
@@ -81,40 +81,23 @@ def read_progress(document: Mapping[str, Any], addresses: str) -> dict[str, Any]
     for each in document["moves"]:
         at = (each["topic"], each["partition"])
         moving = ongoing.get(at)
-        record = record_of(image, *at)
-        if moving is not None and target_of(moving.replicas, moving.removing) == each["after"]:
-            state = "moving"
-        elif record == each["after"]:
-            state = "done"
-        elif moving is None and record is not None and set(record) == set(each["before"]):
-            # A cancellation gives the brokers back, maybe in another order.
-            state = "not moved"
-        else:
-            state = "changed since"
+        target = None if moving is None else target_of(moving.replicas, moving.removing)
+        state = state_of_move(each, image, target)
         rows.append(
             {name: each[name] for name in ("topic", "partition", "bytes")} | {"state": state}
         )
-    count = {
-        name: sum(row["state"] == name for row in rows)
-        for name in ("done", "moving", "not moved", "changed since")
-    }
+    count = {name: sum(row["state"] == name for row in rows) for name in MoveState}
     return {
         "id": document["id"],
         "partitions": len(rows),
-        "done": count["done"],
-        "moving": count["moving"],
-        "notMoved": count["not moved"],
-        "changedSince": count["changed since"],
+        "done": count[MoveState.DONE],
+        "moving": count[MoveState.MOVING],
+        "notMoved": count[MoveState.NOT_MOVED],
+        "changedSince": count[MoveState.CHANGED],
         "bytes": sum(row["bytes"] for row in rows),
-        "bytesDone": sum(row["bytes"] for row in rows if row["state"] == "done"),
+        "bytesDone": sum(row["bytes"] for row in rows if row["state"] == MoveState.DONE),
         "rows": rows,
     }
-
-
-def record_of(image: ClusterImage, topic: str, index: int) -> list[int] | None:
-    """Return a partition's replicas; None where there is no such partition any more."""
-    partition = image.partition(topic, index)
-    return None if partition is None else list(partition.replicas)
 
 
 def wait(document: Mapping[str, Any], addresses: str, timeout_s: float) -> dict[str, Any]:

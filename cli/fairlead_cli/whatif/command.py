@@ -116,15 +116,16 @@ def fill_new_brokers(
 ) -> tuple[ControllerState, dict[str, Any], list[str]]:
     """Return the state with more brokers that a plan has filled, the plan as JSON, and notes."""
     from fairlead_cli.rebalance.measured_load import read_disks, read_throttle
-    from fairlead_cli.rebalance.plan_document import build_plan_summary
-    from fairlead_cli.rebalance.planning import build_brokers, build_partitions
     from fairlead_cli.whatif.new_brokers import after_plan, imagine_brokers
+    from fairlead_controller.decisions.balance.cluster_facts import build_brokers, build_partitions
+    from fairlead_controller.decisions.balance.plan_document import build_plan_summary
     from fairlead_controller.decisions.balance.planner import plan_balance
 
     disks, notes = read_disks(reading.admin)
-    brokers = build_brokers(reading, disks)
+    brokers = build_brokers(reading.state, disks)
     added = imagine_brokers(brokers, count)
-    plan = plan_balance([*brokers, *added], build_partitions(reading, disks, {}))
+    partitions = build_partitions(reading.state, reading.waiting, disks, {})
+    plan = plan_balance([*brokers, *added], partitions)
     summary = build_plan_summary(plan, read_throttle(reading.admin))
     document = {"brokers": [each.broker_id for each in added]} | summary
     return after_plan(reading.state, added, plan), document, notes

@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from fairlead_cli.errors import InputError
-from fairlead_cli.rebalance.plan_document import build_plan_document, changes_since, plan_id
 from fairlead_cli.rebalance.plan_shelf import KEPT_MAX, find_plan, keep_plan, shelf
 from fairlead_controller.decisions.balance.facts import BalancedBroker, BalancedPartition
+from fairlead_controller.decisions.balance.plan_document import (
+    build_plan_document,
+    changes_since,
+    plan_id,
+)
 from fairlead_controller.decisions.balance.planner import plan_balance
 from fairlead_controller.decisions.state import ControllerState, CountersChanged, initial_state
 from fairlead_model.broker import BrokerRegistration

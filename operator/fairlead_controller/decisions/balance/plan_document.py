@@ -5,20 +5,14 @@ service, and of each partition that moves its topic id, its replicas and its lea
 epoch rises when another broker leads, and when a replica goes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from fairlead_controller.decisions.balance.facts import Goal
+from fairlead_controller.decisions.balance.facts import BalancePlan, Goal, Standing
+from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.ids import topic_id_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fairlead_controller.decisions.balance.facts import BalancePlan, Standing
-    from fairlead_controller.decisions.state import ControllerState
 
 VERSION = 1
 ID_LENGTH = 12
@@ -101,7 +95,7 @@ def shares(before: Standing, after: Standing) -> list[dict[str, Any]]:
     ]
 
 
-def plan_id(document: dict[str, Any]) -> str:
+def plan_id(document: Mapping[str, Any]) -> str:
     """Return the id that a plan has by what it says."""
     bound = {
         "clusterId": document["clusterId"],
@@ -113,7 +107,7 @@ def plan_id(document: dict[str, Any]) -> str:
 
 
 def changes_since(
-    document: dict[str, Any],
+    document: Mapping[str, Any],
     cluster_id: str,
     state: ControllerState,
     waiting: Iterable[tuple[str, int]],

@@ -1,22 +1,34 @@
-"""What the planner is given: a cluster's state, and what was measured."""
-
-from __future__ import annotations
+"""What the planner is given: a cluster's state, and what was measured. Pure."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from fairlead_controller.decisions.balance.facts import BalancedBroker, BalancedPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fairlead_cli.client.cluster_state import ClusterReading
-    from fairlead_cli.rebalance.measured_load import DiskUse, Traffic
+from fairlead_controller.decisions.state import ControllerState
 
 
-def build_brokers(reading: ClusterReading, disks: Mapping[int, DiskUse]) -> list[BalancedBroker]:
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """The disks of one broker; sizes are None where it does not tell them."""
+
+    total_bytes: int | None
+    free_bytes: int | None
+    sizes: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Bytes by topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes a second that leaders of a topic on one broker take in and give to consumers."""
+
+    bytes_in: float
+    bytes_out: float
+
+
+def build_brokers(state: ControllerState, disks: Mapping[int, DiskUse]) -> list[BalancedBroker]:
     """Return the brokers; shares go by the sizes of disks where every broker tells its own."""
-    image, cordoned = reading.state.image, reading.state.cordoned
+    image, cordoned = state.image, state.cordoned
     totals = {each: disks[each].total_bytes for each in image.brokers if each in disks}
     is_known = len(totals) == len(image.brokers) and all(totals.values())
     # Where brokers share an address, as on a laptop, no two of them are apart.
@@ -34,15 +46,16 @@ def build_brokers(reading: ClusterReading, disks: Mapping[int, DiskUse]) -> list
 
 
 def build_partitions(
-    reading: ClusterReading,
+    state: ControllerState,
+    waiting: Collection[tuple[str, int]],
     disks: Mapping[int, DiskUse],
     traffic: Mapping[tuple[int, str], Traffic],
 ) -> list[BalancedPartition]:
-    """Return the partitions; those that move, or miss replicas, are counted and stay.
+    """Return the partitions; those that move or wait for it, or miss replicas, stay.
 
     Counters are of topics: the partitions of one that a broker leads share its traffic evenly.
     """
-    image = reading.state.image
+    image = state.image
     led = Counter(
         (partition.leader, topic.name) for topic in image.topics() for partition in topic.partitions
     )
@@ -64,7 +77,7 @@ def build_partitions(
                     size,
                     bytes_in=rates.bytes_in / together if rates else 0.0,
                     bytes_out=rates.bytes_out / together if rates else 0.0,
-                    is_fixed=at in reading.waiting or partition.is_under_replicated,
+                    is_fixed=at in waiting or partition.is_under_replicated,
                 )
             )
     return partitions
