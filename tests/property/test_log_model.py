@@ -1,12 +1,11 @@
 """A log against a list: random operations, and every answer compared with the obvious one."""
 
-import tempfile
-
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from log_batches import LogBench, all_headers, append, as_leader_sent, batch, flush, read_headers
+from memory_folders import make_memory_folder
 
 from fairlead_broker.log.directory.clean_stop import stop_log
 from fairlead_broker.log.recovery.log_recovery import recover_log
@@ -30,7 +29,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = make_memory_folder()
         self.bench = LogBench(f"{self.folder.name}/t-0")
         self.model: list[tuple[int, int, int, int]] = []
 

@@ -5,7 +5,6 @@ reader goes on fetch by fetch among the cleanings, and what a crash may leave of
 no difference to what the log knows of its producers.
 """
 
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from compaction import compact
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from log_batches import LogBench, flush, record_batch
+from memory_folders import make_memory_folder
 
 from fairlead_broker.log.compaction.log_cleaning import UncleanableLogError
 from fairlead_broker.log.directory.clean_stop import stop_log
@@ -100,7 +100,7 @@ class CompactedTopic:
     """`outcomes` has the transactions that are over, with True for those that were committed."""
 
     def __init__(self) -> None:
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = make_memory_folder()
         self.bench = LogBench(f"{self.folder.name}/t-0")
         self.log = self.bench.create(**CONFIG)
         self.puts: list[Put] = []

@@ -4,13 +4,13 @@ Two logs take the same records, one as a leader, one as a follower; both are cut
 crashed. What they know of producers must be what their files say, from whichever snapshot on.
 """
 
-import tempfile
 from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from log_batches import LogBench, flush, record_batch
+from memory_folders import make_memory_folder
 from transaction_oracle import (
     ABORT,
     COMMIT,
@@ -67,7 +67,7 @@ class Replica:
     """A log on disk, and the mark below which nothing is lost."""
 
     def __init__(self) -> None:
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = make_memory_folder()
         self.bench = LogBench(f"{self.folder.name}/t-0")
         self.log = self.bench.create(**CONFIG)
 
