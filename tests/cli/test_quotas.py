@@ -279,7 +279,7 @@ def test_bad_input_is_named(cli: Cli) -> None:
         (("--user", "a", "--default-user", "request_percentage=1"), "not both"),
         (("--user", "a", "--ip", "10.0.0.1", "request_percentage=1"), "by itself"),
         (("--ip", "host", "connection_creation_rate=1"), "not an IP address"),
-        (("--user", "a", "connection_creation_rate=1"), "Invalid configuration key"),
+        (("--user", "a", "connection_creation_rate=1"), "there are consumer_byte_rate"),
         (("--user", "a", "producer_byte_rate=-1"), "greater than 0"),
         (("--user", "a", "producer_byte_rate=many"), "not a number"),
         (("--user", "a", "producer_byte_rate"), "KEY=VALUE"),

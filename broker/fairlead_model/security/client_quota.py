@@ -101,7 +101,7 @@ def quota_problem(entity: QuotaEntity, key: str, value: float) -> str:
     """Tell what is wrong with a quota; empty if nothing is."""
     keys = IP_KEYS if entity[0][0] == IP else CLIENT_KEYS
     if key not in keys:
-        return f"Invalid configuration key {key}"
+        return f"Invalid configuration key {key}: there are {', '.join(sorted(keys))}"
     if not math.isfinite(value):
         return f"Quota {key} must be a number"
     if value <= 0:
