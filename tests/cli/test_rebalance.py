@@ -23,22 +23,29 @@ def replicas(cli: Cli) -> list[list[int]]:
     return [row["replicas"] for row in described["partitions"]]
 
 
-def with_an_empty_broker(cli: Cli, *arguments: str) -> None:
-    """Start three brokers with 12 partitions, then a fourth that has nothing."""
-    assert cli.up(*arguments).code == 0
+def fill(cli: Cli) -> None:
     cli.ok(*TOPIC)
     lines = "".join(f"{number}:value {number:0500}\n" for number in range(12_000))
     cli.ok("produce", "t", "--key-separator", ":", stdin=lines)
-    cli.ok("down")
+
+
+def with_an_empty_broker(cli: Cli, *arguments: str) -> None:
+    """Start four brokers, with 12 partitions on three of them."""
     assert cli.up("--brokers", "4", *arguments).code == 0
+    cli.ok("broker", "drain", "3", "--wait")
+    fill(cli)
+    cli.ok("broker", "undrain", "3")
 
 
 def held(plan: Any, when: int) -> dict[int, int]:
     return {share["broker"]: share["replicas"][when] for share in plan["shares"]}
 
 
-def test_an_empty_broker_is_filled_as_shown_and_not_twice(cli: Cli, tmp_path: Path) -> None:
-    with_an_empty_broker(cli)
+def test_a_new_broker_is_filled_as_shown_and_not_twice(cli: Cli, tmp_path: Path) -> None:
+    assert cli.up().code == 0
+    fill(cli)
+    cli.ok("down")
+    assert cli.up("--brokers", "4").code == 0
     before = replicas(cli)
     shown = cli.ok("rebalance").out
     plan = cli.ok("rebalance", "-o", "json").json
