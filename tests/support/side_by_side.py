@@ -2,10 +2,10 @@
 
 Tests with processes and clients wait most of the time: two workers of them leave more than half of
 two cores idle. Another one has all of Spark, whose tests share a JVM, and whoever takes the first
-test of ZooKeeper takes all of them, which share an ensemble. The last worker takes what computes,
-at a low priority: whoever wakes up beside it has a core at once. Long files come first, and
-simulated clusters are given out one by one, so that everybody is busy to the end. Other files stay
-whole, for what their tests share.
+test of ZooKeeper takes all of them, also those of the command: they share an ensemble. The last
+worker takes what computes, at a low priority: whoever wakes up beside it has a core at once. Long
+files come first, and simulated clusters are given out one by one, so that everybody is busy to the
+end. Other files stay whole, for what their tests share.
 """
 
 import os
@@ -28,6 +28,7 @@ COMPUTING = (
 )
 SPARK = "tests/spark/"
 ZOOKEEPER = "tests/zookeeper/"
+ON_ZOOKEEPER = (ZOOKEEPER, "tests/cli/test_zookeeper_store.py")
 WAITING_LONG = (SPARK, ZOOKEEPER, "tests/examples/", "tests/clients/", "tests/cli/")
 ONE_BY_ONE = "tests/simulation/"
 
@@ -46,9 +47,10 @@ def lower_priority_where_computing() -> None:
 
 def scope_of(nodeid: str) -> str:
     """What is given to a worker as a whole."""
-    for shared in (SPARK, ZOOKEEPER):
-        if nodeid.startswith(shared):
-            return shared
+    if nodeid.startswith(SPARK):
+        return SPARK
+    if nodeid.startswith(ON_ZOOKEEPER):
+        return ZOOKEEPER
     return nodeid if nodeid.startswith(ONE_BY_ONE) else nodeid.split("::", 1)[0]
 
 

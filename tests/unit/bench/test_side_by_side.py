@@ -3,7 +3,16 @@
 from pathlib import Path
 
 import pytest
-from side_by_side import COMPUTING, SPARK, WAITING_LONG, computing_worker, scope_of, turn
+from side_by_side import (
+    COMPUTING,
+    ON_ZOOKEEPER,
+    SPARK,
+    WAITING_LONG,
+    ZOOKEEPER,
+    computing_worker,
+    scope_of,
+    turn,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 SCOPES = [
@@ -15,7 +24,7 @@ SCOPES = [
 ]
 
 
-@pytest.mark.parametrize("place", [*COMPUTING, *WAITING_LONG])
+@pytest.mark.parametrize("place", [*COMPUTING, *WAITING_LONG, *ON_ZOOKEEPER])
 def test_every_place_in_the_order_is_there(place: str) -> None:
     assert (ROOT / place).exists()
 
@@ -35,6 +44,11 @@ def test_all_of_spark_goes_to_one_worker_and_first_of_all() -> None:
     assert {scope_of(file) for file in files} == {SPARK}
     begun = sorted([*SCOPES, SPARK], key=lambda scope: turn(scope, is_computing=False))
     assert begun[0] == SPARK
+
+
+def test_whatever_needs_an_ensemble_goes_to_one_worker() -> None:
+    files = ("tests/zookeeper/test_imports.py::test_a", "tests/cli/test_zookeeper_store.py::test_b")
+    assert {scope_of(file) for file in files} == {ZOOKEEPER}
 
 
 def test_files_stay_whole_for_what_their_tests_share() -> None:
