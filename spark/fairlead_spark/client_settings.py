@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from fairlead_spark import limits
+from fairlead_spark.client_security import BOOTSTRAP, read_client_file, read_security
 from fairlead_spark.errors import OptionError
 
 PREFIX: Final = "kafka."
@@ -82,6 +83,8 @@ class ClientSettings:
     """
 
     bootstrap_servers: str
+    config_file: str | None = None
+    """The file that says how connections are encrypted and who logs in."""
     client_id: str = "fairlead-spark"
     group_id: str | None = None
     is_read_committed: bool = False
@@ -98,21 +101,31 @@ def is_client_option(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
-def read_client_settings(options: Mapping[str, str], *, is_sink: bool) -> ClientSettings:
-    """Return the settings among `options`; OptionError for an unknown or reserved one."""
+def read_client_settings(
+    options: Mapping[str, str], *, is_sink: bool, config_file: str | None
+) -> ClientSettings:
+    """Return the settings among `options`; OptionError for an unknown or reserved one.
+
+    Addresses may be in the file.
+    """
     values = {
         name.lower().removeprefix(PREFIX): value
         for name, value in options.items()
         if is_client_option(name.lower())
     }
     _check_names(values, WRITTEN if is_sink else READ)
-    servers = values.get("bootstrap.servers", "").strip()
+    read_security(config_file)
+    filed = {} if config_file is None else read_client_file(config_file)
+    servers = (values.get(BOOTSTRAP) or filed.get(BOOTSTRAP, "")).strip()
     if not servers:
         raise OptionError("kafka.bootstrap.servers is missing: give it as 'host:9092,other:9092'")
     parse_addresses(servers)
     protocol = values.get("security.protocol", "PLAINTEXT").upper()
     if protocol != "PLAINTEXT":
-        raise OptionError(f"kafka.security.protocol is {protocol}; only PLAINTEXT is served so far")
+        raise OptionError(
+            f"kafka.security.protocol is {protocol}: here a file says how to encrypt and log in, "
+            "and the option clientConfig names it"
+        )
     isolation = values.get("isolation.level", ISOLATION_LEVELS[0]).lower()
     if isolation not in ISOLATION_LEVELS:
         raise OptionError(
@@ -129,6 +142,7 @@ def read_client_settings(options: Mapping[str, str], *, is_sink: bool) -> Client
     }
     return ClientSettings(
         bootstrap_servers=servers,
+        config_file=config_file,
         is_read_committed=isolation == "read_committed",
         is_crc_checked=values.get("check.crcs", "true").lower() != "false",
         producer=_producer_settings(values) if is_sink else (),

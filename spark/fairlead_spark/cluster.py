@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from fairlead_spark import limits
+from fairlead_spark.client_security import read_security
 from fairlead_spark.client_settings import ClientSettings, parse_addresses
 from fairlead_spark.connection import Connection
 from fairlead_spark.errors import SourceError, error_of
@@ -282,6 +283,7 @@ class Cluster:
                 client_id=self.settings.client_id,
                 receive_buffer_bytes=self.settings.receive_buffer_bytes,
                 timeout_s=self.settings.request_timeout_s,
+                security=read_security(self.settings.config_file),
             )
             connections[address] = found
         return found

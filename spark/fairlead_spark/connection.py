@@ -9,22 +9,39 @@ import time
 from typing import Any, Final
 
 from fairlead_spark import limits
+from fairlead_spark.client_security import ClientSecurity, Login
+from fairlead_spark.errors import SourceError
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.header import decode_response, encode_request_frame
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
+from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest
+from fairlead_wire.sasl_login import LoginRefusedError, log_in
 
 _LENGTH: Final = struct.Struct(">i")
 # Version 0 is answered by every broker there is, and tells all that is needed.
 _API_VERSIONS_VERSION: Final = 0
+_SASL_HANDSHAKE_VERSION: Final = 1
+_SASL_AUTHENTICATE_VERSION: Final = 2
 
 
 class Connection:
     """Open from the start; after any error it is of no more use and must be closed."""
 
     def __init__(
-        self, host: str, port: int, *, client_id: str, receive_buffer_bytes: int, timeout_s: float
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        receive_buffer_bytes: int,
+        timeout_s: float,
+        security: ClientSecurity,
     ) -> None:
-        """Connect and asks for the versions that the broker serves; OSError if it can't."""
+        """Connect, ask for the versions that the broker serves, and log in.
+
+        OSError if it can't, SourceError if the broker does not let us in.
+        """
         self.address = f"{host}:{port}"
         self._client_id = client_id
         self._timeout_s = timeout_s
@@ -35,13 +52,17 @@ class Connection:
             host, port, receive_buffer_bytes, min(timeout_s, limits.CONNECT_TIMEOUT_S)
         )
         try:
+            if security.tls is not None:
+                self._socket = security.tls.wrap_socket(self._socket, server_hostname=host)
             reply = self._call_in(ApiVersionsRequest(), _API_VERSIONS_VERSION)
+            self._served = {
+                each.api_key: (each.min_version, each.max_version) for each in reply.api_keys
+            }
+            if security.login is not None:
+                self._log_in(security.login)
         except BaseException:
             self._socket.close()
             raise
-        self._served = {
-            each.api_key: (each.min_version, each.max_version) for each in reply.api_keys
-        }
 
     def version_of(self, api_key: int, wanted: int) -> int:
         """Return the highest version served, up to `wanted`; RemoteProtocolError if none."""
@@ -99,6 +120,27 @@ class Connection:
     def frame(self) -> bytearray:
         """Where the last reply lies."""
         return self._buffer
+
+    def _log_in(self, login: Login) -> None:
+        """Log in; SourceError if the broker refuses, because no further try would help."""
+
+        def send(token: bytes) -> bytes:
+            reply = self.call(SaslAuthenticateRequest(token), _SASL_AUTHENTICATE_VERSION)
+            if reply.error_code:
+                raise LoginRefusedError(reply.error_message or f"error {reply.error_code}")
+            return bytes(reply.auth_bytes)
+
+        try:
+            handshake = self.call(SaslHandshakeRequest(login.mechanism), _SASL_HANDSHAKE_VERSION)
+            if handshake.error_code:
+                enabled = ", ".join(handshake.mechanisms)
+                raise LoginRefusedError(f"it takes {enabled}, not {login.mechanism}")
+            log_in(login.mechanism, login.user, login.password, send)
+        except LoginRefusedError as refused:
+            raise SourceError(
+                f"broker {self.address} does not let user {login.user} in: {refused}. Check the "
+                "file that clientConfig names"
+            ) from refused
 
     def _call_in(self, message: Any, version: int, *, timeout_s: float | None = None) -> Any:
         sent = self.send(message, version)

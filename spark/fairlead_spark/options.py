@@ -45,6 +45,7 @@ SOURCE_OPTIONS: Final = (
     "groupIdPrefix",
     "includeHeaders",
     "pushFilters",
+    "clientConfig",
 )
 SINK_OPTIONS: Final = (
     "topic",
@@ -53,6 +54,7 @@ SINK_OPTIONS: Final = (
     "failOnDataLoss",
     "txnAppId",
     "txnVersion",
+    "clientConfig",
 )
 # Spark puts these among the options of a source or sink by itself.
 SPARKS_OWN: Final = ("path", "checkpointLocation", "queryName", "outputMode", "truncate", "numRows")
@@ -158,7 +160,7 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
         )
     given.text("groupIdPrefix")  # Names consumers of the Kafka source; here kafka.group.id does.
     return SourceOptions(
-        client=read_client_settings(options, is_sink=False),
+        client=read_client_settings(options, is_sink=False, config_file=given.text("clientConfig")),
         subscription=_subscription(given),
         starting=starting,
         ending=_boundary(given, "ending", LATEST),
@@ -197,7 +199,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool = False) -
             raise OptionError("txnAppId means nothing without exactlyOnce: set that to true")
         if not name.strip():
             raise OptionError("txnAppId is empty: give the application's name")
-    client = read_client_settings(options, is_sink=True)
+    client = read_client_settings(options, is_sink=True, config_file=given.text("clientConfig"))
     if not is_exactly_once and "transaction.timeout.ms" in dict(client.producer):
         raise OptionError("kafka.transaction.timeout.ms means nothing without exactlyOnce")
     return SinkOptions(

@@ -6,6 +6,7 @@ The package `fairlead_spark.job` reads it. It stands alone, so this file is all 
 |---|---|
 | `name`, `namespace`, `run` | whose driver it is; the number of the run tells two drivers apart |
 | `bootstrap` | addresses of the brokers |
+| `clientConfig` | file that says how to encrypt and log in; absent: neither |
 | `application` | `{file, arguments}` or `{sql}` |
 | `sources` | `{topics, view, schema, options}` |
 | `sink` | `{topic, format, options, outputMode, saveMode}`, for sql |
@@ -32,6 +33,7 @@ def build_job_document(
     namespace: str = "",
     run: int = 1,
     bootstrap: str,
+    client_config: str | None = None,
     file: str | None,
     checkpoint: str | None,
     conf: Mapping[str, str],
@@ -44,7 +46,7 @@ def build_job_document(
     else:
         application["file"] = file
     claim = spec.checkpoint.claim
-    return {
+    document: dict[str, Any] = {
         "version": DOCUMENT_VERSION,
         "name": name,
         "namespace": namespace,
@@ -61,6 +63,9 @@ def build_job_document(
         "conf": dict(conf),
         "progressPort": progress_port,
     }
+    if client_config is not None:
+        document["clientConfig"] = client_config
+    return document
 
 
 def _source(source: JobSource) -> dict[str, Any]:

@@ -23,6 +23,8 @@ BOOTSTRAP: Final = "bootstrap.servers"
 _JAVA_ONLY: Final = ("sasl.jaas.config", "ssl.truststore.location", "ssl.keystore.location")
 
 _settings: dict[str, str] = {}
+_files: list[Path] = []
+"""The file that the settings are from, if they are from one."""
 
 
 def note_client_file(path: Path) -> None:
@@ -41,6 +43,7 @@ def note_client_file(path: Path) -> None:
             )
     _settings.clear()
     _settings.update(settings)
+    _files[:] = [path]
 
 
 def note_local_cluster(data: Path) -> None:
@@ -61,6 +64,11 @@ def client_settings() -> dict[str, Any]:
 def configured_bootstrap() -> str | None:
     """Return the addresses that the file names."""
     return _settings.get(BOOTSTRAP)
+
+
+def configured_file() -> Path | None:
+    """Return the file that says how clients log in, for processes that read it themselves."""
+    return _files[0] if _files else None
 
 
 def is_tls() -> bool:
@@ -111,5 +119,6 @@ def build_context() -> ssl.SSLContext | None:
 def read_client_config(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
     """Take the file of `--client-config` (an option's callback)."""
     _settings.clear()
+    _files.clear()
     if value is not None:
         note_client_file(Path(value))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.access import login_settings, wrap
 from fairlead_cli.client.connection import CLIENT_ID, REQUEST_TIMEOUT_S
-from fairlead_cli.client.sasl_login import LoginRefusedError, log_in
 from fairlead_cli.errors import CliError
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.header import decode_response, encode_request_frame
 from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest
+from fairlead_wire.sasl_login import LoginRefusedError, log_in
 
 if TYPE_CHECKING:
     from fairlead_wire.message import Message

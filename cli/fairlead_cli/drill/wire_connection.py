@@ -13,11 +13,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from fairlead_cli.client.access import build_context, login_settings
-from fairlead_cli.client.sasl_login import LoginRefusedError, begin_login
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.header import decode_response, encode_request_frame
 from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest
+from fairlead_wire.sasl_login import LoginRefusedError, begin_login
 
 if TYPE_CHECKING:
     from typing import Self

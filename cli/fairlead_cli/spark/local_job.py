@@ -66,13 +66,20 @@ def read_local_job(
 
 
 def build_local_document(
-    job: LocalJob, *, bootstrap: str, checkpoint: Path, master: str, conf: Mapping[str, str]
+    job: LocalJob,
+    *,
+    bootstrap: str,
+    checkpoint: Path,
+    master: str,
+    conf: Mapping[str, str],
+    client_config: Path | None = None,
 ) -> dict[str, Any]:
     """Give what the driver is told; settings of the caller stand above those of the job."""
     return build_job_document(
         job.name,
         job.spec,
         bootstrap=bootstrap,
+        client_config=None if client_config is None else str(client_config.resolve()),
         file=None if job.program is None else str(job.program),
         checkpoint=job.spec.checkpoint.uri or str(checkpoint.resolve()),
         conf={**LOCAL_CONF, "spark.master": master, **job.spec.spark_conf, **conf},

@@ -61,6 +61,7 @@ def run(
       fairlead spark run late-flights.yaml --available-now
       fairlead spark run job.py --conf spark.driver.memory=2g -- --my-option 1
     """
+    from fairlead_cli.client.access import configured_file
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.spark.driver_process import DriverProcess, require_spark
     from fairlead_cli.spark.local_job import build_local_document, read_local_job
@@ -69,9 +70,11 @@ def run(
     require_spark()
     folder = data / "spark" / job.name
     place = checkpoint or folder / "checkpoint"
+    addresses = resolve_bootstrap(bootstrap, data)
     document = build_local_document(
         job,
-        bootstrap=resolve_bootstrap(bootstrap, data),
+        bootstrap=addresses,
+        client_config=configured_file(),
         checkpoint=place,
         master=master,
         conf=parse_assignments(conf, "--conf"),

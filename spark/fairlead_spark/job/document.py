@@ -5,6 +5,7 @@
 | `version` | 1 |
 | `name`, `namespace`, `run` | whose driver this is, and which of its runs |
 | `bootstrap` | addresses of the brokers |
+| `clientConfig` | file that says how to encrypt and log in; absent: neither |
 | `application` | `{file, arguments}` or `{sql}` |
 | `sources` | `[{topics, view, schema, options}]` |
 | `sink` | `{topic, format, options, outputMode, saveMode}`, for sql; else null |
@@ -74,6 +75,8 @@ class Job:
     is_checkpoint_shared: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
     progress_port: int = 0
+    client_config: str | None = None
+    """File, on the driver and on all executors, with a client's settings of security."""
 
     def checkpoint(self, query: str) -> str:
         """Return the checkpoint of one of the job's queries: each needs its own."""
@@ -85,7 +88,7 @@ class Job:
         Of a source that the job declares with these topics its own options come on top.
         """
         options = {
-            "kafka.bootstrap.servers": self.bootstrap,
+            **self._connection(),
             "subscribe": ",".join(topics),
             "kafka.group.id": self.group_id,
         }
@@ -96,7 +99,13 @@ class Job:
 
     def sink_options(self, topic: str) -> dict[str, str]:
         """Return options by which `format("fairlead")` writes a topic."""
-        return {"kafka.bootstrap.servers": self.bootstrap, "topic": topic}
+        return {**self._connection(), "topic": topic}
+
+    def _connection(self) -> dict[str, str]:
+        options = {"kafka.bootstrap.servers": self.bootstrap}
+        if self.client_config is not None:
+            options["clientConfig"] = self.client_config
+        return options
 
 
 def current_job() -> Job:
@@ -160,6 +169,7 @@ def _read(document: Mapping[str, Any]) -> Job:
             for name, value in (document.get("conf") or {}).items()
         },
         progress_port=int(document.get("progressPort") or 0),
+        client_config=document.get("clientConfig"),
     )
 
 

@@ -61,6 +61,15 @@ def test_options_of_a_declared_source_come_on_top() -> None:
     assert plain.source_options("flights") == path_options
 
 
+def test_source_and_sink_take_the_clients_file_of_the_job(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    assert "clientConfig" not in read_job(path).sink_options("late")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"clientConfig": "/etc/client"}))
+    job = read_job(path)
+    assert job.source_options("flights")["clientConfig"] == "/etc/client"
+    assert job.sink_options("late")["clientConfig"] == "/etc/client"
+
+
 def test_sources_bring_their_options(tmp_path: Path) -> None:
     job = read_job(write(tmp_path))
     assert job.source_options("flights")["startingOffsets"] == "earliest"

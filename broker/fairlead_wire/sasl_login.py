@@ -1,4 +1,4 @@
-"""The client's side of a login, for the few requests that go by a connection of our own."""
+"""The client's side of a login, for those who speak Kafka's protocol without a client library."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from binascii import Error as Base64Error
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from fairlead_model.security.scram import MAX_ITERATIONS, ScramMechanism
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+_ITERATIONS_MAX: Final = 1 << 20
+"""A broker that asks for more than this would hold its clients up."""
 _NONCE_BYTES: Final = 24
 _HEADER: Final = b"n,,"
 
@@ -41,13 +43,14 @@ def begin_login(mechanism: str, user: str, password: str) -> Login:
     if mechanism == "PLAIN":
         yield b"\0".join((b"", user.encode(), password.encode()))
         return
-    names = {each.sasl_name: each for each in ScramMechanism}
-    if mechanism not in names:
-        raise LoginRefusedError(f"sasl.mechanism={mechanism} is none that this command knows")
-    yield from _prove_by_scram(names[mechanism], user, password)
+    if mechanism not in _HASHES:
+        raise LoginRefusedError(
+            f"sasl.mechanism={mechanism} is none that is served here: {', '.join(MECHANISMS)}"
+        )
+    yield from _prove_by_scram(_HASHES[mechanism], user, password)
 
 
-def _prove_by_scram(mechanism: ScramMechanism, user: str, password: str) -> Login:
+def _prove_by_scram(hash_name: str, user: str, password: str) -> Login:
     """Prove that we know the password, and have the broker prove that it does (RFC 5802)."""
     name = user.replace("=", "=3D").replace(",", "=2C").encode()
     nonce = b64encode(secrets.token_bytes(_NONCE_BYTES))
@@ -59,9 +62,8 @@ def _prove_by_scram(mechanism: ScramMechanism, user: str, password: str) -> Logi
         whole = fields[b"r"]
     except (ValueError, KeyError, Base64Error):
         raise LoginRefusedError("the broker's challenge cannot be read") from None
-    if not whole.startswith(nonce) or not 0 < iterations <= MAX_ITERATIONS:
+    if not whole.startswith(nonce) or not 0 < iterations <= _ITERATIONS_MAX:
         raise LoginRefusedError("the broker's challenge is not an answer to ours")
-    hash_name = mechanism.hash_name
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     stored_key = hashlib.new(hash_name, client_key).digest()

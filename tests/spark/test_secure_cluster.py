@@ -1,0 +1,124 @@
+"""Reading and writing a cluster that encrypts and asks who is there: source, sink and jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+from local_cluster import Cli, take_cluster_ports
+
+from fairlead_cli.local.client_files import read_client_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+ROWS = 50
+RIGHTS = (
+    "READ topic:in",
+    "WRITE topic:out",
+    "READ topic:out",
+    "READ group:copies",
+    "WRITE transactional-id:fairlead-spark.*",
+)
+JOB = """\
+apiVersion: fairlead.io/v1alpha1
+kind: StreamJob
+metadata: {name: copies}
+spec:
+  application: {sql: SELECT value FROM records}
+  sources: [{topics: [in], view: records, options: {startingOffsets: earliest}}]
+  sink: {topic: out}
+  checkpoint: {ephemeral: true}
+"""
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    cli = Cli(tmp_path_factory.mktemp("secure") / "data", *take_cluster_ports())
+    try:
+        outcome = cli.up("--secure")
+        assert outcome.code == 0, outcome
+        for topic in ("in", "out", "closed"):
+            cli.ok("topic", "create", topic)
+        rights = [part for right in RIGHTS for part in ("--acl", right)]
+        cli.ok("user", "create", "copier", *rights)
+        producer = Producer(read_client_file(client_file(cli, "admin")) | {"log_level": "0"})
+        for number in range(ROWS):
+            producer.produce("in", f"value {number}".encode())
+        assert producer.flush(30) == 0
+        yield cli
+    finally:
+        cli.close()
+
+
+def client_file(cli: Cli, user: str) -> Path:
+    return cli.data / "clients" / f"{user}.librdkafka"
+
+
+def read(spark: SparkSession, file: Path, topic: str) -> set[str]:
+    options = {"clientConfig": str(file), "subscribe": topic}
+    rows = spark.read.format("fairlead").options(**options).load()
+    return {row.value for row in rows.selectExpr("CAST(value AS STRING) AS value").collect()}
+
+
+def test_tasks_encrypt_and_log_in(spark: SparkSession, cli: Cli) -> None:
+    file = client_file(cli, "copier")
+    assert read(spark, file, "in") == {f"value {number}" for number in range(ROWS)}
+    rows = spark.createDataFrame([(f"written {number}",) for number in range(ROWS)], ["value"])
+    options = {"clientConfig": str(file), "topic": "out"}
+    rows.write.format("fairlead").options(**options).mode("append").save()
+    assert read(spark, file, "out") >= {f"written {number}" for number in range(ROWS)}
+
+
+def test_a_refused_login_fails_at_once_and_says_whose(
+    spark: SparkSession, cli: Cli, tmp_path: Path
+) -> None:
+    file = tmp_path / "wrong.librdkafka"
+    settings = read_client_file(client_file(cli, "copier")) | {"sasl.password": "not-his"}
+    file.write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
+    with pytest.raises(Exception, match="does not let user copier in") as refused:
+        read(spark, file, "in")
+    assert "not-his" not in str(refused.value)
+
+
+def test_what_the_user_may_not_read_is_not_read(spark: SparkSession, cli: Cli) -> None:
+    with pytest.raises(Exception, match="TOPIC_AUTHORIZATION_FAILED"):
+        read(spark, client_file(cli, "copier"), "closed")
+
+
+def test_a_job_of_this_machine_takes_a_clients_file(
+    spark: SparkSession, cli: Cli, tmp_path: Path
+) -> None:
+    job = tmp_path / "copies.yaml"
+    job.write_text(JOB)
+    done = run_job(cli, job, "--client-config", str(client_file(cli, "copier")))
+    assert done.returncode == 0, done.stderr
+    found = read(spark, client_file(cli, "copier"), "out")
+    assert found >= {f"value {number}" for number in range(ROWS)}
+    described = cli.ok("group", "describe", "copies", "-o", "json").json
+    assert described[0]["lag"] == 0
+    (document,) = (cli.data / "spark" / "copies").glob("*.json")
+    assert json.loads(document.read_text())["clientConfig"].endswith("copier.librdkafka")
+
+
+def run_job(cli: Cli, job: Path, *more: str) -> Any:
+    # A job of seconds ends before the second compiler has paid for itself.
+    short_lived = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    return subprocess.run(
+        [
+            *cli.command("spark", "run", str(job), "--available-now"),
+            *("--master", "local[2]", "--conf", short_lived, *more),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )
