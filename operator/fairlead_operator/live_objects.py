@@ -24,7 +24,6 @@ from fairlead_kube.kinds import (
     ResourceKind,
 )
 from fairlead_kube.object_changes import ObjectChange
-from fairlead_operator.resources.listener import DEFAULT_LISTENER
 from fairlead_operator.specs.names import (
     CERTIFICATES_LABEL,
     CLUSTER_LABEL,
@@ -140,21 +139,9 @@ class LiveObjects:
         cluster = self.informers[LOG_CLUSTER].objects.get(key) or {}
         return (cluster.get("spec") or {}).get("spark") or {}
 
-    def open_port(self, cluster: ClusterKey) -> int | None:
-        """Return the port where a LogCluster takes clients inside Kubernetes as they are.
-
-        None if each of its listeners there encrypts, or asks clients who they are.
-        """
-        manifest = self.informers[LOG_CLUSTER].objects.get(cluster) or {}
-        listeners = (manifest.get("spec") or {}).get("listeners") or ()
-        inside = [each for each in listeners if each.get("type") == "Internal"]
-        if not inside:
-            return DEFAULT_LISTENER.port
-        for each in inside:
-            is_tls = (each.get("tls") or {"enabled": False}).get("enabled", True)
-            if not is_tls and not each.get("authentication"):
-                return int(each["port"])
-        return None
+    def cluster(self, cluster: ClusterKey) -> Manifest:
+        """Return a LogCluster; empty if it is not there."""
+        return self.informers[LOG_CLUSTER].objects.get(cluster) or {}
 
     def note_written(
         self, kind: ResourceKind, namespace: str, name: str, answer: Manifest | None

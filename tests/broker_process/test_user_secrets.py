@@ -31,13 +31,17 @@ from fairlead_kube.credentials import Credentials
 from fairlead_kube.kinds import LOG_CLUSTER, SECRET, USER
 from fairlead_operator.certificates.rotation import Authorities, write_authorities
 from fairlead_operator.events import EventWriter
+from fairlead_operator.specs.client_access import MOUNT_FOLDER
 from fairlead_operator.specs.names import (
     CLUSTER_LABEL,
     authority_secret_name,
     trust_secret_name,
 )
 from fairlead_operator.users.sync import UserSync
-from fairlead_operator.users.user_secret import MOUNT_FOLDER
+from fairlead_spark.cluster import Cluster
+from fairlead_spark.errors import SourceError
+from fairlead_spark.offsets import LATEST, TopicPartition
+from fairlead_spark.options import parse_source_options
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -87,6 +91,7 @@ class World:
         for port in self._ports:
             text = text.replace(f"{CLUSTER}-bootstrap.{NAMESPACE}.svc:{port}", f"127.0.0.1:{port}")
         text = text.replace(MOUNT_FOLDER, str(folder))
+        (folder / "librdkafka.config").write_text(text)
         return dict(line.split("=", 1) for line in text.splitlines())
 
 
@@ -199,6 +204,17 @@ def look(settings: dict[str, str], topic: str) -> int:
         consumer.close()
 
 
+def look_from_spark(folder: Path, topic: str) -> int:
+    """Return the end of a topic, as a task of Spark sees it that has the Secret mounted."""
+    options = {"clientConfig": str(folder / "librdkafka.config"), "subscribe": topic}
+    cluster = Cluster(parse_source_options(options, is_stream=False).client)
+    try:
+        where = TopicPartition(topic, 0)
+        return cluster.list_offsets({where: LATEST})[where]
+    finally:
+        cluster.close()
+
+
 async def create_topics(controller: Any, *names: str) -> None:
     topics = [
         {"name": name, "partitions": 1, "replication_factor": 1, "assignments": {}, "configs": {}}
@@ -236,6 +252,9 @@ def test_an_application_does_what_its_user_may_and_nothing_else(tmp_path, login)
         denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
         assert await ask(produce, settings, "payments") == denied
         assert await ask(look, settings, "payments") == denied
+        assert await ask(look_from_spark, tmp_path / "app", "orders") == 1
+        with pytest.raises(SourceError, match="TOPIC_AUTHORIZATION_FAILED"):
+            await ask(look_from_spark, tmp_path / "app", "payments")
 
         reading = {"spec": {"acls": [allow("Read"), spec["acls"][1]]}}
         await of.kube.patch(USER, NAMESPACE, "app", reading)

@@ -92,7 +92,7 @@ def objects_of_a_cluster(namespace: str) -> Iterator[Manifest]:
 def objects_of_a_job(namespace: str) -> Iterator[Manifest]:
     (example,) = yaml.safe_load_all(STREAM_JOB.example)
     spec = StreamJobSpec.from_manifest(example)
-    job = JobView("job", namespace, "uid-1", spec, namespace, "demo", "spark:1", 9092)
+    job = JobView("job", namespace, "uid-1", spec, namespace, "demo", "spark:1", "demo:9092")
     config = build_config_map(job, run=1)
     yield from (build_service(job), config, build_driver_pod(job, run=1, fingerprint="f"))
     yield from (each for each in [build_claim(job)] if each)
@@ -108,7 +108,7 @@ def objects_of_a_drill(namespace: str) -> Iterator[Manifest]:
     (example,) = yaml.safe_load_all(FAILOVER_DRILL.example)
     example["metadata"] |= {"namespace": namespace, "uid": "uid-1"}
     spec = FailoverDrillSpec.from_manifest(example)
-    access = OwnAccess("demo-bootstrap:9092")
+    access = OwnAccess("demo:9092")
     yield build_agent_pod(example, spec, {"spec": {}}, default_image="fairlead:1", access=access)
 
 

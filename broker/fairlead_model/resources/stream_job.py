@@ -348,6 +348,13 @@ class StreamJobSpec:
         "LogCluster of the same namespace that the job reads. Default: the only one.",
         CLUSTER_NAME,
     ] = None
+    user: Annotated[
+        str | None,
+        "User of the same namespace, and of the same LogCluster, as whom the job connects; its "
+        "Secret is mounted into driver and executors. Default: nobody: the job goes by a listener "
+        "of type Internal without tls and authentication.",
+        Text(253, 1),
+    ] = None
     application: Annotated[JobApplication, "What runs."]
     sources: Annotated[
         tuple[JobSource, ...], "Topics that are read; their lag is shown.", Bound(16)

@@ -23,6 +23,7 @@ from fairlead_kube.kinds import (
 )
 from fairlead_model.resources.job_document import build_job_document
 from fairlead_model.resources.stream_job import StreamJobSpec
+from fairlead_operator.specs.client_access import CONFIG_KEY, MOUNT_FOLDER
 from fairlead_operator.specs.names import driver_account_name
 from fairlead_operator.stream_jobs.names import (
     BLOCK_PORT,
@@ -53,6 +54,7 @@ GRACE_S: Final = 60
 """Time for a driver to finish its current batch."""
 _PROGRAM_VOLUME: Final = "program"
 _CHECKPOINT_VOLUME: Final = "checkpoint"
+_USER_VOLUME: Final = "user"
 _SCRATCH: Final = "/tmp"  # noqa: S108  # Spark's scratch folder in a container of its own
 
 
@@ -67,8 +69,8 @@ class JobView:
     cluster_namespace: str
     cluster: str
     image: str
-    port: int
-    """Of the bootstrap Service."""
+    bootstrap: str
+    """Addresses of the brokers."""
 
     @property
     def account(self) -> str:
@@ -148,7 +150,8 @@ def build_config_map(job: JobView, *, run: int) -> Manifest:
         spec,
         namespace=job.namespace,
         run=run,
-        bootstrap=f"{job.cluster}-bootstrap.{job.cluster_namespace}.svc:{job.port}",
+        bootstrap=job.bootstrap,
+        client_config=None if spec.user is None else f"{MOUNT_FOLDER}/{CONFIG_KEY}",
         file=file,
         checkpoint=CHECKPOINT_FOLDER if spec.checkpoint.claim is not None else spec.checkpoint.uri,
         conf=build_spark_conf(job.name, job.namespace, spec, job.image),
@@ -297,6 +300,8 @@ def _volumes(job: JobView, *, with_checkpoint: bool = True) -> list[Manifest]:
     if program is not None:
         volumes.append({"name": _PROGRAM_VOLUME, "configMap": {"name": program.name}})
     claim = job.spec.checkpoint.claim
+    if job.spec.user is not None:
+        volumes.append({"name": _USER_VOLUME, "secret": {"secretName": job.spec.user}})
     if claim is not None and with_checkpoint:
         name = claim.name or claim_name(job.name)
         volumes.append({"name": _CHECKPOINT_VOLUME, "persistentVolumeClaim": {"claimName": name}})
@@ -307,6 +312,8 @@ def _mounts(job: JobView) -> list[Manifest]:
     mounts: list[Manifest] = [{"name": "scratch", "mountPath": _SCRATCH}]
     if job.spec.application.config_map is not None:
         mounts.append({"name": _PROGRAM_VOLUME, "mountPath": PROGRAM_FOLDER, "readOnly": True})
+    if job.spec.user is not None:
+        mounts.append({"name": _USER_VOLUME, "mountPath": MOUNT_FOLDER, "readOnly": True})
     return mounts
 
 

@@ -22,6 +22,7 @@ from fairlead_kube.kinds import (
     POD,
     SERVICE,
     STREAM_JOB,
+    USER,
     ResourceKind,
 )
 from fairlead_kube.object_changes import ObjectChange, ObjectKey
@@ -33,6 +34,12 @@ from fairlead_operator.stream_jobs import manifests, steps
 from fairlead_operator.stream_jobs.account_advice import DriverAccount, advise
 from fairlead_operator.stream_jobs.driver import DriverPod, is_executor, read_driver
 from fairlead_operator.stream_jobs.driver_client import DriverClient, DriverError
+from fairlead_operator.stream_jobs.job_access import (
+    JobAccess,
+    elsewhere,
+    find_open_access,
+    find_user_access,
+)
 from fairlead_operator.stream_jobs.job_status import FINAL, JobProgress, JobStatus
 from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
 from fairlead_operator.stream_jobs.names import (
@@ -61,11 +68,6 @@ AT_ONCE: Final = 0.0
 JOBS_AT_ONCE: Final = 16
 UNSEEN_S: Final = 30.0
 """For how long a created pod counts as existing before the watch reports it."""
-SECURED: Final = (
-    "jobs neither encrypt nor log in, and each listener of LogCluster {} inside Kubernetes asks "
-    "for one of these: add one of type Internal without tls and authentication, and rights for "
-    "User:ANONYMOUS"
-)
 
 
 class JobClusters(Protocol):
@@ -81,8 +83,8 @@ class JobClusters(Protocol):
         """Tell whether the operator is to make the account of drivers in its namespace."""
         ...
 
-    def open_port(self, cluster: ClusterKey) -> int | None:
-        """Return its port for clients that neither encrypt nor log in; None if there is none."""
+    def cluster(self, cluster: ClusterKey) -> Manifest:
+        """Return a LogCluster; empty if it is not there."""
         ...
 
     def may_use_driver_account(self, namespace: str, cluster: ClusterKey, account: str) -> bool:
@@ -123,6 +125,7 @@ class StreamJobRunner:
         self._pods = Informer(
             client, POD, namespace=watched, label_selector=JOB_LABEL, on_change=self._on_pod
         )
+        self._users = Informer(client, USER, namespace=watched, on_change=self._on_user)
         self._look_at: dict[ObjectKey, float] = {}
         """Monotonic time of the next look at each job."""
         self._figures_at: dict[ObjectKey, float] = {}
@@ -134,10 +137,11 @@ class StreamJobRunner:
 
     async def run(self) -> None:
         """Carry out all jobs."""
-        following = [asyncio.create_task(each.run()) for each in (self._jobs, self._pods)]
+        informers = (self._jobs, self._pods, self._users)
+        following = [asyncio.create_task(each.run()) for each in informers]
         try:
-            await self._jobs.synced()
-            await self._pods.synced()
+            for each in informers:
+                await each.synced()
             while True:
                 self._changed.clear()
                 now = time.monotonic()
@@ -168,6 +172,14 @@ class StreamJobRunner:
                 if change.key[1] == driver_name(job):
                     self._made.pop((change.key[0], job), None)
         self._changed.set()
+
+    def _on_user(self, change: ObjectChange) -> None:
+        """Look at the jobs that connect as a user."""
+        namespace, user = change.key
+        for key, job in self._jobs.objects.items():
+            if key[0] == namespace and job["spec"].get("user") == user:
+                self._look_at[key] = AT_ONCE
+                self._changed.set()
 
     async def _wait(self) -> None:
         now = time.monotonic()
@@ -391,22 +403,20 @@ class StreamJobRunner:
 
     def _view(
         self, key: ObjectKey, job: Manifest, spec: StreamJobSpec
-    ) -> tuple[manifests.JobView, tuple[str, str] | None]:
+    ) -> tuple[manifests.JobView, steps.Obstacle | None]:
         """Return the job with its defaults filled in, and why it cannot start, if so."""
-        obstacle: tuple[str, str] | None = None
-        cluster, image, port = (key[0], ""), spec.image or self._image, None
+        cluster, image, access = (key[0], ""), spec.image or self._image, JobAccess("")
         try:
             cluster = self._clusters.find_cluster(key[0], spec.cluster_name, spec.cluster_namespace)
-            port = self._clusters.open_port(cluster)
-            if port is None:
-                obstacle = "ClusterSecured", SECURED.format(cluster[1])
+            access = self._access(key[0], cluster, spec.user)
         except LookupError as error:
-            obstacle = "ClusterMissing", str(error)
+            access = JobAccess("", ("ClusterMissing", str(error)))
+        obstacle = access.obstacle
         if not image:
             message = "set spec.image, or spark.image of the operator's chart"
             obstacle = "ImageMissing", message
         uid = str(job["metadata"]["uid"])
-        view = manifests.JobView(key[1], key[0], uid, spec, *cluster, image, port or 0)
+        view = manifests.JobView(key[1], key[0], uid, spec, *cluster, image, access.bootstrap)
         is_allowed = self._clusters.may_use_driver_account(key[0], cluster, view.account)
         if obstacle is None and not is_allowed:
             message = (
@@ -415,6 +425,16 @@ class StreamJobRunner:
             )
             obstacle = "AccountNotAllowed", message
         return view, obstacle
+
+    def _access(self, namespace: str, cluster: ClusterKey, user: str | None) -> JobAccess:
+        """Return where a job of a namespace reaches its LogCluster, as a User or as nobody."""
+        manifest = self._clusters.cluster(cluster)
+        if user is None:
+            return find_open_access(cluster[1], cluster[0], manifest)
+        if namespace != cluster[0]:
+            return elsewhere(cluster[0])
+        found = self._users.objects.get((namespace, user))
+        return find_user_access(cluster[1], manifest, user, found)
 
     async def _write(self, key: ObjectKey, job: Manifest, status: JobStatus) -> bool:
         """Write what differs; tell whether anything was written."""

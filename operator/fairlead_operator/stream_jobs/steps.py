@@ -22,6 +22,8 @@ from fairlead_model.resources.stream_job import RestartPolicy, StreamJobSpec
 from fairlead_operator.conditions import api_time
 from fairlead_operator.stream_jobs.driver import DriverPod
 
+Obstacle: TypeAlias = tuple[str, str]
+"""Reason and message why no driver can be made."""
 STEADY_S: Final = 600.0
 """A driver that ran for so long ends a series of failures."""
 
@@ -33,8 +35,8 @@ class JobSight:
     now: datetime
     job_hash: str
     driver: DriverPod | None
-    obstacle: tuple[str, str] | None = None
-    """Reason and message why no driver can be made; one that runs is left alone."""
+    obstacle: Obstacle | None = None
+    """Why no driver can be made; one that runs is left alone."""
     next_run_at: datetime | None = None
     """When the schedule is due for the first time after the last start; None without one."""
 

@@ -19,10 +19,10 @@ from fairlead_model.security.acl import AclBinding
 from fairlead_model.security.scram import DEFAULT_ITERATIONS, ScramMechanism, derive
 from fairlead_operator.controller_client import ControllerRefusedError, ControllerUnavailableError
 from fairlead_operator.events import EventWriter
+from fairlead_operator.specs.client_access import find_access
 from fairlead_operator.topics.topic_resource import FINALIZER, ClusterKey, ResourceKey
 from fairlead_operator.topics.topic_status import Verdict, build_status_patch
 from fairlead_operator.topics.work_queue import WorkQueue
-from fairlead_operator.users.client_access import find_access
 from fairlead_operator.users.plan import Plan, plan_user
 from fairlead_operator.users.user_policy import refusal, split_rules
 from fairlead_operator.users.user_resource import UserResource

@@ -11,6 +11,7 @@ from fairlead_kube.kinds import SECRET, USER
 from fairlead_model.security.client_texts import render_java, render_librdkafka, scram_jaas_config
 from fairlead_model.security.scram import SALT_SEED_BYTES, build_salt
 from fairlead_operator.resources.user import LoginType
+from fairlead_operator.specs.client_access import CONFIG_KEY, MOUNT_FOLDER, ClientAccess
 from fairlead_operator.specs.names import (
     CERTIFICATES_LABEL,
     CLUSTER_LABEL,
@@ -18,13 +19,9 @@ from fairlead_operator.specs.names import (
     MANAGED_BY_LABEL,
 )
 from fairlead_operator.specs.views import build_owner_reference
-from fairlead_operator.users.client_access import ClientAccess
 from fairlead_operator.users.user_resource import UserResource
 
 USER_LABEL: Final = "fairlead.io/user"
-MOUNT_FOLDER: Final = "/etc/fairlead/user"
-"""Where librdkafka.config expects the Secret to be mounted: it can name certificates by files
-only."""
 PASSWORD_KEY: Final = "password"  # noqa: S105 (a key's name)
 _SCRAM: Final = "SCRAM-SHA-512"
 _PEM: Final = {"ssl.truststore.type": "PEM"}
@@ -99,7 +96,7 @@ def build_data(
         data |= {
             "bootstrap.servers": access.bootstrap.encode(),
             "client.properties": render_java(java).encode(),
-            "librdkafka.config": render_librdkafka(plain).encode(),
+            CONFIG_KEY: render_librdkafka(plain).encode(),
         }
     return data
 

@@ -24,9 +24,9 @@ from fairlead_operator.certificates.rotation import (
 from fairlead_operator.events import EventWriter
 from fairlead_operator.refusals import describe_refusal, is_refusal
 from fairlead_operator.resources.user import SecretKeyRef
+from fairlead_operator.specs.client_access import ClientAccess
 from fairlead_operator.specs.names import authority_secret_name, trust_secret_name
 from fairlead_operator.topics.topic_resource import ResourceKey
-from fairlead_operator.users.client_access import ClientAccess
 from fairlead_operator.users.keystores import build_pkcs12
 from fairlead_operator.users.user_resource import UserResource
 from fairlead_operator.users.user_secret import (

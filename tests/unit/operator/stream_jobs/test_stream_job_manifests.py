@@ -39,7 +39,8 @@ def read(spec: dict[str, Any]) -> StreamJobSpec:
 
 
 def view(spec: dict[str, Any], image: str = "spark:1") -> JobView:
-    return JobView("job", "flights", "uid-1", read(spec), "flights", "demo", image, 9092)
+    bootstrap = "demo-bootstrap.flights.svc:9092"
+    return JobView("job", "flights", "uid-1", read(spec), "flights", "demo", image, bootstrap)
 
 
 def document(job: JobView) -> dict[str, Any]:
@@ -204,3 +205,25 @@ def test_executors_that_come_and_go() -> None:
     assert conf["spark.dynamicAllocation.initialExecutors"] == "4"
     assert conf["spark.dynamicAllocation.shuffleTracking.enabled"] == "true"
     assert "spark.executor.instances" not in conf
+
+
+def test_the_secret_of_the_user_is_mounted_where_driver_and_executors_look_for_it() -> None:
+    job = view({**SQL, "user": "app"})
+    told = document(job)
+    assert told["clientConfig"] == "/etc/fairlead/user/librdkafka.config"
+    executor = yaml.safe_load(build_config_map(job, run=1)["data"]["executor.yaml"])["spec"]
+    for pod in (build_driver_pod(job, run=1, fingerprint="")["spec"], executor):
+        (volume,) = (each for each in pod["volumes"] if "secret" in each)
+        assert volume["secret"] == {"secretName": "app"}
+        mounts = pod["containers"][0]["volumeMounts"]
+        (mount,) = (each for each in mounts if each["name"] == volume["name"])
+        assert (mount["mountPath"], mount["readOnly"]) == ("/etc/fairlead/user", True)
+    assert job_hash(job) != job_hash(view(SQL))
+
+
+def test_a_job_without_a_user_mounts_no_secret() -> None:
+    job = view(SQL)
+    # Nor does the document say anything of it: an upgraded operator would restart all drivers.
+    assert "clientConfig" not in document(job)
+    made = json.dumps([build_driver_pod(job, run=1, fingerprint=""), build_config_map(job, run=1)])
+    assert "secretName" not in made

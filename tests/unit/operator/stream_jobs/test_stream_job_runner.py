@@ -56,7 +56,10 @@ def clusters_of(asks_for_account: bool, listeners: Sequence[Mapping[str, Any]]) 
     spark = {"driverAccount": asks_for_account}
     live.informers[LOG_CLUSTER]._objects.update(
         {
-            ("ns", "logs"): {"spec": {"spark": spark, "listeners": list(listeners)}},
+            ("ns", "logs"): {
+                "metadata": {"name": "logs", "namespace": "ns"},
+                "spec": {"spark": spark, "listeners": list(listeners)},
+            },
             ("data", "shared"): {"spec": {"spark": {"namespaces": ["ns"]}}},
             ("data", "closed"): {"spec": {}},
         }
@@ -72,11 +75,15 @@ def looks(
     driver_role: str = "",
     asks_for_account: bool = True,
     listeners: Sequence[Mapping[str, Any]] = (),
+    user: Mapping[str, Any] | None = None,
+    connects_as: str = "",
     **more: Any,
 ) -> tuple[Any, Any]:
     """The job and what was told of it after so many looks, no watch telling of the pod. `lost`:
     it tells that the pod was there and is gone, after the first. `more`: of the spec."""
     spec = {"application": {"file": "/job.py"}, "checkpoint": {"ephemeral": True}, **more}
+    if connects_as:
+        spec["user"] = connects_as
     metadata = {"name": "job", "namespace": "ns", "uid": "u", "resourceVersion": "1"}
     job: dict[str, Any] = {
         "apiVersion": "fairlead.io/v1alpha1",
@@ -97,6 +104,8 @@ def looks(
             metrics=StreamJobMetrics(CollectorRegistry()),
         )
         runner._jobs._objects[KEY] = job
+        if user is not None:
+            runner._users._objects["ns", user["metadata"]["name"]] = dict(user)
         for number in range(count):
             await runner._attend(KEY)
             if lost and number == 0:
@@ -120,6 +129,41 @@ def test_a_job_says_why_it_cannot_read_a_secured_cluster() -> None:
     (ready,) = (each for each in job["status"]["conditions"] if each["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "ClusterSecured")
     assert "LogCluster logs" in ready["message"]
+
+
+def test_a_job_reads_a_secured_cluster_as_its_user() -> None:
+    login = {"authentication": {"type": "tls"}}
+    tls = {"name": "tls", "type": "Internal", "port": 9093, "tls": {}, **login}
+    user = {
+        "metadata": {"name": "app", "namespace": "ns"},
+        "spec": {"clusterName": "logs", **login},
+        "status": {"secret": "app"},
+    }
+    job, told = looks(2, listeners=[tls], user=user, connects_as="app")
+    assert [reason for reason, _ in told] == ["DriverStarted"]
+    job, told = looks(2, listeners=[tls], connects_as="app")
+    (ready,) = (each for each in job["status"]["conditions"] if each["type"] == "Ready")
+    assert (ready["reason"], told) == ("UserNotFound", [])
+    assert ready["message"].startswith("spec.user: ")
+
+
+def test_a_job_that_waits_for_its_user_is_looked_at_when_there_is_news_of_him() -> None:
+    async def told() -> tuple[float, float]:
+        runner = StreamJobRunner(
+            None,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]
+            clusters=clusters_of(True, ()),
+            operator_namespace="fairlead",
+            default_image="image",
+            metrics=StreamJobMetrics(CollectorRegistry()),
+        )
+        other = ("ns", "other")
+        runner._jobs._objects.update({KEY: {"spec": {"user": "app"}}, other: {"spec": {}}})
+        runner._look_at = {KEY: 1e9, other: 1e9}
+        runner._on_user(ObjectChange(("ns", "app"), None, {"metadata": {"name": "app"}}))
+        return runner._look_at[KEY], runner._look_at[other]
+
+    assert asyncio.run(told()) == (0.0, 1e9)
 
 
 def test_a_pod_that_the_watch_told_of_and_that_is_gone_is_lost() -> None:

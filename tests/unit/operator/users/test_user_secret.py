@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_cer
 
 from fairlead_cli.local.client_files import read_client_file
 from fairlead_operator.certificates.authority import issue_client, make_authority
-from fairlead_operator.users.client_access import ClientAccess, find_access
+from fairlead_operator.specs.client_access import ClientAccess, find_access
 from fairlead_operator.users.keystores import build_pkcs12
 from fairlead_operator.users.user_resource import UserResource, read_user_resource
 from fairlead_operator.users.user_secret import (

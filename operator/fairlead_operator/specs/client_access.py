@@ -8,6 +8,11 @@ from fairlead_operator.resources.user import LoginType
 from fairlead_operator.specs.names import bootstrap_service_name, listener_service_name
 
 INSIDE: Final = "Internal"
+MOUNT_FOLDER: Final = "/etc/fairlead/user"
+"""Where the Secret of a User is mounted: its librdkafka.config can name certificates by files
+only."""
+CONFIG_KEY: Final = "librdkafka.config"
+"""The settings for librdkafka in that Secret."""
 
 
 @dataclass(frozen=True, slots=True)
