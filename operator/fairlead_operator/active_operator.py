@@ -32,6 +32,7 @@ from fairlead_operator.reign_watch import wait_until_over
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
 from fairlead_operator.stream_jobs.runner import StreamJobRunner
+from fairlead_operator.topics.metrics import TopicNamespaceMetrics
 from fairlead_operator.topics.sync import TopicSync
 from fairlead_operator.users.sync import UserSync
 
@@ -105,6 +106,7 @@ class ActiveOperator:
                 user_statuses=lambda: users.reconciler.statuses_written,
             )
         )
+        self._metrics.registry.register(TopicNamespaceMetrics(topics.scope))
         groups = GroupSync(client, events, namespace=namespace)
         self._metrics.registry.register(
             GroupMetrics(groups.scope, statuses=lambda: groups.statuses.written, looks=groups.looks)

@@ -7,7 +7,7 @@ disks.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 from fairlead_operator.topics.topic_resource import ResourceKey, TopicResource
 
@@ -28,6 +28,26 @@ class NamespaceRule:
     def is_bounded(self) -> bool:
         """Whether its Topics have to be counted."""
         return self.topics_max is not None or self.partitions_max is not None
+
+
+class LimitUse(NamedTuple):
+    """How much of one limit a namespace uses."""
+
+    resource: Literal["topics", "partitions"]
+    used: int
+    limit: int
+
+
+def uses_of_limits(
+    rule: NamespaceRule, partitions_held: Mapping[ResourceKey, int]
+) -> list[LimitUse]:
+    """Return how much of each limit the topics use that are there (`partitions_held`)."""
+    uses = []
+    if rule.topics_max is not None:
+        uses.append(LimitUse("topics", len(partitions_held), rule.topics_max))
+    if rule.partitions_max is not None:
+        uses.append(LimitUse("partitions", sum(partitions_held.values()), rule.partitions_max))
+    return uses
 
 
 def read_namespace_rules(log_cluster: Mapping[str, Any]) -> dict[str, NamespaceRule]:

@@ -79,12 +79,12 @@ class TopicSync:
         self._queue: WorkQueue[ResourceKey] = WorkQueue(now)
         self._statuses: WorkQueue[ResourceKey] = WorkQueue(now)
         self._places: WorkQueue[TopicPlace] = WorkQueue(now)
-        self._scope = TopicScope(controller, self._queue)
-        self._reconciler = TopicReconciler(client, self._scope, self._queue, self._statuses)
+        self.scope = TopicScope(controller, self._queue)
+        self._reconciler = TopicReconciler(client, self.scope, self._queue, self._statuses)
         self.statuses = TopicStatusWriter(
-            client, self._scope, events, self._statuses, now=now, wall_clock=wall_clock
+            client, self.scope, events, self._statuses, now=now, wall_clock=wall_clock
         )
-        self._mirrors = MirrorWriter(client, self._scope, self._places)
+        self._mirrors = MirrorWriter(client, self.scope, self._places)
         self._follows: dict[ClusterKey, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         scope = namespace or None
@@ -102,7 +102,7 @@ class TopicSync:
             await self._clusters.synced()
             await self._topics.synced()
             self._group = group
-            for cluster in list(self._scope.clusters):
+            for cluster in list(self.scope.clusters):
                 self._follow(cluster)
             group.create_task(self._reconciler.run())
             group.create_task(self.statuses.run())
@@ -110,20 +110,20 @@ class TopicSync:
 
     def _on_topic(self, change: ObjectChange) -> None:
         is_news = change.old is None or change.new is None or differs_for_us(change.old, change.new)
-        known = self._scope.resources.get(change.key)
-        concerned = self._scope.take(change.key, change.new)
+        known = self.scope.resources.get(change.key)
+        concerned = self.scope.take(change.key, change.new)
         self.statuses.seen(change.key)
         if is_news:
             self._queue.add(change.key)
             self._statuses.add(change.key)
         for key in concerned if is_news else ():
             self._queue.add(key)
-        for resource in (known, self._scope.resources.get(change.key)):
+        for resource in (known, self.scope.resources.get(change.key)):
             if is_news and resource is not None:
                 self._places.add(resource.claim)
 
     def _on_cluster(self, change: ObjectChange) -> None:
-        self._scope.set_cluster(change.key, change.new)
+        self.scope.set_cluster(change.key, change.new)
         if change.new is None:
             self._unfollow(change.key)
         else:
@@ -142,57 +142,57 @@ class TopicSync:
             return
         view = ClusterTopics(
             cluster,
-            self._scope.controller,
-            complete_request=self._scope.complete_request,
+            self.scope.controller,
+            complete_request=self.scope.complete_request,
             on_start=self._add_all,
             on_change=self._on_entries,
             on_health=self._on_health,
         )
-        self._scope.views[cluster] = view
+        self.scope.views[cluster] = view
         self._follows[cluster] = self._group.create_task(view.run())
 
     def _unfollow(self, cluster: ClusterKey) -> None:
         task = self._follows.pop(cluster, None)
         if task is not None:
             task.cancel()
-        self._scope.views.pop(cluster, None)
-        self._scope.gone.pop(cluster, None)
+        self.scope.views.pop(cluster, None)
+        self.scope.gone.pop(cluster, None)
 
     def _add_all(self, cluster: ClusterKey) -> None:
-        for resource in self._scope.claims.of_cluster(cluster):
+        for resource in self.scope.claims.of_cluster(cluster):
             self._queue.add(resource.key)
             if resource.is_mirror:
                 self._places.add(resource.claim)
 
     def _add_waiting(self, cluster: ClusterKey) -> None:
         """Let Topics that wait for brokers ask at once, without their back-off."""
-        for resource in self._scope.claims.of_cluster(cluster):
-            _, _, result = self._scope.results.get(resource.key, ("", 0, {}))
+        for resource in self.scope.claims.of_cluster(cluster):
+            _, _, result = self.scope.results.get(resource.key, ("", 0, {}))
             if result.get("state") == "waiting":
                 self._queue.add(resource.key)
 
     def _on_entries(self, cluster: ClusterKey, names: Iterable[str]) -> None:
-        self._scope.forget_counts(cluster)
+        self.scope.forget_counts(cluster)
         for name in names:
             place = (*cluster, name)
-            owner = self._scope.claims.owner(place)
+            owner = self.scope.claims.owner(place)
             self._notice_orphan(cluster, name)
             if owner is None:
                 self._places.add(place)
                 self._statuses.add((cluster[0], mirror_name(cluster[1], name)))
                 continue
             self._statuses.add(owner)
-            entry = self._scope.entry(cluster, name)
-            if entry is None or entry["resource"] != self._scope.resources[owner].reference:
+            entry = self.scope.entry(cluster, name)
+            if entry is None or entry["resource"] != self.scope.resources[owner].reference:
                 self._queue.add(owner)
-            elif is_off_size(self._scope.resources[owner], entry):
+            elif is_off_size(self.scope.resources[owner], entry):
                 self._queue.add(owner)  # somebody has called its replicas back
 
     def _notice_orphan(self, cluster: ClusterKey, name: str) -> None:
         """Release a topic that is declared by a resource that does not exist."""
-        entry = self._scope.entry(cluster, name)
+        entry = self.scope.entry(cluster, name)
         holder = "" if entry is None else str(entry["resource"] or "")
         key = read_reference(holder, cluster_namespace=cluster[0])
-        if holder and key not in self._scope.resources:
-            self._scope.note_gone(cluster, holder)
+        if holder and key not in self.scope.resources:
+            self.scope.note_gone(cluster, holder)
             self._queue.add(key)

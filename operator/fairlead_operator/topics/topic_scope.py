@@ -3,7 +3,7 @@
 `TopicSync` updates it; the reconciler, the status writer and the mirror read it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fairlead_model.resources.topic_claims import read_reference
@@ -11,12 +11,14 @@ from fairlead_operator.specs.views import is_cluster_paused, is_going
 from fairlead_operator.topics.claims import Claims
 from fairlead_operator.topics.cluster_topics import ClusterTopics, TopicController
 from fairlead_operator.topics.namespace_rules import (
+    LimitUse,
     NamespaceRule,
     Refusal,
     may_adopt,
     read_namespace_rules,
     refusal_by_rule,
     refusals_by_quota,
+    uses_of_limits,
 )
 from fairlead_operator.topics.plan import ClusterPresence
 from fairlead_operator.topics.topic_resource import (
@@ -106,12 +108,38 @@ class TopicScope:
         entry = self.entry(resource.cluster_key, resource.topic_name)
         return entry is not None and entry["resource"] == resource.reference
 
+    def limit_uses(self) -> Iterator[tuple[ClusterKey, str, LimitUse]]:
+        """Yield cluster, namespace and what is used, for each limit that a namespace has.
+
+        Of a cluster whose topics are not known yet there is nothing to tell.
+        """
+        for cluster in self.clusters:
+            bounded = {
+                name: rule for name, rule in self._rules_of(cluster).items() if rule.is_bounded
+            }
+            if not bounded or not self.is_started(cluster):
+                continue
+            held: dict[str, dict[ResourceKey, int]] = {name: {} for name in bounded}
+            for each in self.claims.of_cluster(cluster):
+                if each.namespace in held and self._is_counted(each) and self.is_holder(each):
+                    held[each.namespace][each.key] = self._partitions(each)
+            for name, rule in bounded.items():
+                for use in uses_of_limits(rule, held[name]):
+                    yield cluster, name, use
+
     def _rule(self, resource: TopicResource) -> NamespaceRule | None:
-        cluster = resource.cluster_key
+        return self._rules_of(resource.cluster_key).get(resource.namespace)
+
+    def _rules_of(self, cluster: ClusterKey) -> dict[str, NamespaceRule]:
         rules = self._rules.get(cluster)
         if rules is None:
             rules = self._rules[cluster] = read_namespace_rules(self.clusters.get(cluster, {}))
-        return rules.get(resource.namespace)
+        return rules
+
+    @staticmethod
+    def _is_counted(resource: TopicResource) -> bool:
+        """Tell whether a Topic counts towards the limits of its namespace."""
+        return not resource.is_mirror and resource.is_managed
 
     def _refusals_by_quota(
         self, resource: TopicResource, rule: NamespaceRule
@@ -122,7 +150,7 @@ class TopicScope:
             resources = [
                 each
                 for each in self.claims.of_cluster(resource.cluster_key)
-                if each.namespace == resource.namespace and not each.is_mirror and each.is_managed
+                if each.namespace == resource.namespace and self._is_counted(each)
             ]
             defaults = (self.clusters[resource.cluster_key].get("spec") or {}).get("defaults") or {}
             known = self._over_quota[place] = refusals_by_quota(

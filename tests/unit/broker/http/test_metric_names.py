@@ -48,6 +48,7 @@ def operator_types() -> Types:
     from fairlead_operator.events import EventCounters
     from fairlead_operator.metrics import OperatorMetrics, ReignCounters
     from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
+    from fairlead_operator.topics.metrics import TopicNamespaceMetrics
 
     metrics = OperatorMetrics()
     DrillMetrics(metrics.registry)
@@ -55,6 +56,8 @@ def operator_types() -> Types:
     scope: Any = SimpleNamespace(sights={}, groups={})
     metrics.registry.register(GroupMetrics(scope, statuses=lambda: 0, looks={}))
     metrics.registry.register(ApiRequests({}))
+    no_topics: Any = SimpleNamespace(limit_uses=list)
+    metrics.registry.register(TopicNamespaceMetrics(no_topics))
     metrics.registry.register(
         ReignCounters(events=EventCounters(), topic_statuses=lambda: 0, user_statuses=lambda: 0)
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_operator.topics.claims import Claims
+from fairlead_operator.topics.metrics import TopicNamespaceMetrics
 from fairlead_operator.topics.namespace_rules import (
     NOT_ALLOWED,
     NamespaceRule,
@@ -15,6 +17,7 @@ from fairlead_operator.topics.namespace_rules import (
     read_namespace_rules,
     refusal_by_rule,
     refusals_by_quota,
+    uses_of_limits,
 )
 from fairlead_operator.topics.plan import ClusterPresence, Plan, plan_topic
 from fairlead_operator.topics.topic_resource import FINALIZER, TopicResource, read_topic_resource
@@ -182,3 +185,55 @@ def test_who_has_too_much_already_keeps_its_topic_and_its_finalizer() -> None:
     assert plan == Plan()
     other = plan_topic(item, cluster=PRESENT, owner=None, refusal=refusal)
     assert other == Plan(drops_finalizer=True)
+
+
+def test_each_limit_of_a_namespace_is_told_with_what_is_used_of_it() -> None:
+    held = {("shop", "a"): 3, ("shop", "b"): 4}
+    assert uses_of_limits(NamespaceRule(topics_max=5, partitions_max=10), held) == [
+        ("topics", 2, 5),
+        ("partitions", 7, 10),
+    ]
+    assert uses_of_limits(NamespaceRule(partitions_max=10), {}) == [("partitions", 0, 10)]
+    assert uses_of_limits(NamespaceRule(topic_prefix="shop."), held) == []
+
+
+def test_what_namespaces_use_is_what_they_declare_at_the_controller() -> None:
+    rules = [
+        {"name": "shop", "topicsMax": 5, "partitionsMax": 8},
+        {"name": "web", "topicsMax": 2},
+        {"name": "free"},
+    ]
+    scope = scope_of(
+        manifest("held"),
+        manifest("waiting"),
+        manifest("left", metadata={"annotations": {"fairlead.io/managed": "false"}}),
+        manifest("own", "data"),
+        topicNamespaces=rules,
+    )
+    names = TopicNamespaceMetrics(scope)
+    assert values_of(names) == {}, "the cluster's topics are not known yet"
+    entries = {
+        "held": {"resource": "shop/held", "partitions": 6},
+        "left": {"resource": "shop/left", "partitions": 6},
+        "own": {"resource": "own", "partitions": 6},
+    }
+    scope.views[CLUSTER] = SimpleNamespace(is_started=True, entries=entries)  # type: ignore[assignment]
+    assert values_of(names) == {
+        ("used", "shop", "topics"): 1,
+        ("limit", "shop", "topics"): 5,
+        ("used", "shop", "partitions"): 6,
+        ("limit", "shop", "partitions"): 8,
+        ("used", "web", "topics"): 0,
+        ("limit", "web", "topics"): 2,
+    }
+
+
+def values_of(metrics: TopicNamespaceMetrics) -> dict[tuple[str, str, str], float]:
+    """Values by the end of the metric's name, namespace and resource."""
+    return {
+        (family.name.rpartition("_")[2], each.labels["topic_namespace"], each.labels["resource"]): (
+            each.value
+        )
+        for family in metrics.collect()
+        for each in family.samples
+    }
