@@ -70,4 +70,5 @@ CLUSTER_STATE: Final = ResourceKind(GROUP, VERSION, "ClusterState", "clusterstat
 FAILOVER_DRILL: Final = ResourceKind(GROUP, VERSION, "FailoverDrill", "failoverdrills")
 CONSUMER_GROUP: Final = ResourceKind(GROUP, VERSION, "ConsumerGroup", "consumergroups")
 STREAM_JOB: Final = ResourceKind(GROUP, VERSION, "StreamJob", "streamjobs")
+REBALANCE: Final = ResourceKind(GROUP, VERSION, "Rebalance", "rebalances")
 USER: Final = ResourceKind(GROUP, VERSION, "User", "users")

@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S: Final = 10.0
 RETRY_DELAY_S: Final = 0.25
+ASSIGNMENT_TIMEOUT_S: Final = 30.0
+"""Of a cluster with many partitions it is some megabytes."""
 FAULT_TIMEOUT_S: Final = 1.0
 MESSAGE_LENGTH_MAX: Final = 500
 
@@ -154,6 +156,36 @@ class ControllerClient:
         path = _cluster_path(namespace, cluster, "users")
         answer = await self._ask("POST", path, body=request)
         return dict(answer["results"])
+
+    async def assignment(
+        self, namespace: str, cluster: str, topics: Sequence[str] | None
+    ) -> JsonObject:
+        """Return where partitions are, of all topics or of those that are named.
+
+        `fairlead_controller.views.assignment` reads it.
+        """
+        path = _cluster_path(namespace, cluster, "assignment")
+        body = {"topics": None if topics is None else list(topics)}
+        return await self._ask("POST", path, body=body, timeout_s=ASSIGNMENT_TIMEOUT_S)
+
+    async def alter_reassignments(
+        self, namespace: str, cluster: str, partitions: Sequence[JsonObject]
+    ) -> list[JsonObject]:
+        """Begin reassignments, or call them back; return what is refused."""
+        return await self._ask_partitions(namespace, cluster, "reassignments", partitions)
+
+    async def elect_preferred(
+        self, namespace: str, cluster: str, partitions: Sequence[JsonObject]
+    ) -> list[JsonObject]:
+        """Let the preferred leaders of partitions lead; return those that cannot."""
+        return await self._ask_partitions(namespace, cluster, "elections", partitions)
+
+    async def _ask_partitions(
+        self, namespace: str, cluster: str, what: str, partitions: Sequence[JsonObject]
+    ) -> list[JsonObject]:
+        path = _cluster_path(namespace, cluster, what)
+        answer = await self._ask("POST", path, body={"partitions": list(partitions)})
+        return list(answer["refused"])
 
     async def drain(self, namespace: str, cluster: str, broker_id: int, *, on: bool) -> None:
         """Move the leaders off a broker and keep them off, or let them come back."""

@@ -91,6 +91,9 @@ NEEDED = [
     "patch consumergroups.fairlead.io",
     "patch consumergroups.fairlead.io/status",
     "patch failoverdrills.fairlead.io/status",
+    "watch rebalances.fairlead.io",
+    "patch rebalances.fairlead.io",
+    "patch rebalances.fairlead.io/status",
     "update logclusters.fairlead.io/finalizers",
     "update partitiontables.fairlead.io",
     "create clusterstates.fairlead.io",
@@ -123,6 +126,7 @@ NEEDED_FOR_ACCOUNTS = [
 TOO_MUCH = [
     "update logclusters.fairlead.io/status",
     "patch failoverdrills.fairlead.io",
+    "delete rebalances.fairlead.io",
     "watch partitiontables.fairlead.io",
     "delete consumergroups.fairlead.io",
     "create pods/exec",

@@ -272,7 +272,8 @@ def test_all_kinds_for_people_are_in_the_category(space: Space) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["logcluster", "brokerpool", "topic", "user", "consumergroup", "failoverdrill"]
+    "kind",
+    ["logcluster", "brokerpool", "topic", "user", "consumergroup", "failoverdrill", "rebalance"],
 )
 def test_explain_describes_every_field(space: Space, kind: str) -> None:
     assert space

@@ -106,5 +106,8 @@ def test_roles_join_those_of_kubernetes(namespace: str, made: list[Manifest]) ->
     assert not may("editer", "create", "failoverdrills")
     assert not may("editer", "delete", "logclusters")
     assert may("adminer", "create", "failoverdrills")
+    assert may("adminer", "patch", "rebalances")
+    assert may("viewer", "watch", "rebalances")
+    assert not may("editer", "patch", "rebalances")
     assert not may("adminer", "delete", "partitiontables")
     assert not may("adminer", "update", "clusterstates")

@@ -36,6 +36,10 @@ def drill(name: str = "drill", **spec: Any) -> Manifest:
     return resource("FailoverDrill", name, given | spec)
 
 
+def rebalance(name: str = "even", **spec: Any) -> Manifest:
+    return resource("Rebalance", name, {"clusterName": "demo"} | spec)
+
+
 def group(name: str = "billing", **spec: Any) -> Manifest:
     return resource("ConsumerGroup", name, {"clusterName": "demo"} | spec)
 

@@ -126,6 +126,7 @@ def our_kinds() -> list[ResourceKind]:
         kinds.BROKER_POOL,
         kinds.TOPIC,
         kinds.FAILOVER_DRILL,
+        kinds.REBALANCE,
         kinds.PARTITION_TABLE,
         kinds.CLUSTER_STATE,
     ]

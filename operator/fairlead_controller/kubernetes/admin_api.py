@@ -9,6 +9,7 @@
 | GET …/topics?since=E.S&wait_ms=N | position, isFull, topics, removed: waits for changes |
 | POST …/topics | what became of each Topic resource (`topic_resources`) |
 | POST …/users | what became of each User resource (`user_resource_calls`) |
+| POST …/assignment, …/reassignments, …/elections | `reassignment_calls` |
 | POST …/brokers/ID/drain {"on"} | remainingLeaders |
 | DELETE …/brokers/ID | nothing, once the broker is unregistered |
 | POST …/pools/POOL/scale-down {"leaving", "staying"} | problem: why brokers cannot be emptied |
@@ -33,6 +34,12 @@ from aiohttp import web
 
 from fairlead_controller.decisions.events import ClearIntent, RecordIntent, ScaleDownPool
 from fairlead_controller.kubernetes.cluster_pages import explain, status_of, topic_page
+from fairlead_controller.kubernetes.reassignment_calls import (
+    ReassignmentRequestError,
+    alter_reassignments,
+    elect_preferred,
+    tell_assignment,
+)
 from fairlead_controller.kubernetes.reign import Reign, ReignParts
 from fairlead_controller.kubernetes.session_gate import ClusterKey
 from fairlead_controller.kubernetes.supervisor_pipe import SupervisorPipe
@@ -106,6 +113,9 @@ class AdminApi:
                 web.post(f"{cluster}/topics", self._apply_topics),
                 web.get(f"{cluster}/topics/{{topic}}", self._topic),
                 web.post(f"{cluster}/users", self._apply_users),
+                web.post(f"{cluster}/assignment", self._assignment),
+                web.post(f"{cluster}/reassignments", self._reassignments),
+                web.post(f"{cluster}/elections", self._elections),
                 web.post(f"{cluster}/brokers/{{broker:[0-9]+}}/drain", self._drain),
                 web.post(f"{cluster}/brokers/{{broker:[0-9]+}}/fault", self._fault),
                 web.delete(f"{cluster}/brokers/{{broker:[0-9]+}}", self._unregister),
@@ -173,6 +183,18 @@ class AdminApi:
     async def _apply_users(self, request: web.Request) -> web.Response:
         body, parts = await _body(request), self._parts(request)
         return web.json_response(await apply_users(parts.controller, parts.sessions, body))
+
+    async def _assignment(self, request: web.Request) -> web.Response:
+        body, controller = await _body(request), self._parts(request).controller
+        return web.json_response(await tell_assignment(controller, body))
+
+    async def _reassignments(self, request: web.Request) -> web.Response:
+        body, controller = await _body(request), self._parts(request).controller
+        return web.json_response(await alter_reassignments(controller, body))
+
+    async def _elections(self, request: web.Request) -> web.Response:
+        body, controller = await _body(request), self._parts(request).controller
+        return web.json_response(await elect_preferred(controller, body))
 
     async def _drain(self, request: web.Request) -> web.Response:
         body = await _body(request)
@@ -278,7 +300,7 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
         return await handler(request)
     except _AnswerError as problem:
         return web.json_response(problem.fields, status=problem.status)
-    except (TopicRequestError, UserRequestError) as error:
+    except (TopicRequestError, UserRequestError, ReassignmentRequestError) as error:
         return web.json_response({"message": str(error)}, status=400)
     except RefusedError as refusal:
         status = 409

@@ -12,6 +12,7 @@ from fairlead_operator.resources.consumer_group import ConsumerGroupSpec, Consum
 from fairlead_operator.resources.failover_drill import FailoverDrillStatus
 from fairlead_operator.resources.listener import Listener
 from fairlead_operator.resources.log_cluster import LogClusterSpec, LogClusterStatus
+from fairlead_operator.resources.rebalance import RebalanceSpec, RebalanceStatus
 from fairlead_operator.resources.topic import TopicStatus
 from fairlead_operator.resources.user import UserSpec, UserStatus
 
@@ -26,6 +27,8 @@ __all__ = [
     "LogClusterSpec",
     "LogClusterStatus",
     "ManifestError",
+    "RebalanceSpec",
+    "RebalanceStatus",
     "TopicSpec",
     "TopicStatus",
     "UserSpec",

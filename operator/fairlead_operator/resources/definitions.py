@@ -7,6 +7,7 @@ from fairlead_operator.resources.consumer_group import CONSUMER_GROUP
 from fairlead_operator.resources.definition import ResourceDefinition
 from fairlead_operator.resources.failover_drill import FAILOVER_DRILL
 from fairlead_operator.resources.log_cluster import LOG_CLUSTER
+from fairlead_operator.resources.rebalance import REBALANCE
 from fairlead_operator.resources.stream_job import STREAM_JOB
 from fairlead_operator.resources.tables import CLUSTER_STATE, PARTITION_TABLE
 from fairlead_operator.resources.topic import TOPIC
@@ -20,6 +21,7 @@ DEFINITIONS: Final[tuple[ResourceDefinition, ...]] = (
     CONSUMER_GROUP,
     STREAM_JOB,
     FAILOVER_DRILL,
+    REBALANCE,
     PARTITION_TABLE,
     CLUSTER_STATE,
 )

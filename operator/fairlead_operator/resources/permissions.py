@@ -18,11 +18,18 @@ ALL_PLURALS: Final = (
     "failoverdrills",
     "logclusters",
     "partitiontables",
+    "rebalances",
     "streamjobs",
     "topics",
     "users",
 )
-ADMIN_PLURALS: Final = ("brokerpools", "brokerpools/scale", "failoverdrills", "logclusters")
+ADMIN_PLURALS: Final = (
+    "brokerpools",
+    "brokerpools/scale",
+    "failoverdrills",
+    "logclusters",
+    "rebalances",
+)
 """What decides about brokers; topics, groups, jobs and users are for everybody who may edit."""
 
 PROTECTED_PLURALS: Final = ("logclusters", "topics")

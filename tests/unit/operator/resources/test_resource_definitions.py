@@ -16,6 +16,7 @@ from fairlead_operator.resources import (
     ConsumerGroupSpec,
     FailoverDrillSpec,
     LogClusterSpec,
+    RebalanceSpec,
     UserSpec,
 )
 from fairlead_operator.resources.__main__ import generated_files, main
@@ -31,6 +32,7 @@ READERS: dict[str, Any] = {
     "Topic": parse_topic_manifest,
     "ConsumerGroup": ConsumerGroupSpec.from_manifest,
     "FailoverDrill": FailoverDrillSpec.from_manifest,
+    "Rebalance": RebalanceSpec.from_manifest,
     "StreamJob": StreamJobSpec.from_manifest,
     "User": UserSpec.from_manifest,
 }

@@ -13,6 +13,7 @@ from fairlead_operator.resources import (
     FailoverDrillSpec,
     LogClusterSpec,
     ManifestError,
+    RebalanceSpec,
     UserSpec,
     change_problems,
     parse_topic_manifest,
@@ -25,6 +26,7 @@ READERS: dict[str, Callable[[dict[str, Any]], object]] = {
     "Topic": parse_topic_manifest,
     "ConsumerGroup": ConsumerGroupSpec.from_manifest,
     "FailoverDrill": FailoverDrillSpec.from_manifest,
+    "Rebalance": RebalanceSpec.from_manifest,
     "User": UserSpec.from_manifest,
 }
 

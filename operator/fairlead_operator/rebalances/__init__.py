@@ -1,0 +1,1 @@
+"""Rebalances: plans that are made, approved and carried out, all of it kept in their statuses."""

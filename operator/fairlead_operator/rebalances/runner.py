@@ -1,0 +1,290 @@
+"""Carries out Rebalances: observes, lets `decide_rebalance_step` decide, acts, and looks again.
+
+Those of a namespace are handled one after another, so that no two of a cluster begin. A status is
+written only with the version that was read, so that an operator that has been replaced cannot undo
+what its successor wrote.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from fairlead_kube.client import KubeClient
+from fairlead_kube.errors import ApiError, ApiUnavailableError
+from fairlead_kube.informer import Informer
+from fairlead_kube.kinds import REBALANCE
+from fairlead_kube.object_changes import ObjectChange, ObjectKey
+from fairlead_model.resources.topic_manifest import ManifestError
+from fairlead_model.session.refusals import RefusalCode
+from fairlead_operator.controller_client import (
+    ControllerError,
+    ControllerStandbyError,
+    JsonObject,
+)
+from fairlead_operator.events import EventType, EventWriter
+from fairlead_operator.rebalances import steps
+from fairlead_operator.rebalances.observer import Observer, RebalanceController
+from fairlead_operator.rebalances.plan_status import Move, make_plan
+from fairlead_operator.rebalances.status import RebalanceStatusDraft, describe_plan
+from fairlead_operator.resources.rebalance import RebalanceSpec
+from fairlead_operator.topics.topic_resource import FINALIZER, differs_for_us
+
+_log = logging.getLogger(__name__)
+LOOK_S: Final = 5.0
+"""Between two looks at what moves or waits; each asks the API server and the controller."""
+ERROR_DELAY_S: Final = 1.0
+UNEXPECTED_DELAY_S: Final = 30.0
+PARTITIONS_A_REQUEST: Final = 1_000
+NOT_MOVING: Final = RefusalCode.NO_REASSIGNMENT_IN_PROGRESS.name
+_RETRIED: Final = (ApiError, ApiUnavailableError, ControllerError)
+
+Manifest = dict[str, Any]
+
+
+class RebalanceRunner:
+    """Made in a running loop; `run` until cancelled."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        controller: RebalanceController,
+        events: EventWriter,
+        *,
+        namespace: str = "",
+        look_s: float = LOOK_S,
+    ) -> None:
+        self._client = client
+        self._controller = controller
+        self._events = events
+        self._look_s = look_s
+        self._observer = Observer(client, controller)
+        self._changed = asyncio.Event()
+        self._rebalances = Informer(
+            client, REBALANCE, namespace=namespace or None, on_change=self._on_change
+        )
+        self._due: dict[ObjectKey, float] = {}
+        """When to look again; what is not here waits for a change."""
+
+    async def run(self) -> None:
+        """Carry out all Rebalances; a ControllerStandbyError ends it."""
+        following = asyncio.create_task(self._rebalances.run())
+        passes: dict[str, asyncio.Task[None]] = {}
+        try:
+            await self._rebalances.synced()
+            while True:
+                self._changed.clear()
+                for namespace in {key[0] for key in self._due_now()} - passes.keys():
+                    passes[namespace] = asyncio.create_task(self._pass(namespace))
+                await self._wait(passes)
+                for namespace in [name for name, task in passes.items() if task.done()]:
+                    passes.pop(namespace).result()
+        finally:
+            for task in (following, *passes.values()):
+                task.cancel()
+            await asyncio.gather(following, *passes.values(), return_exceptions=True)
+
+    def _on_change(self, change: ObjectChange) -> None:
+        if change.new is None:
+            self._due.pop(change.key, None)
+            return
+        if change.old is None or differs_for_us(change.old, change.new):
+            self._due[change.key] = 0.0
+            self._changed.set()
+
+    def _due_now(self) -> list[ObjectKey]:
+        now = time.monotonic()
+        return [key for key, due in self._due.items() if due <= now]
+
+    async def _wait(self, passes: Mapping[str, asyncio.Task[None]]) -> None:
+        """Wait for a change, for the end of a pass, or until something is due."""
+        changed = asyncio.create_task(self._changed.wait())
+        due = [at for (namespace, _), at in self._due.items() if namespace not in passes]
+        seconds = max(0.0, min(due) - time.monotonic()) if due else None
+        try:
+            await asyncio.wait(
+                {changed, *passes.values()}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            changed.cancel()
+
+    async def _pass(self, namespace: str) -> None:
+        """Do the next step of each Rebalance of a namespace that is due."""
+        for key in self._due_now():
+            rebalance = self._rebalances.objects.get(key)
+            if key[0] == namespace and rebalance is not None:
+                await self._attend(key, rebalance)
+
+    async def _attend(self, key: ObjectKey, rebalance: Manifest) -> None:
+        self._due.pop(key, None)
+        try:
+            delay_s = await self._step(rebalance)
+        except ControllerStandbyError:
+            raise
+        except _RETRIED as error:
+            if not (isinstance(error, ApiError) and error.is_conflict):
+                _log.warning("rebalance %s/%s: trying again: %s", *key, error)
+            delay_s = ERROR_DELAY_S
+        except Exception:
+            # Whatever it is, it is this one's alone: the others go on.
+            _log.exception("rebalance %s/%s: trying again after an unexpected error", *key)
+            delay_s = UNEXPECTED_DELAY_S
+        if delay_s is not None and key in self._rebalances.objects:
+            # A change that came meanwhile is looked at no later.
+            self._due.setdefault(key, time.monotonic() + delay_s)
+
+    async def _step(self, rebalance: Manifest) -> float | None:
+        """Do the next step; return when to look again, None if only after a change."""
+        draft, metadata = RebalanceStatusDraft(rebalance), rebalance["metadata"]
+        status = rebalance.get("status") or {}
+        try:
+            spec = RebalanceSpec.from_manifest(rebalance)
+        except ManifestError as error:
+            if status.get("phase") not in steps.FINAL:
+                draft.end("Failed", "InvalidSpec", "; ".join(error.problems), _now())
+                await self._write(rebalance, draft)
+            return None
+        it = steps.RebalanceView(
+            spec=spec,
+            status=status,
+            is_deleting="deletionTimestamp" in metadata,
+            has_finalizer=FINALIZER in (metadata.get("finalizers") or ()),
+        )
+        sight = steps.ClusterSight()
+        if it.needs_sight:
+            sight = await self._observer.look(rebalance, it)
+        step = steps.decide_rebalance_step(it, sight)
+        match step:
+            case steps.Idle():
+                return None
+            case steps.Tell(reason, message, progress):
+                draft.tell(reason, message, _now(), progress=progress)
+                await self._write(rebalance, draft)
+                return self._look_s if it.needs_sight else None
+            case steps.MakePlan():
+                await self._make_plan(rebalance, draft, sight)
+            case steps.Replan(message):
+                draft.replan(message, _now())
+                await self._write(rebalance, draft, steps.STALE, message, "Warning")
+            case steps.AddFinalizer():
+                await self._set_finalizer(rebalance, is_wanted=True)
+            case steps.DropFinalizer():
+                await self._set_finalizer(rebalance, is_wanted=False)
+                return None
+            case steps.Enter(phase, message):
+                draft.enter(phase, message, _now())
+                await self._write(rebalance, draft, phase, message)
+            case _:
+                return await self._move(step, rebalance, it, draft)
+        return 0.0
+
+    async def _move(
+        self,
+        step: steps.Step,
+        rebalance: Manifest,
+        it: steps.RebalanceView,
+        draft: RebalanceStatusDraft,
+    ) -> float | None:
+        """Do a step that the controller carries out."""
+        place = rebalance["metadata"]["namespace"], it.spec.cluster_name
+        match step:
+            case steps.HandOver(moves):
+                wanted = [_named(move) | {"replicas": list(move["after"])} for move in moves]
+                draft.hand_over(
+                    await _in_parts(self._controller.alter_reassignments, place, wanted)
+                )
+                await self._write(rebalance, draft)
+            case steps.CallBack(moves):
+                wanted = [_named(move) | {"replicas": None} for move in moves]
+                refused = await _in_parts(self._controller.alter_reassignments, place, wanted)
+                refused = [each for each in refused if each["reason"] != NOT_MOVING]
+                draft.note_refusals(refused)
+                await self._write(rebalance, draft)
+                # What cannot go back now may later, or comes to its end.
+                return self._look_s if refused else 0.0
+            case steps.End(phase, reason, message, progress, elections):
+                named = [_named(move) for move in elections]
+                await _in_parts(self._controller.elect_preferred, place, named)
+                draft.end(phase, reason, message, _now(), progress=progress)
+                kind: EventType = "Warning" if phase == "Failed" else "Normal"
+                await self._write(rebalance, draft, phase, message, kind)
+        return 0.0
+
+    async def _make_plan(
+        self, rebalance: Manifest, draft: RebalanceStatusDraft, sight: steps.ClusterSight
+    ) -> None:
+        if sight.state is None:
+            return
+        # Seconds in a large cluster.
+        plan = await asyncio.to_thread(make_plan, sight.state, _now())
+        if not plan["moves"]:
+            message = "nothing to move: the brokers are as even as they can be made"
+            draft.end("Complete", "NothingToMove", message, _now())
+            await self._write(rebalance, draft, "Complete", message)
+            return
+        draft.propose(plan, _now())
+        message = f"plan {plan['id']}: {describe_plan(plan)}"
+        await self._write(rebalance, draft, "ProposalReady", message)
+
+    async def _write(
+        self,
+        rebalance: Manifest,
+        draft: RebalanceStatusDraft,
+        reason: str = "",
+        message: str = "",
+        kind: EventType = "Normal",
+    ) -> None:
+        """Write a status that has changed; with a reason, tell it by an Event, too."""
+        patch = draft.as_patch()
+        if patch:
+            place, read = _place(rebalance), _version(rebalance)
+            body = {"metadata": read, "status": patch}
+            written = await self._client.patch(REBALANCE, *place, body, subresource="status")
+            _take(rebalance, written)
+        if reason:
+            await self._events.emit(rebalance, reason, message, kind, action="Rebalance")
+
+    async def _set_finalizer(self, rebalance: Manifest, *, is_wanted: bool) -> None:
+        present = rebalance["metadata"].get("finalizers") or ()
+        others = [each for each in present if each != FINALIZER]
+        finalizers = [*others, FINALIZER] if is_wanted else others or None
+        body = {"metadata": _version(rebalance) | {"finalizers": finalizers}}
+        written = await self._client.patch(REBALANCE, *_place(rebalance), body)
+        _take(rebalance, written)
+
+
+def _place(rebalance: Manifest) -> tuple[str, str]:
+    return rebalance["metadata"]["namespace"], rebalance["metadata"]["name"]
+
+
+def _version(rebalance: Manifest) -> Manifest:
+    """Return what lets a patch land on the version that was read, and on no other."""
+    return {"resourceVersion": rebalance["metadata"]["resourceVersion"]}
+
+
+def _take(rebalance: Manifest, written: Manifest) -> None:
+    """Go on with what was written; the informer hears of it later."""
+    rebalance["metadata"] = written["metadata"]
+    rebalance["status"] = written.get("status") or {}
+
+
+def _named(move: Move) -> JsonObject:
+    return {"topic": move["topic"], "partition": move["partition"]}
+
+
+async def _in_parts(
+    call: Callable[[str, str, Sequence[JsonObject]], Awaitable[list[JsonObject]]],
+    place: tuple[str, str],
+    partitions: Sequence[JsonObject],
+) -> list[JsonObject]:
+    """Ask some partitions at a time; return what is refused of all."""
+    refused: list[JsonObject] = []
+    for begin in range(0, len(partitions), PARTITIONS_A_REQUEST):
+        refused += await call(*place, partitions[begin : begin + PARTITIONS_A_REQUEST])
+    return refused
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

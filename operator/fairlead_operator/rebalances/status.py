@@ -1,0 +1,118 @@
+"""A Rebalance's status while it is changed: conditions and phase change together. Pure."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from datetime import datetime
+from typing import Any
+
+from fairlead_operator.conditions import find_condition, set_condition, shortened
+from fairlead_operator.rebalances.steps import STALE
+from fairlead_operator.resources.condition import MESSAGE_LENGTH_MAX
+from fairlead_operator.resources.rebalance import REFUSALS_MAX
+
+
+class RebalanceStatusDraft:
+    """A copy of what the resource has, changed step by step."""
+
+    def __init__(self, rebalance: Mapping[str, Any]) -> None:
+        self._before: dict[str, Any] = dict(rebalance.get("status") or {})
+        self._values: dict[str, Any] = deepcopy(self._before)
+        self._generation = int(rebalance["metadata"].get("generation") or 1)
+
+    def tell(
+        self,
+        reason: str,
+        message: str,
+        now: datetime,
+        *,
+        progress: Mapping[str, int] | None = None,
+    ) -> None:
+        """Say why it is not further; the phase stays."""
+        self._values.setdefault("phase", "Pending")
+        if "plan" not in self._values:
+            self._claim("ProposalReady", False, reason, message, now)
+        self._claim("Complete", False, reason, message, now)
+        if progress is not None:
+            self._values["progress"] = dict(progress)
+
+    def propose(self, plan: Mapping[str, Any], now: datetime) -> None:
+        """Show a plan that waits for its approval."""
+        before = find_condition(self._values.get("conditions") or (), "Complete") or {}
+        self._values |= {"phase": "ProposalReady", "plan": dict(plan), "isHandedOver": False}
+        advice = f"set spec.approve to {plan['id']} to carry this plan out"
+        message = f"plan {plan['id']} was made: {describe_plan(plan)}"
+        self._claim("ProposalReady", True, "PlanMade", message, now)
+        if before.get("reason") == STALE:
+            advice = f"{shortened(before['message'], MESSAGE_LENGTH_MAX - 100)}; {advice}"
+            self._claim("Complete", False, STALE, advice, now)
+        else:
+            self._claim("Complete", False, "AwaitingApproval", advice, now)
+
+    def replan(self, message: str, now: datetime) -> None:
+        """Give up a plan."""
+        for name in ("plan", "progress", "refusals", "isHandedOver"):
+            self._values.pop(name, None)
+        self._values["phase"] = "Pending"
+        self.tell(STALE, message, now)
+
+    def enter(self, phase: str, message: str, now: datetime) -> None:
+        """Enter a phase that is not the last; what is left is handed over anew."""
+        self._values |= {"phase": phase, "isHandedOver": False}
+        self._claim("Complete", False, phase, message, now)
+
+    def hand_over(self, refusals: Sequence[Mapping[str, Any]]) -> None:
+        """Note that the controller has been given all moves, and what it refuses."""
+        self._values["isHandedOver"] = True
+        self.note_refusals(refusals)
+
+    def note_refusals(self, refusals: Sequence[Mapping[str, Any]]) -> None:
+        """Keep what was refused last."""
+        self._values["refusals"] = [
+            {**each, "message": shortened(each["message"])} for each in refusals[:REFUSALS_MAX]
+        ]
+
+    def end(
+        self,
+        phase: str,
+        reason: str,
+        message: str,
+        now: datetime,
+        *,
+        progress: Mapping[str, int] | None = None,
+    ) -> None:
+        """Come to an end."""
+        self._values["phase"] = phase
+        if "plan" not in self._values:
+            self._claim("ProposalReady", False, reason, message, now)
+        self._claim("Complete", phase == "Complete", reason, message, now)
+        if phase == "Failed":
+            self._claim("Failed", True, reason, message, now)
+        if progress is not None:
+            self._values["progress"] = dict(progress)
+
+    def as_patch(self) -> dict[str, Any]:
+        """Return what has changed, as a merge patch; nothing if all is as before."""
+        patch = {
+            name: value for name, value in self._values.items() if value != self._before.get(name)
+        }
+        return patch | dict.fromkeys(self._before.keys() - self._values.keys())
+
+    def _claim(self, type: str, status: bool, reason: str, message: str, now: datetime) -> None:
+        self._values["observedGeneration"] = self._generation
+        self._values["conditions"] = set_condition(
+            self._values.get("conditions") or (),
+            type,
+            status,
+            reason,
+            message,
+            generation=self._generation,
+            now=now,
+        )
+
+
+def describe_plan(plan: Mapping[str, Any]) -> str:
+    """Say in a sentence what moves."""
+    return (
+        f"{plan['partitions']} partitions get other replicas, {plan['leaders']} another preferred "
+        "leader"
+    )

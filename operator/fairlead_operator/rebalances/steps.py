@@ -1,0 +1,317 @@
+"""What a Rebalance does next: a pure function of its spec, its status, and the cluster.
+
+| phase | waits for | then |
+|---|---|---|
+| Pending | no other rebalance, a healthy cluster, the controller | MakePlan |
+| ProposalReady | the same, and spec.approve with the plan's id | Enter Moving, or Replan |
+| Moving | the controller's reassignments | HandOver; End |
+| Paused | paused off | CallBack what waits for its turn; Enter Moving |
+| Cancelling | | CallBack everything; End |
+| Complete, Cancelled, Failed | | DropFinalizer |
+
+Each step is one call or one write, and can be done twice. Between two steps nothing is remembered:
+what moves is the controller's queue, and whether it was given all moves stands in the status.
+The finalizer is there while anything may move, so that a deletion calls it back.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from fairlead_controller.decisions.balance.plan_progress import MoveState
+from fairlead_controller.decisions.state import ControllerState
+from fairlead_controller.views.status import broker_state
+from fairlead_operator.conditions import find_condition
+from fairlead_operator.rebalances.plan_status import (
+    Move,
+    find_changes,
+    is_queued,
+    needs_election,
+    sort_moves,
+)
+from fairlead_operator.resources.rebalance import RebalanceSpec
+
+FINAL: Final = frozenset({"Complete", "Cancelled", "Failed"})
+ACTIVE: Final = frozenset({"Moving", "Paused", "Cancelling"})
+STALE: Final = "PlanStale"
+CHANGES_SAID: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceView:
+    """One Rebalance."""
+
+    spec: RebalanceSpec
+    status: Mapping[str, Any] = field(default_factory=dict)
+    is_deleting: bool = False
+    has_finalizer: bool = False
+
+    @property
+    def phase(self) -> str:
+        """How far it is."""
+        return str(self.status.get("phase") or "Pending")
+
+    @property
+    def plan(self) -> Mapping[str, Any]:
+        """What is proposed or carried out; from ProposalReady on there is one."""
+        plan: Mapping[str, Any] = self.status["plan"]
+        return plan
+
+    @property
+    def needs_sight(self) -> bool:
+        """Whether the next step depends on the cluster."""
+        if self.phase in FINAL or (self.is_deleting and self.phase not in ACTIVE):
+            return False
+        if self.phase != "ProposalReady":
+            return True
+        return not self.spec.cancel and self.spec.approve == self.plan["id"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSight:
+    """The LogCluster, and what its controller says."""
+
+    presence: Literal["Absent", "Paused", "Changing", "Present"] = "Present"
+    """Paused: its spec says so. Changing: a rolling restart or another change goes on."""
+    state: ControllerState | None = None
+    """None where the controller does not answer, or was not asked."""
+    other: str = ""
+    """Another Rebalance of the cluster that is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Do nothing now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Say why nothing else is done, and how far it is."""
+
+    reason: str
+    message: str
+    progress: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MakePlan:
+    """Plan, and propose it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replan:
+    """Give up a plan that does not fit any more; the next step makes another one."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddFinalizer:
+    """Let the deletion of the resource wait for what moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropFinalizer:
+    """Let the resource go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """Enter a phase that is not the last; the moves that are left are handed over anew."""
+
+    phase: Literal["Moving", "Paused", "Cancelling"]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Give moves to the controller, which begins few at a time."""
+
+    moves: Sequence[Move]
+
+
+@dataclass(frozen=True, slots=True)
+class CallBack:
+    """Call moves back."""
+
+    moves: Sequence[Move]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Come to an end."""
+
+    phase: Literal["Complete", "Cancelled", "Failed"]
+    reason: str
+    message: str
+    progress: Mapping[str, int] | None = None
+    elections: Sequence[Move] = ()
+    """What the planned preferred leaders do not lead yet."""
+
+
+Step: TypeAlias = (
+    Idle
+    | Tell
+    | MakePlan
+    | Replan
+    | AddFinalizer
+    | DropFinalizer
+    | Enter
+    | HandOver
+    | CallBack
+    | End
+)
+
+
+def decide_rebalance_step(it: RebalanceView, sight: ClusterSight) -> Step:
+    """Return the next step."""
+    if it.phase in FINAL or (it.is_deleting and it.phase not in ACTIVE):
+        return DropFinalizer() if it.has_finalizer else Idle()
+    if it.phase in ACTIVE:
+        return _decide_active(it, sight)
+    if it.spec.cancel:
+        return End("Cancelled", "Cancelled", "nothing has moved")
+    if it.phase == "Pending":
+        return find_obstacle(it, sight) or MakePlan()
+    return _decide_proposal(it, sight)
+
+
+def find_obstacle(it: RebalanceView, sight: ClusterSight) -> Tell | None:
+    """Say why no plan is made or begun now."""
+    name = it.spec.cluster_name
+    if sight.presence == "Absent":
+        return Tell("ClusterNotFound", f"there is no LogCluster {name} here")
+    if sight.presence == "Paused":
+        return Tell("ClusterPaused", f"LogCluster {name} is paused")
+    if sight.other:
+        message = f"rebalance {sight.other} of this cluster is under way: this one waits for it"
+        return Tell("AnotherRebalance", message)
+    if sight.presence == "Changing":
+        message = f"a rolling restart or another change of LogCluster {name} goes on"
+        return Tell("ClusterChanging", message)
+    if sight.state is None:
+        return Tell("ControllerUnavailable", "the cluster's controller does not answer now")
+    for broker_id, broker in sorted(sight.state.image.brokers.items()):
+        is_confirmed = broker_id not in sight.state.unconfirmed
+        state = broker_state(broker, is_confirmed=is_confirmed)
+        if state != "live":
+            return Tell(
+                "ClusterUnhealthy",
+                f"broker {broker_id} is {state}: wait until it is back, or unregister it if it is "
+                "gone for good",
+            )
+    return None
+
+
+def _decide_proposal(it: RebalanceView, sight: ClusterSight) -> Step:
+    plan_id, approved = it.plan["id"], it.spec.approve
+    if approved is None:
+        return Tell("AwaitingApproval", f"set spec.approve to {plan_id} to carry this plan out")
+    if approved != plan_id:
+        before = find_condition(it.status.get("conditions") or (), "Complete") or {}
+        is_said = before.get("reason") == STALE and f"plan {approved} " in before["message"]
+        message = f"spec.approve names plan {approved}, and the plan is {plan_id} now: look at it"
+        return Idle() if is_said else Tell("OtherPlan", message)
+    obstacle = find_obstacle(it, sight)
+    if obstacle is not None or sight.state is None:
+        return obstacle or Idle()
+    changes = find_changes(it.plan, sight.state)
+    if changes:
+        return Replan(_stale(plan_id, changes))
+    if it.spec.paused:
+        return Tell("Paused", "spec.paused is true: the plan is carried out once it is false")
+    if not it.has_finalizer:
+        return AddFinalizer()
+    return Enter("Moving", f"plan {plan_id} is approved")
+
+
+def _decide_active(it: RebalanceView, sight: ClusterSight) -> Step:
+    if sight.presence == "Absent":
+        message = f"LogCluster {it.spec.cluster_name} is gone"
+        return DropFinalizer() if it.is_deleting else End("Failed", "ClusterNotFound", message)
+    if sight.state is None:
+        return Tell("ControllerUnavailable", "the cluster's controller does not answer now")
+    moves = sort_moves(it.plan, sight.state)
+    if it.is_deleting or it.phase == "Cancelling":
+        return _decide_cancelling(it, moves)
+    if it.spec.cancel:
+        return Enter("Cancelling", "what moves or waits is called back")
+    if it.phase == "Paused":
+        return _decide_paused(it, moves, sight.state)
+    if it.spec.paused:
+        return Enter("Paused", "what waits for its turn is called back")
+    if not it.status.get("isHandedOver"):
+        is_begun = moves[MoveState.DONE] or moves[MoveState.MOVING]
+        changes = [] if is_begun else find_changes(it.plan, sight.state)
+        if changes:
+            return Replan(_stale(it.plan["id"], changes))
+        return HandOver(moves[MoveState.NOT_MOVED])
+    if moves[MoveState.MOVING]:
+        return Tell("Moving", _describe(moves), count_moves(moves))
+    return _finish(it, moves, sight.state)
+
+
+def _decide_cancelling(it: RebalanceView, moves: Mapping[MoveState, Sequence[Move]]) -> Step:
+    if moves[MoveState.MOVING]:
+        return CallBack(moves[MoveState.MOVING])
+    if it.is_deleting:
+        return DropFinalizer()
+    return End("Cancelled", "Cancelled", _describe(moves), count_moves(moves))
+
+
+def _decide_paused(
+    it: RebalanceView, moves: Mapping[MoveState, Sequence[Move]], state: ControllerState
+) -> Step:
+    if not it.spec.paused:
+        return Enter("Moving", "it goes on")
+    queued = [move for move in moves[MoveState.MOVING] if is_queued(move, state)]
+    if queued:
+        return CallBack(queued)
+    if moves[MoveState.MOVING] or moves[MoveState.NOT_MOVED]:
+        return Tell("Paused", _describe(moves), count_moves(moves))
+    return _finish(it, moves, state)
+
+
+def _finish(
+    it: RebalanceView, moves: Mapping[MoveState, Sequence[Move]], state: ControllerState
+) -> End:
+    elections = [move for move in moves[MoveState.DONE] if needs_election(move, state)]
+    message, progress = _describe(moves), count_moves(moves)
+    if not moves[MoveState.NOT_MOVED]:
+        return End("Complete", "Complete", message, progress, elections)
+    first = moves[MoveState.NOT_MOVED][0]
+    refusals = it.status.get("refusals") or ()
+    if refusals:
+        why = f"{refusals[0]['topic']}-{refusals[0]['partition']}: {refusals[0]['message']}"
+    else:
+        why = f"{first['topic']}-{first['partition']} was called back, or could not be moved"
+    return End("Failed", "NotMoved", f"{message}; {why}", progress, elections)
+
+
+def count_moves(moves: Mapping[MoveState, Sequence[Move]]) -> dict[str, int]:
+    """Return the progress as the status has it."""
+    return {
+        "done": len(moves[MoveState.DONE]),
+        "moving": len(moves[MoveState.MOVING]),
+        "notMoved": len(moves[MoveState.NOT_MOVED]),
+        "changedSince": len(moves[MoveState.CHANGED]),
+    }
+
+
+def _describe(moves: Mapping[MoveState, Sequence[Move]]) -> str:
+    count = count_moves(moves)
+    text = f"{count['done']} of {sum(count.values())} partitions done"
+    for name, words in (
+        ("moving", "moving or waiting"),
+        ("notMoved", "not moved"),
+        ("changedSince", "changed since by others"),
+    ):
+        if count[name]:
+            text += f", {count[name]} {words}"
+    return text
+
+
+def _stale(plan_id: str, changes: Sequence[str]) -> str:
+    more = len(changes) - CHANGES_SAID
+    said = [*changes[:CHANGES_SAID], *([f"and {more} changes more"] if more > 0 else [])]
+    return f"plan {plan_id} is stale, and nothing was moved: {'; '.join(said)}"

@@ -1,0 +1,253 @@
+"""Rebalance: a plan that makes the brokers of a LogCluster even, carried out once it is approved.
+
+Moves are kept in the status, because they are what an approval is for, and what the next operator
+has to go on with.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+
+from fairlead_model.ids import TOPIC_NAME_LENGTH_MAX
+from fairlead_model.resources.failover_drill import CLUSTER_NAME
+from fairlead_model.resources.resource_reading import ManifestForm, read_manifest
+from fairlead_model.resources.resource_shape import Bound, Rule, Text, Whole
+from fairlead_operator.resources.condition import (
+    COUNT,
+    MESSAGE_LENGTH_MAX,
+    Conditions,
+    ObservedGeneration,
+)
+from fairlead_operator.resources.definition import AGE, Column, ResourceDefinition
+
+REBALANCE_KIND: Final = "Rebalance"
+MOVES_MAX: Final = 2_000
+"""Of one plan: some 400 kB of the 1.5 MiB that an object may have."""
+BROKERS_MAX: Final = 1_000
+REPLICAS_MAX: Final = 64
+REFUSALS_MAX: Final = 20
+NOTES_MAX: Final = 8
+PLAN_ID: Final = Text(
+    maximum=12,
+    minimum=12,
+    pattern="[0-9a-f]{12}",
+    hint="the id of a plan, as status.plan.id has it",
+)
+_BROKER: Final = Whole(0, 2**31 - 1)
+_PARTITION: Final = Whole(0, 2**31 - 1)
+_TOPIC: Final = Text(TOPIC_NAME_LENGTH_MAX, 1)
+_GOAL: Final = Text(32)
+
+Phase: TypeAlias = Literal[
+    "Pending",
+    "ProposalReady",
+    "Moving",
+    "Paused",
+    "Cancelling",
+    "Complete",
+    "Cancelled",
+    "Failed",
+]
+_Replicas = Annotated[
+    tuple[Annotated[int, _BROKER], ...],
+    "Brokers that hold the partition, preferred leader first.",
+    Bound(REPLICAS_MAX),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceSpec:
+    """Which cluster, and what becomes of the plan that is made for it."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="self.clusterName == oldSelf.clusterName",
+            message="a rebalance cannot change to another cluster: make a new one",
+            field="clusterName",
+            holds_change=lambda old, new: old.cluster_name == new.cluster_name,
+        ),
+        Rule(
+            cel="!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)",
+            message="what was cancelled cannot go on: make a new rebalance",
+            field="cancel",
+            holds_change=lambda old, new: not old.cancel or new.cancel,
+        ),
+    )
+
+    cluster_name: Annotated[
+        str, "LogCluster of the same namespace whose brokers are made even.", CLUSTER_NAME
+    ]
+    approve: Annotated[
+        str | None,
+        "Id of the plan that may be carried out: status.plan.id. Nothing moves before. A plan that "
+        "does not fit any more is not carried out, and another one is made.",
+        PLAN_ID,
+    ] = None
+    paused: Annotated[
+        bool,
+        "Begin no more moves. Those that copy already go on to their end, the others wait until "
+        "this is false.",
+    ] = False
+    cancel: Annotated[
+        bool,
+        "Call back what moves or waits, for good. What has moved stays where it is. The deletion "
+        "of the resource does the same.",
+    ] = False
+
+    @classmethod
+    def from_manifest(cls, manifest: Mapping[str, Any]) -> "RebalanceSpec":
+        """Read a rebalance; ManifestError lists all that is wrong."""
+        return read_manifest(manifest, ManifestForm(REBALANCE_KIND, cls))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceMove:
+    """Another assignment for one partition."""
+
+    topic: Annotated[str, "Its topic.", _TOPIC]
+    topic_id: Annotated[str, "Id of the topic.", Text(32)]
+    partition: Annotated[int, "Its number.", _PARTITION]
+    leader_epoch: Annotated[int, "Its leader epoch when the plan was made.", COUNT]
+    before: Annotated[_Replicas, "Its replicas when the plan was made."]
+    after: Annotated[_Replicas, "Its replicas as they are to be."]
+    goal: Annotated[str, "The most important goal that this serves.", _GOAL]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceGoal:
+    """By how much a goal is missed; 0 is met."""
+
+    goal: Annotated[str, "Its name.", _GOAL]
+    before: Annotated[int, "When the plan was made.", COUNT]
+    after: Annotated[int, "Once all has moved.", COUNT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerShare:
+    """What one broker has, and what it gets and gives."""
+
+    broker: Annotated[int, "Its id.", _BROKER]
+    replicas_before: Annotated[int, "Replicas when the plan was made.", COUNT]
+    replicas_after: Annotated[int, "Replicas once all has moved.", COUNT]
+    leaders_before: Annotated[int, "Preferred leaders when the plan was made.", COUNT]
+    leaders_after: Annotated[int, "Preferred leaders once all has moved.", COUNT]
+    arriving: Annotated[int, "Replicas that are copied to it.", COUNT]
+    leaving: Annotated[int, "Replicas that it gives away.", COUNT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalancePlan:
+    """What moves, and what that is good for."""
+
+    id: Annotated[
+        str,
+        "What spec.approve has to say. It stands for the moves and for what they rest on: the "
+        "cluster, its brokers, and of each partition that moves its topic, replicas and leader "
+        "epoch.",
+        PLAN_ID,
+    ]
+    made_at: Annotated[str, "When it was made.", Text(64, format="date-time")]
+    cluster_id: Annotated[str, "Id of the cluster.", Text(64)]
+    brokers: Annotated[
+        tuple[Annotated[int, _BROKER], ...], "Brokers of the cluster.", Bound(BROKERS_MAX)
+    ]
+    partitions: Annotated[int, "Partitions that get other replicas.", COUNT]
+    leaders: Annotated[int, "Partitions that get another preferred leader.", COUNT]
+    left_out: Annotated[
+        int, "Partitions for which the plan has no room; another plan takes them.", COUNT
+    ] = 0
+    goals: Annotated[
+        tuple[RebalanceGoal, ...],
+        "The goals that were judged, the most important first.",
+        Bound(NOTES_MAX),
+    ] = ()
+    shares: Annotated[
+        tuple[BrokerShare, ...], "What each broker has and gets.", Bound(BROKERS_MAX)
+    ] = ()
+    notes: Annotated[
+        tuple[Annotated[str, Text(MESSAGE_LENGTH_MAX)], ...],
+        "What the plan does not know, or leaves alone.",
+        Bound(NOTES_MAX),
+    ] = ()
+    moves: Annotated[tuple[RebalanceMove, ...], "All that moves.", Bound(MOVES_MAX)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceRefusal:
+    """A move that the controller has refused."""
+
+    topic: Annotated[str, "Topic of the partition.", _TOPIC]
+    partition: Annotated[int, "Number of the partition.", _PARTITION]
+    reason: Annotated[str, "Kafka's name of the error.", Text(64)]
+    message: Annotated[str, "Why.", Text(MESSAGE_LENGTH_MAX)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceProgress:
+    """What became of the plan's moves; together they are all of them."""
+
+    done: Annotated[int, "Partitions that are where the plan wants them.", COUNT]
+    moving: Annotated[int, "Partitions that are copied, or wait for their turn.", COUNT]
+    not_moved: Annotated[
+        int, "Partitions that are where they were: not begun, refused or called back.", COUNT
+    ]
+    changed_since: Annotated[
+        int, "Partitions that were deleted meanwhile, or that somebody else has moved.", COUNT
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceStatus:
+    """The plan, and how far it is."""
+
+    conditions: Conditions = ()
+    observed_generation: ObservedGeneration = None
+    phase: Annotated[
+        Phase | None,
+        "How far it is. ProposalReady: the plan waits for spec.approve. The condition Complete "
+        "says why.",
+    ] = None
+    plan: Annotated[RebalancePlan | None, "What is proposed, or carried out."] = None
+    is_handed_over: Annotated[
+        bool, "Whether the controller has been given all moves; it keeps them from then on."
+    ] = False
+    progress: Annotated[RebalanceProgress | None, "What became of the moves."] = None
+    refusals: Annotated[
+        tuple[RebalanceRefusal, ...],
+        "Moves that the controller has refused, the first of them.",
+        Bound(REFUSALS_MAX),
+    ] = ()
+
+
+REBALANCE: Final = ResourceDefinition(
+    kind=REBALANCE_KIND,
+    plural="rebalances",
+    short_names=("rb",),
+    description="A plan that makes the brokers of a LogCluster even. Nothing moves before it is "
+    "approved by its id.",
+    spec=RebalanceSpec,
+    status=RebalanceStatus,
+    columns=(
+        Column("Cluster", ".spec.clusterName"),
+        Column("Phase", ".status.phase"),
+        Column("Plan", ".status.plan.id", description="What spec.approve has to say"),
+        Column("Partitions", ".status.plan.partitions", "integer", "Get other replicas"),
+        Column("Leaders", ".status.plan.leaders", "integer", "Get another preferred leader"),
+        Column("Done", ".status.progress.done", "integer"),
+        Column("Moving", ".status.progress.moving", "integer"),
+        AGE,
+        Column(
+            "Message",
+            '.status.conditions[?(@.type=="Complete")].message',
+            is_wide=True,
+        ),
+    ),
+    example="""\
+apiVersion: fairlead.io/v1alpha1
+kind: Rebalance
+metadata:
+  name: fill-the-new-broker
+spec:
+  clusterName: demo
+""",
+)

@@ -1,0 +1,332 @@
+"""A controller in this process behind its real socket, with brokers that only register.
+
+What their replicas would copy is in sync when the bench lets it be. Beside it, an operator of
+Rebalances that can be stopped, killed at any of its calls, and started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from topic_bench import CLUSTER, DEADLINE_S, eventually, start_broker
+
+from fairlead_controller.controller import Controller, open_controller
+from fairlead_controller.decisions.events import (
+    AlterPartition,
+    AlterReassignments,
+    CreateTopics,
+    DeleteTopics,
+    ElectLeaders,
+)
+from fairlead_controller.kubernetes.admin_api import AdminApi
+from fairlead_controller.reassigner import Reassigner
+from fairlead_controller.stores.file import open_file_store
+from fairlead_kube.kinds import LOG_CLUSTER, REBALANCE
+from fairlead_model.session.calls import (
+    AlterPartitionCall,
+    AlterReassignmentsCall,
+    IsrProposal,
+    ReassignablePartition,
+)
+from fairlead_operator.controller_client import ControllerClient
+from fairlead_operator.events import EventWriter
+from fairlead_operator.rebalances.runner import RebalanceRunner
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from fairlead_kube.client import KubeClient
+
+LOOK_S = 0.1
+COPY_S = 0.05
+
+
+class ControllerWorld:
+    """The controller of one cluster, and what its brokers would do."""
+
+    def __init__(self, controller: Controller) -> None:
+        self.controller = controller
+        self.copies = True
+        """Whether replicas that are added come in sync."""
+
+    @property
+    def image(self) -> Any:
+        return self.controller.committed.image
+
+    def replicas(self, topic: str = "t") -> list[tuple[int, ...]]:
+        """Where the partitions of a topic are to be once nothing moves any more."""
+        partitions = self.image.topic(topic).partitions
+        return [each.queued_target or each.target_replicas for each in partitions]
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self.controller.committed.moves)
+
+    async def create_topic(self, name: str, *assignments: list[int]) -> None:
+        wanted = {"name": name, "partitions": -1, "replication_factor": -1}
+        call = {
+            "topics": [{**wanted, "assignments": dict(enumerate(assignments)), "configs": {}}],
+            "validate_only": False,
+            "default_partitions": 1,
+            "default_replication_factor": 1,
+        }
+        reply = await self.controller.submit(CreateTopics(call))  # type: ignore[arg-type]
+        assert reply["topics"][0]["error_code"] == 0, reply
+
+    async def delete_topic(self, name: str) -> None:
+        call = {"topics": [{"name": name, "topic_id": None}]}
+        await self.controller.submit(DeleteTopics(call))  # type: ignore[arg-type]
+
+    async def reassign(self, index: int, replicas: list[int] | None, topic: str = "t") -> None:
+        """Let a user move a partition, or call that back."""
+        item = ReassignablePartition(topic=topic, index=index, replicas=replicas)
+        call = AlterReassignmentsCall(partitions=[item], allow_replication_factor_change=True)
+        reply = await self.controller.submit(AlterReassignments(call))
+        assert reply["partitions"][0]["error_code"] == 0, reply
+
+    async def copy(self) -> None:
+        """Let what is added be in sync, for as long as the bench lives."""
+        while True:
+            if self.copies:
+                for topic_id, index in sorted(self.controller.committed.moves.running):
+                    await self._catch_up(topic_id, index)
+            await asyncio.sleep(COPY_S)
+
+    async def _catch_up(self, topic_id: bytes, index: int) -> None:
+        topic = self.image.topic_by_id(topic_id)
+        partition = topic.partitions[index]
+        if set(partition.isr) == set(partition.replicas) or not partition.has_leader:
+            return
+        brokers = self.image.brokers
+        proposal = IsrProposal(
+            topic_id=topic_id,
+            index=index,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            isr=[[each, brokers[each].broker_epoch] for each in partition.replicas],
+        )
+        epoch = brokers[partition.leader].broker_epoch
+        call = AlterPartitionCall(broker_epoch=epoch, partitions=[proposal])
+        await self.controller.submit(AlterPartition(partition.leader, call))
+
+
+@contextlib.asynccontextmanager
+async def controller_world(
+    directory: Path, key: tuple[str, str], *, brokers: int = 4
+) -> AsyncIterator[tuple[ControllerWorld, Path]]:
+    """A controller, and the socket at which it answers for one cluster."""
+    store = await open_file_store(directory / "store")
+    controller = await open_controller(store, now_ms=lambda: 0, random_source=random.Random(1))
+    world = ControllerWorld(controller)
+    parts = SimpleNamespace(controller=controller)
+    candidate = SimpleNamespace(
+        is_active=True, find_reign={key: SimpleNamespace(parts=parts, problem="")}.get
+    )
+    api, socket = AdminApi(candidate), directory / "controller.sock"
+    await api.start(socket)
+    running = [asyncio.create_task(controller.run())]
+    await controller.submit(ElectLeaders())
+    for broker_id in range(brokers):
+        await start_broker(controller, broker_id)
+    running += [asyncio.create_task(each) for each in (Reassigner(controller).run(), world.copy())]
+    try:
+        yield world, socket
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await api.stop()
+        await store.close()
+
+
+class OperatorKilledError(BaseException):
+    """The operator's process would be gone here."""
+
+
+class DeadlyCalls:
+    """Hands calls on, and at one of them kills who calls: before it is made, or after it landed."""
+
+    def __init__(self, behind: Any, counted: frozenset[str], count: list[int]) -> None:
+        self._behind = behind
+        self._counted = counted
+        self._count = count
+        """How many calls are left, twice: before and after each is a moment to die."""
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._behind, name)
+        if name not in self._counted:
+            return method
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            self._pass()
+            answer = await method(*arguments, **options)
+            self._pass()
+            return answer
+
+        return call
+
+    def _pass(self) -> None:
+        self._count[0] -= 1
+        if self._count[0] < 0:
+            raise OperatorKilledError
+
+
+WRITES = frozenset({"patch", "alter_reassignments", "elect_preferred"})
+
+
+class RebalanceBench:
+    """A namespace with a LogCluster, its controller, and an operator of its Rebalances."""
+
+    def __init__(
+        self, kube: KubeClient, namespace: str, world: ControllerWorld, socket: Path
+    ) -> None:
+        self.kube = kube
+        self.namespace = namespace
+        self.world = world
+        self._socket = socket
+        self._client: ControllerClient | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start_operator(self, *, dies_after: int | None = None) -> None:
+        """Start it; with a number it dies so many moments before or after its writes later."""
+        self._client = ControllerClient(str(self._socket))
+        kube: Any = self.kube
+        client: Any = self._client
+        if dies_after is not None:
+            count = [dies_after]
+            kube, client = DeadlyCalls(kube, WRITES, count), DeadlyCalls(client, WRITES, count)
+        runner = RebalanceRunner(
+            kube, client, EventWriter(self.kube), namespace=self.namespace, look_s=LOOK_S
+        )
+        self._task = asyncio.create_task(_until_killed(runner))
+
+    async def stop_operator(self) -> None:
+        if self._task is not None and self._client is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            await self._client.close()
+            self._task = None
+
+    @property
+    def is_operator_dead(self) -> bool:
+        return self._task is None or self._task.done()
+
+    async def create(self, name: str = "even", **spec: Any) -> None:
+        manifest = {
+            "apiVersion": REBALANCE.api_version,
+            "kind": REBALANCE.kind,
+            "metadata": {"name": name},
+            "spec": {"clusterName": CLUSTER, **spec},
+        }
+        await self.kube.create(REBALANCE, self.namespace, manifest)
+
+    async def patch(self, name: str = "even", **spec: Any) -> None:
+        await self.kube.patch(REBALANCE, self.namespace, name, {"spec": spec})
+
+    async def delete(self, name: str = "even") -> None:
+        await self.kube.delete(REBALANCE, self.namespace, name)
+
+    async def get(self, name: str = "even") -> dict[str, Any] | None:
+        for item in (await self.kube.list(REBALANCE, self.namespace)).items:
+            if item["metadata"]["name"] == name:
+                return item
+        return None
+
+    async def until(
+        self, phase: str, reason: str | None = None, *, name: str = "even"
+    ) -> dict[str, Any]:
+        """Wait for a phase, and a reason of the condition Complete; the status."""
+        last: dict[str, Any] = {}
+
+        async def matches() -> dict[str, Any] | None:
+            nonlocal last
+            item = await self.get(name)
+            last = (item or {}).get("status") or {}
+            is_there = last.get("phase") == phase
+            return last if is_there and reason in (None, complete(last)["reason"]) else None
+
+        return await eventually(  # type: ignore[no-any-return]
+            matches, lambda: f"{name} to be {phase} {reason}: {summary(last)}"
+        )
+
+    async def until_gone(self, name: str = "even") -> None:
+        async def is_gone() -> bool:
+            return await self.get(name) is None
+
+        await eventually(is_gone, lambda: f"{name} to be gone")
+
+    async def propose(self, name: str = "even") -> dict[str, Any]:
+        """Make a Rebalance, and wait for its plan."""
+        await self.create(name)
+        return (await self.until("ProposalReady", name=name))["plan"]  # type: ignore[no-any-return]
+
+
+async def _until_killed(runner: RebalanceRunner) -> None:
+    with contextlib.suppress(OperatorKilledError):
+        await runner.run()
+
+
+def complete(status: dict[str, Any]) -> dict[str, Any]:
+    """Return the condition Complete; empty texts before there is one."""
+    for each in status.get("conditions") or ():
+        if each["type"] == "Complete":
+            return dict(each)
+    return {"status": "", "reason": "", "message": ""}
+
+
+def summary(status: dict[str, Any]) -> str:
+    return f"{status.get('phase')}, {complete(status)}, {status.get('progress')}"
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited for {what}"
+        await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def rebalance_bench(
+    kube: KubeClient, namespace: str, directory: Path, *, brokers: int = 4
+) -> AsyncIterator[RebalanceBench]:
+    """Four brokers; the first three hold twelve partitions of the topic t, two replicas each."""
+    async with controller_world(directory, (namespace, CLUSTER), brokers=brokers) as found:
+        world, socket = found
+        await world.create_topic("t", *([index % 3, (index + 1) % 3] for index in range(12)))
+        manifest = {
+            "apiVersion": LOG_CLUSTER.api_version,
+            "kind": LOG_CLUSTER.kind,
+            "metadata": {"name": CLUSTER},
+            "spec": {},
+        }
+        await kube.create(LOG_CLUSTER, namespace, manifest)
+        bench = RebalanceBench(kube, namespace, world, socket)
+        await bench.start_operator()
+        try:
+            yield bench
+        finally:
+            await bench.stop_operator()
+            for item in (await kube.list(REBALANCE, namespace)).items:
+                if item["metadata"].get("finalizers"):
+                    patch = {"metadata": {"finalizers": None}}
+                    await kube.patch(REBALANCE, namespace, item["metadata"]["name"], patch)
+
+
+def play(
+    run: Any,
+    kube: KubeClient,
+    namespace: str,
+    directory: Path,
+    story: Callable[[RebalanceBench], Awaitable[None]],
+) -> None:
+    async def played() -> None:
+        async with rebalance_bench(kube, namespace, directory) as bench:
+            await story(bench)
+
+    run(played())
