@@ -13,11 +13,11 @@ from waiting import wait_until
 
 DEADLINE_S = 60.0
 RECORD_BYTES = 500_000
-RECORDS = 1_000
+RECORDS = 100
 
 
 def killed_at_full_load(make_cluster: Callable[..., Any]) -> tuple[Any, Any]:
-    """A broker killed with half a gigabyte that no flush has covered."""
+    """A broker killed with fifty megabytes that no flush has covered."""
     cluster = make_cluster()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic("t", 2, 1)])["t"].result(DEADLINE_S)
