@@ -64,6 +64,11 @@ class ConnectWorker:
             )
         wait_until(self._is_answering, self.last_words)
 
+    def ensure_started(self) -> None:
+        """Start it where it does not run."""
+        if self._process is None or self._process.poll() is not None:
+            self.start()
+
     def kill(self) -> None:
         """Kill it -9."""
         if self._process is not None:

@@ -17,23 +17,30 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 LINES = 300
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def group() -> str:
     return f"connect-{time.monotonic_ns()}"
 
 
-@pytest.fixture
-def worker(bootstrap: str, group: str, tmp_path: Path) -> Iterator[ConnectWorker]:
+@pytest.fixture(scope="module")
+def only_worker(
+    bootstrap: str, group: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ConnectWorker]:
+    """One for all tests: its start costs as much as a test."""
     try:
         ensure_connect()
     except KafkaUnavailableError as error:
         missing(str(error))
-    started = ConnectWorker(bootstrap, tmp_path, group)
-    try:
-        started.start()
-        yield started
-    finally:
-        started.kill()
+    made = ConnectWorker(bootstrap, tmp_path_factory.mktemp("connect"), group)
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def worker(only_worker: ConnectWorker) -> ConnectWorker:
+    """It runs, also where the test before has killed it."""
+    only_worker.ensure_started()
+    return only_worker
 
 
 def test_a_file_goes_through_a_topic_exactly_once_and_into_a_file(
