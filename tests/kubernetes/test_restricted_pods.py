@@ -91,7 +91,7 @@ def objects_of_a_cluster(namespace: str) -> Iterator[Manifest]:
 
 def objects_of_a_job(namespace: str) -> Iterator[Manifest]:
     (example,) = yaml.safe_load_all(STREAM_JOB.example)
-    spec = StreamJobSpec.from_manifest(example)
+    spec = replace(StreamJobSpec.from_manifest(example), user="app")
     job = JobView("job", namespace, "uid-1", spec, namespace, "demo", "spark:1", "demo:9092")
     config = build_config_map(job, run=1)
     yield from (build_service(job), config, build_driver_pod(job, run=1, fingerprint="f"))
