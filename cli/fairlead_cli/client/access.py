@@ -68,7 +68,7 @@ def configured_bootstrap() -> str | None:
 
 def configured_file() -> Path | None:
     """Return the file that says how clients log in, for processes that read it themselves."""
-    return _files[0] if _files else None
+    return _files[0] if _settings else None
 
 
 def is_tls() -> bool:

@@ -1,0 +1,53 @@
+"""Which file says how the clients of a command log in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fairlead_cli.client import access
+from fairlead_cli.errors import InputError
+from fairlead_cli.local.layout import Layout
+from fairlead_cli.local.secure_files import admin_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(access, "_settings", {})
+    monkeypatch.setattr(access, "_files", [])
+    yield
+
+
+def written(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("bootstrap.servers=a:1\nsecurity.protocol=sasl_ssl\n")
+    return path
+
+
+def test_the_administrators_file_of_a_secure_local_cluster_is_taken(tmp_path) -> None:
+    access.note_local_cluster(tmp_path)
+    assert access.configured_file() is None
+    file = written(admin_file(Layout(tmp_path)))
+    access.note_local_cluster(tmp_path)
+    assert access.configured_file() == file
+
+
+def test_a_file_that_was_named_stands_above_it(tmp_path) -> None:
+    written(admin_file(Layout(tmp_path)))
+    named = written(tmp_path / "mine.librdkafka")
+    access.note_client_file(named)
+    access.note_local_cluster(tmp_path)
+    assert access.configured_file() == named
+
+
+def test_a_file_that_cannot_be_taken_is_not_noted(tmp_path) -> None:
+    java = tmp_path / "mine.properties"
+    java.write_text("sasl.jaas.config=x\n")
+    with pytest.raises(InputError):
+        access.note_client_file(java)
+    assert access.configured_file() is None
