@@ -4,62 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
-from rebalance_bench import RebalanceBench, complete, play, until
+from rebalance_bench import RebalanceBench, play
+from rebalance_stories import STORIES, on_broker_three
 
 from fairlead_kube.errors import ApiError
-from fairlead_kube.kinds import REBALANCE
 
 pytestmark = pytest.mark.kubernetes
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/kubernetes/rebalance.yaml"
-MOMENTS = 20
-"""More than there are before and after the writes of a whole rebalance."""
 
 
-def planned(bench: RebalanceBench, plan: dict[str, Any]) -> list[tuple[int, ...]]:
-    """Where the partitions of t are once the plan is carried out."""
-    after = {move["partition"]: tuple(move["after"]) for move in plan["moves"]}
-    return [after.get(index, old) for index, old in enumerate(bench.world.replicas())]
-
-
-def on_broker_three(bench: RebalanceBench) -> int:
-    return sum(3 in replicas for replicas in bench.world.replicas())
-
-
-def test_nothing_moves_before_the_plan_is_approved_and_then_all_of_it(
-    run, kube, namespace, tmp_path
-) -> None:
-    async def story(bench: RebalanceBench) -> None:
-        before = bench.world.replicas()
-        plan = await bench.propose()
-        status = await bench.until("ProposalReady", "AwaitingApproval")
-        assert plan["id"] in complete(status)["message"]
-        assert (plan["partitions"], plan["leftOut"]) == (len(plan["moves"]), 0)
-        (share,) = [each for each in plan["shares"] if each["broker"] == 3]
-        assert (share["replicasBefore"], share["replicasAfter"]) == (0, share["arriving"])
-        assert share["arriving"] >= 5
-        assert [each["goal"] for each in plan["goals"]] == ["racks", "replicas", "leaders"]
-        assert "not judged" in plan["notes"][0]
-        assert bench.world.replicas() == before
-        wanted = planned(bench, plan)
-        await bench.patch(approve=plan["id"])
-        status = await bench.until("Complete", "Complete")
-        assert complete(status)["status"] == "True"
-        assert status["progress"] == {
-            "done": len(plan["moves"]), "moving": 0, "notMoved": 0, "changedSince": 0,
-        }  # fmt: skip
-        assert bench.world.replicas() == wanted
-        topic = bench.world.image.topic("t")
-        assert all(each.leader == each.preferred_leader for each in topic.partitions)
-        rebalance = await bench.get()
-        assert rebalance is not None
-        assert not rebalance["metadata"].get("finalizers")
-        await bench.create("again")
-        await bench.until("Complete", "NothingToMove", name="again")
-
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_stories(run, kube, namespace, tmp_path, story) -> None:
     play(run, kube, namespace, tmp_path, story)
 
 
@@ -82,129 +40,6 @@ def test_the_example_is_carried_out_by_the_commands_in_it(run, kube, namespace, 
     play(run, kube, namespace, tmp_path, story)
 
 
-def test_a_plan_that_does_not_fit_any_more_is_not_carried_out(
-    run, kube, namespace, tmp_path
-) -> None:
-    async def story(bench: RebalanceBench) -> None:
-        old = await bench.propose()
-        first = old["moves"][0]
-        elsewhere = list(reversed(first["before"]))
-        await bench.world.reassign(first["partition"], elsewhere)
-        before = bench.world.replicas()
-        await bench.patch(approve=old["id"])
-        status = await bench.until("ProposalReady", "PlanStale")
-        new = status["plan"]
-        assert new["id"] != old["id"]
-        said = complete(status)["message"]
-        assert f"t-{first['partition']} has replicas" in said
-        assert new["id"] in said
-        assert (bench.world.replicas(), bench.world.is_moving) == (before, False)
-        await bench.patch(approve="0123456789ab")
-        status = await bench.until("ProposalReady", "OtherPlan")
-        assert new["id"] in complete(status)["message"]
-        await bench.patch(approve=new["id"])
-        await bench.until("Complete", "Complete")
-
-    play(run, kube, namespace, tmp_path, story)
-
-
-def test_a_pause_calls_back_what_waits_and_the_rest_goes_on(run, kube, namespace, tmp_path) -> None:
-    async def story(bench: RebalanceBench) -> None:
-        bench.world.copies = False
-        await bench.world.create_topic("many", *([0, 1] for _ in range(80)))
-        plan = await bench.propose()
-        await bench.patch(approve=plan["id"])
-        await until(lambda: bool(moves_of(bench).queued), "some to wait for their turn")
-        await bench.patch(paused=True)
-        await bench.until("Paused", "Paused")
-        await until(lambda: not moves_of(bench).queued, "what waits to be called back")
-        assert moves_of(bench).running, "what copies goes on"
-        bench.world.copies = True
-        await until(lambda: not bench.world.is_moving, "what copies to end")
-        await bench.patch(paused=False)
-        status = await bench.until("Complete", "Complete")
-        assert status["progress"]["done"] == len(plan["moves"])
-
-    play(run, kube, namespace, tmp_path, story)
-
-
-def moves_of(bench: RebalanceBench) -> Any:
-    return bench.world.controller.committed.moves
-
-
-@pytest.mark.parametrize("how", ["cancel", "delete"])
-def test_a_cancellation_and_a_deletion_call_everything_back(
-    run, kube, namespace, tmp_path, how
-) -> None:
-    async def story(bench: RebalanceBench) -> None:
-        bench.world.copies = False
-        before = bench.world.replicas()
-        plan = await bench.propose()
-        await bench.patch(approve=plan["id"])
-        await bench.until("Moving", "Moving")
-        await until(lambda: on_broker_three(bench) > 0, "the moves to begin")
-        if how == "cancel":
-            await bench.patch(cancel=True)
-            status = await bench.until("Cancelled", "Cancelled")
-            assert status["progress"]["notMoved"] == len(plan["moves"])
-            with pytest.raises(ApiError, match="what was cancelled cannot go on"):
-                await bench.patch(cancel=False)
-        else:
-            await bench.delete()
-            await bench.until_gone()
-        assert not bench.world.is_moving
-        assert list(map(set, bench.world.replicas())) == list(map(set, before))
-
-    play(run, kube, namespace, tmp_path, story)
-
-
-def test_one_waits_for_another_by_name(run, kube, namespace, tmp_path) -> None:
-    async def story(bench: RebalanceBench) -> None:
-        bench.world.copies = False
-        first, second = await bench.propose("first"), await bench.propose("second")
-        assert first["id"] == second["id"], "the same facts, the same plan"
-        await bench.patch("first", approve=first["id"])
-        await bench.until("Moving", "Moving", name="first")
-        await bench.patch("second", approve=second["id"])
-        status = await bench.until("ProposalReady", "AnotherRebalance", name="second")
-        assert "rebalance first" in complete(status)["message"]
-        await bench.create("third")
-        await bench.until("Pending", "AnotherRebalance", name="third")
-        bench.world.copies = True
-        await bench.until("Complete", name="first")
-        status = await bench.until("Complete", "NothingToMove", name="third")
-        await bench.until("Complete", "NothingToMove", name="second")
-
-    play(run, kube, namespace, tmp_path, story)
-
-
-def test_what_others_do_on_the_way_is_counted_and_left_alone(
-    run, kube, namespace, tmp_path
-) -> None:
-    async def story(bench: RebalanceBench) -> None:
-        await bench.world.create_topic("goes", *([0, 1] for _ in range(6)))
-        bench.world.copies = False
-        plan = await bench.propose()
-        assert {move["topic"] for move in plan["moves"]} == {"t", "goes"}
-        await bench.patch(approve=plan["id"])
-        await bench.until("Moving", "Moving")
-        mine = [move for move in plan["moves"] if move["topic"] == "t" and 3 in move["after"]]
-        await until(lambda: on_broker_three(bench) > 0, "the moves to begin")
-        await bench.world.reassign(mine[0]["partition"], list(mine[0]["before"]))
-        await bench.world.reassign(mine[1]["partition"], [0, 1, 2])
-        await bench.world.delete_topic("goes")
-        bench.world.copies = True
-        status = await bench.until("Failed", "NotMoved")
-        gone = sum(move["topic"] == "goes" for move in plan["moves"])
-        assert status["progress"]["changedSince"] == gone + 1
-        assert status["progress"]["notMoved"] == 1
-        assert len(bench.world.replicas()[mine[1]["partition"]]) == 3, "its owner's wish stands"
-        failed = {each["type"]: each["status"] for each in status["conditions"]}
-        assert (failed["Failed"], failed["Complete"]) == ("True", "False")
-
-    play(run, kube, namespace, tmp_path, story)
-
-
 def test_an_unknown_cluster_and_another_one_are_named(run, kube, namespace, tmp_path) -> None:
     async def story(bench: RebalanceBench) -> None:
         await bench.create("lost", clusterName="nobody")
@@ -213,63 +48,11 @@ def test_an_unknown_cluster_and_another_one_are_named(run, kube, namespace, tmp_
             await bench.patch("lost", clusterName="demo")
         with pytest.raises(ApiError, match="approve"):
             await bench.patch("lost", approve="yes")
+        await bench.patch("lost", cancel=True)
+        await bench.until("Cancelled", name="lost")
+        with pytest.raises(ApiError, match="what was cancelled cannot go on"):
+            await bench.patch("lost", cancel=False)
         await bench.delete("lost")
         await bench.until_gone("lost")
 
     play(run, kube, namespace, tmp_path, story)
-
-
-def test_an_operator_that_dies_anywhere_is_followed_by_one_that_goes_on(
-    run, kube, namespace, tmp_path
-) -> None:
-    async def story(bench: RebalanceBench) -> None:
-        await bench.stop_operator()
-        for moment in range(MOMENTS):
-            topic, name = f"t{moment}", f"even{moment}"
-            await bench.world.create_topic(topic, *([0, 1] for _ in range(4)))
-            await bench.start_operator(dies_after=moment)
-            await bench.create(name)
-            died = await approve_or_die(bench, name)
-            if died:
-                await bench.stop_operator()
-                await bench.start_operator()
-                await approve_or_die(bench, name)
-            status = await bench.until("Complete", "Complete", name=name)
-            moves = status["plan"]["moves"]
-            assert status["progress"]["done"] == len(moves)
-            for move in moves:
-                record = bench.world.image.partition(move["topic"], move["partition"])
-                assert list(record.replicas) == move["after"]
-            await until_without_finalizer(bench, name)
-            await bench.stop_operator()
-            if not died:
-                assert moment > 10, "it has died often enough"
-                return
-        raise AssertionError(f"a rebalance has more than {MOMENTS} moments to die in")
-
-    play(run, kube, namespace, tmp_path, story)
-
-
-async def approve_or_die(bench: RebalanceBench, name: str) -> bool:
-    """Approve the plan once it is there, and wait for the end; tell whether the operator died."""
-    is_approved = False
-    while not bench.is_operator_dead:
-        item = await bench.get(name)
-        assert item is not None
-        status = item.get("status") or {}
-        if status.get("phase") == "ProposalReady" and not is_approved:
-            await bench.patch(name, approve=status["plan"]["id"])
-            is_approved = True
-        is_over = status.get("phase") in {"Complete", "Failed"}
-        if is_over and not item["metadata"].get("finalizers"):
-            return False
-    return True
-
-
-async def until_without_finalizer(bench: RebalanceBench, name: str) -> None:
-    for _ in range(100):
-        items = (await bench.kube.list(REBALANCE, bench.namespace)).items
-        (item,) = [each for each in items if each["metadata"]["name"] == name]
-        if not item["metadata"].get("finalizers"):
-            return
-    raise AssertionError("the finalizer stays")

@@ -52,8 +52,20 @@ class ControllerWorld:
 
     def __init__(self, controller: Controller) -> None:
         self.controller = controller
+        self.reign = SimpleNamespace(
+            parts=SimpleNamespace(controller=controller), problem="it does not reign yet"
+        )
         self.copies = True
         """Whether replicas that are added come in sync."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the controller answers nothing about the cluster."""
+        return self.reign.parts is None
+
+    @is_silent.setter
+    def is_silent(self, wanted: bool) -> None:
+        self.reign.parts = None if wanted else SimpleNamespace(controller=self.controller)
 
     @property
     def image(self) -> Any:
@@ -124,10 +136,7 @@ async def controller_world(
     store = await open_file_store(directory / "store")
     controller = await open_controller(store, now_ms=lambda: 0, random_source=random.Random(1))
     world = ControllerWorld(controller)
-    parts = SimpleNamespace(controller=controller)
-    candidate = SimpleNamespace(
-        is_active=True, find_reign={key: SimpleNamespace(parts=parts, problem="")}.get
-    )
+    candidate = SimpleNamespace(is_active=True, find_reign={key: world.reign}.get)
     api, socket = AdminApi(candidate), directory / "controller.sock"
     await api.start(socket)
     running = [asyncio.create_task(controller.run())]
@@ -195,7 +204,7 @@ class RebalanceBench:
 
     async def start_operator(self, *, dies_after: int | None = None) -> None:
         """Start it; with a number it dies so many moments before or after its writes later."""
-        self._client = ControllerClient(str(self._socket))
+        self._client = ControllerClient(str(self._socket), retry_s=0.2)
         kube: Any = self.kube
         client: Any = self._client
         if dies_after is not None:

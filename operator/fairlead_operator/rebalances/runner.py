@@ -143,8 +143,11 @@ class RebalanceRunner:
             spec = RebalanceSpec.from_manifest(rebalance)
         except ManifestError as error:
             if status.get("phase") not in steps.FINAL:
-                draft.end("Failed", "InvalidSpec", "; ".join(error.problems), _now())
-                await self._write(rebalance, draft)
+                message = "; ".join(error.problems)
+                draft.end("Failed", "InvalidSpec", message, _now())
+                await self._write(rebalance, draft, "Failed", message, "Warning")
+            if FINALIZER in (metadata.get("finalizers") or ()):
+                await self._set_finalizer(rebalance, is_wanted=False)
             return None
         it = steps.RebalanceView(
             spec=spec,

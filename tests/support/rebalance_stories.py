@@ -1,0 +1,276 @@
+"""How a Rebalance comes, moves and ends: played on a real API server, and on one in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rebalance_bench import complete, until
+
+from fairlead_kube.kinds import REBALANCE
+from fairlead_operator.rebalances.steps import FINAL
+
+if TYPE_CHECKING:
+    from rebalance_bench import RebalanceBench
+
+MOMENTS: Final = 20
+"""More than there are before and after the writes of a whole rebalance."""
+
+
+def planned(bench: RebalanceBench, plan: dict[str, Any]) -> list[tuple[int, ...]]:
+    """Where the partitions of t are once the plan is carried out."""
+    after = {move["partition"]: tuple(move["after"]) for move in plan["moves"]}
+    return [after.get(index, old) for index, old in enumerate(bench.world.replicas())]
+
+
+def on_broker_three(bench: RebalanceBench) -> int:
+    return sum(3 in replicas for replicas in bench.world.replicas())
+
+
+def moves_of(bench: RebalanceBench) -> Any:
+    return bench.world.controller.committed.moves
+
+
+async def nothing_moves_before_the_plan_is_approved(
+    bench: RebalanceBench,
+) -> None:
+    before = bench.world.replicas()
+    plan = await bench.propose()
+    status = await bench.until("ProposalReady", "AwaitingApproval")
+    assert plan["id"] in complete(status)["message"]
+    assert (plan["partitions"], plan["leftOut"]) == (len(plan["moves"]), 0)
+    (share,) = [each for each in plan["shares"] if each["broker"] == 3]
+    assert (share["replicasBefore"], share["replicasAfter"]) == (0, share["arriving"])
+    assert share["arriving"] >= 5
+    assert [each["goal"] for each in plan["goals"]] == ["racks", "replicas", "leaders"]
+    assert "not judged" in plan["notes"][0]
+    assert bench.world.replicas() == before
+    wanted = planned(bench, plan)
+    await bench.patch(approve=plan["id"])
+    status = await bench.until("Complete", "Complete")
+    assert complete(status)["status"] == "True"
+    assert status["progress"] == {
+        "done": len(plan["moves"]), "moving": 0, "notMoved": 0, "changedSince": 0,
+    }  # fmt: skip
+    assert bench.world.replicas() == wanted
+    topic = bench.world.image.topic("t")
+    assert all(each.leader == each.preferred_leader for each in topic.partitions)
+    rebalance = await bench.get()
+    assert rebalance is not None
+    assert not rebalance["metadata"].get("finalizers")
+    await bench.create("again")
+    await bench.until("Complete", "NothingToMove", name="again")
+
+
+async def a_plan_that_does_not_fit_any_more_is_not_carried_out(bench: RebalanceBench) -> None:
+    old = await bench.propose()
+    first = old["moves"][0]
+    elsewhere = list(reversed(first["before"]))
+    await bench.world.reassign(first["partition"], elsewhere)
+    before = bench.world.replicas()
+    await bench.patch(approve=old["id"])
+    status = await bench.until("ProposalReady", "PlanStale")
+    new = status["plan"]
+    assert new["id"] != old["id"]
+    said = complete(status)["message"]
+    assert f"t-{first['partition']} has replicas" in said
+    assert new["id"] in said
+    assert (bench.world.replicas(), bench.world.is_moving) == (before, False)
+    await bench.patch(approve="0123456789ab")
+    status = await bench.until("ProposalReady", "OtherPlan")
+    assert new["id"] in complete(status)["message"]
+    await bench.patch(approve=new["id"])
+    await bench.until("Complete", "Complete")
+
+
+async def a_pause_calls_back_what_waits_and_the_rest_goes_on(bench: RebalanceBench) -> None:
+    bench.world.copies = False
+    await bench.world.create_topic("many", *([0, 1] for _ in range(80)))
+    plan = await bench.propose()
+    await bench.patch(approve=plan["id"])
+    await until(lambda: bool(moves_of(bench).queued), "some to wait for their turn")
+    await bench.patch(paused=True)
+    await bench.until("Paused", "Paused")
+    await until(lambda: not moves_of(bench).queued, "what waits to be called back")
+    assert moves_of(bench).running, "what copies goes on"
+    bench.world.copies = True
+    await until(lambda: not bench.world.is_moving, "what copies to end")
+    await bench.patch(paused=False)
+    status = await bench.until("Complete", "Complete")
+    assert status["progress"]["done"] == len(plan["moves"])
+
+
+async def a_cancellation_calls_everything_back(bench: RebalanceBench) -> None:
+    bench.world.copies = False
+    before = bench.world.replicas()
+    plan = await bench.propose()
+    await bench.patch(approve=plan["id"])
+    await bench.until("Moving", "Moving")
+    await until(lambda: on_broker_three(bench) > 0, "the moves to begin")
+    await bench.patch(cancel=True)
+    status = await bench.until("Cancelled", "Cancelled")
+    assert status["progress"]["notMoved"] == len(plan["moves"])
+    assert not bench.world.is_moving
+    assert list(map(set, bench.world.replicas())) == list(map(set, before))
+
+
+async def a_deletion_calls_everything_back(bench: RebalanceBench) -> None:
+    bench.world.copies = False
+    before = bench.world.replicas()
+    plan = await bench.propose()
+    await bench.patch(approve=plan["id"])
+    await bench.until("Moving", "Moving")
+    await until(lambda: on_broker_three(bench) > 0, "the moves to begin")
+    await bench.delete()
+    await bench.until_gone()
+    assert not bench.world.is_moving
+    assert list(map(set, bench.world.replicas())) == list(map(set, before))
+
+
+async def one_waits_for_another_by_name(bench: RebalanceBench) -> None:
+    bench.world.copies = False
+    first, second = await bench.propose("first"), await bench.propose("second")
+    assert first["id"] == second["id"], "the same facts, the same plan"
+    await bench.patch("first", approve=first["id"])
+    await bench.until("Moving", "Moving", name="first")
+    await bench.patch("second", approve=second["id"])
+    status = await bench.until("ProposalReady", "AnotherRebalance", name="second")
+    assert "rebalance first" in complete(status)["message"]
+    await bench.create("third")
+    await bench.until("Pending", "AnotherRebalance", name="third")
+    bench.world.copies = True
+    await bench.until("Complete", name="first")
+    status = await bench.until("Complete", "NothingToMove", name="third")
+    await bench.until("Complete", "NothingToMove", name="second")
+
+
+async def what_others_do_on_the_way_is_counted_and_left_alone(bench: RebalanceBench) -> None:
+    await bench.world.create_topic("goes", *([0, 1] for _ in range(6)))
+    bench.world.copies = False
+    plan = await bench.propose()
+    assert {move["topic"] for move in plan["moves"]} == {"t", "goes"}
+    await bench.patch(approve=plan["id"])
+    await bench.until("Moving", "Moving")
+    mine = [move for move in plan["moves"] if move["topic"] == "t" and 3 in move["after"]]
+    await until(lambda: on_broker_three(bench) > 0, "the moves to begin")
+    await bench.world.reassign(mine[0]["partition"], list(mine[0]["before"]))
+    await bench.world.reassign(mine[1]["partition"], [0, 1, 2])
+    await bench.world.delete_topic("goes")
+    bench.world.copies = True
+    status = await bench.until("Failed", "NotMoved")
+    gone = sum(move["topic"] == "goes" for move in plan["moves"])
+    assert status["progress"]["changedSince"] == gone + 1
+    assert status["progress"]["notMoved"] == 1
+    assert len(bench.world.replicas()[mine[1]["partition"]]) == 3, "its owner's wish stands"
+    failed = {each["type"]: each["status"] for each in status["conditions"]}
+    assert (failed["Failed"], failed["Complete"]) == ("True", "False")
+
+
+async def a_silent_controller_is_waited_for(bench: RebalanceBench) -> None:
+    bench.world.is_silent = True
+    await bench.create()
+    await bench.until("Pending", "ControllerUnavailable")
+    bench.world.is_silent = False
+    plan = (await bench.until("ProposalReady"))["plan"]
+    bench.world.copies = False
+    await bench.patch(approve=plan["id"])
+    await until(lambda: bench.world.is_moving, "the first moves")
+    bench.world.is_silent = True
+    await bench.until("Moving", "ControllerUnavailable")
+    bench.world.copies = True
+    bench.world.is_silent = False
+    await bench.until("Complete", "Complete")
+
+
+async def an_operator_that_dies_is_followed_by_one_that_goes_on(
+    bench: RebalanceBench,
+) -> None:
+    await bench.stop_operator()
+    for moment in range(MOMENTS):
+        topic, name = f"t{moment}", f"even{moment}"
+        await bench.world.create_topic(topic, *([0, 1] for _ in range(4)))
+        await bench.start_operator(dies_after=moment)
+        await bench.create(name)
+        died = await approve_or_die(bench, name)
+        if died:
+            await bench.stop_operator()
+            await bench.start_operator()
+            await approve_or_die(bench, name)
+        status = await bench.until("Complete", "Complete", name=name)
+        moves = status["plan"]["moves"]
+        assert status["progress"]["done"] == len(moves)
+        for move in moves:
+            record = bench.world.image.partition(move["topic"], move["partition"])
+            assert list(record.replicas) == move["after"]
+        await until_without_finalizer(bench, name)
+        await bench.stop_operator()
+        if not died:
+            assert moment > 10, "it has died often enough"
+            return
+    raise AssertionError(f"a rebalance has more than {MOMENTS} moments to die in")
+
+
+async def one_that_dies_while_it_cancels_leaves_nothing_moving(bench: RebalanceBench) -> None:
+    await bench.stop_operator()
+    bench.world.copies = False
+    before = bench.world.replicas()
+    for moment in range(MOMENTS):
+        name = f"even{moment}"
+        await bench.start_operator()
+        plan = await bench.propose(name)
+        await bench.patch(name, approve=plan["id"])
+        await until(lambda: bench.world.is_moving, "the first moves")
+        await bench.stop_operator()
+        await bench.patch(name, cancel=True)
+        await bench.start_operator(dies_after=moment)
+        died = await approve_or_die(bench, name)
+        if died:
+            await bench.stop_operator()
+            await bench.start_operator()
+        await bench.until("Cancelled", "Cancelled", name=name)
+        await until_without_finalizer(bench, name)
+        await bench.stop_operator()
+        assert not bench.world.is_moving
+        assert list(map(set, bench.world.replicas())) == list(map(set, before))
+        if not died:
+            assert moment > 5, "it has died often enough"
+            return
+    raise AssertionError(f"a cancellation has more than {MOMENTS} moments to die in")
+
+
+async def approve_or_die(bench: RebalanceBench, name: str) -> bool:
+    """Approve the plan once it is there, and wait for the end; tell whether the operator died."""
+    is_approved = False
+    while not bench.is_operator_dead:
+        item = await bench.get(name)
+        assert item is not None
+        status = item.get("status") or {}
+        if status.get("phase") == "ProposalReady" and not is_approved:
+            await bench.patch(name, approve=status["plan"]["id"])
+            is_approved = True
+        is_over = status.get("phase") in FINAL
+        if is_over and not item["metadata"].get("finalizers"):
+            return False
+    return True
+
+
+async def until_without_finalizer(bench: RebalanceBench, name: str) -> None:
+    for _ in range(100):
+        items = (await bench.kube.list(REBALANCE, bench.namespace)).items
+        (item,) = [each for each in items if each["metadata"]["name"] == name]
+        if not item["metadata"].get("finalizers"):
+            return
+    raise AssertionError("the finalizer stays")
+
+
+STORIES: Final = (
+    nothing_moves_before_the_plan_is_approved,
+    a_plan_that_does_not_fit_any_more_is_not_carried_out,
+    a_pause_calls_back_what_waits_and_the_rest_goes_on,
+    a_cancellation_calls_everything_back,
+    a_deletion_calls_everything_back,
+    one_waits_for_another_by_name,
+    what_others_do_on_the_way_is_counted_and_left_alone,
+    a_silent_controller_is_waited_for,
+    an_operator_that_dies_is_followed_by_one_that_goes_on,
+    one_that_dies_while_it_cancels_leaves_nothing_moving,
+)
