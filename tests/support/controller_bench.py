@@ -1,4 +1,4 @@
-"""What the benches of Topics and of Users stand on: a controller in this process, a LogCluster."""
+"""What benches of resources stand on: a controller in this process, a LogCluster."""
 
 from __future__ import annotations
 

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from topic_bench import CLUSTER, DEADLINE_S, eventually, start_broker
+from controller_bench import CLUSTER, create_log_cluster, let_go, running_controller
+from topic_bench import DEADLINE_S, eventually, start_broker
 
-from fairlead_controller.controller import Controller, open_controller
 from fairlead_controller.decisions.events import (
     AlterPartition,
     AlterReassignments,
     CreateTopics,
     DeleteTopics,
-    ElectLeaders,
 )
 from fairlead_controller.kubernetes.admin_api import AdminApi
 from fairlead_controller.reassigner import Reassigner
-from fairlead_controller.stores.file import open_file_store
-from fairlead_kube.kinds import LOG_CLUSTER, REBALANCE
+from fairlead_kube.kinds import REBALANCE
 from fairlead_model.session.calls import (
     AlterPartitionCall,
     AlterReassignmentsCall,
@@ -41,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    from fairlead_controller.controller import Controller
     from fairlead_kube.client import KubeClient
 
 LOOK_S = 0.1
@@ -133,25 +131,22 @@ async def controller_world(
     directory: Path, key: tuple[str, str], *, brokers: int = 4
 ) -> AsyncIterator[tuple[ControllerWorld, Path]]:
     """A controller, and the socket at which it answers for one cluster."""
-    store = await open_file_store(directory / "store")
-    controller = await open_controller(store, now_ms=lambda: 0, random_source=random.Random(1))
-    world = ControllerWorld(controller)
-    candidate = SimpleNamespace(is_active=True, find_reign={key: world.reign}.get)
-    api, socket = AdminApi(candidate), directory / "controller.sock"
-    await api.start(socket)
-    running = [asyncio.create_task(controller.run())]
-    await controller.submit(ElectLeaders())
-    for broker_id in range(brokers):
-        await start_broker(controller, broker_id)
-    running += [asyncio.create_task(each) for each in (Reassigner(controller).run(), world.copy())]
-    try:
-        yield world, socket
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        await api.stop()
-        await store.close()
+    async with running_controller(directory / "store") as controller:
+        world = ControllerWorld(controller)
+        candidate = SimpleNamespace(is_active=True, find_reign={key: world.reign}.get)
+        api, socket = AdminApi(candidate), directory / "controller.sock"
+        await api.start(socket)
+        for broker_id in range(brokers):
+            await start_broker(controller, broker_id)
+        work = (Reassigner(controller).run(), world.copy())
+        running = [asyncio.create_task(each) for each in work]
+        try:
+            yield world, socket
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            await api.stop()
 
 
 class OperatorKilledError(BaseException):
@@ -308,23 +303,14 @@ async def rebalance_bench(
     async with controller_world(directory, (namespace, CLUSTER), brokers=brokers) as found:
         world, socket = found
         await world.create_topic("t", *([index % 3, (index + 1) % 3] for index in range(12)))
-        manifest = {
-            "apiVersion": LOG_CLUSTER.api_version,
-            "kind": LOG_CLUSTER.kind,
-            "metadata": {"name": CLUSTER},
-            "spec": {},
-        }
-        await kube.create(LOG_CLUSTER, namespace, manifest)
+        await create_log_cluster(kube, namespace)
         bench = RebalanceBench(kube, namespace, world, socket)
         await bench.start_operator()
         try:
             yield bench
         finally:
             await bench.stop_operator()
-            for item in (await kube.list(REBALANCE, namespace)).items:
-                if item["metadata"].get("finalizers"):
-                    patch = {"metadata": {"finalizers": None}}
-                    await kube.patch(REBALANCE, namespace, item["metadata"]["name"], patch)
+            await let_go(kube, REBALANCE, namespace)
 
 
 def play(
