@@ -187,6 +187,13 @@ class ControllerClient:
         answer = await self._ask("POST", path, body={"partitions": list(partitions)})
         return list(answer["refused"])
 
+    async def declare_configs(
+        self, namespace: str, cluster: str, configs: Mapping[str, str]
+    ) -> None:
+        """Give all brokers the dynamic configs of their LogCluster, and unset those of before."""
+        path = _cluster_path(namespace, cluster, "configs")
+        await self._ask("POST", path, body={"configs": dict(configs)})
+
     async def drain(self, namespace: str, cluster: str, broker_id: int, *, on: bool) -> None:
         """Move the leaders off a broker and keep them off, or let them come back."""
         path = _cluster_path(namespace, cluster, f"brokers/{broker_id}/drain")

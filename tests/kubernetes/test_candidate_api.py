@@ -7,6 +7,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+)
 from live_candidates import CLUSTER, CandidateCluster, create_topic, wait_for
 
 from fairlead_controller.stores.kubernetes_tables import DELETE_WITH_LABEL
@@ -91,6 +100,53 @@ def test_drain_explain_and_moves(cluster: CandidateCluster) -> None:
     assert (status, reply) == (200, {"remainingLeaders": 0})
 
 
+def describe_retention(cluster: CandidateCluster, broker: int) -> tuple[str, str]:
+    """What a broker says of log.retention.bytes: its value, and where that comes from."""
+    asked = ConfigResource(ResourceType.BROKER, str(broker))
+    (future,) = (
+        AdminClient({"bootstrap.servers": cluster.bootstrap}).describe_configs([asked]).values()
+    )
+    entry = future.result(10)["log.retention.bytes"]
+    return entry.value, ConfigSource(entry.source).name
+
+
+def alter_retention(cluster: CandidateCluster, value: str) -> None:
+    """Alter log.retention.bytes of all brokers, as kafka-configs --entity-default does."""
+    entry = ConfigEntry("log.retention.bytes", value, incremental_operation=AlterConfigOpType.SET)
+    asked = ConfigResource(ResourceType.BROKER, "", incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    (future,) = admin.incremental_alter_configs([asked]).values()
+    future.result(10)
+
+
+def test_declared_configs_reach_brokers_and_are_altered_by_nobody_else(
+    cluster: CandidateCluster,
+) -> None:
+    start_brokers(cluster, 2, **{"log.retention.bytes": "5"})
+    path = f"{cluster.path}/configs"
+    assert describe_retention(cluster, 0) == ("5", "STATIC_BROKER_CONFIG")
+    told = {"configs": {"log.retention.bytes": "7"}}
+    assert cluster.active().ask("POST", path, told)[0] == 200
+    declared = ("7", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+    for each in (0, 1):
+        wait_for(lambda each=each: describe_retention(cluster, each) == declared)
+    with pytest.raises(KafkaException, match="declared by LogCluster 'c'"):
+        alter_retention(cluster, "8")
+    cluster.active().send(signal.SIGTERM)
+    cluster.candidates[0].process.wait(5)
+    cluster.start_candidate(1)
+    wait_for(lambda: cluster.active().epoch == 2)
+    _, status = cluster.active().ask("GET", f"{cluster.path}/status")
+    assert status["declaredConfigs"] == told["configs"], "the next controller knows whose they are"
+    for wrong in ({"node.id": "1"}, {"log.retention.bytes": "x"}):
+        code, reply = cluster.active().ask("POST", path, {"configs": wrong})
+        assert (code, reply["reason"]) == (409, "INVALID_CONFIG")
+    assert cluster.active().ask("POST", path, {"configs": {}})[0] == 200
+    wait_for(lambda: describe_retention(cluster, 1) == ("5", "STATIC_BROKER_CONFIG"))
+    alter_retention(cluster, "8")
+    wait_for(lambda: describe_retention(cluster, 0)[0] == "8")
+
+
 def test_intents_outlive_the_controller(cluster: CandidateCluster) -> None:
     intent = {"action": "delete-pod", "object": "c-pool-0"}
     path = f"{cluster.path}/intents"
@@ -125,6 +181,7 @@ def test_nonsense_is_refused_with_words(cluster: CandidateCluster) -> None:
         ("POST", f"{cluster.path}/brokers/7/drain", {"on": True}, 404),
         ("POST", f"{cluster.path}/intents", {"action": ""}, 400),
         ("POST", f"{cluster.path}/topics", {"apply": 5}, 400),
+        ("POST", f"{cluster.path}/configs", {"configs": {"max.connections": 5}}, 400),
         ("GET", f"{cluster.path}/topics?wait_ms=soon", None, 400),
         ("GET", f"{cluster.path}/explain/none/0", None, 404),
         ("GET", "/v1/nothing", None, 404),

@@ -407,3 +407,68 @@ def test_a_namespace_takes_a_protected_cluster_along(bench: Bench, run: Any) -> 
         await bench.until_gone(LOG_CLUSTER, "demo", "the finalizer falls")
 
     run(scenario())
+
+
+def test_a_live_setting_restarts_nobody_and_is_given_to_the_controller(
+    bench: Bench, run: Any, operator: Operator
+) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(config={"max.connections": 50}), pool_manifest(2))
+        await bench.start(2)
+
+        async def template() -> dict[str, Any]:
+            stateful_set = await bench.get(STATEFUL_SET, "demo-main")
+            return dict(stateful_set["spec"]["template"])
+
+        async def is_in_force(**configs: str) -> bool:
+            cluster = await bench.get(LOG_CLUSTER, "demo")
+            wanted = {name.replace("_", "."): value for name, value in configs.items()}
+            generation = cluster["metadata"]["generation"]
+            return (
+                operator.admin.configs == wanted
+                and cluster["status"].get("configGeneration") == generation
+            )
+
+        async def change(**config: int | None) -> None:
+            named = {name.replace("_", "."): value for name, value in config.items()}
+            patch = {"spec": {"config": named}}
+            await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", patch)
+
+        await bench.until(lambda: is_in_force(max_connections="50"), "told at first")
+        uids = {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()}
+        before = await template()
+        await change(max_connections=60, log_retention_bytes=7)
+        both = {"max_connections": "60", "log_retention_bytes": "7"}
+        await bench.until(lambda: is_in_force(**both), "told of a change")
+        text = (await bench.get(CONFIG_MAP, "demo-main"))["data"]["server.properties"]
+        assert "max.connections=60\n" in text
+        await change(max_connections=None)
+        default = {"max_connections": "10000", "log_retention_bytes": "7"}
+        await bench.until(lambda: is_in_force(**default), "taken out, it has its default")
+        assert await template() == before
+        operator.admin.refusal = (409, "no room")
+        await change(log_retention_bytes=8)
+        waiting = await bench.until(
+            lambda: bench.condition(LOG_CLUSTER, "demo", "Progressing", "True"), "it is said"
+        )
+        assert waiting["reason"] == "ConfigNotInForce"
+        assert "no room" in waiting["message"]
+        operator.admin.refusal = None
+        default["log_retention_bytes"] = "8"
+        await bench.until(lambda: is_in_force(**default), "told once the controller takes it")
+        after = {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()}
+        assert after == uids
+        drains = [path for _, path, body in operator.admin.requests if body == {"on": True}]
+        assert not drains
+        generation = (await bench.get(LOG_CLUSTER, "demo"))["status"]["configGeneration"]
+        await change(log_retention_hours=5)
+
+        async def rolls() -> bool:
+            return await template() != before
+
+        await bench.until(rolls, "a static setting rolls")
+        cluster = await bench.get(LOG_CLUSTER, "demo")
+        assert cluster["status"]["configGeneration"] == generation
+        assert operator.admin.configs["max.connections"] == "10000", "brokers have not restarted"
+
+    run(scenario())

@@ -26,6 +26,8 @@ class FakeAdmin:
     """Status and words with which every order is refused."""
     problem: str = ""
     """Why brokers that leave a pool cannot be emptied."""
+    configs: dict[str, str] = field(default_factory=dict)
+    """Dynamic configs that the LogCluster has declared."""
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     """Method, path and body of everything but questions for state and status."""
 
@@ -54,6 +56,7 @@ class FakeAdmin:
             },
             "brokers": self.brokers,
             "topics": [{"name": "orders"}],
+            "declaredConfigs": self.configs,
         }
 
 
@@ -122,6 +125,8 @@ class FakeAdminServer:
         admin.requests.append((request.method, path, body))
         if path.endswith("/topics"):
             return web.json_response({"results": {}})
+        if path.endswith("/configs"):
+            admin.configs = body["configs"]
         if path.endswith("/scale-down"):
             admin.scale_down(path.split("/")[-2], **body)
             return web.json_response({"problem": admin.problem})

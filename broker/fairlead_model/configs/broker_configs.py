@@ -334,6 +334,8 @@ _REPLICATION = (
 
 BROKER_DRAIN: Final = "fairlead.broker.drain"
 """Kafka's `cordoned.log.dirs` (KIP-1066) only keeps new replicas away from a broker."""
+DECLARED_CONFIGS: Final = "fairlead.declared.configs"
+"""Beside what it names, so that both are stored together."""
 
 _REASSIGNMENT = (
     ConfigKey(
@@ -342,6 +344,15 @@ _REASSIGNMENT = (
         "false",
         "Give this broker no new replicas, and move those that it has to others. Set and unset by "
         "fairlead broker drain and undrain.",
+        is_dynamic=True,
+        is_static=False,
+    ),
+    ConfigKey(
+        DECLARED_CONFIGS,
+        _LIST,
+        "",
+        "Dynamic configs of all brokers that a LogCluster declares, as LOGCLUSTER/CONFIG: they are "
+        "changed there. Set by the operator.",
         is_dynamic=True,
         is_static=False,
     ),

@@ -4,13 +4,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from fairlead_controller.decisions.cluster_wide_configs import (
+    follow_change,
+    keep_declared,
+    refuse_declaration,
+)
 from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import AlterConfigs, Decision
 from fairlead_controller.decisions.leadership import elect_leaderless
 from fairlead_controller.decisions.minimum_in_sync import (
     changed_minima,
     effective_min_insync_replicas,
-    spread_minimum,
 )
 from fairlead_controller.decisions.reassignment.evacuation import check_drain, follow_drain
 from fairlead_controller.decisions.state import ControllerState, is_drained
@@ -132,6 +136,11 @@ def _alter_broker(draft: Draft, resource: AlterableResource, *, is_incremental: 
     # What replaces all configs leaves a drain as it is: it is an order, no setting.
     kept = {key: value for key, value in present.items() if is_incremental or key == BROKER_DRAIN}
     configs = _altered(kept, resource["alterations"], key_of=broker_config_key)
+    named = {alteration["name"] for alteration in resource["alterations"]}
+    if name == CLUSTER_WIDE:
+        configs = keep_declared(configs, present, named)
+    else:
+        refuse_declaration(named)
     for config, value in configs.items():
         if present.get(config) != value:
             validate_broker_config(config, value, is_dynamic=True)
@@ -148,8 +157,7 @@ def _alter_broker(draft: Draft, resource: AlterableResource, *, is_incremental: 
     if name != CLUSTER_WIDE:
         follow_drain(draft, int(name), was_drained=present.get(BROKER_DRAIN) == "true")
     if name == CLUSTER_WIDE:
-        spread_minimum(draft)
-        _elect_where_allowed(draft)
+        follow_change(draft)
     draft.explain(f"{f'broker {name} has' if name else 'brokers have'} other dynamic configs")
 
 
@@ -167,19 +175,6 @@ def _check_broker_name(state: ControllerState, name: str) -> None:
         return
     if not name.isascii() or not name.isdigit() or int(name) not in state.image.brokers:
         raise RefusedError(RefusalCode.INVALID_REQUEST, f"there is no broker {name!r}")
-
-
-def _elect_where_allowed(draft: Draft) -> None:
-    """Elect leaders where the new configs allow an election that was not allowed before."""
-    state = draft.state
-    waiting = [
-        (topic, index)
-        for topic in sorted(state.image.topics(), key=lambda topic: topic.topic_id)
-        if state.allows_unclean_election(topic)
-        for index, partition in enumerate(topic.partitions)
-        if not partition.has_leader
-    ]
-    elect_leaderless(draft, waiting, "unclean election is allowed")
 
 
 def _alter_group(

@@ -7,6 +7,7 @@ and only then sends the reply.
 from dataclasses import replace
 from typing import Final, assert_never
 
+from fairlead_controller.decisions.cluster_wide_configs import decide_declared_configs
 from fairlead_controller.decisions.config_changes import decide_config_changes
 from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.draining import decide_drain
@@ -27,6 +28,7 @@ from fairlead_controller.decisions.events import (
     CreatePartitions,
     CreateTopics,
     Decision,
+    DeclareBrokerConfigs,
     DeclareTopics,
     DeleteAcls,
     DeleteTopics,
@@ -120,6 +122,8 @@ def decide(  # noqa: PLR0911, PLR0912
             return _decide_topic_request(state, event, random, room, allowance)
         case AlterConfigs():
             return decide_config_changes(state, event, room)
+        case DeclareBrokerConfigs():
+            return decide_declared_configs(state, event, room)
         case AllocateProducerIds():
             return _decide_producer_ids(state, event)
         case ConfirmDeletions():

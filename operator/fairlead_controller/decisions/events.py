@@ -145,6 +145,15 @@ class AlterConfigs:
 
 
 @dataclass(frozen=True, slots=True)
+class DeclareBrokerConfigs:
+    """The dynamic configs of all brokers that a LogCluster declares: all of them, and no others."""
+
+    cluster: str
+    """Name of the LogCluster."""
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
     """A broker needs a block of producer ids."""
 
@@ -355,6 +364,7 @@ Event: TypeAlias = (
     | DeleteTopics
     | CreatePartitions
     | AlterConfigs
+    | DeclareBrokerConfigs
     | AllocateProducerIds
     | ConfirmDeletions
     | DeclareTopics

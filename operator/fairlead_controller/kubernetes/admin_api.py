@@ -10,6 +10,7 @@
 | POST …/topics | what became of each Topic resource (`topic_resources`) |
 | POST …/users | what became of each User resource (`user_resource_calls`) |
 | POST …/assignment, …/reassignments, …/elections | `reassignment_calls` |
+| POST …/configs {"configs"} | nothing, once brokers' dynamic configs are as the LogCluster says |
 | POST …/brokers/ID/drain {"on"} | remainingLeaders |
 | DELETE …/brokers/ID | nothing, once the broker is unregistered |
 | POST …/pools/POOL/scale-down {"leaving", "staying"} | problem: why brokers cannot be emptied |
@@ -32,7 +33,12 @@ from typing import Any, Final, Protocol
 
 from aiohttp import web
 
-from fairlead_controller.decisions.events import ClearIntent, RecordIntent, ScaleDownPool
+from fairlead_controller.decisions.events import (
+    ClearIntent,
+    DeclareBrokerConfigs,
+    RecordIntent,
+    ScaleDownPool,
+)
 from fairlead_controller.kubernetes.cluster_pages import explain, status_of, topic_page
 from fairlead_controller.kubernetes.reassignment_calls import (
     ReassignmentRequestError,
@@ -116,6 +122,7 @@ class AdminApi:
                 web.post(f"{cluster}/assignment", self._assignment),
                 web.post(f"{cluster}/reassignments", self._reassignments),
                 web.post(f"{cluster}/elections", self._elections),
+                web.post(f"{cluster}/configs", self._declare_configs),
                 web.post(f"{cluster}/brokers/{{broker:[0-9]+}}/drain", self._drain),
                 web.post(f"{cluster}/brokers/{{broker:[0-9]+}}/fault", self._fault),
                 web.delete(f"{cluster}/brokers/{{broker:[0-9]+}}", self._unregister),
@@ -195,6 +202,14 @@ class AdminApi:
     async def _elections(self, request: web.Request) -> web.Response:
         body, controller = await _body(request), self._parts(request).controller
         return web.json_response(await elect_preferred(controller, body))
+
+    async def _declare_configs(self, request: web.Request) -> web.Response:
+        configs = (await _body(request)).get("configs")
+        if not isinstance(configs, dict) or not all(map(_is_text, configs.values())):
+            raise _AnswerError(400, message='"configs" has to map names to texts')
+        event = DeclareBrokerConfigs(request.match_info["cluster"], configs)
+        await self._parts(request).controller.submit(event)
+        return web.json_response({})
 
     async def _drain(self, request: web.Request) -> web.Response:
         body = await _body(request)
@@ -338,6 +353,10 @@ async def _body(request: web.Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise _AnswerError(400, message="the body has to be a JSON object")
     return body
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _text(body: dict[str, Any], name: str) -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from fairlead_controller.decisions.cluster_wide_configs import read_declared
 from fairlead_controller.decisions.reassignment.scale_down import find_leaving
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.broker import BrokerRegistration
@@ -39,6 +40,7 @@ def build_status(
         "topics": sorted(topics, key=lambda topic: str(topic["name"])),
         "deletingTopics": sorted(header.name for header in image.deleting.values()),
         "declaredTopics": dict(declarations),
+        "declaredConfigs": read_declared(state),
     }
 
 

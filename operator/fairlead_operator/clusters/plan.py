@@ -34,10 +34,11 @@ from fairlead_operator.clusters.scale_down import (
 )
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.specs.apply_decision import needs_apply, with_hash
-from fairlead_operator.specs.config_map import Addresses, build_config_map, config_hash
+from fairlead_operator.specs.config_map import Addresses, build_config_map, build_properties
 from fairlead_operator.specs.disruption_budget import build_disruption_budget
 from fairlead_operator.specs.listeners import looked_up_address, needs_lookup
-from fairlead_operator.specs.names import claim_name, listener_service_name
+from fairlead_operator.specs.live_settings import decide_settings, find_live
+from fairlead_operator.specs.names import claim_name, config_map_name, listener_service_name
 from fairlead_operator.specs.network_policy import build_network_policy
 from fairlead_operator.specs.services import (
     build_bootstrap_service,
@@ -85,6 +86,8 @@ class ClusterObserved:
     """Name of the pod from which each broker registered."""
     max_unavailable: int = USUAL
     """How many brokers may be evicted now (`disruptions`)."""
+    named_by_pools: frozenset[str] = frozenset()
+    """Settings that BrokerPools of the cluster name, whatever else is the matter with these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +110,8 @@ class PoolPlan:
     growth: GrowthDecision = field(default_factory=GrowthDecision)
     addresses: Mapping[int, Addresses] = field(default_factory=dict)
     """What was looked up of the addresses outside, by broker id."""
+    live_settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings in the brokers' file that the controller tells while they run."""
     children: tuple[WantedObject, ...] = ()
 
     @property
@@ -126,6 +131,13 @@ class ClusterPlan:
     pools: tuple[PoolPlan, ...]
     image: str = ""
     """Image of all brokers."""
+    live_settings: Mapping[str, str] = field(default_factory=dict)
+    """What the controller has to give all brokers."""
+
+    @property
+    def is_on_hold(self) -> bool:
+        """Whether brokers of a pool keep a file that is not that of the plan."""
+        return any(plan.pool.spec.paused or not plan.children for plan in self.pools)
 
     @property
     def is_converged(self) -> bool:
@@ -149,6 +161,7 @@ def plan_cluster(observed: ClusterObserved, settings: OperatorSettings) -> Clust
     brokers = sum(pool.spec.replicas for pool in observed.pools if pool.name not in ids.refused)
     stateful_sets = [each for (kind, _), each in observed.live.items() if kind == STATEFUL_SET.kind]
     image = choose_image(observed.cluster, stateful_sets, settings)
+    live_settings = find_live(observed.cluster, observed.named_by_pools)
     pools = tuple(
         PoolPlan(pool=pool, blocked_reason="IdsOverlap", blocked=ids.refused[pool.name])
         if pool.name in ids.refused
@@ -157,6 +170,7 @@ def plan_cluster(observed: ClusterObserved, settings: OperatorSettings) -> Clust
             pool,
             settings,
             image=image,
+            live_settings=live_settings,
             present=present[pool.name],
             taken=ids.taken[pool.name],
             brokers=brokers,
@@ -182,6 +196,8 @@ def plan_cluster(observed: ClusterObserved, settings: OperatorSettings) -> Clust
         deletes=tuple(_stale_children(observed, wanted, ids.refused, held)),
         pools=pools,
         image=image,
+        live_settings=dict(item for plan in pools for item in plan.live_settings.items())
+        | live_settings,
     )
 
 
@@ -251,6 +267,7 @@ def _plan_pool(
     settings: OperatorSettings,
     *,
     image: str,
+    live_settings: Mapping[str, str],
     present: int,
     taken: Mapping[str, range],
     brokers: int,
@@ -279,7 +296,9 @@ def _plan_pool(
         replicas = max(replicas, min(present, scale.replicas))
         reason = "WaitingForAddresses"
         blocked = "outside listeners of new brokers have no address yet"
-    config_map = build_config_map(cluster, pool, settings, addresses=addresses, brokers=brokers)
+    held = observed.live.get((CONFIG_MAP.kind, config_map_name(cluster.name, pool.name)))
+    given = decide_settings(build_properties(cluster, pool, settings), live_settings, held)
+    config_map = build_config_map(cluster, pool, given, addresses=addresses, brokers=brokers)
     children = [WantedObject(SERVICE, with_hash(manifest)) for manifest in services]
     children.append(WantedObject(CONFIG_MAP, with_hash(config_map)))
     if not growth.recreates:
@@ -288,7 +307,7 @@ def _plan_pool(
             pool,
             image=image,
             replicas=replicas,
-            config_hash=config_hash(config_map),
+            config_hash=given.config_hash,
             storage_size=growth.template_size,
         )
         children.append(WantedObject(STATEFUL_SET, with_hash(stateful_set)))
@@ -306,6 +325,7 @@ def _plan_pool(
         ),
         growth=growth,
         addresses=addresses,
+        live_settings=given.live,
         children=tuple(children),
     )
 

@@ -22,7 +22,7 @@ from fairlead_kube.kinds import (
 from fairlead_operator.clusters.api_writer import ApiWriter
 from fairlead_operator.clusters.broker_image import upgrade_hint
 from fairlead_operator.clusters.broker_roller import BrokerRoller
-from fairlead_operator.clusters.broker_states import is_pod_ready, registered_pods
+from fairlead_operator.clusters.broker_states import is_pod_ready, is_settled, registered_pods
 from fairlead_operator.clusters.broker_trust import BrokerTrust
 from fairlead_operator.clusters.certificate_keeper import (
     CertificateKeeper,
@@ -50,6 +50,7 @@ from fairlead_operator.clusters.rolling import (
     Wait,
 )
 from fairlead_operator.clusters.scale_down import read_holdings
+from fairlead_operator.clusters.settings_teller import SettingsReport, SettingsTeller
 from fairlead_operator.clusters.status import CLUSTER_NOT_FOUND, REFUSED, ClusterFacts
 from fairlead_operator.clusters.status_writer import StatusWriter
 from fairlead_operator.controller_client import (
@@ -70,6 +71,7 @@ from fairlead_operator.refusals import PartKey, Refusals
 from fairlead_operator.resources import ManifestError
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.specs.listener_security import plaintext_problem
+from fairlead_operator.specs.live_settings import names_in_pools
 from fairlead_operator.specs.names import secret_name
 from fairlead_operator.specs.session_secret import (
     SECRET_BYTES,
@@ -121,6 +123,7 @@ class ClusterReconciler:
         self._statuses = StatusWriter(writer, events)
         self._pools = PoolReconciler(live, writer, events)
         self._scaler = PoolScaler(live, controller, events)
+        self._settings_teller = SettingsTeller(controller, events)
         self._certificates = CertificateKeeper(writer, BrokerTrust())
         self._accounts = DriverAccounts(writer, settings.spark_driver_role)
         self._whole_since: dict[ClusterKey, float] = {}
@@ -178,7 +181,9 @@ class ClusterReconciler:
         view = await self._ask_controller(key)
         if view.reign is not None:
             await self._tell_interruption(manifest, view.reign)
-        observed = self._observe(cluster, views, view.status)
+        observed = replace(
+            self._observe(cluster, views, view.status), named_by_pools=names_in_pools(pools)
+        )
         plan = plan_cluster(observed, self._settings)
         is_paused = cluster.is_paused
         refusals, certificates = Refusals(), CertificateReport()
@@ -194,15 +199,15 @@ class ClusterReconciler:
             plan = await self._scale_down(plan, observed)
         states = await self._roller.observe(key, views, view.status)
         roll: RollAction = Wait("Paused", "the LogCluster is paused")
+        config = SettingsReport()
         if not is_paused:
-            if view.status is not None:
-                await self._roller.release(key, view.status)
-            roll = Wait(REFUSED, "the API server refuses to let a broker's pod be deleted")
-            with refusals.noting(POD.kind, "of a broker that has to restart"):
-                roll = await self._roller.roll(
-                    key, views, _that_may_roll(views, states), view.status
-                )
-            await self._tell_roll(manifest, roll)
+            roll = await self._roll(
+                key, manifest, views, states=states, controller=view.status, refusals=refusals
+            )
+            is_whole = len(views) == len(pools) and not refusals.by_part
+            config = await self._tell_settings(
+                manifest, plan, states, view.status, is_whole=is_whole
+            )
         facts = ClusterFacts(
             name=key[1],
             namespace=key[0],
@@ -223,24 +228,85 @@ class ClusterReconciler:
             store_rolled_back=view.reign is not None and view.reign.is_rolled_back,
             leaving=[] if is_paused else [each for pool in plan.pools for each in pool.leaving],
             roll=roll,
+            is_config_in_force=config.is_in_force,
+            config_problem=config.problem,
             image="" if is_paused else plan.image,
             bootstrap_port=cluster.spec.inside_listeners[0].port,
             upgrade_hint=upgrade_hint(cluster, plan.image, self._settings),
         )
         is_quiet &= await self._statuses.write_cluster(manifest, facts)
-        for pool_plan in plan.pools:
-            name = pool_plan.pool.name
-            pool_facts = self._pools.facts(
-                _with_refusal(pool_plan, refusals.by_part), states.get(name, ()), roll
-            )
-            (pool,) = (each for each in pools if each["metadata"]["name"] == name)
-            is_quiet &= await self._statuses.write_pool(pool, pool_facts)
+        told = [_with_refusal(each, refusals.by_part) for each in plan.pools]
+        is_quiet &= await self._write_pools(pools, told, states, roll)
         return _pause_s(
             roll,
             is_quiet=is_quiet,
-            is_refused=bool(refusals.by_part),
-            is_converged=plan.is_converged,
+            is_refused=bool(refusals.by_part or config.problem),
+            is_converged=plan.is_converged and not config.is_new,
         )
+
+    async def _roll(
+        self,
+        key: ClusterKey,
+        manifest: Manifest,
+        pools: Sequence[PoolView],
+        *,
+        states: Mapping[str, Sequence[BrokerState]],
+        controller: Mapping[str, Any] | None,
+        refusals: Refusals,
+    ) -> RollAction:
+        """Take the next step of a rolling restart, if there is one, and report it."""
+        if controller is not None:
+            await self._roller.release(key, controller)
+        roll: RollAction = Wait(REFUSED, "the API server refuses to let a broker's pod be deleted")
+        with refusals.noting(POD.kind, "of a broker that has to restart"):
+            roll = await self._roller.roll(key, pools, _that_may_roll(pools, states), controller)
+        await self._tell_roll(manifest, roll)
+        return roll
+
+    async def _tell_settings(
+        self,
+        manifest: Manifest,
+        plan: ClusterPlan,
+        states: Mapping[str, Sequence[BrokerState]],
+        controller: Mapping[str, Any] | None,
+        *,
+        is_whole: bool,
+    ) -> SettingsReport:
+        """Give brokers the settings that change while they run.
+
+        `is_whole` says that the plan has all pools, and that the API server took all of it.
+        """
+        if controller is None:
+            return SettingsReport()
+        stateful_sets = (
+            self._live.get(STATEFUL_SET, each.pool.namespace, each.pool.stateful_set)
+            for each in plan.pools
+        )
+        is_rolled = (
+            plan.is_converged
+            and not plan.is_on_hold
+            and all(map(is_settled, stateful_sets))
+            and not any(broker.is_outdated for pool in states.values() for broker in pool)
+        )
+        return await self._settings_teller.tell(
+            manifest, plan, controller["declaredConfigs"], is_rolled=is_whole and is_rolled
+        )
+
+    async def _write_pools(
+        self,
+        pools: Sequence[Manifest],
+        plans: Sequence[PoolPlan],
+        states: Mapping[str, Sequence[BrokerState]],
+        roll: RollAction,
+    ) -> bool:
+        """Write the pools' statuses; tell whether all are up to date now."""
+        manifests = {each["metadata"]["name"]: each for each in pools}
+        is_quiet = True
+        for plan in plans:
+            name = plan.pool.name
+            facts = self._pools.facts(plan, states.get(name, ()), roll)
+            is_quiet &= await self._statuses.write_pool(manifests[name], facts)
+        return is_quiet
 
     async def _read_pools(self, pools: list[Manifest]) -> tuple[list[PoolView], bool]:
         """Read the pools that are not being deleted; report problems of the others, and skip them.

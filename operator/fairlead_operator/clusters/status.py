@@ -31,6 +31,7 @@ from fairlead_operator.resources.listener import DEFAULT_LISTENER
 from fairlead_operator.specs.names import bootstrap_service_name, pool_selector
 
 Status = dict[str, Any]
+_KEPT: Final = ("controller", "clusterId", "brokerImage", "configGeneration")
 _COUNTS: Final = ("brokers", "brokersReady", "topics", "partitions", "underReplicated", "offline")
 
 
@@ -87,6 +88,10 @@ class ClusterFacts:
     leaving: Sequence[int] = ()
     """Brokers that are emptied because their pool shall have fewer."""
     roll: RollAction = field(default_factory=NothingToRoll)
+    is_config_in_force: bool = False
+    """Whether all brokers go by the settings of this generation."""
+    config_problem: str = ""
+    """Why the controller does not take settings."""
     image: str = ""
     """Image that the brokers are given."""
     bootstrap_port: int = DEFAULT_LISTENER.port
@@ -109,9 +114,9 @@ def build_cluster_status(facts: ClusterFacts, previous: Status, now: datetime) -
         status |= {name: previous[name] for name in ("brokers", "brokersReady") if name in previous}
     service = f"{bootstrap_service_name(facts.name)}.{facts.namespace}.svc"
     status |= {"bootstrap": f"{service}:{facts.bootstrap_port}"}
-    for name in ("controller", "clusterId", "brokerImage"):
-        if name in previous:
-            status[name] = previous[name]
+    status |= {name: previous[name] for name in _KEPT if name in previous}
+    if facts.is_config_in_force:
+        status["configGeneration"] = facts.generation
     if facts.image:
         status["brokerImage"] = facts.image
     if facts.controller is not None:
@@ -245,6 +250,8 @@ def _progress_claim(facts: ClusterFacts, ready: int) -> _Claim:
         return (True, DRAINING, f"{named_brokers(facts.leaving)} will go: other brokers take over")
     if facts.refused:
         return (False, REFUSED, facts.refused)
+    if facts.config_problem:
+        return (True, "ConfigNotInForce", facts.config_problem)
     return (False, "Settled", "everything is as the resources say")
 
 

@@ -264,7 +264,8 @@ class LogClusterSpec:
     config: Annotated[
         Mapping[str, str | None],
         "Settings of all brokers, under Kafka's names (server.properties). What is named here "
-        "holds, what is not has its default; null says nothing about a setting.",
+        "holds, what is not has its default; null says nothing about a setting. Dynamic ones "
+        "change while brokers run, unless a BrokerPool names them, too; others restart brokers.",
         ConfigMap(problem=broker_setting_problem),
     ] = field(default_factory=dict)
     defaults: Annotated[TopicDefaults, "Counts of topics that do not say."] = field(
@@ -408,6 +409,9 @@ class LogClusterStatus:
     bootstrap: Annotated[str, "Address for clients inside the Kubernetes cluster.", Text(512)] = ""
     cluster_id: Annotated[str, "Kafka's id of the cluster.", Text(64)] = ""
     broker_image: Annotated[str, "Image that the brokers are given.", Text(512)] = ""
+    config_generation: Annotated[
+        int | None, "Generation of the spec whose settings all brokers go by.", COUNT
+    ] = None
 
 
 LOG_CLUSTER: Final = ResourceDefinition(

@@ -1,13 +1,12 @@
-"""The ConfigMap with a pool's server.properties, and the hash that shows its changes. Pure.
+"""The ConfigMap with a pool's server.properties. Pure.
 
 The container fills in `${…}` when it starts. Per broker there may be a file `broker-ID.properties`
-whose lines come on top: addresses that only Kubernetes knows. Those are not part of the hash, so a
-new broker's address restarts no broker; a changed one takes effect when its broker next restarts.
-The same holds for settings that follow from the number of brokers, which are at the end of the
-file: scaling restarts no broker either.
+whose lines come on top: addresses that only Kubernetes knows. Those are not part of the hash on the
+pods (`live_settings`), so a new broker's address restarts no broker; a changed one takes effect
+when its broker next restarts. The same holds for settings that follow from the number of brokers,
+which are at the end of the file: scaling restarts no broker either.
 """
 
-import hashlib
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,7 +14,9 @@ from fairlead_kube.kinds import CONFIG_MAP
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.specs.listener_security import security_properties
 from fairlead_operator.specs.listeners import OutsideAddress, needs_lookup, shared_address
+from fairlead_operator.specs.live_settings import LIVE, SIZED, PoolSettings, render_properties
 from fairlead_operator.specs.names import (
+    CONFIG_HASH_ANNOTATION,
     DATA_FOLDER,
     HTTP_PORT,
     INTERNAL_LISTENER,
@@ -39,7 +40,6 @@ INTERNAL_TOPIC_FACTORS: Final = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
 )
-NOT_HASHED: Final = "# From the number of brokers; a change takes effect with the next restart.\n"
 
 
 def build_properties(
@@ -74,7 +74,7 @@ def build_properties(
 def build_config_map(
     cluster: ClusterView,
     pool: PoolView,
-    settings: OperatorSettings,
+    settings: PoolSettings,
     *,
     addresses: Mapping[int, Addresses],
     brokers: int,
@@ -84,13 +84,16 @@ def build_config_map(
     `brokers` is how many the cluster should have, over all its pools.
     """
     labels = pool_labels(cluster.name, pool.name)
-    manifest = build_child(CONFIG_MAP, pool, config_map_name(cluster.name, pool.name), labels)
-    properties = build_properties(cluster, pool, settings)
-    text = render_properties(properties)
+    name = config_map_name(cluster.name, pool.name)
+    told = {CONFIG_HASH_ANNOTATION: settings.config_hash}
+    manifest = build_child(CONFIG_MAP, pool, name, labels, annotations=told)
+    text = render_properties(settings.restarting)
+    if settings.live:
+        text += LIVE + render_properties(settings.live)
     sized = sized_properties(cluster, brokers)
-    added = {name: value for name, value in sized.items() if name not in properties}
+    added = {name: value for name, value in sized.items() if name not in settings.restarting}
     if added:
-        text += NOT_HASHED + render_properties(added)
+        text += SIZED + render_properties(added)
     data = {PROPERTIES_KEY: text}
     for broker_id, known in sorted(addresses.items()):
         if known:
@@ -107,17 +110,6 @@ def sized_properties(cluster: ClusterView, brokers: int) -> dict[str, str]:
     """
     factor = max(1, min(cluster.spec.defaults.replication_factor, brokers))
     return dict.fromkeys(INTERNAL_TOPIC_FACTORS, str(factor))
-
-
-def render_properties(properties: Mapping[str, str]) -> str:
-    """Write settings as a file, in the order of their names."""
-    return "".join(f"{name}={properties[name]}\n" for name in sorted(properties))
-
-
-def config_hash(config_map: Manifest) -> str:
-    """Return a hash that changes when brokers have to restart to take up their settings."""
-    text, _, _ = config_map["data"][PROPERTIES_KEY].partition(NOT_HASHED)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _bound_listeners(cluster: ClusterView) -> list[str]:

@@ -1,36 +1,19 @@
 import pytest
-
-from fairlead_controller.decisions.events import AlterConfigs
-from fairlead_model.session.calls import (
-    AlterableResource,
-    AlterConfigsCall,
-    AlterOperation,
-    ConfigAlteration,
+from config_alterations import (
+    APPEND,
+    BROKER,
+    DELETE,
+    GROUP,
+    SET,
+    SUBTRACT,
+    TOPIC,
+    alter,
+    resource,
 )
+
 from fairlead_model.session.refusals import RefusalCode
 
-TOPIC, BROKER, GROUP = 2, 4, 32
 SESSION = "consumer.session.timeout.ms"
-SET, DELETE, APPEND, SUBTRACT = AlterOperation
-
-
-def resource(kind: int, name: str, *alterations: tuple[str, int, str | None]) -> AlterableResource:
-    return AlterableResource(
-        resource_type=kind,
-        name=name,
-        alterations=[
-            ConfigAlteration(name=config, operation=operation, value=value)
-            for config, operation, value in alterations
-        ],
-    )
-
-
-def alter(*resources: AlterableResource, incremental=True, validate_only=False) -> AlterConfigs:
-    return AlterConfigs(
-        AlterConfigsCall(
-            resources=list(resources), validate_only=validate_only, incremental=incremental
-        )
-    )
 
 
 @pytest.fixture

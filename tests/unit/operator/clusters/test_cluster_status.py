@@ -347,3 +347,12 @@ def test_a_broker_that_is_turned_away_is_named_with_the_reason() -> None:
 def test_what_the_api_server_refuses_is_said() -> None:
     status = build_cluster_status(facts(refused="the API server refuses Service a"), {}, NOW)
     assert claims(status)["Ready"] == ("False", "Refused")
+
+
+def test_the_generation_of_settings_stays_until_all_brokers_go_by_a_later_one() -> None:
+    in_force = build_cluster_status(facts(is_config_in_force=True), {}, NOW)
+    assert in_force["configGeneration"] == 3
+    rolling = build_cluster_status(facts(generation=4), in_force, LATER)
+    assert (rolling["observedGeneration"], rolling["configGeneration"]) == (4, 3)
+    refused = build_cluster_status(facts(generation=4, config_problem="no room"), rolling, LATER)
+    assert claims(refused)["Progressing"] == ("True", "ConfigNotInForce")

@@ -20,10 +20,12 @@ from fairlead_operator.resources.broker_settings import (
     MANAGED_SETTINGS,
     broker_setting_problem,
 )
-from fairlead_operator.specs.config_map import build_config_map, build_properties, config_hash
+from fairlead_operator.specs.config_map import build_config_map, build_properties
 from fairlead_operator.specs.disruption_budget import build_disruption_budget
 from fairlead_operator.specs.listener_security import plaintext_problem
 from fairlead_operator.specs.listeners import OutsideAddress, looked_up_address, needs_lookup
+from fairlead_operator.specs.live_settings import decide_settings, find_live, names_in_pools
+from fairlead_operator.specs.names import CONFIG_HASH_ANNOTATION
 from fairlead_operator.specs.network_policy import build_network_policy
 from fairlead_operator.specs.services import (
     build_bootstrap_service,
@@ -42,6 +44,20 @@ BALANCED = {"name": "public", "type": "LoadBalancer", "port": 9096}
 def stateful_set(cluster: Any = None, pool: Any = None, **changes: Any) -> dict[str, Any]:
     wanted = {"image": "fairlead:1", "replicas": 3, "config_hash": "h", "storage_size": "1Gi"}
     return build_stateful_set(cluster or cluster_view(), pool or pool_view(), **wanted | changes)
+
+
+def config_map(cluster: Any, pool: Any = None, **changes: Any) -> dict[str, Any]:
+    """The ConfigMap of a pool that there was none of before."""
+    pool = pool or pool_view()
+    properties = build_properties(cluster, pool, SETTINGS)
+    given = decide_settings(properties, find_live(cluster, names_in_pools([])), None)
+    wanted: dict[str, Any] = {"addresses": {}, "brokers": 3}
+    return build_config_map(cluster, pool, given, **wanted | changes)
+
+
+def config_hash(manifest: dict[str, Any]) -> str:
+    told: str = manifest["metadata"]["annotations"][CONFIG_HASH_ANNOTATION]
+    return told
 
 
 def pod_spec(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -140,9 +156,7 @@ def test_the_properties_are_settings_that_a_broker_takes() -> None:
     cluster = cluster_view(listeners=[FIXED, BALANCED], config={"log.retention.hours": 5})
     pool = pool_view(idBase=100, rack="r1", config={"log.retention.hours": 6})
     address = OutsideAddress("lb.example.com", "9096")
-    manifest = build_config_map(
-        cluster, pool, SETTINGS, addresses={100: {"public": address}}, brokers=3
-    )
+    manifest = config_map(cluster, pool, addresses={100: {"public": address}})
     text = manifest["data"]["server.properties"] + manifest["data"]["broker-100.properties"]
     for name, value in {
         "BROKER_ID+31091": "31191",
@@ -361,9 +375,7 @@ def ports(manifest: dict[str, Any]) -> dict[str, int]:
 
 def test_the_http_api_is_served_where_the_cluster_wants_it() -> None:
     cluster = cluster_view(rest=REST)
-    text = build_config_map(cluster, pool_view(), SETTINGS, addresses={}, brokers=3)["data"][
-        "server.properties"
-    ]
+    text = config_map(cluster)["data"]["server.properties"]
     for name in ("BROKER_ID", "POD_NAME", "POD_IP", "NODE_NAME"):
         text = text.replace(f"${{{name}}}", "0" if name == "BROKER_ID" else "demo-main-0")
     settings = build_settings(file=read_properties(text), environment={}, assignments={})
@@ -389,9 +401,8 @@ def test_the_http_api_is_served_where_the_cluster_wants_it() -> None:
 
 def test_nothing_of_the_http_api_is_there_where_nobody_wants_it() -> None:
     cluster = cluster_view()
-    config_map = build_config_map(cluster, pool_view(), SETTINGS, addresses={}, brokers=3)
     made = (
-        *(config_map, stateful_set(cluster), build_headless_service(cluster)),
+        *(config_map(cluster), stateful_set(cluster), build_headless_service(cluster)),
         *(build_bootstrap_service(cluster), build_network_policy(cluster, SETTINGS)),
     )
     assert "rest" not in json.dumps(made).replace("restart", "")
@@ -420,7 +431,7 @@ def test_offsets_have_as_many_copies_as_topics_and_brokers(
     factor: int, brokers: int, config: dict[str, Any], copies: int
 ) -> None:
     cluster = cluster_view(defaults={"replicationFactor": factor}, config=config)
-    manifest = build_config_map(cluster, pool_view(), SETTINGS, addresses={}, brokers=brokers)
+    manifest = config_map(cluster, brokers=brokers)
     told = read_properties(manifest["data"]["server.properties"])
     assert told["offsets.topic.replication.factor"] == str(copies)
 
@@ -428,9 +439,7 @@ def test_offsets_have_as_many_copies_as_topics_and_brokers(
 def test_the_number_of_brokers_restarts_nobody_but_what_a_user_sets_does() -> None:
     def hash_of(brokers: int, **config: Any) -> str:
         cluster = cluster_view(config=config)
-        return config_hash(
-            build_config_map(cluster, pool_view(), SETTINGS, addresses={}, brokers=brokers)
-        )
+        return config_hash(config_map(cluster, brokers=brokers))
 
     assert hash_of(1) == hash_of(3)
     assert hash_of(3, **{"offsets.topic.replication.factor": 2}) != hash_of(3)
@@ -438,9 +447,9 @@ def test_the_number_of_brokers_restarts_nobody_but_what_a_user_sets_does() -> No
 
 def test_an_address_of_one_broker_restarts_nobody() -> None:
     cluster, pool = cluster_view(listeners=[BALANCED]), pool_view()
-    without = build_config_map(cluster, pool, SETTINGS, addresses={}, brokers=3)
+    without = config_map(cluster, pool)
     address = {0: {"public": OutsideAddress("a.example.com", "9096")}}
-    with_one = build_config_map(cluster, pool, SETTINGS, addresses=address, brokers=3)
+    with_one = config_map(cluster, pool, addresses=address)
     assert without != with_one
     assert config_hash(without) == config_hash(with_one)
 
@@ -548,7 +557,7 @@ def test_who_may_come_in_by_port() -> None:
     "manifest",
     [
         stateful_set(),
-        build_config_map(cluster_view(), pool_view(), SETTINGS, addresses={}, brokers=3),
+        config_map(cluster_view()),
     ],
     ids=["StatefulSet", "ConfigMap"],
 )
