@@ -103,9 +103,8 @@ def test_drain_explain_and_moves(cluster: CandidateCluster) -> None:
 def describe_retention(cluster: CandidateCluster, broker: int) -> tuple[str, str]:
     """What a broker says of log.retention.bytes: its value, and where that comes from."""
     asked = ConfigResource(ResourceType.BROKER, str(broker))
-    (future,) = (
-        AdminClient({"bootstrap.servers": cluster.bootstrap}).describe_configs([asked]).values()
-    )
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    (future,) = admin.describe_configs([asked]).values()
     entry = future.result(10)["log.retention.bytes"]
     return entry.value, ConfigSource(entry.source).name
 
