@@ -57,6 +57,8 @@ POD_DISRUPTION_BUDGET: Final = ResourceKind(
 ROLE_BINDING: Final = ResourceKind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 CERTIFICATE: Final = ResourceKind("cert-manager.io", "v1", "Certificate", "certificates")
 """Of cert-manager, where that is installed."""
+SCALED_OBJECT: Final = ResourceKind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects")
+"""Of KEDA, where that is installed."""
 NETWORK_POLICY: Final = ResourceKind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 
 GROUP: Final = "fairlead.io"

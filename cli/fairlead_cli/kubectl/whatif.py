@@ -1,7 +1,8 @@
 """`kubectl fairlead whatif`: what the loss of a node, a zone, a pool or brokers would do.
 
 The metadata objects in the API say all that the controller goes by, so no broker is asked. Which
-node and zone a broker is on stands in its registration.
+node and zone a broker is on stands in its registration, and who reads what in other resources
+(`readers`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from fairlead_cli.options import table_or_json
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from fairlead_cli.kubectl.readers import Reader
     from fairlead_controller.decisions.state import ControllerState
     from fairlead_kube.client import KubeClient
 
@@ -42,30 +44,39 @@ a leader, its min.insync.replicas and a copy elsewhere, as far as it has these n
 @table_or_json
 def whatif(*, target: str, cluster: str | None, access: Access, output: str) -> int:
     """Tell what the loss of brokers would do, and whether it is safe now."""
-    from fairlead_cli.output import print_json
+    from fairlead_cli.kubectl.readers import build_rows, read_readers
+    from fairlead_cli.output import note, print_json
     from fairlead_cli.whatif.report import build_document, print_document
     from fairlead_cli.whatif.target import split_target
     from fairlead_controller.decisions.what_if import forecast_loss
 
     split_target(target, FORMS)
 
-    async def read(client: KubeClient, namespace: str) -> tuple[ControllerState, list[Any]]:
-        return await read_cluster(client, namespace, cluster)
+    async def read(
+        client: KubeClient, namespace: str
+    ) -> tuple[ControllerState, list[Any], list[Reader], list[str]]:
+        name, state, pools = await read_cluster(client, namespace, cluster)
+        return state, pools, *await read_readers(client, namespace, name)
 
-    state, pools = access.run(read)
+    state, pools, readers, untold = access.run(read)
     forecast = forecast_loss(state, find_brokers(state, pools, target))
-    document = build_document(forecast)
+    document = build_document(forecast) | {
+        "readers": build_rows(readers, forecast, state.image),
+        "notListed": untold,
+    }
     if output == "json":
         print_json(document)
     else:
         print_document(document)
+    for what in untold:
+        note(f"Groups may be missing: you may not list {what} here.")
     return ExitCode.OK if forecast.is_safe else ExitCode.FAILED
 
 
 async def read_cluster(
     client: KubeClient, namespace: str, name: str | None
-) -> tuple[ControllerState, list[Any]]:
-    """Return what the controller has written of a cluster, and the cluster's pools."""
+) -> tuple[str, ControllerState, list[Any]]:
+    """Return a cluster's name, what the controller has written of it, and its pools."""
     from fairlead_kube.kinds import BROKER_POOL, CLUSTER_STATE, PARTITION_TABLE
 
     states = (await client.list(CLUSTER_STATE, namespace)).items
@@ -88,7 +99,7 @@ async def read_cluster(
     tables = (await client.list(PARTITION_TABLE, namespace)).items
     pools = (await client.list(BROKER_POOL, namespace)).items
     mine = [each for each in pools if each["spec"].get("clusterName") == name]
-    return load_cluster([*states, *tables], name), mine
+    return name, load_cluster([*states, *tables], name), mine
 
 
 def load_cluster(objects: Iterable[Mapping[str, Any]], cluster: str) -> ControllerState:

@@ -96,7 +96,8 @@ def foretell_loss(
     """Return the forecast as JSON, and who did not tell its groups."""
     from fairlead_cli.local.cluster_file import read_cluster_file
     from fairlead_cli.local.layout import Layout
-    from fairlead_cli.whatif.groups import OFFSETS_TOPIC, read_groups_behind
+    from fairlead_cli.whatif.group_row import OFFSETS_TOPIC
+    from fairlead_cli.whatif.groups import read_groups_behind
     from fairlead_cli.whatif.recovery import forecast_recovery
     from fairlead_cli.whatif.report import build_document
     from fairlead_cli.whatif.target import find_brokers

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
 from fairlead_cli.client.group_listing import list_groups
 from fairlead_cli.client.groups import describe_groups, read_committed_of
-from fairlead_model.ids import NO_LEADER
+from fairlead_cli.whatif.group_row import build_row
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-    from fairlead_controller.decisions.what_if import Forecast, PartitionForecast
-
-OFFSETS_TOPIC = "__consumer_offsets"
+    from fairlead_controller.decisions.what_if import Forecast
 
 
 def read_groups_behind(
@@ -39,30 +36,3 @@ def read_groups_behind(
         if row is not None:
             rows.append({"group": listing.group, "state": listing.state} | row)
     return rows, untold
-
-
-def build_row(
-    group: str,
-    reads: set[tuple[str, int]],
-    affected: dict[tuple[str, int], PartitionForecast],
-    offsets_partitions: int,
-) -> dict[str, Any] | None:
-    """Return what happens to a group; None if it does not notice."""
-    mine = [affected[at] for at in sorted(reads) if at in affected]
-    moving = [each for each in mine if each.changes_leader]
-    coordinator = None
-    if offsets_partitions:
-        at = (OFFSETS_TOPIC, coordinator_partition(group, offsets_partitions))
-        home = affected.get(at)
-        if home is not None and home.changes_leader:
-            coordinator = {
-                "from": home.before.leader,
-                "to": None if home.after.leader == NO_LEADER else home.after.leader,
-            }
-    if not moving and coordinator is None:
-        return None
-    return {
-        "partitions": len(moving),
-        "withoutLeader": sum(each.loses_leader for each in mine),
-        "coordinator": coordinator,
-    }

@@ -97,6 +97,22 @@ def print_document(document: dict[str, Any]) -> None:
             ],
             right=("partitions", "no leader"),
         )
+    if document.get("readers"):
+        print_table(
+            ("kind", "name", "group", "partitions", "no leader", "coordinator"),
+            [
+                (
+                    each["kind"],
+                    each["name"],
+                    each["group"],
+                    str(each["partitions"]),
+                    str(each["withoutLeader"]),
+                    coordinator_text(each["coordinator"]),
+                )
+                for each in document["readers"]
+            ],
+            right=("partitions", "no leader"),
+        )
     if document.get("recovery"):
         click.echo(recovery_text(document["recovery"]))
 

@@ -1,53 +1,18 @@
 """Parts of `fairlead whatif`: brokers that are not there yet, groups, recovery, what is said."""
 
-from typing import Any
-
 import pytest
+from what_if_states import T, make_state
 
 from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
-from fairlead_cli.whatif.groups import OFFSETS_TOPIC, build_row
+from fairlead_cli.whatif.group_row import build_row
 from fairlead_cli.whatif.new_brokers import after_plan, imagine_brokers
 from fairlead_cli.whatif.recovery import summarize_elections
 from fairlead_cli.whatif.report import build_document, print_document
 from fairlead_controller.decisions.balance.facts import BalancedBroker, BalancedPartition
 from fairlead_controller.decisions.balance.planner import plan_balance
-from fairlead_controller.decisions.state import BrokerConfirmed, CountersChanged, initial_state
 from fairlead_controller.decisions.what_if import forecast_loss
-from fairlead_model.broker import BrokerRegistration
-from fairlead_model.cluster import (
-    BrokerChanged,
-    PartitionChanged,
-    TopicChanged,
-    TopicHeader,
-    empty_image,
-)
-from fairlead_model.ids import TopicId
-from fairlead_model.partition import PartitionRegistration
 
-T, OFFSETS = TopicId(b"t" * 16), TopicId(b"o" * 16)
 GROUP = "readers"
-
-
-def make_state(*assignments: tuple[int, ...], minimum: int = 1) -> Any:
-    """Brokers 0 and 1; the last partition is that of the group's coordinator."""
-    image = empty_image("c").apply(
-        [
-            *(BrokerChanged(BrokerRegistration(each, 1, fenced=False)) for each in range(2)),
-            TopicChanged(TopicHeader("t", T, len(assignments))),
-            *(
-                PartitionChanged(
-                    T,
-                    index,
-                    PartitionRegistration(each, each, each[0], min_insync_replicas=minimum),
-                )
-                for index, each in enumerate(assignments)
-            ),
-            TopicChanged(TopicHeader(OFFSETS_TOPIC, OFFSETS, 1)),
-            PartitionChanged(OFFSETS, 0, PartitionRegistration((0, 1), (0, 1), 0)),
-        ]
-    )
-    state = initial_state(image, controller_epoch=1, counters=CountersChanged(1, 0))
-    return state.apply([BrokerConfirmed(0), BrokerConfirmed(1)])
 
 
 def test_a_group_feels_its_partitions_and_its_coordinator() -> None:
