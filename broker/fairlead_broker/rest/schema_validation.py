@@ -11,25 +11,25 @@ if TYPE_CHECKING:
 
     from jsonschema import Draft202012Validator, ValidationError
 
-_IRI_GRAMMARS: Final = "rfc3987_syntax"
+_DEAR_FORMATS: Final = ("rfc3987_syntax", "isoduration")
 
 
 def _import_validator() -> type[Draft202012Validator]:
-    """Import jsonschema without the grammars of IRIs.
+    """Import jsonschema without what checks IRIs and durations.
 
     Where rfc3987_syntax is installed (Jupyter and tools for CycloneDX bring it), jsonschema imports
     it, which builds forty parsers: ten times the time of all else, in each broker, for a format
     that no schema here has. What isn't there jsonschema does without.
     """
-    is_hidden = _IRI_GRAMMARS not in sys.modules
-    if is_hidden:
-        # The type has no None, but this is how an import is told that there is nothing to find.
-        cast("dict[str, object]", sys.modules)[_IRI_GRAMMARS] = None
+    hidden = [name for name in _DEAR_FORMATS if name not in sys.modules]
+    # The type has no None, but this is how an import is told that there is nothing to find.
+    modules = cast("dict[str, object]", sys.modules)
+    modules.update(dict.fromkeys(hidden))
     try:
         return cast("type[Draft202012Validator]", import_module("jsonschema").Draft202012Validator)
     finally:
-        if is_hidden:
-            del sys.modules[_IRI_GRAMMARS]
+        for name in hidden:
+            del modules[name]
 
 
 _VALIDATOR: Final = _import_validator()

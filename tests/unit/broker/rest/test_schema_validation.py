@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fairlead_broker.rest.schema_validation import first_problem
 
 SCHEMA = {
@@ -25,13 +27,11 @@ def test_a_problem_says_where_and_what() -> None:
     assert problem.message == "'one' is not of type 'integer'"
 
 
-def test_grammars_of_iris_are_left_to_who_wants_them(tmp_path: Path) -> None:
-    (tmp_path / "rfc3987_syntax.py").write_text("print('dear')\nis_valid_syntax = None\n")
+@pytest.mark.parametrize("name", ["rfc3987_syntax", "isoduration"])
+def test_formats_that_no_schema_has_are_left_to_who_wants_them(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.py").write_text("print('dear')\nis_valid_syntax = None\n")
     code = (
-        "import fairlead_broker.rest.request\n"
-        "print('request')\n"
-        "import rfc3987_syntax\n"
-        "print('wanted')\n"
+        f"import fairlead_broker.rest.request\nprint('request')\nimport {name}\nprint('wanted')\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
