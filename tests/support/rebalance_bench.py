@@ -265,6 +265,13 @@ class RebalanceBench:
 
         await eventually(is_gone, lambda: f"{name} to be gone")
 
+    async def until_without_finalizer(self, name: str = "even") -> None:
+        async def is_free() -> bool:
+            item = await self.get(name)
+            return item is not None and not item["metadata"].get("finalizers")
+
+        await eventually(is_free, lambda: f"the finalizer of {name} to be dropped")
+
     async def propose(self, name: str = "even") -> dict[str, Any]:
         """Make a Rebalance, and wait for its plan."""
         await self.create(name)

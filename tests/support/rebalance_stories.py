@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from rebalance_bench import complete, until
+from topic_bench import eventually
 
-from fairlead_kube.kinds import REBALANCE
 from fairlead_operator.rebalances.steps import FINAL
 
 if TYPE_CHECKING:
@@ -54,9 +54,7 @@ async def nothing_moves_before_the_plan_is_approved(
     assert bench.world.replicas() == wanted
     topic = bench.world.image.topic("t")
     assert all(each.leader == each.preferred_leader for each in topic.partitions)
-    rebalance = await bench.get()
-    assert rebalance is not None
-    assert not rebalance["metadata"].get("finalizers")
+    await bench.until_without_finalizer()
     await bench.create("again")
     await bench.until("Complete", "NothingToMove", name="again")
 
@@ -201,7 +199,7 @@ async def an_operator_that_dies_is_followed_by_one_that_goes_on(
         for move in moves:
             record = bench.world.image.partition(move["topic"], move["partition"])
             assert list(record.replicas) == move["after"]
-        await until_without_finalizer(bench, name)
+        await bench.until_without_finalizer(name)
         await bench.stop_operator()
         if not died:
             assert moment > 10, "it has died often enough"
@@ -227,7 +225,7 @@ async def one_that_dies_while_it_cancels_leaves_nothing_moving(bench: RebalanceB
             await bench.stop_operator()
             await bench.start_operator()
         await bench.until("Cancelled", "Cancelled", name=name)
-        await until_without_finalizer(bench, name)
+        await bench.until_without_finalizer(name)
         await bench.stop_operator()
         assert not bench.world.is_moving
         assert list(map(set, bench.world.replicas())) == list(map(set, before))
@@ -240,26 +238,20 @@ async def one_that_dies_while_it_cancels_leaves_nothing_moving(bench: RebalanceB
 async def approve_or_die(bench: RebalanceBench, name: str) -> bool:
     """Approve the plan once it is there, and wait for the end; tell whether the operator died."""
     is_approved = False
-    while not bench.is_operator_dead:
+
+    async def is_over() -> bool:
+        nonlocal is_approved
         item = await bench.get(name)
         assert item is not None
         status = item.get("status") or {}
         if status.get("phase") == "ProposalReady" and not is_approved:
             await bench.patch(name, approve=status["plan"]["id"])
             is_approved = True
-        is_over = status.get("phase") in FINAL
-        if is_over and not item["metadata"].get("finalizers"):
-            return False
-    return True
+        has_ended = status.get("phase") in FINAL and not item["metadata"].get("finalizers")
+        return bench.is_operator_dead or has_ended
 
-
-async def until_without_finalizer(bench: RebalanceBench, name: str) -> None:
-    for _ in range(100):
-        items = (await bench.kube.list(REBALANCE, bench.namespace)).items
-        (item,) = [each for each in items if each["metadata"]["name"] == name]
-        if not item["metadata"].get("finalizers"):
-            return
-    raise AssertionError("the finalizer stays")
+    await eventually(is_over, lambda: f"{name} to end, or its operator to die")
+    return bench.is_operator_dead
 
 
 STORIES: Final = (
