@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 from live_candidates import CLUSTER, CandidateCluster, create_topic, wait_for
 
 from fairlead_cli.client.wire_call import call_broker
 from fairlead_controller.stores.kubernetes_tables import DELETE_WITH_LABEL
+from fairlead_kube import kinds
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import CLUSTER_STATE, LOG_CLUSTER
+from fairlead_operator.resources.stream_job import STREAM_JOB
 from fairlead_wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -145,6 +151,43 @@ def test_declared_configs_reach_brokers_and_are_altered_by_nobody_else(
     wait_for(lambda: describe_retention(cluster, 1) == ("5", "STATIC_BROKER_CONFIG"))
     assert alter_retention(cluster, "8") is None
     wait_for(lambda: describe_retention(cluster, 0)[0] == "8")
+
+
+def test_who_reads_is_told_before_a_broker_goes(
+    cluster: CandidateCluster, kube: Any, run: Any
+) -> None:
+    """`kubectl fairlead whatif`, by what the controller and others have written."""
+    start_brokers(cluster, 3)
+    create_topic(cluster.bootstrap, "flights")
+    (job,) = yaml.safe_load_all(STREAM_JOB.example)
+    job["spec"]["clusterName"] = CLUSTER
+    group = manifest("billing") | {"kind": "ConsumerGroup"}
+    status = {"topics": [{"name": "flights", "partitions": 6}]}
+
+    async def declare() -> None:
+        await kube.create(kinds.STREAM_JOB, cluster.namespace, job)
+        await kube.create(kinds.CONSUMER_GROUP, cluster.namespace, group)
+        await kube.patch(
+            kinds.CONSUMER_GROUP,
+            cluster.namespace,
+            "billing",
+            {"status": status},
+            subresource="status",
+        )
+
+    run(declare())
+    command = [sys.executable, "-m", "fairlead_cli.kubectl.main", "whatif", "broker/0"]
+    told = subprocess.run(
+        [*command, "-n", cluster.namespace, "-o", "json"], capture_output=True, check=False
+    )
+    document = json.loads(told.stdout)
+    moving = len(document["leadersMove"]) + len(document["withoutLeader"])
+    assert moving
+    assert document["notListed"] == []
+    assert [(each["kind"], each["name"], each["partitions"]) for each in document["readers"]] == [
+        ("ConsumerGroup", "billing", moving),
+        ("StreamJob", job["metadata"]["name"], moving),
+    ]
 
 
 def test_intents_outlive_the_controller(cluster: CandidateCluster) -> None:
