@@ -25,6 +25,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONT
 BLOCK = re.compile(
     r"(?:<!-- tested(?:: (?P<kind>\w+))? -->\n)?```(?P<language>\w*)\n(?P<text>.*?)```", re.DOTALL
 )
+CONTINUED = re.compile(r"\\\n\s*")
 COMMAND = re.compile(r"(?:^|[|(;&] *)(fairlead [^|;&)#>\n]*)", re.MULTILINE)
 
 
@@ -104,7 +105,9 @@ def test_a_block_runs_as_written(block: Block, cluster: Cli, tmp_path: Path) -> 
 def find_commands() -> list[tuple[str, str]]:
     """Every `fairlead …` of the pages and of the helps' examples."""
     found = [
-        (block.name, match[1].strip()) for block in BLOCKS for match in COMMAND.finditer(block.text)
+        (block.name, match[1].strip())
+        for block in BLOCKS
+        for match in COMMAND.finditer(CONTINUED.sub("", block.text))
     ]
     return list(dict.fromkeys(found))
 

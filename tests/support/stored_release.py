@@ -1,7 +1,8 @@
-"""An earlier build of this repository, taken out of its history.
+"""An earlier build of this repository, taken out of its history, that supports one level less.
 
-Which one is fixed here: the last before brokers said which feature levels they support. Whoever
-raises `lowest` of a feature (`fairlead_model.features`) chooses a later one.
+Which one is fixed here. Whoever raises `lowest` of a feature (`fairlead_model.features`) chooses a
+later one. So that a level can be raised that the earlier build does not support, the highest level
+of `fairlead.version` is lowered in its sources: that is all in which such a release would differ.
 """
 
 import os
@@ -14,8 +15,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PREDECESSOR = "f6bf0124fa603e99723d9222d939ad95951f490d"
+PREDECESSOR = "e1c728313eba675440c4d69c684a599b3b05f751"
 PACKAGES = ("broker", "operator", "cli")
+FEATURES = Path("broker", "fairlead_model", "features.py")
+LEVELS, FEWER_LEVELS = (
+    "        1,\n        2,\n        implied=1,",
+    "        1,\n        1,\n        implied=1,",
+)
 
 
 def unpack_predecessor(folder: Path) -> Path:
@@ -35,6 +41,9 @@ def unpack_predecessor(folder: Path) -> Path:
     partial = folder.with_name(f"{folder.name}.partial")
     with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
         archive.extractall(partial, filter="data")
+    features = (partial / FEATURES).read_text()
+    assert features.count(LEVELS) == 1
+    (partial / FEATURES).write_text(features.replace(LEVELS, FEWER_LEVELS))
     partial.rename(folder)
     return folder
 
