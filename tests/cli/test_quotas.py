@@ -21,6 +21,9 @@ WINDOWS = 3
 """Instead of 11, so that what a quiet client may use at once is two seconds of its rate."""
 RATE = 400_000
 SIZE = 10_000
+# Who writes as fast as he may is muted and let go by turns, which come round once in twice as long
+# as the quota looks back. Only over whole rounds is his rate what he is allowed.
+ROUNDS_S = 2 * 2 * WINDOWS
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +105,9 @@ def test_a_producer_keeps_to_its_quota_and_a_neighbour_to_none(cli: Cli) -> None
     with Writer(cli, "slow") as slow, Writer(cli, "free") as free:
         wait_until(lambda: slow.written > 2 * RATE, deadline_s=DEADLINE_S)
         before = free.written
-        rate = slow.rate(8)
+        rate = slow.rate(ROUNDS_S)
         assert 0.8 * RATE <= rate <= 1.2 * RATE
-        assert (free.written - before) / 8 > 10 * RATE, "nobody else is held back"
+        assert (free.written - before) / ROUNDS_S > 10 * RATE, "nobody else is held back"
         # Another quota holds at once, also for who waits.
         cli.ok("quota", "set", "--client-id", "slow", f"producer_byte_rate={100 * RATE}")
         more = slow.written + 10 * RATE
@@ -142,7 +145,7 @@ def test_a_consumer_keeps_to_its_quota(cli: Cli) -> None:
             return size / (time.monotonic() - begun)
 
         read(4)
-        rate = read(8)
+        rate = read(ROUNDS_S)
         consumer.close()
         assert 0.7 * RATE <= rate <= 1.2 * RATE
     finally:
