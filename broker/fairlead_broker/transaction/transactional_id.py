@@ -141,6 +141,10 @@ class TransactionalId:
         if metadata.state in PREPARED:
             return _answered(waiter, ErrorCode.CONCURRENT_TRANSACTIONS)
         if metadata.state is _State.ONGOING:
+            if expected is not None and expected.producer_epoch != metadata.producer_epoch:
+                # Who has not begun this transaction was fenced. (Kafka compares the ids only, and
+                # lets a zombie that recovers abort the transaction of the newer producer.)
+                return _answered(waiter, ErrorCode.PRODUCER_FENCED)
             # The producer asks again and gets its epoch when the old transaction's end is complete.
             return self._prepare(
                 waiter,

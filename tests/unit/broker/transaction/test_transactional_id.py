@@ -158,6 +158,13 @@ class TestInitProducerId:
         driver.init("old", expected=(PRODUCER_ID, 5))
         assert driver.error("old") is FENCED
 
+    @pytest.mark.parametrize("epoch", [4, 6])
+    def test_who_recovers_ends_no_transaction_that_it_has_not_begun(self, epoch: int) -> None:
+        driver = at(ONGOING)
+        driver.init(expected=(PRODUCER_ID, epoch))
+        assert driver.error("init") is FENCED
+        assert (driver.state, driver.in_flight) == (ONGOING, [])
+
     def test_after_a_change_of_coordinators_it_is_fenced(self) -> None:
         """What the epoch was before is in no record."""
         driver = at(EMPTY)
