@@ -89,7 +89,8 @@ class Log:
     `segments` is never empty; the last one is active. `recent_*` are base offset and position of
     the newest batches of the active segment, contiguous up to its end. Below `first_dirty_offset`
     the log was compacted; the last of the tombstones there may go at `last_horizon_ms`. As long as
-    not `has_aborted`, no transaction index has an entry.
+    not `has_aborted`, no transaction index has an entry. `start_before_cut` is where the log began
+    by the checkpoints, if a power cut may have taken its first segments; else None.
     """
 
     def __init__(
@@ -141,6 +142,7 @@ class Log:
         self.first_dirty_offset = log_start_offset
         self.last_horizon_ms = NEVER
         self.is_checkpointed = False
+        self.start_before_cut: int | None = None
         self.has_aborted = any(segment.transaction_index.size for segment in segments)
         self.swap: Replacement | None = None
         self.reconfigure(config)

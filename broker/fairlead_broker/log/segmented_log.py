@@ -58,6 +58,7 @@ class SegmentedLog(Protocol):
     first_dirty_offset: int
     last_horizon_ms: int
     is_checkpointed: bool
+    start_before_cut: int | None
     has_aborted: bool
     swap: Replacement | None
 

@@ -92,6 +92,7 @@ def restart_at(log: SegmentedLog, offset: int) -> None:
         remove_segments(log, gone[::-1], 0)
         _remove_snapshots(log, NO_OFFSET)
         log.log_start_offset = offset
+        log.start_before_cut = None
         # Epochs too: a leader that has forgotten the last one would send this log back for ever.
         log.epochs.truncate_from_end(0)
         log.add_segment(_new_segment(log, offset))

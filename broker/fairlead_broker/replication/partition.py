@@ -246,7 +246,21 @@ class Partition:
         """Return what to ask the leader; None while this replica follows nobody or can't append."""
         if self.follower is None or self.log.refusal is not None:
             return None
+        if self.log.start_before_cut is not None:
+            self._begin_anew(self.log.start_before_cut)
+            return None
         return self.follower.next_fetch(self.log)
+
+    def _begin_anew(self, offset: int) -> None:
+        """Drop a log whose beginning may be missing, before it counts for anything (I4).
+
+        Only a follower does: for who has to lead, such a log is better than none.
+        """
+        try:
+            self.log.restart_at(offset)
+            self._end_at_log()
+        except KafkaError:
+            self._maybe_report_offline()
 
     def take(self, reply: FetchedPartition, *, now_ms: int) -> Action | None:
         """Carry out what the leader's answer asks for; answers what that was.

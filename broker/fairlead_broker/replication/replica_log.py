@@ -65,6 +65,11 @@ class ReplicaLog(EpochHistory, Protocol):
         ...
 
     @property
+    def start_before_cut(self) -> int | None:
+        """Where the log began before a power cut, if that may have taken its first segments."""
+        ...
+
+    @property
     def producers(self) -> "ProducerState":
         """Idempotent producers and transactions of the log up to its end."""
         ...

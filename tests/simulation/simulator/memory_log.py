@@ -72,6 +72,7 @@ class MemoryLog:
         self.entries: list[Entry] = []
         """Whole batches, also where the log starts inside of the first."""
         self.log_start_offset = 0
+        self.start_before_cut: int | None = None
         self.epochs = LeaderEpochs()
         self.producers = ProducerState()
         self.aborted: list[AbortedTransaction] = []

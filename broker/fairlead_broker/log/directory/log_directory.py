@@ -233,6 +233,11 @@ class LogDirectory:
             checkpointed.first_dirty_offsets.get(key, 0), log.log_start_offset, log.log_end_offset
         )
         log.last_horizon_ms = checkpointed.last_horizons_ms.get(key, NEVER)
+        known_start = checkpointed.log_start_offsets.get(key, 0)
+        durable_end = max(known_start, checkpointed.recovery_points.get(key, 0))
+        if not self.start.is_same_boot and log.log_start_offset > durable_end:
+            # Names of the first segments were lost, or retention was faster than checkpoints.
+            log.start_before_cut = known_start
         log.refusal = AWAITS_START
         self._logs[key] = log
 

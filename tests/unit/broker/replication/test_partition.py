@@ -1,5 +1,6 @@
 """One replica: leading, stopping to lead, epochs, marks, and flushes that producers wait for."""
 
+import asyncio
 from contextlib import ExitStack
 from typing import Any
 
@@ -44,6 +45,24 @@ def test_who_does_not_lead_appends_nothing(stage: Any) -> None:
         stage.append("t", b"b")
     assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert stage.partition("t").log_end_offset == 1
+
+
+def test_a_follower_begins_anew_where_its_beginning_may_be_missing(stage: Any) -> None:
+    """I4. Who has to lead keeps what there is."""
+    stage.neighbour(2)
+    stage.topic("t", replicas=(1, 2))
+    stage.append("t", b"a", b"b")
+    partition = stage.partition("t")
+    partition.log.start_before_cut = 0
+    assert partition.next_fetch() is None
+    assert partition.log_end_offset == 2
+    stage.change("t", leader=2)
+
+    async def fetch_first() -> None:
+        assert partition.next_fetch() is None
+
+    asyncio.run(fetch_first())
+    assert (partition.log_end_offset, partition.log.start_before_cut) == (0, None)
 
 
 def test_the_high_watermark_stays_where_it_was_when_leadership_is_lost(stage: Any) -> None:

@@ -172,6 +172,26 @@ def test_an_unclean_log_is_cut_at_the_first_bad_batch(tmp_path):
     directory.close(clean=False)
 
 
+@pytest.mark.parametrize(("boot", "told"), [("a", None), ("b", 0)])
+def test_first_segments_that_a_power_cut_has_taken_are_missed(tmp_path, boot, told):
+    def opened(boot_id):
+        directory = LogDirectory(str(tmp_path), node_id=0, cluster_id="c", boot_id=boot_id)
+        directory.load(0, config_for=lambda topic, partition: CONFIG)
+        directory.confirm_start(1)
+        return directory
+
+    directory = opened("a")
+    append(directory.create_log("t", 0, TOPIC_ID, CONFIG, 0), *(batch() for _ in range(40)))
+    directory.close(clean=False)
+    for file in (tmp_path / "t-0").glob(f"{0:020}.*"):
+        file.unlink()
+    log = opened(boot).log("t", 0)
+    assert (log.log_start_offset, log.log_end_offset) == (11, 40)
+    assert log.start_before_cut == told
+    log.restart_at(0)
+    assert log.start_before_cut is None
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_recovery_in_child_processes_reports_progress(tmp_path, monkeypatch, workers):
     monkeypatch.setattr("fairlead_broker.log.recovery.pool.IN_PROCESS_BYTES", 0)
