@@ -53,7 +53,7 @@ down: $(BIN)/fairlead ## stop the local cluster; its data stays
 	@$(BIN)/fairlead down
 
 .PHONY: test
-test: $(VENV)/.dev ## every test that needs no Kubernetes, long proofs in part (some 25 minutes on two cores)
+test: $(VENV)/.dev ## every test that needs no Kubernetes, long proofs in part (some 35 minutes on two cores)
 ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else

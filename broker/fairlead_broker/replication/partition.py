@@ -252,10 +252,7 @@ class Partition:
         return self.follower.next_fetch(self.log)
 
     def _begin_anew(self, offset: int) -> None:
-        """Drop a log whose beginning may be missing, before it counts for anything (I4).
-
-        Only a follower does: for who has to lead, such a log is better than none.
-        """
+        """Drop a log that may lack its beginning (I4); who has to lead keeps what there is."""
         try:
             self.log.restart_at(offset)
             self._end_at_log()
