@@ -70,6 +70,7 @@ def read_attempt(context: Any = None) -> tuple[int, str]:
     First attempts of a partition have the same in each batch, so that ids stay few. Spark counts
     them from 0 again where it runs a stage again, and does not tell Python so. Of two tasks with
     one id the later aborts what the earlier prepared, and the driver finds that before it decides.
+    A known hole: one that wakes up between the decision and its end is not found (docs/spark.md).
     """
     context = context or TaskContext.get()
     attempt = f"r{context.taskAttemptId()}" if context.attemptNumber() else "0"
