@@ -17,10 +17,12 @@ SEEDS ?= 200
 CLUSTER_TOOL ?= $(wildcard ../shared/cluster/cluster)
 
 PYTEST := $(BIN)/python -m pytest
+# `make test` leaves out what runs long (tests/long.txt); whoever does the proofs does that, too.
+LEFT_OUT := $(if $(FAIRLEAD_PROOFS),, and not long)
 # Whole files beside one another (tests/support/side_by_side.py).
-SIDE_BY_SIDE := --numprocesses 4 --dist loadfile -m "not kubernetes and not alone"
+SIDE_BY_SIDE := --numprocesses 4 --dist loadfile -m "not kubernetes and not alone$(LEFT_OUT)"
 # What measures time, or would be too much for others: faults at load, and groups of real clients.
-ALONE := @tests/alone.txt -m "alone and not kubernetes"
+ALONE := @tests/alone.txt -m "alone and not kubernetes$(LEFT_OUT)"
 # The whole of what both do a part of (tests/support/proofs.py).
 PROOFS_SIMULATED := tests/simulation tests/fuzz/test_hostile_logins.py --numprocesses 2 --dist loadfile -m proof
 PROOFS_LIVE := @tests/alone.txt tests/rest tests/spark tests/clients -m "proof and not kubernetes"
@@ -53,13 +55,17 @@ down: $(BIN)/fairlead ## stop the local cluster; its data stays
 	@$(BIN)/fairlead down
 
 .PHONY: test
-test: $(VENV)/.dev ## every test that needs no Kubernetes, long proofs in part (some 35 minutes on two cores)
+test: $(VENV)/.dev ## the tests that need no Kubernetes, but for those that run long (some 10 minutes on two cores)
 ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
 	@$(PYTEST) $(SIDE_BY_SIDE) --durations=15
 	@$(PYTEST) $(ALONE) --durations=15
 endif
+
+.PHONY: test-all
+test-all: ## those that run long, too, as in every run of .ci/run (some 35 minutes)
+	@FAIRLEAD_PROOFS=ci $(MAKE) --no-print-directory test
 
 .PHONY: proofs
 proofs: proofs-live proofs-simulated ## the long proofs whole: hundreds of seeds, more kills and drills (some 20 minutes)

@@ -56,12 +56,19 @@ def read_places(name: str) -> tuple[Path, ...]:
 
 ALONE = read_places("alone.txt")
 """What runs after the others, one by one."""
+LONG = read_places("long.txt")
+"""What `make test` leaves to `make test-all` and to continuous integration."""
 
 
 @functools.cache
-def is_alone(path: Path) -> bool:
+def markers_of(path: Path) -> tuple[str, ...]:
     """Once for each file: comparing paths for each test would be a sixth of the collection."""
-    return any(path.is_relative_to(place) for place in ALONE)
+    lists = {"alone": ALONE, "long": LONG}
+    return tuple(
+        marker
+        for marker, places in lists.items()
+        if any(path.is_relative_to(place) for place in places)
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -97,8 +104,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_report_header() -> list[str]:
-    return describe_missing() + describe_left()
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    said = describe_missing() + describe_left()
+    if "not long" in config.option.markexpr:
+        said.append("leaves out what runs long on real processes (tests/long.txt): make test-all")
+    return said
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -110,8 +120,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(COMPUTING) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(COMPUTING_TIMEOUT_S))
-        if is_alone(item.path):
-            item.add_marker("alone")
+        for marker in markers_of(item.path):
+            item.add_marker(marker)
 
 
 class NotReadyError(Exception):

@@ -1,8 +1,8 @@
 """Real clusters of three brokers for the failover tests, and drills that run inside the test.
 
-Each drill runs once in `make test`, and more often in `make proofs` (proofs.py). The limits hold as
-promised only where `FAIRLEAD_RUNS` is set (drill_settings.py); then the distributions are written
-into docs/failover.md.
+Each drill runs once in `make test-all`, and more often in `make proofs` (proofs.py). The limits
+hold as promised only where `FAIRLEAD_RUNS` is set (drill_settings.py); then the distributions are
+written into docs/failover.md.
 """
 
 import asyncio

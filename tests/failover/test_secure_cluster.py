@@ -1,6 +1,6 @@
 """The same promises with TLS everywhere, SCRAM and ACLs on: nothing lost, and as soon as in clear.
 
-`make test` kills a leader; the rest is a part of the proofs: other faults, whose figures stand
+`make test-all` kills a leader; the rest is a part of the proofs: other faults, whose figures stand
 beside those in clear in docs/failover.md, and an authority that is replaced under load.
 """
 

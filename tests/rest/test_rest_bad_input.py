@@ -3,12 +3,10 @@
 import gzip
 import json
 import socket
-import uuid
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
-from rest_client import DEADLINE_S, V2_JSON, RestClient
+from rest_client import DEADLINE_S, V2_JSON, RestClient, make_topic
 from waiting import wait_until
 
 MIB = 1024 * 1024
@@ -21,10 +19,7 @@ def client(rest_cluster: Any) -> RestClient:
 
 @pytest.fixture(scope="module")
 def topic(rest_cluster: Any) -> str:
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": rest_cluster.bootstrap})
-    admin.create_topics([NewTopic(name, 3, 3)])[name].result(20)
-    return name
+    return make_topic(rest_cluster)
 
 
 def exchange(client: RestClient, data: bytes) -> bytes:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
-from confluent_kafka.admin import AdminClient, NewTopic
-from rest_client import V2_BINARY, V2_JSON, Reply, RestClient
+from confluent_kafka.admin import AdminClient
+from rest_client import V2_BINARY, V2_JSON, Reply, RestClient, make_topic
 from waiting import wait_until
 
 V2 = "application/vnd.kafka.v2+json"
@@ -27,19 +27,12 @@ def client(rest_cluster: Any) -> RestClient:
 
 @pytest.fixture
 def topic(rest_cluster: Any) -> str:
-    return make_topic(rest_cluster)
+    return make_topic(rest_cluster, PARTITIONS)
 
 
 @pytest.fixture
 def group() -> str:
     return f"g-{uuid.uuid4().hex[:8]}"
-
-
-def make_topic(cluster: Any, name: str = "") -> str:
-    name = name or f"t-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(name, PARTITIONS, 3)])[name].result(20)
-    return name
 
 
 def produce(client: RestClient, topic: str, values: Any) -> None:
@@ -238,12 +231,12 @@ def test_a_pattern_finds_topics_that_are_made_later(
     rest_cluster: Any, client: RestClient, group: str
 ) -> None:
     prefix = f"p{uuid.uuid4().hex[:6]}"
-    first = make_topic(rest_cluster, f"{prefix}-a")
+    first = make_topic(rest_cluster, PARTITIONS, name=f"{prefix}-a")
     instance = Instance(client, group)
     instance.do("POST", "/subscription", {"topic_pattern": f"{prefix}-.*"})
     produce(client, first, range(3))
     assert sorted(instance.read_values(3)) == [0, 1, 2]
-    second = make_topic(rest_cluster, f"{prefix}-b")
+    second = make_topic(rest_cluster, PARTITIONS, name=f"{prefix}-b")
     wait_until(lambda: instance.do("GET", "/subscription") == {"topics": [first, second]})
     produce(client, second, range(3, 6))
     assert sorted(instance.read_values(3)) == [3, 4, 5]
@@ -257,7 +250,7 @@ def test_a_pattern_finds_topics_that_are_made_later(
 def test_a_subscription_is_replaced_and_ended(
     rest_cluster: Any, client: RestClient, topic: str, group: str
 ) -> None:
-    other = make_topic(rest_cluster)
+    other = make_topic(rest_cluster, PARTITIONS)
     instance = Instance(client, group)
     problem = instance.ask("GET", "/records")
     assert (problem.status, problem.json["error_code"]) == (409, 40903)
@@ -466,7 +459,7 @@ def test_any_broker_passes_a_request_on(rest_cluster: Any, client: RestClient, g
     for name in (None, f"mine-{uuid.uuid4().hex[:6]}"):
         instance = Instance(client, f"{group}-{name}", **({"name": name} if name else {}))
         assert instance.name == name or instance.name.startswith("b0-")
-        topic = make_topic(rest_cluster)
+        topic = make_topic(rest_cluster, PARTITIONS)
         produce(client, topic, range(6))
         instance.client = others[0]
         instance.subscribe(topic)
@@ -556,7 +549,7 @@ def test_an_idle_instance_ends_and_its_last_answer_is_read_again(
     }
     cluster = make_cluster(brokers=3, settings=settings)
     client = RestClient(cluster.brokers[0].rest_url)
-    topic = make_topic(cluster)
+    topic = make_topic(cluster, PARTITIONS)
     produce(client, topic, range(3))
     instance = Instance(client, group)
     instance.subscribe(topic)
@@ -590,7 +583,7 @@ def test_an_instance_outlives_the_coordinator_and_a_leader(make_cluster: Any, gr
         "offsets.topic.replication.factor": "3",
     }
     cluster = make_cluster(brokers=3, settings=settings)
-    topic = make_topic(cluster)
+    topic = make_topic(cluster, PARTITIONS)
     clients = [RestClient(each.rest_url) for each in cluster.brokers]
     first = Instance(clients[0], group)
     first.subscribe(topic)

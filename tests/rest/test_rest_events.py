@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +9,7 @@ from typing import Any, Self
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from rest_client import DEADLINE_S, RestClient
+from rest_client import DEADLINE_S, RestClient, make_topic
 
 ORIGIN = "https://example.com"
 SETTINGS = {
@@ -70,10 +69,7 @@ def client(rest_cluster: Any) -> RestClient:
 
 @pytest.fixture
 def topic(rest_cluster: Any) -> str:
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": rest_cluster.bootstrap})
-    admin.create_topics([NewTopic(name, 3, 3)])[name].result(20)
-    return name
+    return make_topic(rest_cluster)
 
 
 def write(client: RestClient, topic: str, *values: Any, index: int = 0) -> None:

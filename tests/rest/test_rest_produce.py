@@ -3,13 +3,11 @@
 import base64
 import gzip
 import json
-import uuid
 from typing import Any
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME
-from confluent_kafka.admin import AdminClient, NewTopic
-from rest_client import V2_BINARY, V2_JSON, RestClient, read_topic
+from rest_client import V2_BINARY, V2_JSON, RestClient, make_topic, read_topic
 
 from fairlead_wire.murmur2 import partition_for_key
 
@@ -25,10 +23,7 @@ def client(rest_cluster: Any) -> RestClient:
 
 @pytest.fixture
 def topic(rest_cluster: Any) -> str:
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": rest_cluster.bootstrap})
-    admin.create_topics([NewTopic(name, 3, 3)])[name].result(20)
-    return name
+    return make_topic(rest_cluster)
 
 
 def test_each_part_of_a_record_is_what_a_kafka_client_reads(

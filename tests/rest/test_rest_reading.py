@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from marked_transactions import wait_until_marked
-from rest_client import V2_BINARY, V2_JSON, Reply, RestClient
+from rest_client import V2_BINARY, V2_JSON, Reply, RestClient, make_topic
 
 V2_TEXT = "application/vnd.kafka.text.v2+json"
 LATE_S = 5.0
@@ -24,10 +23,7 @@ def client(rest_cluster: Any) -> RestClient:
 
 @pytest.fixture
 def topic(rest_cluster: Any) -> str:
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": rest_cluster.bootstrap})
-    admin.create_topics([NewTopic(name, 3, 3)])[name].result(20)
-    return name
+    return make_topic(rest_cluster)
 
 
 def produce(cluster: Any, topic: str, *values: Any, **settings: Any) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import wait_until
 
 V2_JSON = "application/vnd.kafka.json.v2+json"
 V2_BINARY = "application/vnd.kafka.binary.v2+json"
@@ -96,6 +98,22 @@ class RestClient:
     def socket(self) -> socket.socket:
         """A connection for what no HTTP client would send."""
         return socket.create_connection(self.address, timeout=DEADLINE_S)
+
+
+def make_topic(cluster: Any, partitions: int = 3, *, name: str = "") -> str:
+    """Make a topic, and wait until whichever broker is asked reads from each of its partitions.
+
+    Brokers hear of a topic one after the other, as in Kafka: until then they answer that there is
+    none.
+    """
+    name = name or f"t-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(name, partitions, len(cluster.brokers))])[name].result(20)
+    paths = [f"/topics/{name}/partitions/{each}/records?timeout=0" for each in range(partitions)]
+    for broker in cluster.brokers:
+        client = RestClient(broker.rest_url)
+        wait_until(lambda: all(client.get(path).status == 200 for path in paths))  # noqa: B023  # now
+    return name
 
 
 def read_topic(bootstrap: str, topic: str, partitions: int, count: int) -> list[Message]:

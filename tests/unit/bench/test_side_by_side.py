@@ -15,6 +15,8 @@ from side_by_side import (
 )
 
 ROOT = Path(__file__).resolve().parents[3]
+LISTS = ("alone.txt", "long.txt")
+LISTED = [line for name in LISTS for line in (ROOT / "tests" / name).read_text().splitlines()]
 SCOPES = [
     "tests/unit/broker/net/test_sender.py",
     "tests/simulation/test_stories.py::test_one",
@@ -24,8 +26,8 @@ SCOPES = [
 ]
 
 
-@pytest.mark.parametrize("place", [*COMPUTING, *WAITING_LONG, *ON_ZOOKEEPER])
-def test_every_place_in_the_order_is_there(place: str) -> None:
+@pytest.mark.parametrize("place", [*COMPUTING, *WAITING_LONG, *ON_ZOOKEEPER, *LISTED])
+def test_every_place_that_a_list_names_is_there(place: str) -> None:
     assert (ROOT / place).exists()
 
 
