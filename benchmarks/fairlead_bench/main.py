@@ -93,8 +93,8 @@ class Run:
         everything = {*SCENARIOS, "start", replicated.GROUP, failover.GROUP}
         everything |= {compaction.GROUP, rest.GROUP}
         chosen = set(options.only.split(",")) if options.only else everything
-        if "consume" in chosen or "fetch" in chosen:
-            chosen.add("produce_1k")  # writes what they read
+        if "fetch" in chosen:
+            chosen.add("consume")  # which writes what both read
         self.scenarios = {name: load for name, load in SCENARIOS.items() if name in chosen}
         self.measures_start = "start" in chosen
         self.measures_replicated = replicated.GROUP in chosen

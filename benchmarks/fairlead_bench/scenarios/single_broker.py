@@ -10,6 +10,7 @@ from typing import Final
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from fairlead_bench.loads.load_process import Sample, run_load
+from fairlead_bench.peers.null_broker import BATCH_RECORDS
 from fairlead_bench.peers.peer import Peer, wait_until_ready
 
 PARTITIONS: Final = 6
@@ -75,17 +76,31 @@ class Bench:
         )
 
     def produce_1k(self) -> Sample:
-        self._read_topic = self.create_topic("produce-1k")
+        topic = self.create_topic("produce-1k")
         return self.run(
+            "rdkafka_load", "produce", topic, size=1000, count=self._sizes.produce_1k_records
+        )
+
+    def fill(self) -> None:
+        """Write what is read then, outside the clock: the same batches in each peer.
+
+        A producer left to itself makes larger batches for a broker that answers later, and readers
+        of larger batches have less to do.
+        """
+        self._read_topic = self.create_topic("consume-1k")
+        self.run(
             "rdkafka_load",
             "produce",
             self._read_topic,
             size=1000,
             count=self._sizes.produce_1k_records,
+            settings={"batch.num.messages": BATCH_RECORDS, "linger.ms": 1000},
         )
+        settle()
 
     def consume(self) -> Sample:
-        """Reads what produce_1k has just written: it is in the page cache, all of it."""
+        """Reads what has just been written: it is in the page cache, all of it."""
+        self.fill()
         read_files(self.peer.log_directory.glob(f"{self._read_topic}-*/*.log"))
         before = self.peer.thread_reads()
         sample = self.run(
@@ -101,6 +116,7 @@ class Bench:
         return sample
 
     def fetch(self) -> Sample:
+        """Reads what `consume` has read."""
         return self.run(
             "socket_load",
             "fetch",
