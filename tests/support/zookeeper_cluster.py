@@ -202,6 +202,11 @@ class ZooKeeperCluster:
             }
         )
 
+    def restart_broker(self, number: int) -> None:
+        """Kill a broker and start it on what it has left, as whoever watches over it does."""
+        self.brokers[number].end()
+        self.brokers[number] = self._begin_broker(number)
+
     def _begin_broker(self, number: int) -> Child:
         client, internal, http = self._clients[number]
         sessions = ",".join(f"ws://127.0.0.1:{each.session_port}" for each in self.candidates)

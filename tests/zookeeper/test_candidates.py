@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zookeeper_ensemble import ZooKeeperEnsemble
 
 TAKEOVER_S = 2.0
+GAP_S = 2.0
 DEADLINE_S = 60.0
 
 
@@ -213,3 +214,43 @@ def test_zookeepers_leader_dies_under_load_and_no_record_is_refused(
 def _leads_nothing(candidate: Candidate, broker: int) -> bool:
     page = candidate.page("/status/topics/t")
     return all(each["leader"] not in (broker, -1) for each in page["partitionList"])
+
+
+def test_who_is_killed_and_back_while_zookeeper_is_away_goes_on_where_it_stood(
+    tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
+) -> None:
+    """All partitions with acks=all go on within two seconds, no epoch is given, and twice."""
+    with ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot, brokers=3) as cluster:
+        cluster.create_topic(partitions=6, replication_factor=3)
+        producer, reader = cluster.producer(), Reader(cluster)
+        active = cluster.active()
+        assert all([produce(producer, f"before {each}", partition=each) for each in range(6)])
+        before = active.page("/status/topics/t")["partitionList"]
+        victim = before[0]["leader"]
+        zookeeper.stop()
+        wait_until(lambda: active.metric("fairlead_store_available") == 0)
+        for death in range(2):
+            died = time.monotonic()
+            cluster.restart_broker(victim)
+            for partition in range(6):
+                assert produce(producer, f"death {death}, {partition}", partition=partition)
+            gap_s = time.monotonic() - died
+            print(f"\nZooKeeper away, a broker killed: all went on {gap_s:.2f} s later")
+            assert gap_s < GAP_S, cluster.brokers[victim].last_words()
+        assert active.page("/status/topics/t")["partitionList"] == before
+        zookeeper.start()
+        wait_until(lambda: active.metric("fairlead_store_available") == 1, cluster.last_words)
+        wait_until(lambda: _leads_again(active, victim), cluster.last_words)
+        assert all([produce(producer, f"after {each}", partition=each) for each in range(6)])
+        for each in range(6):
+            reader.read_until(f"after {each}")
+        wanted = [f"{when} {each}" for when in ("before", "after") for each in range(6)]
+        wanted += [f"death {death}, {each}" for death in range(2) for each in range(6)]
+        assert Counter(reader.found) == Counter(wanted)
+        reader.close()
+
+
+def _leads_again(active: Candidate, broker: int) -> bool:
+    """Whether a broker has registered anew: it follows in a newer epoch, in sync with all."""
+    found = active.page("/status/topics/t").get("partitionList") or []
+    return bool(found) and all(broker in each["isr"] and each["leaderEpoch"] > 0 for each in found)
