@@ -125,7 +125,11 @@ class BrokerProcess:
         self._directory = self._open_directory()
         self._journal = RoleJournal(self._directory.disk, self._directory.path)
         # Before logs are looked at: what this start finds of them, the next may not find again.
-        taken = self._journal.take()
+        try:
+            taken = self._journal.take()
+        except OSError as error:
+            self._directory.close(clean=False)
+            raise StartError(f"log.dirs={self._settings.log_directory}: {error}") from error
         try:
             await self._start_http()
             self._found = await asyncio.to_thread(roles_in, taken)
@@ -386,8 +390,13 @@ class BrokerProcess:
         problem = resumption_problem(roles, self._registration(), held)
         if problem is None and self._unclean:
             problem = "a replica of it is not whole"
+        if problem is None:
+            try:
+                self._journal.put_back()
+            except OSError as error:
+                problem = f"what it did cannot be kept: {error}"
         if problem is not None:
-            logger.info("this start does not go on where the process before it stood: %s", problem)
+            logger.info("this start cannot go on where the process before it stood: %s", problem)
             return None
         return roles
 
@@ -396,10 +405,6 @@ class BrokerProcess:
 
         The registration of this start goes on meanwhile, and ends this when it is heard of.
         """
-        try:
-            self._journal.go_on()
-        except OSError as error:
-            raise StartError(f"log.dirs={self._settings.log_directory}: {error}") from error
         epoch = roles.broker_epoch(self._settings.node_id)
         logger.warning(
             "no controller answers; nothing is lost since the process before was killed: going on "

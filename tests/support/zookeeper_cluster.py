@@ -199,6 +199,7 @@ class ZooKeeperCluster:
                 "enable.idempotence": True,
                 "linger.ms": 1,
                 "retry.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
             }
         )
 

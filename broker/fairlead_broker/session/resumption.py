@@ -112,6 +112,8 @@ def _problem_of_service(before: BrokerRegistration, asking: BrokerRegistration) 
         return "it had another address"
     if before.min_insync_replicas != asking.min_insync_replicas:
         return "it had another min.insync.replicas"
+    if before.features != asking.features:
+        return "it was of another release"
     return None
 
 

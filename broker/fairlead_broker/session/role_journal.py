@@ -2,8 +2,8 @@
 
 Each message of the controller that changes the image is written before the broker acts on it, as it
 came; so the file never tells of less than the broker has done. It goes to the page cache and is not
-fsynced: it counts on the same boot only. It is taken once: a start takes it before it looks at its
-logs, and a start that neither goes on nor registers leaves nothing for the next.
+fsynced: it counts on the same boot only. A start takes it before it looks at its logs, and puts it
+back once it has found them whole: what one start finds damaged and mends, the next may find whole.
 
 The file holds verifiers of passwords, as the image does: it is its owner's alone.
 """
@@ -59,7 +59,10 @@ class RoleJournal:
         """While the journal is written anew: what was appended since."""
 
     def take(self) -> list[bytes]:
-        """Take what the process before has left; nobody finds it again unless `go_on` follows."""
+        """Take what the process before has left; nobody finds it again unless it is put back.
+
+        OSError if it cannot be taken.
+        """
         taken = self._path + TAKEN_SUFFIX
         unlink_if_present(self._disk, self._path + REWRITTEN_SUFFIX)
         unlink_if_present(self._disk, taken)
@@ -75,8 +78,8 @@ class RoleJournal:
             return []
         return frames
 
-    def go_on(self) -> None:
-        """Put back what was taken, before it is acted on again; OSError if that is impossible."""
+    def put_back(self) -> None:
+        """Put back what was taken, and go on with it; OSError if that is impossible."""
         self._disk.rename(self._path + TAKEN_SUFFIX, self._path)
         self._file = FrameFile(self._disk, self._path, size=self._taken_size)
         self._first_size = self._taken_size
