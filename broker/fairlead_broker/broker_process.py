@@ -26,6 +26,8 @@ from fairlead_broker.log.directory.identity import ForeignDirectoryError
 from fairlead_broker.log.directory.lock import DirectoryInUseError
 from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.files.text_files import NewerFormatError
+from fairlead_broker.session.resumption import resumption_problem
+from fairlead_broker.session.role_journal import RoleJournal, roles_in
 from fairlead_broker.tasks.background import Background
 from fairlead_broker.tasks.checkpoints import high_watermarks
 from fairlead_model.broker import REST_ENDPOINT, BrokerRegistration, Endpoint
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from fairlead_broker.net.transport import OpenTransport
     from fairlead_broker.rest.server import RestServer
     from fairlead_broker.session.controller_session import ControllerSession
+    from fairlead_broker.session.resumption import Roles
     from fairlead_broker.session.supervisor_pipe import SupervisorPipe
     from fairlead_broker.session.zookeeper_registration import ZooKeeperRegistration
     from fairlead_broker.settings import Settings
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+GO_ON_AFTER_S: Final = 0.3
+"""How long a broker that could go on where a killed process stood waits for a controller first."""
 CONTROLLER_WAIT_S: Final = 10.0
 """How often a broker without controller says that it waits for one."""
 SHUTDOWN_CALL_TIMEOUT_MS: Final = 2_000
@@ -103,7 +108,12 @@ class BrokerProcess:
         self._background: Background
         self._secret: bytes
         self._zookeeper: ZooKeeperRegistration | None = None
-        self._has_image = False
+        self._confirmed_epoch = NO_BROKER_EPOCH
+        """Of the start that the directory knows as registered, once this process acts as it."""
+        self._journal: RoleJournal
+        self._found: Roles | None = None
+        """What a killed process before this one was doing."""
+        self._registering: asyncio.Task[None] | None = None
         self._unclean: list[tuple[str, int]] = []
         self._is_recovered_whole = False
 
@@ -113,8 +123,16 @@ class BrokerProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         self._directory = self._open_directory()
+        self._journal = RoleJournal(self._directory.disk, self._directory.path)
+        # Before logs are looked at: what this start finds of them, the next may not find again.
+        try:
+            taken = self._journal.take()
+        except OSError as error:
+            self._directory.close(clean=False)
+            raise StartError(f"log.dirs={self._settings.log_directory}: {error}") from error
         try:
             await self._start_http()
+            self._found = await asyncio.to_thread(roles_in, taken)
             if await self._load():
                 await self._serve()
             else:
@@ -211,6 +229,10 @@ class BrokerProcess:
             if not self._stop.is_set():
                 await self._open_for_clients()
                 await self._stop.wait()
+            registering = self._registering
+            if registering is not None and registering.done() and not registering.cancelled():
+                # It may have been refused after this process had gone on for the one before.
+                registering.result()
         finally:
             await self._shut_down()
 
@@ -314,7 +336,6 @@ class BrokerProcess:
 
     async def _join_cluster(self) -> None:
         from fairlead_broker.session.controller_session import ControllerSession
-        from fairlead_broker.session.link import SessionRefusedError
         from fairlead_broker.session.supervisor_pipe import DrillFaults
 
         self._session = ControllerSession(
@@ -329,20 +350,85 @@ class BrokerProcess:
             metadata_seen=self._directory.metadata_seen,
             faults=DrillFaults(self._supervisor, is_enabled=self._settings.drills_enable),
             certificate=None if self._tls is None else self._tls.controller,
+            journal=self._journal,
         )
         self._broker.controller = self._session
-        await self._unless_stopped(self._announce())
+        registering = asyncio.create_task(self._register(), name="registration")
+        self._registering = registering
+        roles = self._roles_before()
+        if roles is not None:
+            await self._unless_stopped(asyncio.wait((registering,), timeout=GO_ON_AFTER_S))
+            if not self._stop.is_set() and self._session.broker_epoch == NO_BROKER_EPOCH:
+                await self._go_on(roles)
+                registering.add_done_callback(self._on_late_registration)
+                return
+        await self._unless_stopped(registering)
+        await self._unless_stopped(self._wait_in_service())
+
+    async def _register(self) -> None:
+        """Have a controller register this start; StartError if it refuses."""
+        from fairlead_broker.session.link import SessionRefusedError
+
+        await self._announce()
         await self._session.start()
-        while not self._stop.is_set():
+        while True:
             try:
-                await self._unless_stopped(self._session.wait_registered(CONTROLLER_WAIT_S))
-                break
+                return await self._session.wait_registered(CONTROLLER_WAIT_S)
             except TimeoutError:
                 where = ", ".join(self._session.candidates) or "an address that is not known yet"
                 logger.warning("still waiting for a controller at %s", where)
             except SessionRefusedError as error:
                 raise StartError(f"the controller refuses this broker: {error}") from error
-        await self._unless_stopped(self._wait_in_service())
+
+    def _roles_before(self) -> Roles | None:
+        """Return what the process before this one was doing, if this one may go on with it."""
+        roles, self._found = self._found, None
+        if roles is None:
+            return None
+        directory = self._directory
+        held = {(log.topic_id, log.partition) for log in directory.logs}
+        problem = resumption_problem(roles, self._registration(), held)
+        if problem is None and self._unclean:
+            problem = "a replica of it is not whole"
+        if problem is None:
+            try:
+                self._journal.put_back()
+            except OSError as error:
+                problem = f"what it did cannot be kept: {error}"
+        if problem is not None:
+            logger.info("this start cannot go on where the process before it stood: %s", problem)
+            return None
+        return roles
+
+    async def _go_on(self, roles: Roles) -> None:
+        """Act as the start that the process before was (R33): no controller answers.
+
+        The registration of this start goes on meanwhile, and ends this when it is heard of.
+        """
+        epoch = roles.broker_epoch(self._settings.node_id)
+        logger.warning(
+            "no controller answers; nothing is lost since the process before was killed: going on "
+            "as broker epoch %d",
+            epoch,
+        )
+        self._directory.go_on()
+        self._confirmed_epoch = epoch
+        self._broker.replicas.go_on(roles.image)
+        self._session.go_on(roles)
+        self._broker.wake_check.go_on()
+        await self._broker.replicas.settled()
+        self._start_replicating()
+
+    def _on_late_registration(self, registering: asyncio.Task[None]) -> None:
+        if not registering.cancelled() and registering.exception() is not None:
+            # `_serve` tells whoever has started this process.
+            self._stop.set()
+
+    def _start_replicating(self) -> None:
+        session = self._session
+        self._background.start_replicating(
+            lambda: session.metadata_seen, keep_journal=session.maybe_rewrite_journal
+        )
 
     async def _announce(self) -> None:
         """Take the broker's id in ZooKeeper, if there is one, and find the controllers there.
@@ -388,11 +474,11 @@ class BrokerProcess:
             raise StartError(error.message) from error
 
     def _publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        if not self._has_image:
+        if self._session.broker_epoch != self._confirmed_epoch:
             # Before the first append: from here on a crash must find no marker of a clean stop.
             self._directory.assign_cluster_id(image.cluster_id)
             self._directory.confirm_start(self._session.broker_epoch)
-            self._has_image = True
+            self._confirmed_epoch = self._session.broker_epoch
         self._broker.publish(delta, image)
         if self._rest is not None:
             self._rest.publish()
@@ -400,7 +486,7 @@ class BrokerProcess:
     async def _wait_in_service(self) -> None:
         """Have the controller elect leaders here, and be one before clients hear of it."""
         await self._broker.replicas.settled()
-        self._background.start_replicating(lambda: self._session.metadata_seen)
+        self._start_replicating()
         self._session.set_ready()
         while True:
             await self._broker.replicas.settled()
@@ -486,6 +572,9 @@ class BrokerProcess:
     async def _shut_down(self) -> None:
         self._readiness.phase = Phase.STOPPING
         logger.info("stopping")
+        if self._registering is not None:
+            self._registering.cancel()
+            await asyncio.gather(self._registering, return_exceptions=True)
         if hasattr(self, "_session"):
             await self._leave_cluster()
         if self._zookeeper is not None:
@@ -500,14 +589,15 @@ class BrokerProcess:
             await self._tls.stop()
         await self._background.stop()
         self._broker.deletion_confirmer.stop()
-        if self._has_image:
+        self._journal.close()
+        if self._confirmed_epoch != NO_BROKER_EPOCH:
             await self._background.metadata_recorder.note(self._session.metadata_seen)
             await self._background.flusher.flush_all()
             self._directory.high_watermarks = high_watermarks(self._broker)
         is_clean = await asyncio.to_thread(
             self._directory.close,
-            clean=self._has_image,
-            broker_epoch=self._session.broker_epoch if self._has_image else NO_BROKER_EPOCH,
+            clean=self._confirmed_epoch != NO_BROKER_EPOCH,
+            broker_epoch=self._confirmed_epoch,
             now_ms=self._clock.now_ms(),
         )
         logger.info("stopped %s", "cleanly" if is_clean else "without a clean-shutdown marker")

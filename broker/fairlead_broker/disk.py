@@ -43,6 +43,10 @@ class Disk(Protocol):
         """Open for positioned writes, creating an empty file if there is none."""
         ...
 
+    def open_private(self, path: str, /) -> int:
+        """Open as `open_write` does; a file that this makes is for its owner alone."""
+        ...
+
     def close(self, fd: int, /) -> None: ...
 
     def pread(self, fd: int, size: int, position: int, /) -> bytes:
@@ -118,6 +122,9 @@ class RealDisk:
 
     def open_write(self, path: str, /) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def open_private(self, path: str, /) -> int:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def size(self, fd: int, /) -> int:
         return os.fstat(fd).st_size

@@ -393,5 +393,8 @@ DELAYED_SOCKETS_MAX: Final = 1_000
 """Connections of addresses that connect too often, which are closed after a while."""
 QUOTA_ENTITIES_PER_REQUEST_MAX: Final = 1_000
 """Entities of one AlterClientQuotas: what changes goes to the controller in one call."""
+ROLE_JOURNAL_BYTES_MAX: Final = 128 * MIB
+"""Bytes of the journal of roles; a broker whose journal would need more does not go on after it was
+killed, and waits for the controller instead."""
 LOGIN_AFTER_MUTE_S: Final = 2.0
 """A client whose login ends while a quota holds it back has so long afterwards to repeat it."""

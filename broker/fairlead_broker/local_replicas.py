@@ -90,6 +90,8 @@ class LocalReplicas:
         self._configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self._image = ClusterImage()
         self._has_image = False
+        self._resumed_epochs: dict[tuple[bytes, int], int] = {}
+        """Leader epochs in which the process before this one held its replicas, if it goes on."""
         self._is_stopped = False
         self._queue: deque[tuple[bytes, int]] = deque()
         self._waiting: list[asyncio.Future[None]] = []
@@ -114,6 +116,12 @@ class LocalReplicas:
         if not self._is_pumping:
             self._is_pumping = True
             self._pump()
+
+    def go_on(self, image: ClusterImage) -> None:
+        """Note that the next image is the one that the process before this one has acted on."""
+        for topic, index in image.replicas_of(self._node_id):
+            epoch = topic.partitions[index].leader_epoch
+            self._resumed_epochs[topic.topic_id, index] = epoch
 
     def set_defaults(self, values: BrokerValues) -> None:
         """Go by other values of this broker, which are the defaults of topics."""
@@ -339,6 +347,7 @@ class LocalReplicas:
             brokers=self,
             traffic=self._traffic.of(topic.name),
         )
+        partition.resumed_epoch = self._resumed_epochs.pop((topic.topic_id, index), NO_LEADER)
         self.partitions[key] = partition
         return partition
 

@@ -105,7 +105,7 @@ class Member:
         )
 
     def start(self) -> None:
-        self.background.start_replicating(lambda: NOTHING_SEEN)
+        self.background.start_replicating(lambda: NOTHING_SEEN, keep_journal=_keep_no_journal)
         self.background.start()
         self.server.start()
         self.tls.start()
@@ -314,3 +314,7 @@ class ReplicaCluster:
             (log.directory / f"{segment.base_offset:020d}.log").read_bytes()[: segment.size]
             for segment in log.segments
         )
+
+
+async def _keep_no_journal() -> None:
+    """Controllers of these brokers are the tests themselves."""

@@ -73,6 +73,8 @@ class SimulatedDisk:
             self._create(path)
         return self._descriptor(self.names[path])
 
+    open_private = open_write
+
     def close(self, fd: int) -> None:
         self._descriptors.pop(fd, None)
 

@@ -199,8 +199,14 @@ class ZooKeeperCluster:
                 "enable.idempotence": True,
                 "linger.ms": 1,
                 "retry.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
             }
         )
+
+    def restart_broker(self, number: int) -> None:
+        """Kill a broker and start it on what it has left, as whoever watches over it does."""
+        self.brokers[number].end()
+        self.brokers[number] = self._begin_broker(number)
 
     def _begin_broker(self, number: int) -> Child:
         client, internal, http = self._clients[number]

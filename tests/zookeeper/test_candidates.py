@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from processor_wait import waited_s
 from proofs import OUTAGE_S
 from waiting import wait_until
 from zookeeper_cluster import TOPIC, Candidate, Reader, ZooKeeperCluster, produce, read_json
@@ -16,9 +18,11 @@ from zookeeper_proxy import ZooKeeperProxy
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from confluent_kafka import Producer
     from zookeeper_ensemble import ZooKeeperEnsemble
 
 TAKEOVER_S = 2.0
+GAP_S = 2.0
 DEADLINE_S = 60.0
 
 
@@ -213,3 +217,79 @@ def test_zookeepers_leader_dies_under_load_and_no_record_is_refused(
 def _leads_nothing(candidate: Candidate, broker: int) -> bool:
     page = candidate.page("/status/topics/t")
     return all(each["leader"] not in (broker, -1) for each in page["partitionList"])
+
+
+def test_who_is_killed_and_back_while_zookeeper_is_away_goes_on_where_it_stood(
+    tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
+) -> None:
+    """All partitions with acks=all go on within two seconds, and no epoch is given.
+
+    Once more without any controller.
+    """
+    with ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot, brokers=3) as cluster:
+        cluster.create_topic(partitions=6, replication_factor=3)
+        producer, reader = cluster.producer(), Reader(cluster)
+        active = cluster.active()
+        _produce_to_each(producer, "before")
+        before = active.page("/status/topics/t")["partitionList"]
+        victim = before[0]["leader"]
+        zookeeper.stop()
+        wait_until(lambda: active.metric("fairlead_store_available") == 0)
+        for death in ("first", "second"):
+            _kill_and_produce(cluster, producer, victim, death)
+        assert active.page("/status/topics/t")["partitionList"] == before
+        zookeeper.start()
+        wait_until(lambda: active.metric("fairlead_store_available") == 1, cluster.last_words)
+        wait_until(lambda: _is_registered_anew(active, victim), cluster.last_words)
+        _produce_to_each(producer, "after")
+        for candidate in cluster.candidates:
+            candidate.kill()
+        _kill_and_produce(cluster, producer, victim, "no controller")
+        for each in range(6):
+            reader.read_until(f"no controller {each}")
+        times = ("before", "first", "second", "after", "no controller")
+        assert Counter(reader.found) == Counter(
+            f"{when} {each}" for when in times for each in range(6)
+        )
+        reader.close()
+
+
+def _kill_and_produce(
+    cluster: ZooKeeperCluster, producer: Producer, victim: int, text: str
+) -> None:
+    """Kill a broker that comes back; acks=all goes on with it, soon and everywhere."""
+    died, waited = time.monotonic(), _waited_s(cluster, but=victim)
+    cluster.restart_broker(victim)
+    _produce_to_each(producer, text)
+    gap_s = time.monotonic() - died
+    waited = _waited_s(cluster) - waited
+    print(f"\n{text}: all went on {gap_s:.2f} s after a death,")
+    print(f"in which processes waited {waited:.2f} s for a processor")
+    assert "going on as broker epoch" in cluster.brokers[victim].last_words()
+    assert gap_s - waited < GAP_S, cluster.brokers[victim].last_words()
+
+
+def _waited_s(cluster: ZooKeeperCluster, *, but: int = -1) -> float:
+    pids = [each.process.pid for number, each in enumerate(cluster.brokers) if number != but]
+    return waited_s(os.getpid(), *pids)
+
+
+def _produce_to_each(producer: Producer, text: str) -> None:
+    """Have a record acknowledged on each of six partitions, sent at once."""
+    acknowledged: list[bool] = []
+    for partition in range(6):
+        producer.produce(
+            TOPIC,
+            f"{text} {partition}",
+            partition=partition,
+            on_delivery=lambda error, _: acknowledged.append(error is None),
+        )
+    assert producer.flush(30) == 0
+    assert acknowledged == [True] * 6
+
+
+def _is_registered_anew(active: Candidate, broker: int) -> bool:
+    """Whether what a broker led got another leader epoch, and the broker is in sync with all."""
+    found = active.page("/status/topics/t").get("partitionList") or []
+    has_new_epoch = any(each["leaderEpoch"] > 0 for each in found)
+    return has_new_epoch and all(broker in each["isr"] for each in found)

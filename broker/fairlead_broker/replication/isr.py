@@ -7,6 +7,8 @@ waits for: whoever may be in sync when the controller has answered (R8).
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from fairlead_model.partition import PartitionRegistration
+
 
 class IsrProposal(NamedTuple):
     """A set that a leader asks the controller for; it holds for exactly these two epochs (R9)."""
@@ -58,4 +60,29 @@ class PendingShrinkIsr:
         return self.isr
 
 
-IsrState: TypeAlias = CommittedIsr | PendingExpandIsr | PendingShrinkIsr
+@dataclass(frozen=True, slots=True)
+class ResumedIsr:
+    """The leader's process was killed and goes on in its epoch, without the controller (R34).
+
+    What the process before had proposed may still be granted, and nobody knows what that was. It
+    can only have been one of the `replicas` that was to join, so all of them count. Nothing is
+    proposed until the controller has made another record.
+    """
+
+    isr: frozenset[int]
+    replicas: frozenset[int]
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        return self.isr | self.replicas
+
+
+IsrState: TypeAlias = CommittedIsr | PendingExpandIsr | PendingShrinkIsr | ResumedIsr
+
+
+def first_isr_state(registration: PartitionRegistration, resumed_epoch: int | None) -> IsrState:
+    """Return what a reign begins with; one of the resumed epoch goes on, it does not begin."""
+    committed = frozenset(registration.isr)
+    if registration.leader_epoch != resumed_epoch:
+        return CommittedIsr(committed)
+    return ResumedIsr(committed, frozenset(registration.replicas))

@@ -22,6 +22,7 @@ from fairlead_broker.replication.isr import (
     IsrState,
     PendingExpandIsr,
     PendingShrinkIsr,
+    ResumedIsr,
 )
 from fairlead_wire.errors import ErrorCode
 
@@ -32,6 +33,7 @@ __all__ = [
     "LeaderState",
     "PendingExpandIsr",
     "PendingShrinkIsr",
+    "ResumedIsr",
 ]
 
 UNKNOWN_END_OFFSET: Final = -1
@@ -139,7 +141,11 @@ class LeaderState:
 
     @property
     def is_high_watermark_valid(self) -> bool:
-        """True once all that earlier leaders committed is known to be committed (R7)."""
+        """True once all that earlier leaders committed is known to be committed (R7).
+
+        To a reign that goes on after its process was killed, that process is an earlier leader:
+        `epoch_start_offset` is the end of the log that it has left (R34).
+        """
         return self.high_watermark >= self.epoch_start_offset
 
     def record_append(self, log_end_offset: int) -> bool:

@@ -21,7 +21,8 @@ from fairlead_broker.replication.follower_state import (
     RestartAt,
     TruncateTo,
 )
-from fairlead_broker.replication.leader_state import CommittedIsr, LeaderState, Refusal
+from fairlead_broker.replication.isr import IsrProposal, first_isr_state
+from fairlead_broker.replication.leader_state import LeaderState, Refusal
 from fairlead_model.invariants import violated
 from fairlead_wire.errors import ErrorCode, KafkaError
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from fairlead_broker.log.producers.verification import VerificationGuard
     from fairlead_broker.replication.broker_epochs import BrokerEpochs
     from fairlead_broker.replication.follower_state import Action, FetchedPartition, FetchPosition
-    from fairlead_broker.replication.isr import IsrProposal
     from fairlead_model.partition import PartitionRegistration
 
 READ_COMMITTED: Final = 1
@@ -78,6 +78,7 @@ class Partition:
         "log",
         "partition_epoch",
         "replicas",
+        "resumed_epoch",
         "topic",
         "topic_id",
         "traffic",
@@ -121,6 +122,7 @@ class Partition:
         self._hastened_ms = 0
         self.leader: LeaderState | None = None
         self.follower: FollowerState | None = None
+        self.resumed_epoch = -1  # In which the process before this one led, if it goes on (R34).
         self.is_advance_noted = False
         self._arrivals: set[Arrival] = set()
         self._broker_id = broker_id
@@ -625,7 +627,7 @@ class Partition:
             replicas=tuple(registration.replicas),
             leader_epoch=registration.leader_epoch,
             epoch_start_offset=log.log_end_offset if before is None else before.epoch_start_offset,
-            isr_state=CommittedIsr(frozenset(registration.isr)),
+            isr_state=first_isr_state(registration, None if before else self.resumed_epoch),
             min_insync_replicas=registration.effective_min_isr,
             log_end_offset=self._committable_offset(),
             high_watermark=max(self.high_watermark, log.log_start_offset),

@@ -41,9 +41,13 @@ class WakeGuard:
         self._wall_ms = wall_ms
         if gap_ms <= self.gap_max_ms:
             return False
+        self.close(monotonic_ms)
+        return True
+
+    def close(self, monotonic_ms: int) -> None:
+        """Make acks=0 and acks=1 wait, as after a gap: nobody has said that this process leads."""
         self.question += 1
         self._closed_until_ms = monotonic_ms + PATIENCE_MS
-        return True
 
     def is_closed(self, monotonic_ms: int) -> bool:
         """Return True while acks=0 and acks=1 must wait."""

@@ -37,6 +37,8 @@ from fairlead_tls.engine import TlsRefusedError
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from fairlead_broker.session.resumption import Roles
+    from fairlead_broker.session.role_journal import RoleJournal
     from fairlead_tls.followed_certificate import FollowedPeer
 
 logger = logging.getLogger(__name__)
@@ -82,6 +84,7 @@ class ControllerSession:
         metadata_seen: MetadataSeen = NOTHING_SEEN,
         faults: FaultTarget | None = None,
         certificate: "FollowedPeer | None" = None,
+        journal: "RoleJournal | None" = None,
     ) -> None:
         """`registration` carries what the broker says of itself; its epoch is ignored.
 
@@ -91,7 +94,7 @@ class ControllerSession:
         heartbeats, `replicas_seen` gives the epochs of the replicas here (`LocalReplicas`),
         `metadata_seen` is what processes before this one have noted. With `is_ready` false the
         broker stays fenced until `set_ready`. `faults` carries out what a drill asks for. With a
-        `certificate` all controllers are reached over TLS.
+        `certificate` all controllers are reached over TLS. `journal` notes what is published.
         """
         self.secret = secret
         self.certificate = certificate
@@ -107,6 +110,7 @@ class ControllerSession:
         self._is_ready = is_ready
         self._unclean = [list(replica) for replica in unclean]
         self._faults = FaultAnswers(faults)
+        self._journal = journal
         self._follower = ImageFollower(cluster_id, self._note_skipped)
         self._skipped: set[str] = set()
         self._beating: asyncio.Task[None] | None = None
@@ -186,6 +190,25 @@ class ControllerSession:
             # Whoever tells of candidates cannot talk this broker out of TLS.
             urls = [f"wss://{url.partition('://')[2]}" for url in urls]
         return tuple(dict.fromkeys(urls))[:CANDIDATES_MAX]
+
+    def go_on(self, roles: "Roles") -> None:
+        """Take up what the process before this one had acted on, before any controller is heard.
+
+        RuntimeError if a controller has answered: what it says counts.
+        """
+        if self.broker_epoch != NO_BROKER_EPOCH or self._follower.position.sequence >= 0:
+            raise RuntimeError("a controller has registered this start")
+        self.broker_epoch = roles.broker_epoch(self._registration.broker_id)
+        self.controller_epoch = roles.controller_epoch
+        self._follower.go_on(roles.image, roles.position)
+        self._is_ready = True
+        self._publish(ClusterDelta(tuple(roles.image.changes_from_nothing())), roles.image)
+
+    async def maybe_rewrite_journal(self) -> None:
+        """Keep the journal short."""
+        journal, follower = self._journal, self._follower
+        if journal is not None and journal.is_due and follower.is_between_publications:
+            await journal.rewrite(follower.image, follower.position)
 
     async def wait_registered(self, timeout_s: float) -> None:
         """Wait until the broker has its epoch and the first image has been published.
@@ -302,6 +325,8 @@ class ControllerSession:
             raise SessionProtocolError("bad answer to the registration") from error
         self.on_active(epoch)
         self._follower.begin(cluster_id, epoch)
+        if self._journal is not None:
+            self._journal.begin_session(cluster_id, epoch)
         self.broker_epoch, self.controller_epoch = broker_epoch, epoch
         if self._link is not None:
             # Asked of a controller that is not in charge any more: it will not answer.
@@ -356,6 +381,9 @@ class ControllerSession:
 
     def _receive_changes(self, message: dict[str, Any]) -> None:
         publication = self._follower.receive(message)
+        if self._journal is not None:
+            # Before anything is done: a process that goes on must not know less than was done.
+            self._journal.note(message)
         if publication is None:
             return
         self._publish(publication.delta, publication.image)

@@ -61,6 +61,15 @@ class ImageFollower:
                 f"epoch {self.position.controller_epoch} has been seen"
             )
 
+    @property
+    def is_between_publications(self) -> bool:
+        """Whether no part of a publication has been received that is not complete yet."""
+        return not self._parts
+
+    def go_on(self, image: ClusterImage, position: Position) -> None:
+        """Begin where the process before this one stood."""
+        self.image, self.position = image, position
+
     def receive(self, message: dict[str, Any]) -> Publication | None:
         """Take a `changes` message; return the publication that it completes."""
         try:

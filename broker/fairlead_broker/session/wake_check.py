@@ -42,6 +42,11 @@ class WakeCheck:
         self._held_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
+    def go_on(self) -> None:
+        """Note that the process before this one was killed, and that this one goes on for it."""
+        self._guard.close(self._clock.monotonic_ms())
+        self._on_woken()
+
     def must_hold(self) -> bool:
         """Tell whether acks=0 and acks=1 must wait now. Asked before each of them."""
         monotonic_ms = self._clock.monotonic_ms()
@@ -72,7 +77,7 @@ class WakeCheck:
             task.cancel()
 
     def _on_woken(self) -> None:
-        logger.warning("this process was stopped: acks=0 and acks=1 wait until it is known to lead")
+        logger.warning("this process stood still: acks=0 and acks=1 wait until it is known to lead")
         task = asyncio.get_running_loop().create_task(self._ask(self._guard.question))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 METADATA_RECORD_INTERVAL_MS: Final = 1_000
 """Age that the note on disk of how far the metadata has come may have."""
+JOURNAL_INTERVAL_MS: Final = 10_000
 ISR_TICK_MS_MIN: Final = 50
 ISR_TICK_MS_MAX: Final = 5_000
 
@@ -65,10 +66,16 @@ class Background:
         self._loop_lag = LoopLagMeter(broker.metrics)
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start_replicating(self, metadata_seen: Callable[[], MetadataSeen]) -> None:
+    def start_replicating(
+        self,
+        metadata_seen: Callable[[], MetadataSeen],
+        *,
+        keep_journal: Callable[[], Awaitable[None]],
+    ) -> None:
         """Begin what makes this broker a replica: before it serves, once it is registered.
 
-        `metadata_seen` tells how far the metadata has come by now.
+        `metadata_seen` tells how far the metadata has come by now, `keep_journal` keeps the journal
+        of this broker's roles short.
         """
         broker = self._broker
         broker.on_proposal = self._proposer.propose
@@ -86,6 +93,7 @@ class Background:
             METADATA_RECORD_INTERVAL_MS,
             first_delay_ms=0,
         )
+        self._every("role journal", keep_journal, JOURNAL_INTERVAL_MS)
         self._fetchers.start()
 
     def start(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from simulated_disk import SimulatedDisk
 from simulator.broker_process import BrokerProcess
 from simulator.compaction import KEYED
 from simulator.disk_log import DiskLog, KeyedLog, LogFiles
@@ -41,6 +42,8 @@ class Disk:
     removed: dict[PartitionKey, str] = field(default_factory=dict)
     """Replicas whose folders are gone, by topic name: the checkpoints speak of them, until the
     controller knows."""
+    roles: SimulatedDisk = field(default_factory=SimulatedDisk)
+    """What the process was doing: a file of its own."""
     has_lost_pages: bool = False
     """`syncfs` will say so to the next start."""
 

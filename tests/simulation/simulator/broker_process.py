@@ -20,16 +20,20 @@ from simulator.replica_link import HELLO, FollowerConnection
 from simulator.retention import Retention
 from simulator.virtual_loop import Process
 
+from fairlead_broker import broker_process
 from fairlead_broker.broker import Broker
+from fairlead_broker.broker_process import GO_ON_AFTER_S
 from fairlead_broker.net.expiry import ExpiryTimer
 from fairlead_broker.session.controller_session import ControllerSession
 from fairlead_broker.session.link import SessionRefusedError
+from fairlead_broker.session.role_journal import RoleJournal, roles_in
 from fairlead_broker.tasks.isr_proposer import IsrProposer
 from fairlead_broker.tasks.marker_writer import MarkerWriter
 from fairlead_broker.tasks.replica_fetchers import ReplicaFetchers
 from fairlead_broker.tasks.transaction_expiry import TransactionExpiry
 from fairlead_broker.tasks.transaction_verifier import TransactionVerifier
 from fairlead_model.broker import BrokerRegistration, Endpoint
+from fairlead_model.ids import NO_BROKER_EPOCH
 from fairlead_model.session.calls import Method
 from fairlead_wire.errors import KafkaError
 
@@ -80,6 +84,8 @@ class BrokerProcess:
         self.is_confirmed = False
         self.is_stopping = False
         self.partitions: dict[PartitionKey, Partition] = {}
+        self.journal = RoleJournal(self.disk.roles, "/roles")
+        self._roles = roles_in(self.journal.take())
         self.session = self._make_session()
         self.broker = WatchedBroker(
             settings=cast("Any", SimSettings(host.broker_id, world)),
@@ -145,6 +151,7 @@ class BrokerProcess:
             is_recovered_whole=not disk.has_lost_pages,
             min_insync_replicas=host.min_insync_replicas,
         )
+        self._registration = registration
         return ControllerSession(
             [f"ws://{name}" for name in self.world.controllers],
             SECRET,
@@ -155,6 +162,7 @@ class BrokerProcess:
             unclean=[(topic, index) for (_, index), topic in sorted(disk.removed.items())],
             replicas_seen=self._epochs_seen,
             metadata_seen=disk.metadata_seen,
+            journal=self.journal,
         )
 
     def _epochs_seen(self) -> list[list[object]]:
@@ -162,6 +170,7 @@ class BrokerProcess:
 
     async def _run(self) -> None:
         await self.session.start()
+        await self._maybe_go_on()
         try:
             await self.session.wait_registered(10_000)
         except SessionRefusedError as error:
@@ -169,6 +178,12 @@ class BrokerProcess:
             self.process.loop.call_soon(self.host.exited, context=self.world.network.context)
             self.world.later(1.0, self.host.supervise)
             return
+        if not self.is_confirmed:
+            self._confirm()
+            self._begin_service()
+
+    def _confirm(self) -> None:
+        """As `LogDirectory.confirm_start`: a controller knows this start."""
         self.world.checker.on_registered(self.host)
         # Before the first append: from here on a crash must find no marker of a clean stop.
         self.disk.cluster_id = self.session.cluster_id
@@ -181,9 +196,36 @@ class BrokerProcess:
         for log in self.disk.logs.values():
             log.confirm(self.session.broker_epoch)
         self.world.note("%s is registered: epoch %d", self.host.name, self.session.broker_epoch)
+
+    def _begin_service(self) -> None:
         self.session.set_ready()
         self._start_replicating()
         self._tick()
+
+    async def _maybe_go_on(self) -> None:
+        """As the product's `BrokerProcess._join_cluster` does."""
+        roles = self._roles
+        if roles is None:
+            return
+        held = set(self.disk.logs)
+        problem = broker_process.resumption_problem(roles, self._registration, held)
+        if problem is not None or self.disk.removed:
+            return
+        self.journal.put_back()
+        with suppress(TimeoutError, SessionRefusedError):
+            await self.session.wait_registered(GO_ON_AFTER_S)
+        if self.session.broker_epoch != NO_BROKER_EPOCH or self.is_stopping:
+            return
+        epoch = roles.broker_epoch(self.broker_id)
+        self.world.note("%s goes on as epoch %d", self.host.name, epoch)
+        self.world.resumptions += 1
+        self.is_confirmed = True
+        for log in self.disk.logs.values():
+            log.confirm(epoch)
+        self.broker.replicas.go_on(roles.image)
+        self.session.go_on(roles)
+        self.broker.wake_check.go_on()
+        self._begin_service()
 
     def _start_replicating(self) -> None:
         """As `Background.start_replicating` does."""
@@ -236,6 +278,7 @@ class BrokerProcess:
         broker.reporter.stop()
         broker.deletion_confirmer.stop()
         await self.session.stop()
+        self.journal.close()
         # Only now: a broker that was told to stop before it was registered may have been since.
         epoch = self.session.broker_epoch
         if not self.disk.is_failing:
@@ -249,6 +292,8 @@ class BrokerProcess:
         self.world.checker.on_controller_epoch(
             f"{self.host.name}/{self.host.starts}", self.session.controller_epoch
         )
+        if self.is_confirmed and self.session.broker_epoch != self.disk.registered_epoch:
+            self._confirm()
         self.broker.publish(delta, image)
 
     def _on_published(self, delta: ClusterDelta, image: ClusterImage) -> None:
@@ -280,6 +325,7 @@ class BrokerProcess:
         self.compaction.maybe_begin()
         self._checkpoint()
         self._note_metadata()
+        self._spawn(self.session.maybe_rewrite_journal())
         self.process.call_later(TICK_S * (0.8 + 0.4 * self.world.rng.random()), self._tick)
 
     def sync(self) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from simulator.ensemble import Ensemble
 from simulator.meddling import Meddlers
 from simulator.moving import Movers
+from simulator.outages import Outages
 from simulator.store import HOST as STORE
 from simulator.transactions import TransactionFaults
 
@@ -53,12 +54,19 @@ class Faults:
         ]
         # Each seed has favourites, so that rare meetings of faults become common in some.
         rng = world.rng
-        meddlers, movers = Meddlers(self), Movers(self)
-        self._kinds = [*(kind for kind, _ in kinds), *meddlers.kinds, *movers.kinds]
+        more: tuple[Meddlers | Movers | Outages, ...] = (
+            Meddlers(self),
+            Movers(self),
+            Outages(self),
+        )
+        self._kinds = [kind for kind, _ in kinds]
+        for others in more:
+            self._kinds += others.kinds
         self._weights = [weight * rng.choice((0, 1, 1, 4)) for _, weight in kinds]
         if not any(self._weights):
             self._weights = [weight for _, weight in kinds]
-        self._weights += meddlers.weights() + movers.weights()
+        for others in more:
+            self._weights += others.weights()
         if isinstance(world.store, Ensemble):
             self._kinds.append(self.edit_znode)
             self._weights.append(6 * rng.choice((0, 1, 1, 4)))

@@ -25,6 +25,7 @@ from simulator.meddling import FIRST_SEED_WITH_MEDDLERS
 from simulator.moving import BROKERS, FIRST_SEED_WITH_MOVES
 from simulator.network import Network
 from simulator.opening import PLAIN, SAFE, set_up
+from simulator.outages import FIRST_SEED_WITH_OUTAGES
 from simulator.store import StoreService
 from simulator.transactions import transactions_of
 from simulator.virtual_loop import VirtualLoop
@@ -65,6 +66,8 @@ class Options:
     """Whether people label tables, remove folders and allow unclean elections."""
     has_moves: bool | None = None
     """Whether partitions are moved and brokers drained."""
+    has_outages: bool | None = None
+    """Whether brokers are killed while nobody can be elected."""
     reads_followers: bool = False
     """Whether each broker has a rack, and consumers read from the follower in theirs (KIP-392)."""
     has_zookeeper: bool = False
@@ -126,6 +129,10 @@ class World:
         self.has_meddlers = has_meddlers if options.has_meddlers is None else options.has_meddlers
         has_moves = seed >= FIRST_SEED_WITH_MOVES and seed % 3 == 0
         self.has_moves = has_moves if options.has_moves is None else options.has_moves
+        has_outages = seed >= FIRST_SEED_WITH_OUTAGES and seed % 2 == 1
+        self.resumptions = 0
+        """How often a start went on where a killed one stood."""
+        self.has_outages = has_outages if options.has_outages is None else options.has_outages
         self.faults = Faults(self)
         self.history: deque[tuple[float, str]] = deque(maxlen=HISTORY_LENGTH)
         self.digest = 0
@@ -196,6 +203,13 @@ class World:
         await self.wait_until_well(
             lambda: None if holds() else "not yet", limit_s, "what is waited for"
         )
+
+    async def until_at_once(self, holds: Callable[[], object]) -> None:
+        """Wait for something, and go on within a fraction of a millisecond."""
+        while True:
+            if holds():
+                return
+            await asyncio.sleep(0.0002)
 
     async def progress(self, index: int = 0, topic: str = SAFE, *, count: int = 5) -> None:
         """Wait until so many more records have been committed."""

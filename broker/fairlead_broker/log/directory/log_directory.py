@@ -244,6 +244,10 @@ class LogDirectory:
     def confirm_start(self, broker_epoch: int) -> None:
         """Let logs take appends: the controller knows this start. A few fsyncs, once per start."""
         self._identity.confirm_start(broker_epoch=broker_epoch, boot_id=self.boot_id)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Let logs take appends: the start that is noted as registered goes on (R33)."""
         self._is_confirmed = True
         self._offline_points = {key: self._offline_points[key] for key in self.offline}
         for log in self._logs.values():

@@ -33,6 +33,8 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 START_RECORD: Final = "fairlead-start.json"
 BOOT_RECORD: Final = "fairlead-boot.json"
 METADATA_RECORD: Final = "fairlead-metadata.json"
+ROLE_JOURNAL: Final = "fairlead-roles"
+TAKEN_SUFFIX: Final = ".taken"
 LOCK: Final = ".lock"
 
 DELETE_DIRECTORY_SUFFIX: Final = "-delete"

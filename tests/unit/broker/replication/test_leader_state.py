@@ -11,6 +11,7 @@ from fairlead_broker.replication.leader_state import (
     PendingExpandIsr,
     PendingShrinkIsr,
     Refusal,
+    ResumedIsr,
 )
 from fairlead_wire.errors import ErrorCode
 
@@ -418,3 +419,18 @@ def test_converged_means_nothing_to_propose() -> None:
         assert state.record_fetch(replica, replica * 10, 10, 0).proposal is None
     assert state.tick(500, MAX_LAG_MS) is None
     assert state.propose_joining() is None
+
+
+def test_a_reign_that_goes_on_counts_every_replica_until_the_controller_is_heard() -> None:
+    """R34: what the process before had asked for may have been granted."""
+    state = reign(1, 2, end=10, high_watermark=4)
+    state.isr_state = ResumedIsr(frozenset({1, 2}), frozenset({1, 2, 3}))
+    state.brokers_changed()
+    assert not state.is_high_watermark_valid
+    assert not fetch(state, 2, 10)
+    assert state.record_fetch(3, 30, 9, 0).proposal is None
+    assert (state.high_watermark, state.is_high_watermark_valid) == (9, False)
+    assert state.tick(10 * MAX_LAG_MS, MAX_LAG_MS) is None, "nothing is asked for"
+    assert commit(state, 1, 2)
+    assert (state.high_watermark, state.is_high_watermark_valid) == (10, True)
+    assert isinstance(state.isr_state, CommittedIsr)

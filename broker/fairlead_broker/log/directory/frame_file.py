@@ -1,0 +1,68 @@
+"""A file of frames that is only appended to: length, CRC, payload.
+
+It is written through the page cache and never fsynced: it is for a process that ends, and not for a
+machine that does. A process that is killed while it writes leaves a last frame that is cut off;
+anything else that does not fit was not written by this class.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+from zlib import crc32
+
+from fairlead_broker.disk import Disk, read_file, write_fully
+from fairlead_broker.log.files.text_files import CorruptFileError
+
+_HEAD: Final = struct.Struct(">II")
+
+
+class FrameFile:
+    """An open file of frames. OSError where the disk refuses; then the file is not to be used."""
+
+    def __init__(self, disk: Disk, path: str, *, size: int = 0) -> None:
+        """Cut the file at `size` and append behind it; it is made if there is none."""
+        self._disk = disk
+        self.path = path
+        self.size = size
+        self._fd = disk.open_private(path)
+        disk.truncate(self._fd, size)
+
+    def append(self, payload: bytes) -> None:
+        """Append one frame; when this returns the kernel has it."""
+        frame = _HEAD.pack(len(payload), crc32(payload)) + payload
+        write_fully(self._disk, self._fd, frame, self.size)
+        self.size += len(frame)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._disk.close(self._fd)
+
+
+def read_frames(disk: Disk, path: str, *, size_max: int) -> tuple[list[bytes], int]:
+    """Return the frames of a file, and where the last whole one ends.
+
+    FileNotFoundError; CorruptFileError for what no process of ours can have left.
+    """
+    try:
+        content = read_file(disk, path, size_max=size_max)
+    except ValueError as error:
+        raise CorruptFileError(str(error)) from error
+    frames, end = [], 0
+    for payload in _payloads(content):
+        frames.append(payload)
+        end += _HEAD.size + len(payload)
+    return frames, end
+
+
+def _payloads(content: bytes) -> Iterator[bytes]:
+    at = 0
+    while at + _HEAD.size <= len(content):
+        length, crc = _HEAD.unpack_from(content, at)
+        at += _HEAD.size
+        payload = content[at : at + length]
+        if len(payload) < length:
+            return  # Cut off while it was written.
+        if crc32(payload) != crc:
+            raise CorruptFileError(f"a frame that ends at byte {at + length} is damaged")
+        yield payload
+        at += length
