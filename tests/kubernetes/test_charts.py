@@ -100,7 +100,8 @@ def test_a_default_makes_no_cluster_another_than_it_is(place: str) -> None:
     upgrade("old", "cluster.secure=false")
     before = spec("old")
     assert "listeners" not in before
-    assert "LogCluster old is there already, without the listener" in upgrade("old")
+    # Without any value Helm takes those of before.
+    assert "LogCluster old is there already, without the listener" in upgrade("old", "keep=true")
     assert spec("old") == before
     # What Helm cannot see, as where it only renders, the API server refuses as a whole.
     refused = run(
@@ -118,11 +119,14 @@ def test_a_default_makes_no_cluster_another_than_it_is(place: str) -> None:
     assert [each["name"] for each in now["listeners"]] == ["tls"]
     assert not now.get("interBroker", {}).get("tls")
     # From then on, and for what is secure from the start, nothing has to be said.
-    assert "has been upgraded" in upgrade("old")
-    upgrade("new")
+    assert "has been upgraded" in upgrade("old", "keep=true")
+    # The pool of that name is the other's.
+    upgrade("new", "pools.brokers=null")
     new = spec("new")
     assert (new["interBroker"]["tls"], len(new["listeners"])) == (True, 1)
-    assert "has been upgraded" in upgrade("new", "cluster.config.log\\.retention\\.hours=48")
+    assert "has been upgraded" in upgrade(
+        "new", "pools.brokers=null", "cluster.config.log\\.retention\\.hours=48"
+    )
     assert spec("new")["interBroker"]["tls"] is True
 
 

@@ -242,7 +242,7 @@ def test_notes_tell_the_next_commands(helm) -> None:
     assert "THIS CLUSTER IS IN CLEAR" in done.stdout
     done = helm(*arguments, FOLDERS["cluster"], "--set", "topics.orders.partitions=1")
     assert "events-bootstrap.logs.svc:9093" in done.stdout
-    told = done.stdout.partition("apply -f - <<END\n")[2].partition("  END\n")[0]
+    told = done.stdout.partition("apply -f - <<END\n")[2].partition("\nEND\n")[0]
     user, pod = objects(told)
     assert user["spec"]["acls"][0]["resource"] == {"type": "topic", "name": "orders"}
     assert pod["spec"]["volumes"][0]["secret"]["secretName"] == user["metadata"]["name"]
