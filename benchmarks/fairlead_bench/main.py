@@ -43,6 +43,7 @@ from fairlead_bench.scenarios import (
     replicated,
     rest,
     spark,
+    tls,
 )
 from fairlead_bench.scenarios.limits import measure_limits
 from fairlead_bench.scenarios.single_broker import FULL, QUICK, SCENARIOS, Bench, settle
@@ -70,7 +71,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small loads: at most three minutes")
     parser.add_argument("--peers", default="fairlead,kafka", help="which of them to run")
     groups = ["start", replicated.GROUP, failover.GROUP, compaction.GROUP, spark.GROUP]
-    groups += [rest.GROUP, promise_cells.GROUP, partition_counts.GROUP]
+    groups += [rest.GROUP, promise_cells.GROUP, partition_counts.GROUP, tls.GROUP]
     loads = ", ".join([*SCENARIOS, *groups])
     parser.add_argument("--only", help=f"loads, comma-separated: {loads}")
     parser.add_argument("--spark", action="store_true", help="also what only --only=spark measures")
@@ -108,6 +109,8 @@ class Run:
         self.measures_promises = promise_cells.GROUP in chosen
         self.promise_sizes = promises.choose_sizes(is_quick=options.quick, kills=options.runs)
         self.measures_partitions = partition_counts.GROUP in chosen
+        self.measures_tls = tls.GROUP in chosen
+        self.tls_sizes = tls.TlsSizes(self.sizes, 500 if options.quick else 5_000, self.repetitions)
         self.count_sizes = partition_counts.QUICK if options.quick else partition_counts.FULL
         self.results = Results()
         self.makers: dict[str, Callable[[Path], Peer]] = {}
@@ -133,6 +136,8 @@ class Run:
             counts.append(self.promise_sizes.kills)
         if self.measures_partitions:
             counts.append(self.count_sizes.repetitions)
+        if self.measures_tls:
+            counts.append(self.tls_sizes.repetitions)
         if self.measures_spark:
             sizes = spark.QUICK if self.options.quick else spark.FULL
             counts.append(sizes.repetitions * sizes.sessions)
@@ -191,6 +196,10 @@ class Run:
                 self.results,
                 say=self._say,
                 settle=settle,
+            ).measure(self.folder)
+        if self.measures_tls:
+            tls.TlsRun(
+                self.makers, self.tls_sizes, self.results, say=self._say, settle=settle
             ).measure(self.folder)
         if self.measures_rest:
             self._say("produce by HTTP")

@@ -82,6 +82,18 @@ def test_a_user_may_do_what_was_said_and_nothing_else(cli: Cli) -> None:
     assert twice.code == 1 and "already" in twice.err
 
 
+def test_who_may_read_a_topic_reads_it_without_a_group(cli: Cli) -> None:
+    """librdkafka looks for the coordinator of a group that nobody joins, and is refused."""
+    cli.ok("user", "create", "lonely", "--acl", "READ,WRITE topic:payments")
+    file = ("--client-config", str(cli.data / "clients" / "lonely.librdkafka"))
+    cli.ok("produce", "payments", *file, stdin="one\n")
+    read = cli.ok("consume", "payments", "--count", "1", "--timeout-ms", "20000", *file)
+    assert read.out == "one\n"
+    refused = cli("consume", "payments", "--group", "any", "--count", "1", *file)
+    assert refused.code == 1
+    assert "GROUP_AUTHORIZATION_FAILED" in refused.err
+
+
 def scram_challenge(cli: Cli, user: str) -> bytes:
     """What anybody is told of a user before the password."""
     file = settings(cli, "admin")

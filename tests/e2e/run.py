@@ -27,7 +27,10 @@ class PreparationError(Exception):
 def main() -> int:
     arguments = sys.argv[1:] or list(SUITES)
     # The image of Spark is five times as large: only where something runs on it.
-    wants_spark = any("stream_jobs" in argument or argument == SUITES[-1] for argument in arguments)
+    users = ("stream_jobs", "secured_cluster")
+    wants_spark = any(
+        argument == SUITES[-1] or any(user in argument for user in users) for argument in arguments
+    )
     try:
         if os.environ.get("FAIRLEAD_E2E_CONTEXT"):
             images = use_given_cluster(os.environ["FAIRLEAD_E2E_CONTEXT"])

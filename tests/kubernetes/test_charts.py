@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,6 +80,54 @@ def test_the_api_server_takes_every_render(values: Path, place: str) -> None:
         stdin=rendered,
     )
     assert "statefulset" in applied or "logcluster" in applied
+
+
+def test_a_default_makes_no_cluster_another_than_it_is(place: str) -> None:
+    """Neither does an upgrade of a release in clear, by values that do not say so."""
+    definitions = str(ROOT / "crds")
+    run("kubectl", "apply", "--server-side", "--force-conflicts", "-f", definitions)
+
+    def upgrade(release: str, *values: str) -> str:
+        flags = [part for value in values for part in ("--set", value)]
+        command = ("helm", "upgrade", "--install", release, CLUSTER, "-n", place)
+        return run(*command, *flags, check=False)
+
+    def spec(name: str) -> dict[str, Any]:
+        return dict(
+            json.loads(run("kubectl", "-n", place, "get", "logcluster", name, "-o", "json"))["spec"]
+        )
+
+    upgrade("old", "cluster.secure=false")
+    before = spec("old")
+    assert "listeners" not in before
+    # Without any value Helm takes those of before.
+    assert "LogCluster old is there already, without the listener" in upgrade("old", "keep=true")
+    assert spec("old") == before
+    # What Helm cannot see, as where it only renders, the API server refuses as a whole.
+    refused = run(
+        *("kubectl", "apply", "--server-side", "--force-conflicts", "-f", "-"),
+        check=False,
+        stdin=template(CLUSTER, "old", place),
+    )
+    assert "interBroker.tls cannot be changed" in refused
+    assert spec("old") == before
+    told = upgrade("old", "cluster.secure=false", "cluster.interBroker.tls=true")
+    assert "brokers of LogCluster old were made with false" in told
+    # Who says so gets the listener; brokers go on as they began.
+    upgrade("old", "cluster.secure=true")
+    now = spec("old")
+    assert [each["name"] for each in now["listeners"]] == ["tls"]
+    assert not now.get("interBroker", {}).get("tls")
+    # From then on, and for what is secure from the start, nothing has to be said.
+    assert "has been upgraded" in upgrade("old", "keep=true")
+    # The pool of that name is the other's.
+    upgrade("new", "pools.brokers=null")
+    new = spec("new")
+    assert (new["interBroker"]["tls"], len(new["listeners"])) == (True, 1)
+    assert "has been upgraded" in upgrade(
+        "new", "pools.brokers=null", "cluster.config.log\\.retention\\.hours=48"
+    )
+    assert spec("new")["interBroker"]["tls"] is True
 
 
 NEEDED = [

@@ -1,12 +1,15 @@
 """A Fairlead installation for end-to-end tests, made by Helm as a user makes it, and a summary."""
 
+import json
 import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
 from kubernetes_commands import CommandError, Kubectl, run, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,8 +59,17 @@ def client_pod() -> dict[str, Any]:
     }
 
 
+def user_pod(name: str, namespace: str, user: str) -> dict[str, Any]:
+    """A pod for clients that mounts the Secret of a User: examples/kubernetes/client.yaml."""
+    pod = yaml.safe_load((ROOT / "examples" / "kubernetes" / "client.yaml").read_text())
+    pod["metadata"] = {"name": name, "namespace": namespace}
+    pod["spec"]["containers"][0]["image"] = IMAGE
+    pod["spec"]["volumes"][0]["secret"]["secretName"] = user
+    return dict(pod)
+
+
 KINDS = (
-    *("failoverdrills", "consumergroups", "topics", "brokerpools", "logclusters"),
+    *("failoverdrills", "consumergroups", "topics", "users", "brokerpools", "logclusters"),
     *("clusterstates", "partitiontables"),
 )
 RELEASES = ((CLUSTER, NAMESPACE), ("fairlead", OPERATOR_NAMESPACE))
@@ -111,6 +123,19 @@ class Installation:
     def install_cluster(self, *extra: str) -> None:
         values = ("-f", str(ROOT / "tests" / "e2e" / "cluster_values.yaml"))
         self._helm(CLUSTER, NAMESPACE, "charts/fairlead-cluster", *values, *extra)
+
+    def install_chart_cluster(
+        self, release: str, namespace: str, values: Mapping[str, Any]
+    ) -> None:
+        """A cluster with the chart's defaults, but for these values."""
+        given = (f"{name}={json.dumps(value)}" for name, value in values.items())
+        arguments = (part for value in given for part in ("--set-json", value))
+        self._helm(release, namespace, "charts/fairlead-cluster", *arguments)
+
+    def uninstall_operator(self) -> None:
+        """The operator alone, if there is one: brokers serve on."""
+        with suppress(CommandError):
+            run("helm", "uninstall", "fairlead", "-n", OPERATOR_NAMESPACE, "--wait")
 
     def install_cluster_beside_operator(self) -> None:
         """A small cluster in the operator's own namespace, for drills of the controller."""

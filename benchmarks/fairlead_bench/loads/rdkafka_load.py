@@ -85,6 +85,7 @@ def consume(arguments: dict[str, Any]) -> None:
             "queued.min.messages": 1_000_000,
             "queued.max.messages.kbytes": 256 * 1024,
             "fetch.queue.backoff.ms": 5,
+            **arguments.get("settings", {}),
         }
     )
     topic, count = arguments["topic"], arguments["count"]

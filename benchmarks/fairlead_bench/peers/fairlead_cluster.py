@@ -21,13 +21,23 @@ class FairleadCluster:
         self, data: Path, settings: dict[str, str] | None = None, *, brokers: int = BROKERS
     ) -> None:
         self.data = data
-        self._settings = settings or {}
+        self._settings = dict(settings or {})
+        self._tls_port: int | None = None
         self._session_port, self.status_port, *ports = take_ports(2 + 3 * brokers)
         self.ports = ports[:brokers]
         self._internal_ports = ports[brokers : 2 * brokers]
         self.http_ports = ports[2 * brokers :]
         self.controller = Child(data / "controller.out")
         self.brokers = [Child(data / f"broker-{index}.out") for index in range(brokers)]
+
+    def add_tls_listener(self, port: int, keystore: Path) -> None:
+        """Has broker 0 encrypt at one more port, from its first start on; `keystore` is PEM."""
+        self._tls_port = port
+        self._settings |= {
+            "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,ENCRYPTED:SSL",
+            "ssl.keystore.location": str(keystore),
+            "ssl.enabled.protocols": "TLSv1.3",
+        }
 
     @property
     def bootstrap(self) -> str:
@@ -65,6 +75,8 @@ class FairleadCluster:
         ):
             self.log_directory_of(index).mkdir(exist_ok=True)
             addresses = f"CLIENT://127.0.0.1:{port},INTERNAL://127.0.0.1:{internal_port}"
+            if self._tls_port is not None:
+                addresses += f",ENCRYPTED://127.0.0.1:{self._tls_port}"
             settings = {
                 "node.id": str(index),
                 "log.dirs": str(self.log_directory_of(index)),

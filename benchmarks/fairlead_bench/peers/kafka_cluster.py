@@ -46,7 +46,8 @@ class KafkaCluster:
     ) -> None:
         self.data = data
         self._distribution = distribution
-        self._settings = settings or {}
+        self._settings = dict(settings or {})
+        self._tls_port: int | None = None
         ports = take_ports(2 * brokers)
         self.ports, self._controller_ports = ports[:brokers], ports[brokers:]
         self.brokers = [Child(data / f"node-{index}.out") for index in range(brokers)]
@@ -54,6 +55,19 @@ class KafkaCluster:
     @property
     def version(self) -> str:
         return self._distribution.version
+
+    def add_tls_listener(self, port: int, keystore: Path) -> None:
+        """Has node 1 encrypt at one more port, from its first start on; `keystore` is PEM."""
+        self._tls_port = port
+        self._settings |= {
+            "listener.security.protocol.map": (
+                "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,ENCRYPTED:SSL"
+            ),
+            "inter.broker.listener.name": "PLAINTEXT",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(keystore),
+            "ssl.enabled.protocols": "TLSv1.3",
+        }
 
     @property
     def bootstrap(self) -> str:
@@ -121,14 +135,17 @@ class KafkaCluster:
             f"{self.broker_id(voter)}@127.0.0.1:{voter_port}"
             for voter, voter_port in enumerate(self._controller_ports)
         ]
+        clients = f"PLAINTEXT://127.0.0.1:{port}"
+        if self._tls_port is not None:
+            clients += f",ENCRYPTED://127.0.0.1:{self._tls_port}"
         # One broker cannot hold the three replicas that internal topics ask for by default.
         copies = str(min(3, len(self.brokers)))
         return {
             "process.roles": "broker,controller",
             "node.id": str(self.broker_id(index)),
             "controller.quorum.voters": ",".join(voters),
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "listeners": f"{clients},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": clients,
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.log_directory_of(index)),
             "offsets.topic.replication.factor": copies,

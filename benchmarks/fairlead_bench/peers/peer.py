@@ -25,6 +25,9 @@ class Peer(Protocol):
     def broker_pid(self) -> int: ...
     @property
     def log_directory(self) -> Path: ...
+    def add_tls_listener(self, port: int, keystore: Path) -> None:
+        """Has it encrypt at one more port; before the first start. `keystore` is one of PEM."""
+
     def prepare(self) -> None:
         """Writes settings and identity, once; `start` does it otherwise."""
 

@@ -187,6 +187,41 @@ def transaction_metrics() -> tuple[Metric, ...]:
     return tuple(rows)
 
 
+def tls_metrics() -> tuple[Metric, ...]:
+    """What encryption costs, against Apache Kafka's, and what rules of access do."""
+    rows = []
+    for load, title in (("produce", "TLS: produce 1 KB"), ("consume", "TLS: consume 1 KB, hot")):
+        scenario = f"tls_{load}"
+        rows += [
+            Metric(
+                f"{scenario}_throughput",
+                scenario,
+                title,
+                MB_S,
+                HIGH,
+                AT_LEAST_KAFKA,
+                megabytes_per_second,
+            ),
+            Metric(f"{scenario}_cpu", scenario, "", S_GB, LOW, ratio(0.8), cpu_per_gigabyte),
+        ]
+    return (
+        *rows,
+        Metric(
+            "tls_connect_throughput",
+            "tls_connect",
+            "TLS: connections, each made anew",
+            K_S,
+            HIGH,
+            AT_LEAST_KAFKA,
+            thousand_records_per_second,
+        ),
+        Metric("tls_connect_cpu", "tls_connect", "", S_M, LOW, None, cpu_per_million_records),
+        Metric("authorizer_off_cpu", "authorizer", "requests without an authorizer", S_M, LOW),
+        Metric("authorizer_on_cpu", "authorizer", "with one, and 1,001 rules", S_M, LOW),
+        Metric("authorizer_ratio", "authorizer", "ratio of these", "x", LOW, limit(1.05)),
+    )
+
+
 METRICS: Final = (
     Metric(
         "produce_1k_throughput",
@@ -364,6 +399,7 @@ METRICS: Final = (
     *failover_metrics(),
     *promises_metrics(),
     *partition_count_metrics(),
+    *tls_metrics(),
     Metric("compaction_idle_p99", "compaction", "acknowledged at 1,000/s, p99 alone", "ms", LOW),
     Metric("compaction_p99", "compaction", "p99 while 1 GB is compacted", "ms", LOW),
     Metric("compaction_p99_ratio", "compaction", "ratio of these", "x", LOW, limit(2.0)),

@@ -29,13 +29,15 @@ class Meter:
     Amounts are never negative, but for those that are taken back in the window of their charge.
     """
 
-    __slots__ = ("_amounts", "_size_ms", "_window", "limit")
+    __slots__ = ("_amounts", "_held_limit", "_held_until_ms", "_size_ms", "_window", "limit")
 
     def __init__(self, limit: float, windows: Windows, now_ms: int) -> None:
         self.limit = limit
         self._amounts = [0.0] * windows.number
         self._size_ms = windows.size_ms
         self._window = now_ms // windows.size_ms
+        self._held_limit = limit
+        self._held_until_ms = now_ms
 
     def charge(self, amount: float, now_ms: int) -> None:
         """Count something that is used now; less than nothing takes back what was charged now."""
@@ -57,10 +59,22 @@ class Meter:
             return 0
         return round((rate - self.limit) / self.limit * self._elapsed_ms(now_ms))
 
+    def hold(self, now_ms: int) -> None:
+        """Begin the time for which whoever has no connection that could be muted is refused."""
+        self._held_limit = self.limit
+        self._held_until_ms = max(self._held_until_ms, now_ms + self.throttle_ms(now_ms))
+
+    def held_ms(self, now_ms: int) -> int:
+        """Return how much of that time is left. Another limit makes it another time."""
+        if self._held_limit != self.limit:
+            self._held_until_ms = now_ms
+            self.hold(now_ms)
+        return max(self._held_until_ms - now_ms, 0)
+
     def is_quiet(self, now_ms: int) -> bool:
         """Tell whether nothing was used in any window: another meter would say the same."""
         self._pass_to(now_ms)
-        return not any(self._amounts)
+        return self._held_until_ms <= now_ms and not any(self._amounts)
 
     def _elapsed_ms(self, now_ms: int) -> int:
         size_ms = self._size_ms

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from fairlead_broker.api_registry import HANDLERS, NO_REPLY, PENDING, RequestContext
 from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
 from fairlead_broker.peer_check import NO_BROKER_IDS
+from fairlead_broker.rest.http_quotas import HttpQuotas
 from fairlead_broker.rest.peers import PeerUnreachableError
 from fairlead_model.ids import CONSUMER_OFFSETS, NO_LEADER
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -94,7 +95,7 @@ class _Call:
         self.peer_check: PeerCheck | None = None
         self.replica_ids: Container[int] = NO_BROKER_IDS
         self.login: ClientLogin | None = None
-        self.quotas: RequestQuotas | None = None
+        self.quotas: RequestQuotas | None = calls.quotas
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def on_response(self, context: RequestContext, response: Any) -> None:
@@ -147,6 +148,16 @@ class KafkaCalls:
         self.client_host = client_host
         self.principal = principal
         self.authorizer = authorizer
+        self._quotas: HttpQuotas | None = None
+
+    @property
+    def quotas(self) -> HttpQuotas | None:
+        """What holds back who asks; None where no quota may bind it, now."""
+        if not self.broker.client_quotas.binds_clients:
+            return None
+        if self._quotas is None:
+            self._quotas = HttpQuotas(self.broker, self.principal.name, CLIENT_ID)
+        return self._quotas
 
     def would_allow(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Tell whether who asks may do this to a resource; of lists, where a no is no denial."""

@@ -60,10 +60,15 @@ class Refused(NamedTuple):
 
 
 def require_topic(kafka: KafkaCalls, topic: str) -> None:
-    """Raise what a producer is told of a topic that it may not write to, or that is not there."""
+    """Raise what a producer is told of a topic that it may not write to, or that is not there.
+
+    Or not now, because it has written too much.
+    """
     kafka.require(Operation.WRITE, ResourceType.TOPIC, topic)
     if kafka.broker.image.topic(topic) is None:
         raise unknown_topic(topic)
+    if kafka.quotas is not None:
+        kafka.quotas.admit_produce()
 
 
 class Producer:
@@ -170,6 +175,8 @@ class Producer:
                 topic_data=[TopicProduceData(self._topic, partition_data=[data])],
             )
 
+        if self._kafka.quotas is not None:
+            self._kafka.quotas.charge_produce(len(batch))
         response: ProduceResponse = await self._kafka.ask_leader(
             (self._topic, partition),
             build,

@@ -53,9 +53,13 @@ class PartitionReader:
         """Return records as JSON, none where there are none until `deadline_s`.
 
         Their memory is counted until the answer is written, or until `held` is closed.
-        ProblemError where the offset is not in the log, KafkaError where the partition cannot be
-        reached.
+        ProblemError where the offset is not in the log, or while too much has been read,
+        KafkaError where the partition cannot be reached.
         """
+        quotas = self._kafka.quotas
+        if quotas is not None:
+            quotas.admit_read()
+            bytes_max = quotas.bound_read(bytes_max)
         until_s = max(deadline_s, self._loop.time() + _HOP_S)
         found: list[RenderedRecord] = []
         size = 0
@@ -76,6 +80,8 @@ class PartitionReader:
             if rendered.is_full or self._loop.time() >= until_s:
                 break
         self._metrics.records_out += len(found)
+        if quotas is not None:
+            quotas.charge_read(size)
         return found
 
     async def _fetch(self, deadline_s: float, min_bytes: int, until_s: float) -> PartitionData:

@@ -10,7 +10,7 @@ Nothing is read for a reader who is slow: his records wait in the log.
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.limits import REST_HEARTBEAT_S, REST_READ_HOP_MS, REST_TAIL_BYTES
@@ -64,6 +64,8 @@ async def follow(request: RestRequest, reader: PartitionReader) -> web.StreamRes
         head = b"retry: %d\nid: %d\n\n" % (RETRY_MS, told - 1)
         await request.write(response, head + _events(records))
     while not request.stopping.is_set():
+        if await _hold_back(request, response):
+            continue
         told = reader.offset
         request.deadline_s = loop.time() + REST_HEARTBEAT_S + REST_READ_HOP_MS / 1000
         with ExitStack() as held:
@@ -87,6 +89,25 @@ async def follow(request: RestRequest, reader: PartitionReader) -> web.StreamRes
             else:
                 await request.write(response, _HEARTBEAT)
     return response
+
+
+async def _hold_back(request: RestRequest, response: web.StreamResponse) -> bool:
+    """Wait while too much has been read, until the next heartbeat at most; tell whether it was.
+
+    A stream stays open as a Kafka client's connection does, with its records in the log.
+    """
+    quotas = request.kafka.quotas
+    throttle_ms = 0 if quotas is None else quotas.read_throttle_ms()
+    if quotas is None or not throttle_ms:
+        return False
+    wait_s = min(throttle_ms / 1000, REST_HEARTBEAT_S)
+    quotas.note("fetch", round(wait_s * 1000))
+    request.deadline_s = asyncio.get_running_loop().time() + wait_s + REST_READ_HOP_MS / 1000
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            await request.stopping.wait()
+    await request.write(response, _HEARTBEAT)
+    return True
 
 
 def _events(records: list[RenderedRecord]) -> bytes:

@@ -119,6 +119,9 @@ class Reader:
             return True
         if error.retriable() or error.code() in transient_codes():
             return True
+        if not self.group and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            # librdkafka looks for a coordinator all the same; who reads by himself needs no group.
+            return True
         failure = build_error(f"cannot read {self.what}", error, name=self.group)
         if error.code() == KafkaError._FATAL and "fenced" in failure.message:
             # librdkafka hides the broker's code behind its own for fatal errors.

@@ -112,6 +112,35 @@ def test_large_numbers_stay_whole(render) -> None:
     assert '"cleanup.policy": null\n' in text
 
 
+def log_cluster(rendered: str) -> dict:
+    (found,) = [each["spec"] for each in objects(rendered) if each["kind"] == "LogCluster"]
+    return dict(found)
+
+
+def test_a_new_cluster_is_in_clear_only_where_a_value_says_so(render, helm) -> None:
+    secure = log_cluster(render("cluster"))
+    assert [each["authentication"]["type"] for each in secure["listeners"]] == ["scram-sha-512"]
+    assert all(each["tls"]["enabled"] for each in secure["listeners"])
+    assert (secure["interBroker"], secure["authorization"]) == ({"tls": True}, {"type": "simple"})
+    clear = log_cluster(render("cluster", "--set", "cluster.secure=false"))
+    assert not clear.keys() & {"listeners", "interBroker", "authorization"}
+    apart = log_cluster(render("cluster", "--set", "cluster.interBroker.tls=false"))
+    assert "interBroker" not in apart and apart["listeners"] == secure["listeners"]
+
+
+def test_a_listener_of_a_secure_cluster_says_whether_it_encrypts(helm, render) -> None:
+    listener = '{"name":"outside","type":"NodePort","port":9095%s}'
+    flags = ("--kube-version", "1.34.0", "--set-json")
+    plain = f"cluster.listeners=[{listener % ''}]"
+    done = helm("template", "x", FOLDERS["cluster"], *flags, plain)
+    assert done.returncode != 0
+    assert "listener outside of cluster.listeners does not say whether it encrypts" in done.stderr
+    meant = "cluster.listeners=[" + listener % ',"tls":{"enabled":false}' + "]"
+    assert len(log_cluster(render("cluster", *flags[2:], meant))["listeners"]) == 2
+    in_clear = log_cluster(render("cluster", "--set", "cluster.secure=false", flags[2], plain))
+    assert [each["name"] for each in in_clear["listeners"]] == ["outside"]
+
+
 def test_a_backup_reads_the_metadata_and_may_do_nothing_else(render, tmp_path) -> None:
     rendered = render("cluster", "-f", HERE / "values" / "cluster-outside.yaml")
     own = {
@@ -210,3 +239,10 @@ def test_notes_tell_the_next_commands(helm) -> None:
     assert "logs-bootstrap.logs.svc:9092" in done.stdout
     assert "any node's address, port 31090" in done.stdout
     assert "fairlead produce audit-log" in done.stdout
+    assert "THIS CLUSTER IS IN CLEAR" in done.stdout
+    done = helm(*arguments, FOLDERS["cluster"], "--set", "topics.orders.partitions=1")
+    assert "events-bootstrap.logs.svc:9093" in done.stdout
+    told = done.stdout.partition("apply -f - <<END\n")[2].partition("\nEND\n")[0]
+    user, pod = objects(told)
+    assert user["spec"]["acls"][0]["resource"] == {"type": "topic", "name": "orders"}
+    assert pod["spec"]["volumes"][0]["secret"]["secretName"] == user["metadata"]["name"]

@@ -81,13 +81,21 @@ class Poll:
     async def run(self, deadline_s: float, is_over: Callable[[], bool]) -> list[bytes]:
         """Return records as JSON, none where there are none until the deadline, or `is_over`.
 
-        ProblemError or KafkaError, after which the positions are what they were before.
+        ProblemError or KafkaError, after which the positions are what they were before. One of
+        them is 429, while too much has been read.
         """
+        quotas = self._kafka.quotas
+        if quotas is not None:
+            quotas.admit_read()
+            bytes_max = quotas.bound_read(self._shape.bytes_max)
+            self._shape = self._shape._replace(bytes_max=bytes_max)
         try:
             await self._run(deadline_s, is_over)
         except BaseException:
             self.rewind()
             raise
+        if quotas is not None:
+            quotas.charge_read(self._size)
         return self._records
 
     def rewind(self) -> None:

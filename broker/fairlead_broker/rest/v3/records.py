@@ -8,6 +8,7 @@ the stream with one more report, because nobody can tell where the next record w
 from __future__ import annotations
 
 import asyncio
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.limits import (
@@ -20,6 +21,7 @@ from fairlead_broker.limits import (
     REST_STREAM_IDLE_S,
 )
 from fairlead_broker.rest.embedding import EmbeddingError, format_timestamp, read_v3_record
+from fairlead_broker.rest.http_quotas import TOO_MUCH, throttle_text
 from fairlead_broker.rest.json_frames import OversizedError, StreamFrames
 from fairlead_broker.rest.json_text import JsonError, dump_json, load_json
 from fairlead_broker.rest.operations import INT32_MAX, JSON, Answer, Body, Operation
@@ -28,6 +30,8 @@ from fairlead_broker.rest.producing import Producer, Refused, Written, require_t
 from fairlead_broker.rest.schemas import INT, OFFSET, TEXT, TEXT_OR_NULL, object_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aiohttp import web
 
     from fairlead_broker.rest.embedding import EmbeddedRecord
@@ -150,7 +154,9 @@ class _RecordStream:
             return
         records = [each for each in waiting if not isinstance(each, EmbeddingError)]
         deadline_s = asyncio.get_running_loop().time() + REST_REQUEST_TIMEOUT_MS / 1000
-        outcomes = iter(await self._producer.write(records, deadline_s))
+        outcomes: Iterator[Written | Refused] | None = self._hold_back(records)
+        if outcomes is None:
+            outcomes = iter(await self._producer.write(records, deadline_s))
         for each in waiting:
             if isinstance(each, EmbeddingError):
                 self._reports.add(_refusal(each.code, each.message))
@@ -161,6 +167,15 @@ class _RecordStream:
             else:
                 self._reports.add(self._report(each, outcome))
         await self._request.slices.rest()
+
+    def _hold_back(self, records: list[EmbeddedRecord]) -> Iterator[Written | Refused] | None:
+        """Return the refusals of records that come while a quota is used up; None if none is."""
+        quotas = self._request.kafka.quotas
+        throttle_ms = 0 if quotas is None else quotas.produce_throttle_ms()
+        if quotas is None or not throttle_ms:
+            return None
+        quotas.note("produce", throttle_ms)
+        return repeat(Refused(TOO_MUCH, throttle_text(throttle_ms)), len(records))
 
     def _report(self, record: EmbeddedRecord, written: Written) -> dict[str, Any]:
         return {"error_code": OK, **place_of(record, written, self._cluster_id, self._topic)}

@@ -89,6 +89,40 @@ def test_a_meter_that_was_quiet_in_all_windows_is_forgotten(quotas: ClientQuotas
     assert quotas.version > before, "whoever held the meter asks for one again"
 
 
+def test_who_has_no_connection_to_mute_is_refused_for_the_time_that_is_told(
+    quotas: ClientQuotas,
+) -> None:
+    quotas.publish({EVERY_USER: {RATE: 100.0}})
+    told_ms = produce(quotas, "alice", "rest", 3000)
+    meter = quotas.meters_of("alice", "rest", 0).produce
+    assert meter is not None
+    assert meter.held_ms(0) == 0, "he has not used it yet by HTTP"
+    meter.hold(0)
+    assert told_ms == 20_000
+    assert [meter.held_ms(now_ms) for now_ms in (0, 15_000, 20_000)] == [told_ms, 5000, 0]
+    # Nobody gets out of it because his windows are quiet again.
+    quotas.forget_quiet(15_000)
+    assert quotas.meters_of("alice", "rest", 15_000).produce is meter
+    quotas.forget_quiet(20_000)
+    assert len(quotas) == 0
+
+
+def test_another_limit_holds_at_once_for_who_is_refused(quotas: ClientQuotas) -> None:
+    quotas.publish({EVERY_USER: {RATE: 100.0}})
+    produce(quotas, "alice", "rest", 3000)
+    meter = quotas.meters_of("alice", "rest", 0).produce
+    assert meter is not None
+    meter.hold(0)
+    quotas.publish({EVERY_USER: {RATE: 200.0}})
+    meter = quotas.meters_of("alice", "rest", 0).produce
+    assert meter is not None
+    assert meter.held_ms(0) == 5000
+    quotas.publish({EVERY_USER: {RATE: 300.0}})
+    meter = quotas.meters_of("alice", "rest", 0).produce
+    assert meter is not None
+    assert meter.held_ms(0) == 0
+
+
 def test_rotating_client_ids_win_nothing_and_take_no_memory(
     quotas: ClientQuotas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
