@@ -230,13 +230,20 @@ class ControllerClient:
         namespace: str,
         cluster: str,
         broker_id: int,
-        fault: Literal["kill", "pause", "resume"],
+        fault: Literal["kill", "pause", "resume", "slow"],
         *,
         duration_ms: int = 0,
+        turns: tuple[int, int] = (0, 0),
     ) -> None:
-        """Let a broker's supervisor kill, stop or wake its process."""
+        """Let a broker's supervisor kill, stop or wake its process, or let it stall in turns.
+
+        `turns`: for how many milliseconds a slow process stands still, and then runs.
+        """
         path = _cluster_path(namespace, cluster, f"brokers/{broker_id}/fault")
-        await self._ask("POST", path, body={"fault": fault, "durationMs": duration_ms})
+        body: JsonObject = {"fault": fault, "durationMs": duration_ms}
+        if fault == "slow":
+            body |= {"stallMs": turns[0], "runMs": turns[1]}
+        await self._ask("POST", path, body=body)
 
     async def break_controller(
         self, fault: Literal["kill", "pause"], *, duration_ms: int = 0

@@ -62,6 +62,22 @@ def test_the_file_of_a_cluster_runs_locally(
     assert len(document["runs"]) == 1
 
 
+def test_a_slow_follower_that_stays_in_sync_slows_every_commit(
+    quiet_cluster: Cli, tmp_path: Path
+) -> None:
+    """It fetches all that there is whenever it runs, so that it never lags for long enough."""
+    path = write_drill(tmp_path / "drill.yaml", "Follower", "Slow")
+    document = quiet_cluster("drill", "-f", str(path), "-o", "json").json
+    assert document["check"]["lost"] == 0
+    (run,) = document["runs"]
+    assert run["problem"] is None
+    # A commit that comes right after a stall has begun waits for its end, 200 ms later.
+    assert run["commit_p99_ms"] > run["commit_before_p99_ms"]
+    assert run["commit_p99_ms"] >= 150
+    assert run["left_isr_ms"] is None
+    assert run["fast_again_ms"] > 0
+
+
 def test_a_limit_of_the_file_decides_the_exit_code(quiet_cluster: Cli, tmp_path: Path) -> None:
     outcome = quiet_cluster(
         "drill", "-f", str(write_drill(tmp_path / "drill.yaml", "Leader", "Kill", limit=1))

@@ -11,6 +11,7 @@ class DrillMeasurement:
 
     recovery_max_ms: int | None
     """None if nothing was measured."""
+    commit_p99_ms: int | None = None
     lost: int = 0
     duplicates: int = 0
     reordered: int = 0
@@ -22,10 +23,11 @@ class DrillMeasurement:
 def measures_gaps(spec: FailoverDrillSpec) -> bool:
     """Return True if recovery is the longest time without an acknowledgement, not the first one.
 
-    After a graceful end, and where no broker was hit, there is nothing to recover from: records are
-    taken at once, and what counts is whether anybody had to wait later.
+    After a graceful end, where a broker is merely slow, and where no broker was hit, there is
+    nothing to recover from: records are taken at once, and what counts is whether anybody had to
+    wait later.
     """
-    return spec.fault.type == "Delete" or spec.target.type == "Controller"
+    return spec.fault.type in {"Delete", "Slow"} or spec.target.type == "Controller"
 
 
 def find_exceeded(limits: DrillLimits, measured: DrillMeasurement) -> list[str]:
@@ -48,5 +50,13 @@ def find_exceeded(limits: DrillLimits, measured: DrillMeasurement) -> list[str]:
         elif measured.recovery_max_ms > limits.recovery_ms:
             exceeded.append(
                 f"recovery took {measured.recovery_max_ms} ms, {limits.recovery_ms} ms are allowed"
+            )
+    if limits.commit_p99_ms is not None:
+        if measured.commit_p99_ms is None:
+            exceeded.append("no commit was measured while the fault lasted")
+        elif measured.commit_p99_ms > limits.commit_p99_ms:
+            exceeded.append(
+                f"commits took {measured.commit_p99_ms} ms at the 99th percentile, "
+                f"{limits.commit_p99_ms} ms are allowed"
             )
     return exceeded

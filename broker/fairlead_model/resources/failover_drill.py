@@ -27,9 +27,11 @@ CLUSTER_NAME: Final = Text(
     "does not end with '-'",
 )
 _COUNT: Final = Whole(0, 2**53)
+LASTING: Final = frozenset({"Pause", "Slow"})
+"""Faults that go on for durationSeconds."""
 
 TargetType: TypeAlias = Literal["Leader", "Follower", "Broker", "Controller"]
-FaultType: TypeAlias = Literal["Kill", "Delete", "Pause"]
+FaultType: TypeAlias = Literal["Kill", "Delete", "Pause", "Slow"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +86,24 @@ class DrillFault:
     type: Annotated[
         FaultType,
         "Kill: its process gets SIGKILL. Delete: its pod is deleted, with the usual grace. Pause: "
-        "its process is stopped for durationSeconds and then goes on.",
+        "its process is stopped for durationSeconds and then goes on. Slow: for durationSeconds "
+        "it stands still and runs in turns, as by a slow disk or a busy machine.",
     ]
     duration_seconds: Annotated[
-        int, "How long a paused process stands still, in seconds.", Whole(1, 600)
+        int, "How long a fault that does not end by itself lasts, in seconds.", Whole(1, 600)
     ] = 10
+    stall_ms: Annotated[
+        int,
+        "How long a Slow process stands still each time, in milliseconds. Above the brokers' "
+        "session timeout the controller takes it for dead.",
+        Whole(1, 10_000),
+    ] = 200
+    run_ms: Annotated[int, "How long it runs in between, in milliseconds.", Whole(1, 10_000)] = 50
+
+    @property
+    def hold_ms(self) -> int:
+        """How long it lasts; 0 for a fault that is over at once."""
+        return self.duration_seconds * 1000 if self.type in LASTING else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +128,12 @@ class DrillLimits:
     recovery_ms: Annotated[
         int | None,
         "Longest time from the fault until every partition takes records again, in milliseconds.",
+        Whole(1, 3_600_000),
+    ] = None
+    commit_p99_ms: Annotated[
+        int | None,
+        "99th percentile of the time that a record took to be committed while the fault lasted, "
+        "in milliseconds.",
         Whole(1, 3_600_000),
     ] = None
     lost: Annotated[int, "Acknowledged records that were not read.", _COUNT] = 0
@@ -147,6 +168,12 @@ class FailoverDrillSpec:
         _unchanged("workload", "workload"),
         _unchanged("limits", "limits"),
         _unchanged("runs", "runs"),
+        Rule(
+            cel="self.fault.type != 'Slow' || self.target.type != 'Controller'",
+            message="only brokers can be Slow: for the controller say Kill, Delete or Pause",
+            field="fault",
+            holds=lambda it: it.fault.type != "Slow" or it.target.type != "Controller",
+        ),
     )
 
     cluster_name: Annotated[

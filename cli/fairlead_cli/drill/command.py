@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead_cli.drill.faults import FaultKind
+from fairlead_cli.drill.stalls import Stalls
 from fairlead_cli.drill.targets import FORMS, parse_target
 from fairlead_cli.errors import ExitCode
 from fairlead_cli.options import data_option, table_or_json
@@ -24,6 +25,7 @@ Examples:
   fairlead drill --target broker:1 --fault pause --hold-s 10 --runs 5
   fairlead drill --target controller --fault kill -o json
   fairlead drill --target leader:orders/0 --target controller --fault kill
+  fairlead drill --target follower:orders/0 --fault slow --stall-ms 200 --runs 1
   fairlead drill -f drill.yaml
   fairlead up --fault-proxy --detach && fairlead drill --target broker:0 --fault isolate
 
@@ -31,7 +33,8 @@ The records go to a topic of the drill's own. What was broken is healed in the e
 too. Exits with 1 when a record was lost, doubled or reordered, when the application saw an error,
 or when a limit was exceeded: to the first new acknowledgement, at the 99th percentile, 250 ms
 after kill, 2 s after pause and isolate, 4.5 s if the controller is hit too; after a clean stop
-nobody waits longer than 100 ms. A drill of a file has limits of its own.
+nobody waits longer than 100 ms, and with a slow broker than 2 s. A drill of a file has limits of
+its own.
 """
 
 
@@ -81,7 +84,21 @@ async def run_until_signalled(drill: Drill) -> DrillOutcome:
     type=click.FloatRange(min=0.1),
     default=10.0,
     show_default=True,
-    help="How long pause and isolate last.",
+    help="How long pause, isolate and slow last.",
+)
+@click.option(
+    "--stall-ms",
+    type=click.IntRange(1, 10_000),
+    default=200,
+    show_default=True,
+    help="How long a slow process stands still each time.",
+)
+@click.option(
+    "--run-ms",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="How long it runs in between.",
 )
 @click.option(
     "--limit-ms", type=click.IntRange(min=1), help="Instead of the limit for this fault (below)."
@@ -99,11 +116,13 @@ def command(
     rate: int,
     record_size: int,
     hold_s: float,
+    stall_ms: int,
+    run_ms: int,
     limit_ms: int | None,
     data: Path,
     output: str,
 ) -> int:
-    """Kill, stop, pause or cut off a process under load; measure what clients see of it.
+    """Kill, stop, pause, slow down or cut off a process under load; measure what clients see of it.
 
     A librdkafka producer with default settings (idempotent, acks=all) and a probe for each
     partition write numbered records; afterwards everything is read back and compared.
@@ -122,7 +141,10 @@ def command(
         rate=rate,
         record_size=record_size,
         hold_s=hold_s,
+        stalls=Stalls(stall_ms, run_ms),
     )
+    if plan.kind is FaultKind.SLOW and plan.is_controller:
+        raise click.UsageError("only brokers can be slow")
     return run_plan(plan, limit_ms, data, output)
 
 

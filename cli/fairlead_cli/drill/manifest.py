@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairlead_cli.drill.faults import FaultKind
+from fairlead_cli.drill.stalls import Stalls
 from fairlead_cli.drill.targets import Target, TargetKind
 from fairlead_cli.errors import InputError
 from fairlead_model.resources.drill_verdict import DrillMeasurement, find_exceeded, measures_gaps
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 
 # Deleting a pod is a clean stop of its broker; the supervisor starts another, as a StatefulSet
 # does.
-FAULTS = {"Kill": FaultKind.KILL, "Delete": FaultKind.STOP, "Pause": FaultKind.PAUSE}
+FAULTS = {
+    "Kill": FaultKind.KILL,
+    "Delete": FaultKind.STOP,
+    "Pause": FaultKind.PAUSE,
+    "Slow": FaultKind.SLOW,
+}
 
 
 def read_drill_document(path: Path) -> dict[str, Any]:
@@ -56,6 +62,7 @@ def plan_drill(spec: FailoverDrillSpec) -> DrillPlan:
         rate=workload.records_per_second,
         record_size=workload.record_size,
         hold_s=float(spec.fault.duration_seconds),
+        stalls=Stalls(spec.fault.stall_ms, spec.fault.run_ms),
         partitions=workload.partitions,
         replication_factor=workload.replication_factor,
         steady_s=float(workload.steady_seconds),
@@ -92,7 +99,9 @@ def find_manifest_failures(spec: FailoverDrillSpec, outcome: DrillOutcome) -> li
         )
         if count
     ]
+    commits = [run.commit_p99_ms for run in outcome.runs if run.commit_p99_ms is not None]
     measured = DrillMeasurement(
+        commit_p99_ms=max(commits, default=None),
         recovery_max_ms=max(times, default=None),
         lost=findings.lost,
         duplicates=findings.duplicated,

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fairlead_cli.drill.commits import measure_commits
 from fairlead_cli.drill.probe import first_answer_after, longest_gap_after
 from fairlead_cli.drill.timings import to_ms
 from fairlead_cli.drill.watch import NO_LEADER
@@ -33,6 +34,8 @@ class Observation:
     """Which of them led each of these."""
     hit: set[int] = field(default_factory=set)
     """Partitions that must wait for the controller: a broken broker leads them or is in sync."""
+    left: set[int] = field(default_factory=set)
+    """Those whose in-sync set was seen without the broken brokers."""
 
     @property
     def is_recovered(self) -> bool:
@@ -61,6 +64,8 @@ class Observation:
             run.detection_ms = self._find_detection()
         if not self.hit:
             return
+        if run.left_isr_ms is None:
+            self._note_departures()
         if run.election_ms is None and self.epochs:
             run.election_ms = self._find_election()
         if run.recovery_ms is None:
@@ -68,9 +73,13 @@ class Observation:
         if run.client_recovery_ms is None:
             run.client_recovery_ms = self._find_client_recovery()
 
-    def end(self) -> None:
-        """Set the longest gap, over the whole time and all partitions."""
+    def end(self, hold_s: float = 0.0) -> None:
+        """Set the longest gap over all partitions, and how long commits took.
+
+        `hold_s` is how long the fault lasted; 0 if it was over at once.
+        """
         now = time.monotonic()
+        self._measure_commits(self.fault_at + hold_s if hold_s else now)
         gap, partition = max(
             (longest_gap_after(probe.answers, self.fault_at, now), probe.partition)
             for probe in self.probes
@@ -78,6 +87,22 @@ class Observation:
         self.run.longest_gap_ms = to_ms(gap.length)
         self.run.longest_gap_began_ms = to_ms(gap.began - self.fault_at)
         self.run.longest_gap_partition = partition
+
+    def _measure_commits(self, until: float) -> None:
+        numbers = self.hit or {probe.partition for probe in self.probes}
+        given = [answer for number in numbers for answer in self.probes[number].answers]
+        times = measure_commits(given, self.fault_at, until)
+        self.run.commit_before_p99_ms = times.before_p99_ms
+        self.run.commit_p99_ms = times.p99_ms
+        self.run.fast_again_ms = times.fast_again_ms
+
+    def _note_departures(self) -> None:
+        """Note which partitions' in-sync sets are without the broken brokers for the first time."""
+        for number in self.hit - self.left:
+            if self.broker_ids.isdisjoint(self.watch.partitions[number].isr):
+                self.left.add(number)
+        if self.left == self.hit:
+            self.run.left_isr_ms = to_ms(time.monotonic() - self.fault_at)
 
     def _find_detection(self) -> int | None:
         if self.watch.controller is None:

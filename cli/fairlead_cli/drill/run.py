@@ -25,6 +25,7 @@ from fairlead_cli.drill.load import (
     DrillLoad,
     LoadPlan,
 )
+from fairlead_cli.drill.stalls import Stalls
 from fairlead_cli.drill.targets import NotResolvedError, Target, TargetKind, resolve_broker
 from fairlead_cli.drill.timings import RunTimings, to_ms
 from fairlead_cli.drill.topic import REPLICATION_FACTOR_MAX, TOPIC_PREFIX
@@ -60,6 +61,8 @@ class DrillPlan:
     rate: int = 1000
     record_size: int = 256
     hold_s: float = 10.0
+    stalls: Stalls = field(default_factory=Stalls)
+    """The turns of a slow process."""
     partitions: int | None = None
     """Two a broker, unless it is said."""
     replication_factor: int | None = None
@@ -124,7 +127,7 @@ class Drill:
         """From preparation to verdict; whatever happens, what was broken is healed."""
         started = time.monotonic()
         load = self.load
-        with FaultInjector(self.cluster, self.plan.kind) as injector:
+        with FaultInjector(self.cluster, self.plan.kind, self.plan.stalls) as injector:
             runs: list[RunTimings] = []
             try:
                 await load.prepare()
@@ -181,7 +184,7 @@ class Drill:
             run.healed_ms = to_ms(time.monotonic() - healed_at)
         except CliError as error:
             run.problem = run.problem or error.message
-        observation.end()
+        observation.end(self.plan.hold_s if self.plan.kind.lasts else 0.0)
         run.problem = run.problem or load.fatal
         self.say(describe(run))
         return run
@@ -282,6 +285,9 @@ def describe(run: RunTimings) -> str:
             ("detected", run.detection_ms),
             ("elected", run.election_ms),
             ("recovered", run.recovery_ms),
+            ("commit p99", run.commit_p99_ms),
+            ("out of the in-sync set after", run.left_isr_ms),
+            ("commits fast again after", run.fast_again_ms),
             ("healed", run.healed_ms),
         )
         if value is not None

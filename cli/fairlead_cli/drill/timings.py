@@ -33,6 +33,14 @@ class RunTimings:
     longest_gap_began_ms: int | None = None
     """When it began, after the fault; negative before it."""
     longest_gap_partition: int | None = None
+    commit_before_p99_ms: int | None = None
+    """99th percentile of the time that a record took to be committed, before the fault."""
+    commit_p99_ms: int | None = None
+    """The same while the fault lasted."""
+    left_isr_ms: int | None = None
+    """Until the broken brokers were seen outside the in-sync set of every partition hit."""
+    fast_again_ms: int | None = None
+    """Until the last slow commit: longer than twice the p99 of before, and than 50 ms."""
     healed_ms: int | None = None
     """From the end of the fault until every replica was in sync again."""
     replaced: list[str] = field(default_factory=list)
@@ -60,6 +68,10 @@ TIMINGS = {
     "recovery_ms": "recovery",
     "client_recovery_ms": "recovery, librdkafka",
     "longest_gap_ms": "longest gap",
+    "commit_before_p99_ms": "commit p99, before",
+    "commit_p99_ms": "commit p99, during the fault",
+    "left_isr_ms": "out of the in-sync set",
+    "fast_again_ms": "commits fast again",
     "healed_ms": "healed",
 }
 

@@ -14,7 +14,7 @@
 | POST …/brokers/ID/drain {"on"} | remainingLeaders |
 | DELETE …/brokers/ID | nothing, once the broker is unregistered |
 | POST …/pools/POOL/scale-down {"leaving", "staying"} | problem: why brokers cannot be emptied |
-| POST …/brokers/ID/fault {"fault", "durationMs"} | nothing, once the broker has agreed |
+| POST …/brokers/ID/fault {"fault", "durationMs", "stallMs", "runMs"} | nothing, once agreed |
 | GET, POST …/intents {"action", "object"}, DELETE …/intents/ID | the open ones; id |
 | GET …/explain/TOPIC/PARTITION, …/moves?since_ms=N | the journal of decisions |
 
@@ -27,7 +27,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -62,6 +62,7 @@ REQUEST_BYTES_MAX: Final = 64 << 20
 WAIT_MS_MAX: Final = 60_000
 TEXT_LENGTH_MAX: Final = 500
 FAULTS: Final = frozenset({"kill", "pause", "resume"})
+BROKER_FAULTS: Final = FAULTS | {"slow"}
 FAULT_MS_MAX: Final = 600_000
 
 _PASSING: Final = frozenset({RefusalCode.REQUEST_TIMED_OUT, RefusalCode.NOT_CONTROLLER})
@@ -238,13 +239,14 @@ class AdminApi:
     async def _fault(self, request: web.Request) -> web.Response:
         body = await _body(request)
         parts, broker_id = self._broker(request)
-        fault, duration_ms = _read_fault(body)
-        await parts.sessions.inject_fault(broker_id, fault, duration_ms)
+        fault, duration_ms = _read_fault(body, BROKER_FAULTS)
+        turns = _read_ms(body, "stallMs"), _read_ms(body, "runMs")
+        await parts.sessions.inject_fault(broker_id, fault, duration_ms, turns)
         return web.json_response({})
 
     async def _own_fault(self, request: web.Request) -> web.Response:
         """Kill or stop this very process, by its supervisor, which also wakes it again."""
-        fault, duration_ms = _read_fault(await _body(request))
+        fault, duration_ms = _read_fault(await _body(request), FAULTS)
         if not self._candidate.is_active:
             raise _AnswerError(503, role="standby", message="another candidate is active")
         if not self._allows_drills:
@@ -335,13 +337,18 @@ def _clear_the_way(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _read_fault(body: dict[str, Any]) -> tuple[str, int]:
-    fault, duration_ms = body.get("fault"), body.get("durationMs", 0)
-    if fault not in FAULTS:
-        raise _AnswerError(400, message=f'"fault" is one of {", ".join(sorted(FAULTS))}')
-    if not isinstance(duration_ms, int) or not 0 <= duration_ms <= FAULT_MS_MAX:
-        raise _AnswerError(400, message=f'"durationMs" is a number up to {FAULT_MS_MAX}')
-    return str(fault), duration_ms
+def _read_fault(body: dict[str, Any], faults: Collection[str]) -> tuple[str, int]:
+    fault = body.get("fault")
+    if fault not in faults:
+        raise _AnswerError(400, message=f'"fault" is one of {", ".join(sorted(faults))}')
+    return str(fault), _read_ms(body, "durationMs")
+
+
+def _read_ms(body: dict[str, Any], name: str) -> int:
+    number = body.get(name, 0)
+    if not isinstance(number, int) or not 0 <= number <= FAULT_MS_MAX:
+        raise _AnswerError(400, message=f'"{name}" is a number up to {FAULT_MS_MAX}')
+    return number
 
 
 async def _body(request: web.Request) -> dict[str, Any]:

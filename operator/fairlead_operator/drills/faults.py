@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from fairlead_kube.client import KubeClient
 from fairlead_kube.kinds import POD
@@ -15,6 +15,12 @@ from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.controller_client import ControllerClient
 from fairlead_operator.drills.observations import NO_LEADER, AgentState
 from fairlead_operator.specs.names import CLUSTER_LABEL
+
+PROCESS_FAULTS: Final[Mapping[str, Literal["kill", "pause", "slow"]]] = {
+    "Kill": "kill",
+    "Pause": "pause",
+    "Slow": "slow",
+}
 
 
 class TargetError(Exception):
@@ -91,18 +97,19 @@ class FaultInjector:
         """Look up what has to be known; break nothing yet."""
         if spec.fault.type == "Delete":
             return await self._prepare_deletion(spec, namespace, target)
-        fault: Literal["kill", "pause"] = "kill" if spec.fault.type == "Kill" else "pause"
-        duration_ms = spec.fault.duration_seconds * 1000 if fault == "pause" else 0
+        duration_ms = spec.fault.hold_ms
         if target.broker_id is None:
             # The active controller is in this pod: kopf acts only beside it.
-            return partial(self._controller.break_controller, fault, duration_ms=duration_ms)
+            own: Literal["kill", "pause"] = "kill" if spec.fault.type == "Kill" else "pause"
+            return partial(self._controller.break_controller, own, duration_ms=duration_ms)
         return partial(
             self._controller.inject_fault,
             namespace,
             spec.cluster_name,
             target.broker_id,
-            fault,
+            PROCESS_FAULTS[spec.fault.type],
             duration_ms=duration_ms,
+            turns=(spec.fault.stall_ms, spec.fault.run_ms),
         )
 
     async def _prepare_deletion(

@@ -12,9 +12,12 @@ from typing import Any, Final
 
 from fairlead_model.resources.drill_verdict import DrillMeasurement, find_exceeded, measures_gaps
 from fairlead_model.resources.failover_drill import FailoverDrillSpec
+from fairlead_operator.drills.agent_answer import COMMIT_FIGURES
 
 TIMELINE_MAX: Final = 200
 PROBLEM_MAX: Final = 1024
+DONE: Final = {"Kill": "killed", "Delete": "deleted", "Pause": "paused", "Slow": "slowed down"}
+UNDONE: Final = {"Pause": "resumed", "Slow": "at full speed again"}
 FIRST_BATCH_MS: Final = 1000
 
 
@@ -68,7 +71,7 @@ def build_run(
         "recoveryMaxMs": max(known) if is_whole else None,
         "longestGapMs": max(figures["gapMs"].values(), default=None),
         "problem": problem[:PROBLEM_MAX] or None,
-    }
+    } | {name: figures.get(name) for name in COMMIT_FIGURES}
     return {name: value for name, value in run.items() if value is not None}
 
 
@@ -81,8 +84,7 @@ def build_timeline(
     spec: FailoverDrillSpec, figures: Mapping[str, Any], run: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Return what happened when in one run."""
-    what = {"Kill": "killed", "Delete": "deleted", "Pause": "paused"}[spec.fault.type]
-    entries: list[tuple[int | None, str]] = [(0, f"{run['target']} {what}")]
+    entries: list[tuple[int | None, str]] = [(0, f"{run['target']} {DONE[spec.fault.type]}")]
     entries.append((run.get("detectionMs"), "detected by the controller"))
     entries.append((run.get("electionMs"), _elected_text(spec, figures)))
     if not measures_gaps(spec):
@@ -91,8 +93,11 @@ def build_timeline(
             (run.get("recoveryMaxMs"), "first new acknowledgement, every partition hit"),
             (figures["clientRecoveryMs"], "the application's own records acknowledged everywhere"),
         ]
-    if spec.fault.type == "Pause":
-        entries.append((spec.fault.duration_seconds * 1000, f"{run['target']} resumed"))
+    if spec.fault.hold_ms:
+        entries.append((spec.fault.hold_ms, f"{run['target']} {UNDONE[spec.fault.type]}"))
+        entries.append((run.get("leftIsrMs"), "out of the in-sync set of every partition hit"))
+    if spec.fault.type == "Slow":
+        entries.append((run.get("fastAgainMs"), "the last slow commit"))
     entries.append((figures["wholeMs"], "all replicas in sync again"))
     entries.append((figures["sinceFaultMs"], "run ended: " + run.get("problem", "all is well")))
     known = sorted((at, text) for at, text in entries if at is not None)
@@ -109,7 +114,7 @@ def summarize_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the figures of all runs: the slowest, and the median of the medians."""
     summary = {
         name: max((run[name] for run in runs if name in run), default=None)
-        for name in ("detectionMs", "electionMs", "recoveryMaxMs")
+        for name in ("detectionMs", "electionMs", "recoveryMaxMs", "commitP99Ms")
     }
     summary["recoveryP50Ms"] = percentile(
         [r["recoveryP50Ms"] for r in runs if "recoveryP50Ms" in r]
@@ -151,6 +156,7 @@ def judge(
     is_measured = all("recoveryMaxMs" in run for run in runs)
     measured = DrillMeasurement(
         recovery_max_ms=status.get("recoveryMaxMs") if is_measured else None,
+        commit_p99_ms=status.get("commitP99Ms"),
         lost=status["lost"],
         duplicates=status["duplicates"],
         reordered=status["reordered"],

@@ -96,6 +96,7 @@ class DrillRuns:
             "target": target.text,
             "brokerId": target.broker_id,
             "controllerEpoch": sight.seen.cluster.controller_epoch,
+            "holdMs": spec.fault.hold_ms,
         }
         if spec.fault.type == "Delete":
             memo["intent"] = await self._controller.record_intent(

@@ -209,8 +209,7 @@ def _decide_observing(
 ) -> Step:
     if not run.is_injected:
         return _decide_in_doubt(spec, run, seen)
-    hold_ms = spec.fault.duration_seconds * 1000 if spec.fault.type == "Pause" else OBSERVE_MS
-    over_ms = run.since_fault_ms - hold_ms
+    over_ms = run.since_fault_ms - (spec.fault.hold_ms or OBSERVE_MS)
     if over_ms < 0:
         return Idle()
     if not run.is_recovered:

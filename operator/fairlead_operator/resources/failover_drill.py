@@ -20,6 +20,7 @@ _RECOVERY_P50: Final = (
 _RECOVERY_MAX: Final = (
     "From the fault until a partition took records again, in milliseconds: the slowest partition"
 )
+_COMMIT: Final = "99th percentile of the time that a record took to be committed, in milliseconds,"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,19 @@ class DrillRun:
     longest_gap_ms: Annotated[
         int | None,
         "Longest time in which a partition acknowledged nothing, in milliseconds.",
+        COUNT,
+    ] = None
+    commit_before_p99_ms: Annotated[int | None, f"{_COMMIT} before the fault.", COUNT] = None
+    commit_p99_ms: Annotated[int | None, f"{_COMMIT} while the fault lasted.", COUNT] = None
+    left_isr_ms: Annotated[
+        int | None,
+        "From the fault until the broker had left the in-sync set of every partition that it was "
+        "in, in milliseconds; missing if it never did.",
+        COUNT,
+    ] = None
+    fast_again_ms: Annotated[
+        int | None,
+        "From the fault until the last slow commit, in milliseconds: from then on all were fast.",
         COUNT,
     ] = None
     problem: Annotated[str, "Why the run did not come to its end.", Text(1024)] = ""
@@ -64,6 +78,9 @@ class FailoverDrillStatus:
     election_ms: Annotated[int | None, f"{_ELECTION}; the slowest run.", COUNT] = None
     recovery_p50_ms: Annotated[int | None, f"{_RECOVERY_P50} of all runs.", COUNT] = None
     recovery_max_ms: Annotated[int | None, f"{_RECOVERY_MAX} of all runs.", COUNT] = None
+    commit_p99_ms: Annotated[
+        int | None, f"{_COMMIT} while the fault lasted; the slowest run.", COUNT
+    ] = None
     lost: Annotated[int | None, "Acknowledged records that were not read.", COUNT] = None
     duplicates: Annotated[int | None, "Records that were read twice.", COUNT] = None
     reordered: Annotated[
@@ -99,6 +116,7 @@ FAILOVER_DRILL: Final = ResourceDefinition(
         AGE,
         Column("Cluster", ".spec.clusterName", is_wide=True),
         Column("Recover P50", ".status.recoveryP50Ms", "integer", is_wide=True),
+        Column("Commit P99", ".status.commitP99Ms", "integer", is_wide=True),
         Column("Acknowledged", ".status.acknowledged", "integer", is_wide=True),
         Column("Reordered", ".status.reordered", "integer", is_wide=True),
     ),

@@ -77,12 +77,13 @@ def test_limits_are_those_that_are_promised() -> None:
     def limit(kind: FaultKind, *, broker: bool = True, controller: bool = False) -> int:
         return default_limit_ms(kind, is_broker=broker, is_controller=controller)
 
-    assert [limit(kind) for kind in FaultKind] == [250, 100, 2000, 2000]
+    assert [limit(kind) for kind in FaultKind] == [250, 100, 2000, 2000, 2000]
     assert limit(FaultKind.KILL, controller=True) == 4500
     assert limit(FaultKind.PAUSE, controller=True) == 4500
     assert limit(FaultKind.PAUSE, broker=False, controller=True) == 250
     assert judged_timing(FaultKind.KILL, is_broker=True) == "recovery_ms"
     assert judged_timing(FaultKind.STOP, is_broker=True) == "longest_gap_ms"
+    assert judged_timing(FaultKind.SLOW, is_broker=True) == "longest_gap_ms"
     assert judged_timing(FaultKind.KILL, is_broker=False) == "longest_gap_ms"
 
 
