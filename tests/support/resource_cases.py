@@ -438,9 +438,19 @@ DRILLS = (
     ),
     Case(
         "an unknown fault",
-        drill(fault={"type": "Isolate"}),
+        drill(fault={"type": "Melt"}),
         'supported values: "Kill", "Delete", "Pause"',
-        "spec.fault.type: expected Kill or Delete or Pause, got 'Isolate'",
+        "spec.fault.type: expected Kill or Delete or Pause or Slow or Isolate, got 'Melt'",
+    ),
+    both(
+        "a slow controller",
+        drill(target={"type": "Controller"}, fault={"type": "Slow"}),
+        "only brokers can be Slow or Isolated: for the controller say Kill, Delete or Pause",
+    ),
+    both(
+        "a cut of something that is killed",
+        drill(fault={"type": "Kill", "cut": "All"}),
+        "only the fault Isolate cuts: leave cut out, or set type to Isolate",
     ),
     both(
         "a broker without its id",

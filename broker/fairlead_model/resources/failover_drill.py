@@ -27,11 +27,12 @@ CLUSTER_NAME: Final = Text(
     "does not end with '-'",
 )
 _COUNT: Final = Whole(0, 2**53)
-LASTING: Final = frozenset({"Pause", "Slow"})
+LASTING: Final = frozenset({"Pause", "Slow", "Isolate"})
 """Faults that go on for durationSeconds."""
 
 TargetType: TypeAlias = Literal["Leader", "Follower", "Broker", "Controller"]
-FaultType: TypeAlias = Literal["Kill", "Delete", "Pause", "Slow"]
+FaultType: TypeAlias = Literal["Kill", "Delete", "Pause", "Slow", "Isolate"]
+CutFrom: TypeAlias = Literal["Brokers", "Controller", "Clients", "All"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +84,27 @@ class DrillTarget:
 class DrillFault:
     """How it is broken."""
 
+    RULES: ClassVar = (
+        Rule(
+            cel="!has(self.cut) || self.type == 'Isolate'",
+            message="only the fault Isolate cuts: leave cut out, or set type to Isolate",
+            field="cut",
+            holds=lambda it: it.cut is None or it.type == "Isolate",
+        ),
+    )
+
     type: Annotated[
         FaultType,
         "Kill: its process gets SIGKILL. Delete: its pod is deleted, with the usual grace. Pause: "
         "its process is stopped for durationSeconds and then goes on. Slow: for durationSeconds "
-        "it stands still and runs in turns, as by a slow disk or a busy machine.",
+        "it stands still and runs in turns, as by a slow disk or a busy machine. Isolate: for "
+        "durationSeconds the network between its pod and those that cut names is cut.",
     ]
+    cut: Annotated[
+        CutFrom | None,
+        "From whom Isolate cuts a broker off: the other Brokers, the Controller, the Clients, or "
+        "All of them. Default: All.",
+    ] = None
     duration_seconds: Annotated[
         int, "How long a fault that does not end by itself lasts, in seconds.", Whole(1, 600)
     ] = 10
@@ -169,10 +185,13 @@ class FailoverDrillSpec:
         _unchanged("limits", "limits"),
         _unchanged("runs", "runs"),
         Rule(
-            cel="self.fault.type != 'Slow' || self.target.type != 'Controller'",
-            message="only brokers can be Slow: for the controller say Kill, Delete or Pause",
+            cel="!(self.fault.type in ['Slow', 'Isolate']) || self.target.type != 'Controller'",
+            message="only brokers can be Slow or Isolated: for the controller say Kill, Delete or "
+            "Pause",
             field="fault",
-            holds=lambda it: it.fault.type != "Slow" or it.target.type != "Controller",
+            holds=lambda it: (
+                it.fault.type not in {"Slow", "Isolate"} or it.target.type != "Controller"
+            ),
         ),
     )
 

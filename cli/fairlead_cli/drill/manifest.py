@@ -25,6 +25,7 @@ FAULTS = {
     "Delete": FaultKind.STOP,
     "Pause": FaultKind.PAUSE,
     "Slow": FaultKind.SLOW,
+    "Isolate": FaultKind.ISOLATE,
 }
 
 
@@ -54,6 +55,12 @@ def plan_drill(spec: FailoverDrillSpec) -> DrillPlan:
     """Return the plan of the drill for local processes."""
     from fairlead_cli.drill.run import DrillPlan
 
+    if spec.fault.cut not in (None, "All"):
+        raise InputError(
+            f"fault.cut {spec.fault.cut} needs Kubernetes: a local cluster's proxy cuts a broker "
+            "off from All",
+            hint="Leave cut out, and start the cluster with --fault-proxy.",
+        )
     workload = spec.workload
     return DrillPlan(
         targets=(build_target(spec),),

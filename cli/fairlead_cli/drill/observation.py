@@ -12,7 +12,9 @@ from fairlead_cli.drill.timings import to_ms
 from fairlead_cli.drill.watch import NO_LEADER
 
 if TYPE_CHECKING:
-    from fairlead_cli.drill.probe import PartitionProbe
+    from collections.abc import Iterable
+
+    from fairlead_cli.drill.probe import Answer, PartitionProbe
     from fairlead_cli.drill.timings import RunTimings
     from fairlead_cli.drill.watch import ClusterWatch
     from fairlead_cli.drill.workload import Workload
@@ -35,7 +37,12 @@ class Observation:
     hit: set[int] = field(default_factory=set)
     """Partitions that must wait for the controller: a broken broker leads them or is in sync."""
     left: set[int] = field(default_factory=set)
-    """Those whose in-sync set was seen without the broken brokers."""
+    """Those that are followed whose in-sync set was seen without the broken brokers."""
+
+    @property
+    def followed(self) -> set[int]:
+        """Partitions that the broken brokers follow in sync, and others lead."""
+        return self.hit - self.epochs.keys()
 
     @property
     def is_recovered(self) -> bool:
@@ -89,19 +96,23 @@ class Observation:
         self.run.longest_gap_partition = partition
 
     def _measure_commits(self, until: float) -> None:
-        numbers = self.hit or {probe.partition for probe in self.probes}
-        given = [answer for number in numbers for answer in self.probes[number].answers]
-        times = measure_commits(given, self.fault_at, until)
+        times = measure_commits(
+            self._answers(self.hit or range(len(self.probes))), self.fault_at, until
+        )
         self.run.commit_before_p99_ms = times.before_p99_ms
         self.run.commit_p99_ms = times.p99_ms
-        self.run.fast_again_ms = times.fast_again_ms
+        followed = measure_commits(self._answers(self.followed), self.fault_at, until)
+        self.run.fast_again_ms = followed.fast_again_ms
+
+    def _answers(self, partitions: Iterable[int]) -> list[Answer]:
+        return [answer for number in partitions for answer in self.probes[number].answers]
 
     def _note_departures(self) -> None:
         """Note which partitions' in-sync sets are without the broken brokers for the first time."""
-        for number in self.hit - self.left:
+        for number in self.followed - self.left:
             if self.broker_ids.isdisjoint(self.watch.partitions[number].isr):
                 self.left.add(number)
-        if self.left == self.hit:
+        if self.followed and self.left == self.followed:
             self.run.left_isr_ms = to_ms(time.monotonic() - self.fault_at)
 
     def _find_detection(self) -> int | None:

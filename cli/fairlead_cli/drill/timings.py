@@ -38,9 +38,9 @@ class RunTimings:
     commit_p99_ms: int | None = None
     """The same while the fault lasted."""
     left_isr_ms: int | None = None
-    """Until the broken brokers were seen outside the in-sync set of every partition hit."""
+    """Until the broken brokers were seen outside every in-sync set that they followed in."""
     fast_again_ms: int | None = None
-    """Until the last slow commit: longer than twice the p99 of before, and than 50 ms."""
+    """Until the last slow commit where they follow: above 50 ms and twice the p99 of before."""
     healed_ms: int | None = None
     """From the end of the fault until every replica was in sync again."""
     replaced: list[str] = field(default_factory=list)

@@ -45,9 +45,11 @@ POLL_S = 1.0
 @click.option("--topic", help="Break the leader or follower of this topic.")
 @click.option("--partition", type=click.IntRange(min=0), help="Of that topic; default 0.")
 @click.option("--broker-id", type=click.IntRange(min=0), help="For --target Broker.")
-@click.option("--fault", type=click.Choice(["Kill", "Delete", "Pause", "Slow"]))
+@click.option("--fault", type=click.Choice(["Kill", "Delete", "Pause", "Slow", "Isolate"]))
 @click.option(
-    "--duration-s", type=click.IntRange(min=1), help="How long Pause and Slow last; default 10."
+    "--duration-s",
+    type=click.IntRange(min=1),
+    help="How long Pause, Slow, Isolate last; default 10.",
 )
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--limit-ms", type=click.IntRange(min=1), help="Longest recovery that passes.")

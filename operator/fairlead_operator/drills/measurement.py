@@ -16,9 +16,17 @@ from fairlead_operator.drills.agent_answer import COMMIT_FIGURES
 
 TIMELINE_MAX: Final = 200
 PROBLEM_MAX: Final = 1024
-DONE: Final = {"Kill": "killed", "Delete": "deleted", "Pause": "paused", "Slow": "slowed down"}
-UNDONE: Final = {"Pause": "resumed", "Slow": "at full speed again"}
+DONE: Final = {
+    "Kill": "killed",
+    "Delete": "deleted",
+    "Pause": "paused",
+    "Slow": "slowed down",
+    "Isolate": "cut off",
+}
+UNDONE: Final = {"Pause": "resumed", "Slow": "at full speed again", "Isolate": "connected again"}
 FIRST_BATCH_MS: Final = 1000
+CUT_SEEN_MS: Final = 5_000
+"""A cut that lasts as long is noticed: above the brokers' session timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,7 @@ def build_run(
     recoveries = _recoveries(spec, figures)
     is_whole = bool(recoveries) and None not in recoveries
     known = [ms for ms in recoveries if ms is not None]
+    problem = problem or find_ineffective(spec, times)
     run: dict[str, Any] = {
         "target": memo.get("target", ""),
         "faultAt": memo.get("faultAt"),
@@ -73,6 +82,20 @@ def build_run(
         "problem": problem[:PROBLEM_MAX] or None,
     } | {name: figures.get(name) for name in COMMIT_FIGURES}
     return {name: value for name, value in run.items() if value is not None}
+
+
+def find_ineffective(spec: FailoverDrillSpec, times: ControllerTimes) -> str:
+    """Say why a cut seems to have cut nothing; empty if it has, or nobody can tell."""
+    if spec.fault.type != "Isolate" or spec.fault.hold_ms < CUT_SEEN_MS:
+        return ""
+    cut = spec.fault.cut or "All"
+    is_unnoticed = cut in {"All", "Controller"} and times.detection_ms is None
+    if not is_unnoticed:
+        return ""
+    return (
+        "nobody noticed the cut: the network of this cluster does not enforce NetworkPolicies, "
+        "another policy lets the broker's traffic through, or open connections stay open"
+    )
 
 
 def _recoveries(spec: FailoverDrillSpec, figures: Mapping[str, Any]) -> list[int | None]:

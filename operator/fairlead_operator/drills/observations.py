@@ -79,6 +79,8 @@ class DrillObservations:
     agent: AgentState | None = None
     """None if the pod does not answer."""
     agent_silent_s: float = 0.0
+    now_ms: int = 0
+    """Unix time."""
 
 
 def observe_cluster(

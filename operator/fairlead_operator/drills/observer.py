@@ -85,6 +85,7 @@ class Observer:
             pod_problem=describe_pod_problem(pod) if pod is not None else "",
             agent=agent,
             agent_silent_s=self._silent_s(drill),
+            now_ms=time.time_ns() // 1_000_000,
         )
         return Sight(seen, log_cluster, pools, address)
 

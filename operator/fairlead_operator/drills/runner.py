@@ -34,6 +34,7 @@ from fairlead_operator.drills.agent_pod import (
     build_agent_secret,
 )
 from fairlead_operator.drills.agent_rights import ensure_rights
+from fairlead_operator.drills.cuts import CUT_FINALIZER, NetworkCuts
 from fairlead_operator.drills.faults import TargetError
 from fairlead_operator.drills.measurement import judge, summarize_runs, summarize_verdict
 from fairlead_operator.drills.metrics import DrillMetrics
@@ -86,7 +87,8 @@ class DrillRunner:
         )
         self._agents = agents or AgentClient()
         self._observer = Observer(client, controller, self._agents, self._drills, controller_access)
-        self._runs = DrillRuns(client, controller, self._agents)
+        self._cuts = NetworkCuts(client, controller_access.operator_namespace)
+        self._runs = DrillRuns(client, controller, self._agents, self._cuts)
         self._clean: set[str] = set()
         """Uids of drills that have left nothing behind."""
         self._retry_at: dict[ObjectKey, float] = {}
@@ -137,11 +139,18 @@ class DrillRunner:
     async def _attend(self, key: ObjectKey, drill: dict[str, Any]) -> bool:
         """Do the next step of a drill; tell whether to look at it again soon."""
         metadata = drill["metadata"]
-        if metadata["uid"] in self._clean or metadata.get("deletionTimestamp"):
+        is_leaving = "deletionTimestamp" in metadata
+        is_held = CUT_FINALIZER in (metadata.get("finalizers") or ())
+        if is_leaving and not is_held:
+            return False
+        if metadata["uid"] in self._clean and not is_leaving:
             return False
         if time.monotonic() < self._retry_at.get(key, 0.0):
             return True
         try:
+            if is_leaving:
+                await self._cuts.release(drill)
+                return False
             return await self._step(drill)
         except (*_RETRIED, ApiError) as error:
             is_stale = isinstance(error, ApiError) and error.is_conflict
@@ -160,6 +169,9 @@ class DrillRunner:
         try:
             spec = FailoverDrillSpec.from_manifest(drill)
         except ManifestError as error:
+            if status.values.get("cut"):
+                await self._cuts.heal(drill, status)
+                await self._write(drill, status)
             if status.phase not in steps.FINAL:
                 await self._refuse(drill, status, "InvalidSpec", "; ".join(error.problems))
             self._clean.add(drill["metadata"]["uid"])

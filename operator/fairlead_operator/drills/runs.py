@@ -3,8 +3,9 @@
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from fairlead_controller.kubernetes.settings import lease_name
@@ -14,7 +15,8 @@ from fairlead_kube.kinds import LEASE
 from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.controller_client import ControllerClient
 from fairlead_operator.drills import steps
-from fairlead_operator.drills.agent_client import AgentAddress, AgentClient
+from fairlead_operator.drills.agent_client import AgentClient
+from fairlead_operator.drills.cuts import NetworkCuts
 from fairlead_operator.drills.faults import ChosenTarget, FaultInjector, TargetError, choose_target
 from fairlead_operator.drills.measurement import (
     ControllerTimes,
@@ -33,17 +35,22 @@ class DrillRuns:
     """Carries out the steps of a run; the drill's pod remembers the run."""
 
     def __init__(
-        self, client: KubeClient, controller: ControllerClient, agents: AgentClient
+        self,
+        client: KubeClient,
+        controller: ControllerClient,
+        agents: AgentClient,
+        cuts: NetworkCuts,
     ) -> None:
         self._client = client
         self._controller = controller
         self._agents = agents
         self._injector = FaultInjector(client, controller)
+        self._cuts = cuts
 
     async def take(
         self,
         step: steps.Step,
-        drill: Mapping[str, Any],
+        drill: dict[str, Any],
         spec: FailoverDrillSpec,
         status: DrillStatus,
         sight: Sight,
@@ -60,7 +67,7 @@ class DrillRuns:
                 if status.enter("Running", message, now):
                     # Written before anything is broken; the fault itself is the next step.
                     return True
-                await self._begin(number, namespace, spec, sight, address)
+                return await self._begin(number, drill, spec, status, sight)
             case steps.ConfirmRun(number):
                 await self._agents.tell(address, number, "injected")
             case steps.ForgetRun(number):
@@ -70,6 +77,9 @@ class DrillRuns:
             case steps.CollectRun(number, problem):
                 ended = await self._agents.tell(address, number, "end")
                 await self._collect(ended, namespace, spec, status, problem)
+                return True
+            case steps.HealCut():
+                await self._cuts.heal(drill, status)
                 return True
             case steps.Verify():
                 await self._agents.verify(address)
@@ -81,21 +91,32 @@ class DrillRuns:
     async def _begin(
         self,
         number: int,
-        namespace: str,
+        drill: dict[str, Any],
         spec: FailoverDrillSpec,
+        status: DrillStatus,
         sight: Sight,
-        address: AgentAddress,
-    ) -> None:
-        if sight.seen.agent is None or sight.seen.cluster is None:
+    ) -> bool:
+        """Break the target; tell whether there is a status to be written before that instead."""
+        seen, address = sight.seen, sight.agent_address
+        if seen.agent is None or address is None:
+            raise TargetError("the drill's pod cannot be asked now")
+        if seen.cluster is None or sight.log_cluster is None:
             raise TargetError("the cluster cannot be seen now")
-        target = await choose_target(
-            spec, namespace, sight.seen.agent, sight.pools, self._controller
-        )
-        break_it = await self._injector.prepare(spec, namespace, target)
+        namespace = drill["metadata"]["namespace"]
+        target = await choose_target(spec, namespace, seen.agent, sight.pools, self._controller)
+        if spec.fault.type == "Isolate":
+            if await self._cuts.ensure_planned(drill, spec, status, number, [target]):
+                return True
+            await self._cuts.prepare(drill, spec, sight.log_cluster)
+            break_it: Callable[[], Awaitable[None]] = partial(
+                self._cuts.cut, drill, status.values["cut"]
+            )
+        else:
+            break_it = await self._injector.prepare(spec, namespace, target)
         memo: dict[str, Any] = {
             "target": target.text,
             "brokerId": target.broker_id,
-            "controllerEpoch": sight.seen.cluster.controller_epoch,
+            "controllerEpoch": seen.cluster.controller_epoch,
             "holdMs": spec.fault.hold_ms,
         }
         if spec.fault.type == "Delete":
@@ -111,6 +132,7 @@ class DrillRuns:
         if target.broker_id is not None:
             # What happens to a controller is proved by its successor's epoch.
             await self._agents.tell(address, number, "injected")
+        return False
 
     async def _collect(
         self,

@@ -8,6 +8,9 @@
 | Verifying | everything read back | Finish |
 | Finished, Refused | | CleanUp |
 
+A network that was cut is joined again first (HealCut), whatever the phase, once the fault is over,
+the run is in doubt or over, the drill cannot go on, or its time is up.
+
 Each step can be done twice. Between two steps nothing is remembered: what a run has come to is
 asked of the drill's pod. If it cannot be told whether a fault was really injected, the run is
 forgotten and repeated once all is well; for the controller, a higher controller epoch is the proof.
@@ -90,6 +93,11 @@ class CollectRun:
 
 
 @dataclass(frozen=True, slots=True)
+class HealCut:
+    """Join again what was cut off."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verify:
     """Let the pod read everything back."""
 
@@ -115,6 +123,7 @@ Step: TypeAlias = (
     | ConfirmRun
     | ForgetRun
     | CollectRun
+    | HealCut
     | Verify
     | Finish
     | CleanUp
@@ -126,6 +135,8 @@ def decide_drill_step(
 ) -> Step:
     """Return the next step."""
     phase = status.get("phase") or "Pending"
+    if status.get("cut") and not _may_be_cut(spec, phase, status, seen):
+        return HealCut()
     if phase in FINAL:
         return Idle() if seen.pod == "Absent" else CleanUp()
     trespass = find_trespass(spec, seen.namespace, seen.controller_access)
@@ -145,6 +156,27 @@ def decide_drill_step(
     if phase == "Verifying":
         return _decide_verifying(seen.agent)
     return _decide_running(spec, len(status.get("runs") or ()), seen.agent, seen)
+
+
+def _may_be_cut(
+    spec: FailoverDrillSpec, phase: str, status: Mapping[str, Any], seen: DrillObservations
+) -> bool:
+    """Tell whether the cut that was planned is about to be made, or shall still last.
+
+    A run of which nobody knows whether it has begun is repeated, so that its cut ends, too.
+    """
+    planned = status["cut"]
+    number = len(status.get("runs") or ()) + 1
+    if phase != "Running" or planned["run"] != number or seen.now_ms >= planned["untilMs"]:
+        return False
+    if _find_failure(phase, seen):
+        return False
+    if seen.agent is None:
+        return True
+    run = seen.agent.run
+    if run is None or run.number != number:
+        return seen.agent.phase == "steady"
+    return run.is_injected and not run.is_ended and run.since_fault_ms < spec.fault.hold_ms
 
 
 def _decide_pending(spec: FailoverDrillSpec, seen: DrillObservations) -> Step:

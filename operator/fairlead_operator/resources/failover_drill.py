@@ -11,6 +11,7 @@ from fairlead_operator.resources.definition import AGE, Column, ResourceDefiniti
 Phase: TypeAlias = Literal["Pending", "Preparing", "Running", "Verifying", "Finished", "Refused"]
 RUNS_MAX: Final = 100
 TIMELINE_MAX: Final = 200
+POOL_MAX: Final = 1_000
 
 _DETECTION: Final = "From the fault until the controller took the broker for gone, in milliseconds"
 _ELECTION: Final = "From the fault until new leaders were in the store, in milliseconds"
@@ -42,13 +43,14 @@ class DrillRun:
     commit_p99_ms: Annotated[int | None, f"{_COMMIT} while the fault lasted.", COUNT] = None
     left_isr_ms: Annotated[
         int | None,
-        "From the fault until the broker had left the in-sync set of every partition that it was "
-        "in, in milliseconds; missing if it never did.",
+        "From the fault until the broker had left every in-sync set that it was in as a follower, "
+        "in milliseconds; missing if it never did.",
         COUNT,
     ] = None
     fast_again_ms: Annotated[
         int | None,
-        "From the fault until the last slow commit, in milliseconds: from then on all were fast.",
+        "From the fault until the last slow commit of the partitions that the broker followed, in "
+        "milliseconds. Slow is above 50 ms and twice commitBeforeP99Ms.",
         COUNT,
     ] = None
     problem: Annotated[str, "Why the run did not come to its end.", Text(1024)] = ""
@@ -65,6 +67,25 @@ class TimelineEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutPod:
+    """A broker's pod."""
+
+    name: Annotated[str, "Its name.", Text(253)]
+    uid: Annotated[str, "Its uid: another pod of the same name is not meant.", Text(64)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCut:
+    """A cut of the network that is about to be made, or lasts."""
+
+    run: Annotated[int, "Number of the run, from 1 on.", COUNT]
+    pods: Annotated[tuple[CutPod, ...], "The pods that are cut off.", Bound(POOL_MAX)]
+    until_ms: Annotated[
+        int, "Unix time, in milliseconds, at which it is undone whatever happens.", COUNT
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverDrillStatus:
     """How far the drill is and what it measured."""
 
@@ -74,6 +95,10 @@ class FailoverDrillStatus:
         Phase | None, "How far the drill is; Refused says why in the condition Complete."
     ] = None
     runs: Annotated[tuple[DrillRun, ...], "One entry a run, oldest first.", Bound(RUNS_MAX)] = ()
+    cut: Annotated[
+        PlannedCut | None,
+        "What of the network is cut now, so that the next operator can undo it.",
+    ] = None
     detection_ms: Annotated[int | None, f"{_DETECTION}; the slowest run.", COUNT] = None
     election_ms: Annotated[int | None, f"{_ELECTION}; the slowest run.", COUNT] = None
     recovery_p50_ms: Annotated[int | None, f"{_RECOVERY_P50} of all runs.", COUNT] = None

@@ -13,6 +13,8 @@ from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.conditions import find_condition
 from fairlead_operator.drills import steps
 from fairlead_operator.drills.agent_answer import read_agent_state
+from fairlead_operator.drills.cuts import CUT_FINALIZER
+from fairlead_operator.drills.measurement import ControllerTimes, build_run
 from fairlead_operator.drills.metrics import DrillMetrics
 from fairlead_operator.drills.observations import (
     AgentRun,
@@ -25,6 +27,7 @@ from fairlead_operator.drills.observations import (
 from fairlead_operator.drills.observer import find_other_drill
 from fairlead_operator.drills.runner import DrillRunner
 from fairlead_operator.drills.steps import decide_drill_step
+from fairlead_operator.specs.names import CLUSTER_LABEL, CUT_LABEL
 
 WELL = ClusterObservation(brokers_expected=3, live=frozenset({0, 1, 2}), controller_epoch=4)
 
@@ -268,41 +271,75 @@ class FakeWorld:
     def __init__(self, drill: dict[str, Any]) -> None:
         self.drill = drill
         self.pod: dict[str, Any] | None = None
+        self.policy: dict[str, Any] | None = None
+        self.labels: dict[str, Any] = {CLUSTER_LABEL: "demo"}
         self.phase, self.run, self.injected = "settling", None, []
         self.events: list[tuple[str, str]] = []
         self.epoch = 4
         self.verdict: dict[str, Any] | None = None
 
     async def get(self, kind: Any, _namespace: str, name: str) -> dict[str, Any]:
+        if kind.kind == "Pod" and name == "demo-p-1":
+            return {"metadata": {"name": name, "uid": "uid-of-1", "labels": self.labels}}
         if kind.kind == "Pod" and self.pod is not None:
             return self.pod
+        if kind.kind == "NetworkPolicy" and self.policy is not None:
+            return self.policy
         if kind.kind == "LogCluster":
-            return {"metadata": {"name": name}, "spec": {}}
+            metadata = {"name": name, "namespace": "ns", "uid": "c"}
+            kinds = {"apiVersion": "fairlead.io/v1alpha1", "kind": "LogCluster"}
+            return kinds | {"metadata": metadata, "spec": {}}
         raise ApiError(404, "NotFound", name)
 
     async def list(self, _kind: Any, _namespace: str) -> Any:
         pool = {"metadata": {"name": "p"}, "spec": {"clusterName": "demo", "replicas": 3}}
         return type("Listed", (), {"items": [pool]})
 
-    async def create(self, _kind: Any, _namespace: str, body: dict[str, Any]) -> None:
+    async def create(self, kind: Any, _namespace: str, body: dict[str, Any]) -> None:
+        if kind.kind == "NetworkPolicy":
+            if self.policy is not None:
+                raise ApiError(409, "AlreadyExists", "policy")
+            self.policy = body
+            return
         body["status"] = {"phase": "Running", "podIP": "10.0.0.1"}
         body["metadata"]["creationTimestamp"] = datetime.now(UTC).isoformat()
         self.pod = body
 
-    async def patch(self, *_where: str, subresource: str) -> dict[str, Any]:
-        patch: Any = _where[3]
-        assert subresource == "status"
+    async def patch(
+        self, kind: Any, _namespace: str, name: str, patch: Any, *, subresource: str | None = None
+    ) -> dict[str, Any]:
         metadata = self.drill["metadata"]
+        if kind.kind == "Pod":
+            assert (name, patch["metadata"]["uid"]) == ("demo-p-1", "uid-of-1")
+            self.labels |= patch["metadata"]["labels"]
+            if self.labels[CUT_LABEL] is not None:
+                # Whoever finds the label knows what it is of, and the policy is there already.
+                assert self.policy is not None
+                assert self.drill["status"]["cut"]["pods"][0]["uid"] == "uid-of-1"
+                assert CUT_FINALIZER in metadata["finalizers"]
+                self.injected.append((1, "cut"))
+            return {}
+        if subresource is None:
+            assert patch["metadata"].pop("resourceVersion") == metadata["resourceVersion"]
+            version = str(int(metadata["resourceVersion"]) + 1)
+            changed = metadata | patch["metadata"] | {"resourceVersion": version}
+            self.drill = self.drill | {"metadata": changed}
+            return self.drill
         assert patch["metadata"]["resourceVersion"] == metadata["resourceVersion"]
         version = str(int(metadata["resourceVersion"]) + 1)
         self.drill = self.drill | {
-            "status": patch["status"],
+            "status": {key: it for key, it in patch["status"].items() if it is not None},
             "metadata": metadata | {"resourceVersion": version},
         }
         return self.drill
 
-    async def delete(self, *_where: str) -> None:
-        self.pod = None
+    async def delete(self, kind: Any, *_where: str) -> None:
+        if kind.kind == "NetworkPolicy":
+            # Without a policy a pod with the label would be open to everybody.
+            assert self.labels.get(CUT_LABEL) is None
+            self.policy = None
+        else:
+            self.pod = None
 
     async def emit(self, _drill: Any, reason: str, message: str, *_type: str, action: str) -> None:
         self.events.append((reason, message))
@@ -419,7 +456,8 @@ def go_to_the_end(world: FakeWorld, *, lives: int | None = None) -> int:
             setattr(world, name, counted)
         for _ in range(100):
             try:
-                await new_runner(world)._step(dict(world.drill))
+                drill = world.drill | {"metadata": dict(world.drill["metadata"])}
+                await new_runner(world)._step(drill)
             except OperatorDiedError:
                 continue
             is_over = (world.drill.get("status") or {}).get("phase") == "Finished"
@@ -467,6 +505,73 @@ def test_an_operator_that_dies_in_the_middle_of_a_step_leaves_nothing_broken(liv
     assert world.pod is None
     passed = next(c for c in status["conditions"] if c["type"] == "Passed")
     assert passed["status"] == "True"
+
+
+CUT = {"fault": {"type": "Isolate", "cut": "All", "durationSeconds": 10}}
+CUT_CALLS = go_to_the_end(FakeWorld(manifest(**CUT)))
+
+
+@pytest.mark.parametrize("lives", range(CUT_CALLS + 1))
+def test_a_network_that_was_cut_is_joined_again_whenever_an_operator_dies(lives: int) -> None:
+    world = FakeWorld(manifest(**CUT))
+    go_to_the_end(world, lives=lives)
+    status = world.drill["status"]
+    assert (1, "cut") in world.injected
+    assert (world.policy, world.labels[CUT_LABEL]) == (None, None)
+    assert "cut" not in status
+    assert [run.get("problem") for run in status["runs"]] == [None]
+    assert {entry["event"] for entry in status["timeline"]} >= {
+        "broker 1 cut off",
+        "broker 1 connected again",
+    }
+
+
+def test_a_drill_that_is_deleted_while_it_cuts_joins_the_network_first() -> None:
+    world = FakeWorld(manifest(**CUT))
+
+    async def story() -> None:
+        for _ in range(100):
+            if world.labels.get(CUT_LABEL):
+                break
+            drill = world.drill | {"metadata": dict(world.drill["metadata"])}
+            await new_runner(world)._step(drill)
+        assert world.policy is not None
+        world.drill["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:01Z"
+        await new_runner(world)._attend(("ns", "one"), world.drill)
+
+    asyncio.run(story())
+    assert (world.policy, world.labels[CUT_LABEL]) == (None, None)
+    assert world.drill["metadata"]["finalizers"] == []
+
+
+PLANNED = {"run": 1, "pods": [{"name": "demo-p-1", "uid": "u"}], "untilMs": 9000}
+
+
+@pytest.mark.parametrize(
+    ("phase", "observed", "is_joined"),
+    [
+        ("Running", seen(agent("steady"), now_ms=8999), False),
+        ("Running", seen(agent("observing", run=fault(since_fault_ms=9_999))), False),
+        ("Running", seen(agent("observing", run=fault(since_fault_ms=10_000))), True),
+        ("Running", seen(agent("observing", run=fault(is_injected=False))), True),
+        ("Running", seen(agent("settling", run=fault(is_ended=True))), True),
+        ("Running", seen(agent("observing", run=fault()), now_ms=9000), True),
+        ("Running", seen(None, now_ms=8999, agent_silent_s=5), False),
+        ("Running", seen(None, pod="Ended"), True),
+        ("Verifying", seen(agent("steady")), True),
+        ("Finished", seen(pod="Absent"), True),
+    ],
+)
+def test_when_a_cut_ends(phase: str, observed: DrillObservations, is_joined: bool) -> None:
+    step = decide_drill_step(spec_of(**CUT), {"phase": phase, "cut": PLANNED}, observed)
+    assert (step == steps.HealCut()) is is_joined
+
+
+def test_a_cut_that_nobody_notices_fails_the_drill_with_words() -> None:
+    figures = {"memo": {}, "electionMs": None, "firstAcknowledgedMs": {"0": 20}, "gapMs": {"0": 9}}
+    run = build_run(spec_of(**CUT), figures, ControllerTimes(), "")
+    assert "does not enforce NetworkPolicies" in run["problem"]
+    assert "problem" not in build_run(spec_of(**CUT), figures, ControllerTimes(1500, 1500), "")
 
 
 def test_a_drill_of_the_controller_is_refused_with_words_unless_the_operator_allows_it() -> None:
