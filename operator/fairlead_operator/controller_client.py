@@ -8,7 +8,7 @@ repeated: the caller ends what it does and waits for the next reign.
 import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -278,6 +278,12 @@ class ControllerClient:
         """Say why a partition has its leader."""
         path = _cluster_path(namespace, cluster, f"explain/{quote(topic, safe='')}/{partition}")
         return await self._ask("GET", path)
+
+    async def loss(self, namespace: str, cluster: str, brokers: Iterable[int]) -> JsonObject:
+        """Return what the loss of brokers would do to partitions now: counts."""
+        path = _cluster_path(namespace, cluster, "loss")
+        params = {"brokers": ",".join(map(str, sorted(brokers)))}
+        return await self._ask("GET", path, params=params)
 
     async def moves(self, namespace: str, cluster: str, *, since_ms: int) -> JsonObject:
         """Return the controller's decisions since a moment (Unix time)."""

@@ -440,12 +440,28 @@ DRILLS = (
         "an unknown fault",
         drill(fault={"type": "Melt"}),
         'supported values: "Kill", "Delete", "Pause"',
-        "spec.fault.type: expected Kill or Delete or Pause or Slow or Isolate, got 'Melt'",
+        "spec.fault.type: expected Kill or Delete or Pause or Slow or Isolate or RollingRestart, "
+        "got 'Melt'",
     ),
     both(
         "a slow controller",
         drill(target={"type": "Controller"}, fault={"type": "Slow"}),
         "only brokers can be Slow or Isolated: for the controller say Kill, Delete or Pause",
+    ),
+    both(
+        "a rolling restart of one broker",
+        drill(fault={"type": "RollingRestart"}),
+        "the target Cluster and the fault RollingRestart go together",
+    ),
+    both(
+        "a zone without its name",
+        drill(target={"type": "Zone"}),
+        "the target Zone needs the zone's name, and no other target takes one",
+    ),
+    both(
+        "a leader with a node",
+        drill(target={"type": "Leader", "node": "n"}),
+        "the target Node needs the node's name, and no other target takes one",
     ),
     both(
         "a cut of something that is killed",

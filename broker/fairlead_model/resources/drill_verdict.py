@@ -1,6 +1,7 @@
 """Whether a drill stayed within its limits; the same for a cluster and for `fairlead up`. Pure."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from fairlead_model.resources.failover_drill import DrillLimits, FailoverDrillSpec
 
@@ -20,6 +21,9 @@ class DrillMeasurement:
     """Whatever no limit excuses: a run without an end, records that are not what was sent."""
 
 
+GRACEFUL: Final = frozenset({"Delete", "Slow", "RollingRestart"})
+
+
 def measures_gaps(spec: FailoverDrillSpec) -> bool:
     """Return True if recovery is the longest time without an acknowledgement, not the first one.
 
@@ -27,7 +31,7 @@ def measures_gaps(spec: FailoverDrillSpec) -> bool:
     nothing to recover from: records are taken at once, and what counts is whether anybody had to
     wait later.
     """
-    return spec.fault.type in {"Delete", "Slow"} or spec.target.type == "Controller"
+    return spec.fault.type in GRACEFUL or spec.target.type == "Controller"
 
 
 def find_exceeded(limits: DrillLimits, measured: DrillMeasurement) -> list[str]:

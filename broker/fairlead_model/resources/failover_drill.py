@@ -30,8 +30,10 @@ _COUNT: Final = Whole(0, 2**53)
 LASTING: Final = frozenset({"Pause", "Slow", "Isolate"})
 """Faults that go on for durationSeconds."""
 
-TargetType: TypeAlias = Literal["Leader", "Follower", "Broker", "Controller"]
-FaultType: TypeAlias = Literal["Kill", "Delete", "Pause", "Slow", "Isolate"]
+TargetType: TypeAlias = Literal[
+    "Leader", "Follower", "Broker", "Controller", "Node", "Zone", "Cluster"
+]
+FaultType: TypeAlias = Literal["Kill", "Delete", "Pause", "Slow", "Isolate", "RollingRestart"]
 CutFrom: TypeAlias = Literal["Brokers", "Controller", "Clients", "All"]
 
 
@@ -59,13 +61,27 @@ class DrillTarget:
             field="brokerId",
             holds=lambda target: (target.type == "Broker") == (target.broker_id is not None),
         ),
+        Rule(
+            cel="(self.type == 'Node') == has(self.node)",
+            message="the target Node needs the node's name, and no other target takes one",
+            field="node",
+            holds=lambda target: (target.type == "Node") == (target.node is not None),
+        ),
+        Rule(
+            cel="(self.type == 'Zone') == has(self.zone)",
+            message="the target Zone needs the zone's name, and no other target takes one",
+            field="zone",
+            holds=lambda target: (target.type == "Zone") == (target.zone is not None),
+        ),
     )
 
     type: Annotated[
         TargetType,
         "Leader: the broker that leads a partition. Follower: a broker that follows it. Broker: "
         "the one with brokerId. Controller: the active controller; on Kubernetes only from the "
-        "operator's own namespace, and if its chart says drills.controller.",
+        "operator's own namespace, and if its chart says drills.controller. Node: all brokers on "
+        "one machine. Zone: all brokers of one zone (rack). Cluster: all of them, one after "
+        "another, for RollingRestart.",
     ]
     topic: Annotated[
         str | None,
@@ -78,6 +94,15 @@ class DrillTarget:
     broker_id: Annotated[
         int | None, "Id of the broker, for the target Broker.", Whole(0, 2**31 - 1)
     ] = None
+    node: Annotated[str | None, "Name of the node, for the target Node.", Text(253, 1)] = None
+    zone: Annotated[
+        str | None, "Name of the zone, for the target Zone: the rack of its brokers.", Text(253, 1)
+    ] = None
+
+    @property
+    def is_of_several(self) -> bool:
+        """Whether several brokers may be broken at once."""
+        return self.type in {"Node", "Zone"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +123,8 @@ class DrillFault:
         "Kill: its process gets SIGKILL. Delete: its pod is deleted, with the usual grace. Pause: "
         "its process is stopped for durationSeconds and then goes on. Slow: for durationSeconds "
         "it stands still and runs in turns, as by a slow disk or a busy machine. Isolate: for "
-        "durationSeconds the network between its pod and those that cut names is cut.",
+        "durationSeconds the network between its pod and those that cut names is cut. "
+        "RollingRestart: the operator restarts all brokers, one after another.",
     ]
     cut: Annotated[
         CutFrom | None,
@@ -184,6 +210,13 @@ class FailoverDrillSpec:
         _unchanged("workload", "workload"),
         _unchanged("limits", "limits"),
         _unchanged("runs", "runs"),
+        _unchanged("allowUnsafe", "allow_unsafe"),
+        Rule(
+            cel="(self.target.type == 'Cluster') == (self.fault.type == 'RollingRestart')",
+            message="the target Cluster and the fault RollingRestart go together",
+            field="fault",
+            holds=lambda it: (it.target.type == "Cluster") == (it.fault.type == "RollingRestart"),
+        ),
         Rule(
             cel="!(self.fault.type in ['Slow', 'Isolate']) || self.target.type != 'Controller'",
             message="only brokers can be Slow or Isolated: for the controller say Kill, Delete or "
@@ -211,6 +244,11 @@ class FailoverDrillSpec:
         "How often the fault is repeated; each run waits until all replicas are back in sync.",
         Whole(1, 100),
     ] = 1
+    allow_unsafe: Annotated[
+        bool,
+        "Break several brokers at once even if partitions lose their leader, their "
+        "min.insync.replicas or their last copy by that.",
+    ] = False
     suspend: Annotated[
         bool,
         "Do not begin: the drill waits until this is false. A run that has begun is finished and "

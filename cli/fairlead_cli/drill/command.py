@@ -9,7 +9,7 @@ import click
 
 from fairlead_cli.drill.faults import FaultKind
 from fairlead_cli.drill.stalls import Stalls
-from fairlead_cli.drill.targets import FORMS, parse_target
+from fairlead_cli.drill.targets import FORMS, TargetKind, parse_target
 from fairlead_cli.errors import ExitCode
 from fairlead_cli.options import data_option, table_or_json
 
@@ -26,6 +26,8 @@ Examples:
   fairlead drill --target controller --fault kill -o json
   fairlead drill --target leader:orders/0 --target controller --fault kill
   fairlead drill --target follower:orders/0 --fault slow --stall-ms 200 --runs 1
+  fairlead drill --target broker:1,2 --fault kill --allow-unsafe
+  fairlead drill --target all --fault roll --runs 1
   fairlead drill -f drill.yaml
   fairlead up --fault-proxy --detach && fairlead drill --target broker:0 --fault isolate
 
@@ -33,8 +35,8 @@ The records go to a topic of the drill's own. What was broken is healed in the e
 too. Exits with 1 when a record was lost, doubled or reordered, when the application saw an error,
 or when a limit was exceeded: to the first new acknowledgement, at the 99th percentile, 250 ms
 after kill, 2 s after pause and isolate, 4.5 s if the controller is hit too; after a clean stop
-nobody waits longer than 100 ms, and with a slow broker than 2 s. A drill of a file has limits of
-its own.
+nobody waits longer than 100 ms, during roll than 250 ms, with a slow broker than 2 s. A drill
+of a file has limits of its own.
 """
 
 
@@ -101,6 +103,11 @@ async def run_until_signalled(drill: Drill) -> DrillOutcome:
     help="How long it runs in between.",
 )
 @click.option(
+    "--allow-unsafe",
+    is_flag=True,
+    help="Break several brokers at once even if partitions lose leader, minimum or last copy.",
+)
+@click.option(
     "--limit-ms", type=click.IntRange(min=1), help="Instead of the limit for this fault (below)."
 )
 @data_option
@@ -118,6 +125,7 @@ def command(
     hold_s: float,
     stall_ms: int,
     run_ms: int,
+    allow_unsafe: bool,
     limit_ms: int | None,
     data: Path,
     output: str,
@@ -142,7 +150,11 @@ def command(
         record_size=record_size,
         hold_s=hold_s,
         stalls=Stalls(stall_ms, run_ms),
+        allows_unsafe=allow_unsafe,
     )
+    is_all = any(target.kind is TargetKind.ALL for target in plan.targets)
+    if is_all != (plan.kind is FaultKind.ROLL) or (is_all and len(plan.targets) > 1):
+        raise click.UsageError("the target all and the fault roll go together, and alone")
     if plan.kind is FaultKind.SLOW and plan.is_controller:
         raise click.UsageError("only brokers can be slow")
     return run_plan(plan, limit_ms, data, output)

@@ -5,6 +5,7 @@ stop     SIGTERM: a clean stop; the supervisor starts it again
 pause    SIGSTOP, later SIGCONT: alive, and silent; the supervisor does not wait for a controller,
          but starts another after two seconds
 slow     SIGSTOP and SIGCONT in turns (`stalls`)
+roll     SIGTERM to one after another, each once all is well again: a rolling restart
 isolate  the network around it is cut and later joined again: alive, and talking to nobody.
          Needs a cluster whose processes talk through its fault proxy (`fairlead up --fault-proxy`);
          no root, no firewall
@@ -42,6 +43,7 @@ class FaultKind(StrEnum):
     PAUSE = "pause"
     ISOLATE = "isolate"
     SLOW = "slow"
+    ROLL = "roll"
 
     @property
     def lasts(self) -> bool:
@@ -105,7 +107,7 @@ class FaultInjector:
             case FaultKind.KILL:
                 for entry in entries:
                     send_signal(entry, signal.SIGKILL)
-            case FaultKind.STOP:
+            case FaultKind.STOP | FaultKind.ROLL:
                 for entry in entries:
                     send_signal(entry, signal.SIGTERM)
         return processes

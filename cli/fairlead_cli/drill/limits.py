@@ -23,6 +23,7 @@ RECOVERY_MS_MAX = {
     FaultKind.PAUSE: 2000,
     FaultKind.ISOLATE: 2000,
     FaultKind.SLOW: 2000,
+    FaultKind.ROLL: 250,
 }
 CONTROLLER_TOO_MS_MAX = 4500
 CONTROLLER_ALONE_MS_MAX = 250
@@ -37,7 +38,7 @@ def default_limit_ms(kind: FaultKind, *, is_broker: bool, is_controller: bool) -
 
 def judged_timing(kind: FaultKind, *, is_broker: bool) -> str:
     """Return which of the timings the limit is for."""
-    is_gap = kind in (FaultKind.STOP, FaultKind.SLOW)
+    is_gap = kind in (FaultKind.STOP, FaultKind.SLOW, FaultKind.ROLL)
     return "recovery_ms" if is_broker and not is_gap else "longest_gap_ms"
 
 

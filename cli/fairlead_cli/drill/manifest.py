@@ -26,6 +26,7 @@ FAULTS = {
     "Pause": FaultKind.PAUSE,
     "Slow": FaultKind.SLOW,
     "Isolate": FaultKind.ISOLATE,
+    "RollingRestart": FaultKind.ROLL,
 }
 
 
@@ -69,6 +70,7 @@ def plan_drill(spec: FailoverDrillSpec) -> DrillPlan:
         rate=workload.records_per_second,
         record_size=workload.record_size,
         hold_s=float(spec.fault.duration_seconds),
+        allows_unsafe=spec.allow_unsafe,
         stalls=Stalls(spec.fault.stall_ms, spec.fault.run_ms),
         partitions=workload.partitions,
         replication_factor=workload.replication_factor,
@@ -79,6 +81,14 @@ def plan_drill(spec: FailoverDrillSpec) -> DrillPlan:
 def build_target(spec: FailoverDrillSpec) -> Target:
     """Without a topic, a leader or follower is one of the drill's own partition 0."""
     target = spec.target
+    if target.type == "Node":
+        raise InputError(
+            "target.type Node needs Kubernetes: all brokers of a local cluster are on this machine"
+        )
+    if target.type == "Zone":
+        return Target(TargetKind.RACK, rack=target.zone or "")
+    if target.type == "Cluster":
+        return Target(TargetKind.ALL)
     return Target(
         TargetKind(target.type.lower()),
         topic=target.topic or "",

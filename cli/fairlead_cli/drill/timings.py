@@ -45,6 +45,8 @@ class RunTimings:
     """From the end of the fault until every replica was in sync again."""
     replaced: list[str] = field(default_factory=list)
     """Which of them did not live to the end of a fault that lasts: others took their place."""
+    forecast: dict[str, int] | None = None
+    """How many partitions lose what, as foretold right before the fault."""
     problem: str | None = None
 
     def as_json(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@
 | POST …/pools/POOL/scale-down {"leaving", "staying"} | problem: why brokers cannot be emptied |
 | POST …/brokers/ID/fault {"fault", "durationMs", "stallMs", "runMs"} | nothing, once agreed |
 | GET, POST …/intents {"action", "object"}, DELETE …/intents/ID | the open ones; id |
+| GET …/loss?brokers=1,2 | what the loss of these brokers would do now |
 | GET …/explain/TOPIC/PARTITION, …/moves?since_ms=N | the journal of decisions |
 
 A standby answers 503 with `{"role": "standby"}` to all but the first; a cluster that has not been
@@ -39,7 +40,7 @@ from fairlead_controller.decisions.events import (
     RecordIntent,
     ScaleDownPool,
 )
-from fairlead_controller.kubernetes.cluster_pages import explain, status_of, topic_page
+from fairlead_controller.kubernetes.cluster_pages import explain, loss_page, status_of, topic_page
 from fairlead_controller.kubernetes.reassignment_calls import (
     ReassignmentRequestError,
     alter_reassignments,
@@ -133,6 +134,7 @@ class AdminApi:
                 web.delete(f"{cluster}/intents/{{intent}}", self._clear_intent),
                 web.get(f"{cluster}/explain/{{topic}}/{{partition:[0-9]+}}", self._explain),
                 web.get(f"{cluster}/moves", self._moves),
+                web.get(f"{cluster}/loss", self._loss),
             ]
         )
         runner = web.AppRunner(
@@ -257,6 +259,13 @@ class AdminApi:
             raise _AnswerError(409, message=message)
         self._supervisor.carry_out(fault, duration_ms)
         return web.json_response({})
+
+    async def _loss(self, request: web.Request) -> web.Response:
+        texts = request.query.get("brokers", "").split(",")
+        if not all(text.isdecimal() for text in texts):
+            raise _AnswerError(400, message='"brokers" are ids, such as 1,2')
+        state = self._parts(request).controller.committed
+        return web.json_response(await asyncio.to_thread(loss_page, state, set(map(int, texts))))
 
     def _broker(self, request: web.Request) -> tuple[ReignParts, BrokerId]:
         parts = self._parts(request)

@@ -70,13 +70,19 @@ def _read_memo(memo: Mapping[str, Any]) -> dict[str, Any]:
     at = _text(memo["faultAt"])
     if datetime.fromisoformat(at).tzinfo is None:
         raise ValueError("faultAt has no time zone")
-    read = {
+    read: dict[str, Any] = {
         "target": _text(memo["target"])[:TARGET_MAX],
         "brokerId": _maybe_whole(memo["brokerId"]),
         "controllerEpoch": _whole(memo["controllerEpoch"]),
         "faultAtMs": _whole(memo["faultAtMs"]),
         "faultAt": at,
     }
+    if "brokerIds" in memo:
+        read["brokerIds"] = [_whole(broker) for broker in _list(memo["brokerIds"])]
+    if "brokerEpochs" in memo:
+        read["brokerEpochs"] = _wholes(memo["brokerEpochs"])
+    if "loss" in memo:
+        read["loss"] = {name: _whole(count) for name, count in _wholes(memo["loss"]).items()}
     read |= {"holdMs": _whole(memo["holdMs"])} if "holdMs" in memo else {}
     return read | ({"intent": _text(memo["intent"])} if "intent" in memo else {})
 

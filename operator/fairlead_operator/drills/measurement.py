@@ -6,7 +6,7 @@ acknowledgement, or after a graceful end its longest time without one (`drill_ve
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ DONE: Final = {
     "Pause": "paused",
     "Slow": "slowed down",
     "Isolate": "cut off",
+    "RollingRestart": "restarted, one after another",
 }
 UNDONE: Final = {"Pause": "resumed", "Slow": "at full speed again", "Isolate": "connected again"}
 FIRST_BATCH_MS: Final = 1000
@@ -35,12 +36,26 @@ class ControllerTimes:
 
     detection_ms: int | None = None
     election_ms: int | None = None
+    leaders_moved: int | None = None
+    """How many leaders it took off the brokers that were broken."""
 
 
 def read_controller_times(
-    journal: Mapping[str, Any], broker_id: int, fault_at_ms: int
+    journal: Mapping[str, Any], broker_ids: Collection[int], fault_at_ms: int
 ) -> ControllerTimes:
-    """Find in the decision journal when leaders left a broker, and the first entry about it."""
+    """Find in the journal when leaders left brokers and the first entry about each: the latest."""
+    each = [_read_times_of(journal, broker, fault_at_ms) for broker in broker_ids]
+    detections = [times.detection_ms for times in each]
+    elections = [times.election_ms for times in each if times.election_ms is not None]
+    known = [at for at in detections if at is not None]
+    return ControllerTimes(
+        max(known) if known and len(known) == len(each) else None,
+        max(elections, default=None),
+        sum(times.leaders_moved or 0 for times in each),
+    )
+
+
+def _read_times_of(journal: Mapping[str, Any], broker_id: int, fault_at_ms: int) -> ControllerTimes:
     named = re.compile(rf"\bbroker {broker_id}\b")
     moves = sorted(
         int(move["atMs"])
@@ -58,6 +73,7 @@ def read_controller_times(
     return ControllerTimes(
         None if first is None else first - fault_at_ms,
         None if not elected else elected[-1] - fault_at_ms,
+        len(elected),
     )
 
 
@@ -80,6 +96,8 @@ def build_run(
         "recoveryMaxMs": max(known) if is_whole else None,
         "longestGapMs": max(figures["gapMs"].values(), default=None),
         "problem": problem[:PROBLEM_MAX] or None,
+        "forecastLeaders": (memo.get("loss") or {}).get("leadersMove"),
+        "movedLeaders": times.leaders_moved,
     } | {name: figures.get(name) for name in COMMIT_FIGURES}
     return {name: value for name, value in run.items() if value is not None}
 
@@ -128,6 +146,8 @@ def build_timeline(
 
 
 def _elected_text(spec: FailoverDrillSpec, figures: Mapping[str, Any]) -> str:
+    if spec.fault.type == "RollingRestart":
+        return "every partition had another leader"
     if spec.target.type == "Controller":
         return "another controller has taken over"
     return f"new leaders for {figures['partitionsLed']} partitions"

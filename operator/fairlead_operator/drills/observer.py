@@ -19,8 +19,10 @@ from fairlead_operator.drills.observations import (
     ClusterObservation,
     ControllerAccess,
     DrillObservations,
+    Loss,
     PodState,
     observe_cluster,
+    read_loss,
 )
 from fairlead_operator.drills.steps import ACTIVE, FINAL
 
@@ -85,6 +87,7 @@ class Observer:
             pod_problem=describe_pod_problem(pod) if pod is not None else "",
             agent=agent,
             agent_silent_s=self._silent_s(drill),
+            loss=await self._foretell(namespace, spec, cluster, phase),
             now_ms=time.time_ns() // 1_000_000,
         )
         return Sight(seen, log_cluster, pools, address)
@@ -117,6 +120,24 @@ class Observer:
         except ControllerError:
             return None
         return observe_cluster(log_cluster, pools, status)
+
+    async def _foretell(
+        self,
+        namespace: str,
+        spec: FailoverDrillSpec,
+        cluster: ClusterObservation | None,
+        phase: str | None,
+    ) -> Loss | None:
+        if cluster is None or not spec.target.is_of_several or (phase or "Pending") != "Pending":
+            return None
+        brokers = cluster.find_brokers(spec.target)
+        if not brokers:
+            return None
+        try:
+            answer = await self._controller.loss(namespace, spec.cluster_name, brokers)
+        except ControllerError:
+            return None
+        return read_loss(answer)
 
     async def _ask_agent(self, drill: Manifest, address: AgentAddress) -> AgentState | None:
         uid = drill["metadata"]["uid"]

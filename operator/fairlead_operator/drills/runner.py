@@ -40,7 +40,7 @@ from fairlead_operator.drills.measurement import judge, summarize_runs, summariz
 from fairlead_operator.drills.metrics import DrillMetrics
 from fairlead_operator.drills.observations import ControllerAccess
 from fairlead_operator.drills.observer import Observer, Sight
-from fairlead_operator.drills.runs import DrillRuns
+from fairlead_operator.drills.runs import DrillRuns, UnsafeError
 from fairlead_operator.drills.status import DrillStatus
 from fairlead_operator.events import EventWriter
 from fairlead_operator.own_access import AccessError, find_access
@@ -217,6 +217,8 @@ class DrillRunner:
                 await self._write(drill, status)
         except ControllerRefusedError as error:
             await self._finish(drill, spec, status, sight, f"the fault was refused: {error}")
+        except UnsafeError as error:
+            await self._finish(drill, spec, status, sight, str(error))
         except TargetError as error:
             if sight.seen.agent is None or sight.seen.agent.since_ms < steps.SETTLE_MS_MAX:
                 raise

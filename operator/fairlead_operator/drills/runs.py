@@ -1,9 +1,10 @@
 """The single faults of a drill: to begin, confirm, forget and collect them."""
 
+import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -11,24 +12,36 @@ from typing import Any
 from fairlead_controller.kubernetes.settings import lease_name
 from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError
-from fairlead_kube.kinds import LEASE
+from fairlead_kube.kinds import LEASE, LOG_CLUSTER
 from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.controller_client import ControllerClient
 from fairlead_operator.drills import steps
 from fairlead_operator.drills.agent_client import AgentClient
 from fairlead_operator.drills.cuts import NetworkCuts
-from fairlead_operator.drills.faults import ChosenTarget, FaultInjector, TargetError, choose_target
+from fairlead_operator.drills.faults import (
+    ChosenTarget,
+    FaultInjector,
+    TargetError,
+    choose_targets,
+    describe_targets,
+)
+from fairlead_operator.drills.health import find_danger
 from fairlead_operator.drills.measurement import (
     ControllerTimes,
     build_run,
     build_timeline,
     read_controller_times,
 )
-from fairlead_operator.drills.observations import AgentState
+from fairlead_operator.drills.observations import AgentState, Loss, read_loss
 from fairlead_operator.drills.observer import Sight
 from fairlead_operator.drills.status import DrillStatus
+from fairlead_operator.specs.names import RESTART_ANNOTATION
 
 _log = logging.getLogger(__name__)
+
+
+class UnsafeError(Exception):
+    """Several brokers may not be broken at once now; the text says why."""
 
 
 class DrillRuns:
@@ -69,6 +82,8 @@ class DrillRuns:
                     return True
                 return await self._begin(number, drill, spec, status, sight)
             case steps.ConfirmRun(number):
+                if spec.fault.type == "RollingRestart":
+                    await self._restart_all(drill, spec, number)
                 await self._agents.tell(address, number, "injected")
             case steps.ForgetRun(number):
                 _log.warning("run %d: it is not known whether the fault was injected", number)
@@ -97,42 +112,84 @@ class DrillRuns:
         sight: Sight,
     ) -> bool:
         """Break the target; tell whether there is a status to be written before that instead."""
-        seen, address = sight.seen, sight.agent_address
-        if seen.agent is None or address is None:
-            raise TargetError("the drill's pod cannot be asked now")
-        if seen.cluster is None or sight.log_cluster is None:
+        cluster, address = sight.seen.cluster, sight.agent_address
+        if address is None or cluster is None or sight.log_cluster is None:
             raise TargetError("the cluster cannot be seen now")
         namespace = drill["metadata"]["namespace"]
-        target = await choose_target(spec, namespace, seen.agent, sight.pools, self._controller)
+        targets = await choose_targets(spec, namespace, sight, self._controller)
+        broker_ids = [it.broker_id for it in targets if it.broker_id is not None]
+        loss = await self._foretell(namespace, spec, broker_ids)
+        danger = find_danger(spec, loss) if spec.target.is_of_several else None
+        if danger is not None:
+            raise UnsafeError(danger.message)
         if spec.fault.type == "Isolate":
-            if await self._cuts.ensure_planned(drill, spec, status, number, [target]):
+            if await self._cuts.ensure_planned(drill, spec, status, number, targets):
                 return True
             await self._cuts.prepare(drill, spec, sight.log_cluster)
             break_it: Callable[[], Awaitable[None]] = partial(
                 self._cuts.cut, drill, status.values["cut"]
             )
+        elif spec.fault.type == "RollingRestart":
+            break_it = partial(self._restart_all, drill, spec, number)
         else:
-            break_it = await self._injector.prepare(spec, namespace, target)
+            break_it = await self._prepare_all(spec, namespace, targets)
         memo: dict[str, Any] = {
-            "target": target.text,
-            "brokerId": target.broker_id,
-            "controllerEpoch": seen.cluster.controller_epoch,
+            "target": describe_targets(spec, targets),
+            "brokerId": broker_ids[0] if broker_ids else None,
+            "brokerIds": broker_ids,
+            "controllerEpoch": cluster.controller_epoch,
             "holdMs": spec.fault.hold_ms,
         }
+        if loss is not None:
+            memo["loss"] = {"leadersMove": loss.leaders_move}
+        if spec.fault.type == "RollingRestart":
+            memo["brokerEpochs"] = {str(it): cluster.epochs.get(it, 0) for it in broker_ids}
         if spec.fault.type == "Delete":
+            pods = ",".join(target.pod_name for target in targets)
             memo["intent"] = await self._controller.record_intent(
-                namespace, spec.cluster_name, "delete-pod", target.pod_name
+                namespace, spec.cluster_name, "delete-pod", pods
             )
         # Measured from before the pod is told, so that the figures flatter nobody.
         memo["faultAtMs"] = time.time_ns() // 1_000_000
         memo["faultAt"] = _iso(memo["faultAtMs"])
-        await self._agents.begin(address, number, _broker_ids(target), memo)
+        await self._agents.begin(address, number, broker_ids, memo)
         await break_it()
-        _log.info("run %d: %s of %s", number, spec.fault.type, target.text)
-        if target.broker_id is not None:
+        _log.info("run %d: %s of %s", number, spec.fault.type, memo["target"])
+        if broker_ids:
             # What happens to a controller is proved by its successor's epoch.
             await self._agents.tell(address, number, "injected")
         return False
+
+    async def _foretell(
+        self, namespace: str, spec: FailoverDrillSpec, broker_ids: Sequence[int]
+    ) -> Loss | None:
+        """Ask what the loss of these brokers would do; None where none is lost."""
+        if not broker_ids or spec.fault.type in {"Slow", "RollingRestart"}:
+            return None
+        return read_loss(await self._controller.loss(namespace, spec.cluster_name, broker_ids))
+
+    async def _prepare_all(
+        self, spec: FailoverDrillSpec, namespace: str, targets: Sequence[ChosenTarget]
+    ) -> Callable[[], Awaitable[None]]:
+        """Look up what has to be known of each, so that all are broken at once."""
+        breaks = [await self._injector.prepare(spec, namespace, target) for target in targets]
+
+        async def break_all() -> None:
+            outcomes = await asyncio.gather(*(it() for it in breaks), return_exceptions=True)
+            errors = [it for it in outcomes if isinstance(it, BaseException)]
+            if errors:
+                raise errors[0]
+
+        return break_all
+
+    async def _restart_all(
+        self, drill: Mapping[str, Any], spec: FailoverDrillSpec, number: int
+    ) -> None:
+        """Ask for a rolling restart as people do; asked again, it is the same one."""
+        value = f"drill {drill['metadata']['uid']} run {number}"
+        patch = {"metadata": {"annotations": {RESTART_ANNOTATION: value}}}
+        namespace = drill["metadata"]["namespace"]
+        await self._client.patch(LOG_CLUSTER, namespace, spec.cluster_name, patch)
 
     async def _collect(
         self,
@@ -146,14 +203,17 @@ class DrillRuns:
             raise TargetError("the drill's pod has forgotten the run")
         await self._clear_intent(namespace, spec, ended)
         memo = ended.run.memo
-        if memo.get("brokerId") is None:
+        if spec.fault.type == "RollingRestart":
+            times = ControllerTimes()
+        elif memo.get("brokerId") is None:
             times = ControllerTimes(election_ms=await self._takeover_ms(memo))
         else:
             since_ms = int(memo["faultAtMs"])
             journal = await self._controller.moves(
                 namespace, spec.cluster_name, since_ms=since_ms - 1
             )
-            times = read_controller_times(journal, int(memo["brokerId"]), since_ms)
+            lost = memo.get("brokerIds") or [memo["brokerId"]]
+            times = read_controller_times(journal, lost, since_ms)
         run = build_run(spec, ended.run.figures, times, problem or ended.problem)
         status.add_run(run, build_timeline(spec, ended.run.figures, run))
 
@@ -177,10 +237,6 @@ class DrillRuns:
         intent = "" if agent.run is None else str(agent.run.memo.get("intent") or "")
         if intent:
             await self._controller.clear_intent(namespace, spec.cluster_name, intent)
-
-
-def _broker_ids(target: ChosenTarget) -> list[int]:
-    return [] if target.broker_id is None else [target.broker_id]
 
 
 def _iso(at_ms: int) -> str:

@@ -21,7 +21,12 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from fairlead_model.resources.failover_drill import FailoverDrillSpec
-from fairlead_operator.drills.health import find_ailment, find_objection, find_trespass
+from fairlead_operator.drills.health import (
+    find_ailment,
+    find_danger,
+    find_objection,
+    find_trespass,
+)
 from fairlead_operator.drills.observations import AgentRun, AgentState, DrillObservations
 
 OBSERVE_MS: Final = 1_000
@@ -32,6 +37,7 @@ HEAL_MS_MAX: Final = 300_000
 SETTLE_MS_MAX: Final = 120_000
 PREPARE_S_MAX: Final = 180.0
 SILENCE_S_MAX: Final = 60.0
+ROLL_MS_MAX: Final = 1_800_000
 TAKEOVER_MS_MAX: Final = 15_000
 FINAL: Final = frozenset({"Finished", "Refused"})
 ACTIVE: Final = frozenset({"Preparing", "Running", "Verifying"})
@@ -188,7 +194,9 @@ def _decide_pending(spec: FailoverDrillSpec, seen: DrillObservations) -> Step:
         return Refuse("ClusterNotFound", f"there is no LogCluster {spec.cluster_name} here")
     if seen.cluster is None:
         return Hold("ControllerUnavailable", "the cluster's controller does not answer yet")
-    objection = find_objection(spec, seen.cluster)
+    if spec.target.is_of_several and seen.loss is None and seen.cluster.find_brokers(spec.target):
+        return Hold("ControllerUnavailable", "the controller does not say what a loss would do yet")
+    objection = find_objection(spec, seen.cluster) or find_danger(spec, seen.loss)
     return Prepare() if objection is None else Refuse(objection.reason, objection.message)
 
 
@@ -241,6 +249,8 @@ def _decide_observing(
 ) -> Step:
     if not run.is_injected:
         return _decide_in_doubt(spec, run, seen)
+    if spec.fault.type == "RollingRestart":
+        return _decide_rolling(run, agent, seen)
     over_ms = run.since_fault_ms - (spec.fault.hold_ms or OBSERVE_MS)
     if over_ms < 0:
         return Idle()
@@ -256,8 +266,26 @@ def _decide_observing(
     return Idle()
 
 
+def _decide_rolling(run: AgentRun, agent: AgentState, seen: DrillObservations) -> Step:
+    """Wait until every broker has started again, and all is well."""
+    if run.since_fault_ms > ROLL_MS_MAX:
+        late = f"not every broker has restarted within {ROLL_MS_MAX // 60_000} minutes"
+        return CollectRun(run.number, late)
+    if seen.cluster is None or run.since_fault_ms < OBSERVE_MS:
+        return Idle()
+    before = run.memo.get("brokerEpochs") or {}
+    has_rolled = all(
+        seen.cluster.epochs.get(int(broker), 0) > epoch for broker, epoch in before.items()
+    )
+    is_well = agent.is_well and find_ailment("", seen.cluster) is None
+    return CollectRun(run.number) if has_rolled and is_well else Idle()
+
+
 def _decide_in_doubt(spec: FailoverDrillSpec, run: AgentRun, seen: DrillObservations) -> Step:
     """Decide about a run that has begun if it is not known whether the fault happened."""
+    if spec.fault.type == "RollingRestart":
+        # Asked for again with the same words, it is the same restart.
+        return ConfirmRun(run.number)
     if spec.target.type != "Controller":
         return ForgetRun(run.number)
     if seen.cluster is None:

@@ -39,6 +39,12 @@ class DrillRun:
         "Longest time in which a partition acknowledged nothing, in milliseconds.",
         COUNT,
     ] = None
+    forecast_leaders: Annotated[
+        int | None, "Leaders that would move, as foretold right before the fault.", COUNT
+    ] = None
+    moved_leaders: Annotated[
+        int | None, "Leaders that the controller took off what was broken.", COUNT
+    ] = None
     commit_before_p99_ms: Annotated[int | None, f"{_COMMIT} before the fault.", COUNT] = None
     commit_p99_ms: Annotated[int | None, f"{_COMMIT} while the fault lasted.", COUNT] = None
     left_isr_ms: Annotated[

@@ -27,7 +27,7 @@ from fairlead_operator.drills.observations import (
 from fairlead_operator.drills.observer import find_other_drill
 from fairlead_operator.drills.runner import DrillRunner
 from fairlead_operator.drills.steps import decide_drill_step
-from fairlead_operator.specs.names import CLUSTER_LABEL, CUT_LABEL
+from fairlead_operator.specs.names import CLUSTER_LABEL, CUT_LABEL, RESTART_ANNOTATION
 
 WELL = ClusterObservation(brokers_expected=3, live=frozenset({0, 1, 2}), controller_epoch=4)
 
@@ -246,7 +246,8 @@ def test_a_broker_that_was_scaled_away_keeps_no_drill_waiting() -> None:
         "controller": {"epoch": 4},
     }
     pools = [{"spec": {"replicas": 2}}, {"spec": {"replicas": 1, "idBase": 2}}]
-    assert observe_cluster({}, pools, status) == WELL
+    observed = observe_cluster({}, pools, status)
+    assert replace(observed, epochs={}, nodes={}, zones={}) == WELL
     larger = [*pools, {"spec": {"replicas": 1, "idBase": 3}}]
     assert observe_cluster({}, larger, status).not_live == {3: "fenced"}
 
@@ -276,6 +277,9 @@ class FakeWorld:
         self.phase, self.run, self.injected = "settling", None, []
         self.events: list[tuple[str, str]] = []
         self.epoch = 4
+        self.starts = 1
+        self.restarts: list[str] = []
+        self.loss_of_two = (0, 0, 0)
         self.verdict: dict[str, Any] | None = None
 
     async def get(self, kind: Any, _namespace: str, name: str) -> dict[str, Any]:
@@ -309,6 +313,10 @@ class FakeWorld:
         self, kind: Any, _namespace: str, name: str, patch: Any, *, subresource: str | None = None
     ) -> dict[str, Any]:
         metadata = self.drill["metadata"]
+        if kind.kind == "LogCluster":
+            self.restarts.append(patch["metadata"]["annotations"][RESTART_ANNOTATION])
+            self.starts = 2
+            return {}
         if kind.kind == "Pod":
             assert (name, patch["metadata"]["uid"]) == ("demo-p-1", "uid-of-1")
             self.labels |= patch["metadata"]["labels"]
@@ -346,7 +354,16 @@ class FakeWorld:
 
     async def cluster_status(self, *_cluster: str) -> dict[str, Any]:
         return {
-            "brokers": [{"id": i, "state": "live"} for i in range(3)],
+            "brokers": [
+                {
+                    "id": i,
+                    "state": "live",
+                    "epoch": 10 * self.starts + i,
+                    "hostName": f"node-{i // 2}",
+                    "rack": "ab"[i // 2],
+                }
+                for i in range(3)
+            ],
             "partitions": {"underReplicated": 0, "offline": 0},
             "controller": {"epoch": self.epoch, "pid": 1},
         }
@@ -354,10 +371,18 @@ class FakeWorld:
     async def inject_fault(self, _ns: str, _name: str, broker: int, kind: str, **_: int) -> None:
         self.injected.append((broker, kind))
 
+    async def loss(self, _ns: str, _name: str, brokers: Any) -> dict[str, int]:
+        counts = ("leadersMove", "withoutLeader", "belowMinimum", "lastCopies")
+        figures = (5, *self.loss_of_two) if len(brokers) > 1 else (1, 0, 0, 0)
+        return dict(zip(counts, figures, strict=True))
+
     async def moves(self, *_cluster: str, since_ms: int) -> dict[str, Any]:
         at = since_ms + 1
         return {
-            "decisions": [{"atMs": at + 60, "what": "broker 1 is fenced: connection refused"}],
+            "decisions": [
+                {"atMs": at + 60, "what": "broker 1 is fenced: connection refused"},
+                {"atMs": at + 70, "what": "broker 0 is fenced: connection refused"},
+            ],
             "moves": [{"atMs": at + 80, "from": 1, "to": 2}, {"atMs": at + 9000, "from": 1}],
         }
 
@@ -505,6 +530,91 @@ def test_an_operator_that_dies_in_the_middle_of_a_step_leaves_nothing_broken(liv
     assert world.pod is None
     passed = next(c for c in status["conditions"] if c["type"] == "Passed")
     assert passed["status"] == "True"
+
+
+ZONE = {"target": {"type": "Zone", "zone": "a"}}
+
+
+def test_all_brokers_of_a_zone_are_broken_at_once_and_the_forecast_is_kept() -> None:
+    world = FakeWorld(manifest(**ZONE))
+    go_to_the_end(world)
+    assert sorted(world.injected) == [(0, "kill"), (1, "kill")]
+    (run,) = world.drill["status"]["runs"]
+    assert run["target"] == "zone a (broker 0, 1)"
+    assert run["detectionMs"] == 70
+    assert (run["forecastLeaders"], run["movedLeaders"]) == (5, 1)
+
+
+@pytest.mark.parametrize("loss", [(1, 0, 0), (0, 1, 0), (0, 0, 1)])
+def test_several_brokers_whose_loss_would_cost_partitions_are_not_broken_unasked(
+    loss: tuple[int, int, int],
+) -> None:
+    world = FakeWorld(manifest(**ZONE))
+    world.loss_of_two = loss
+    asyncio.run(new_runner(world)._step(dict(world.drill)))
+    complete = find_condition(world.drill["status"]["conditions"], "Complete")
+    assert complete is not None
+    assert complete["reason"] == "WouldLoseAvailability"
+    assert "allowUnsafe" in complete["message"]
+    forced = FakeWorld(manifest(**ZONE, allowUnsafe=True))
+    forced.loss_of_two = loss
+    go_to_the_end(forced)
+    assert len(forced.injected) == 2
+
+
+def test_a_danger_that_came_up_meanwhile_ends_the_drill_before_the_fault() -> None:
+    world = FakeWorld(manifest(**ZONE))
+
+    async def story() -> None:
+        for _ in range(50):
+            await new_runner(world)._step(dict(world.drill))
+            if world.pod is not None:
+                world.loss_of_two = (0, 1, 0)
+
+    asyncio.run(story())
+    assert world.injected == []
+    complete = find_condition(world.drill["status"]["conditions"], "Complete")
+    assert complete is not None
+    assert "1 their min.insync.replicas" in complete["message"]
+
+
+def test_a_zone_without_brokers_is_refused_and_those_there_are_are_named() -> None:
+    world = FakeWorld(manifest(target={"type": "Node", "node": "node-9"}))
+    asyncio.run(new_runner(world)._step(dict(world.drill)))
+    complete = find_condition(world.drill["status"]["conditions"], "Complete")
+    assert complete is not None
+    assert complete["reason"] == "UnknownNode"
+    assert "node-0, node-1" in complete["message"]
+
+
+ROLL = {"target": {"type": "Cluster"}, "fault": {"type": "RollingRestart"}}
+ROLL_CALLS = go_to_the_end(FakeWorld(manifest(**ROLL)))
+
+
+@pytest.mark.parametrize("lives", range(ROLL_CALLS + 1))
+def test_a_rolling_restart_is_asked_for_once_a_run_whenever_an_operator_dies(lives: int) -> None:
+    world = FakeWorld(manifest(**ROLL))
+    go_to_the_end(world, lives=lives)
+    assert set(world.restarts) == {"drill uid-of-this-drill run 1"}
+    (run,) = world.drill["status"]["runs"]
+    assert run["target"] == "all 3 brokers"
+    # Nobody fails over: what counts is how long anybody had to wait.
+    assert run["recoveryMaxMs"] == 210
+
+
+def test_a_rolling_restart_ends_once_every_broker_has_started_again() -> None:
+    spec, before = spec_of(**ROLL), {"brokerEpochs": {"0": 10, "1": 11, "2": 12}}
+    run = fault(memo=before, since_fault_ms=60_000)
+    state = agent("observing", run=run)
+    half = replace(WELL, epochs={0: 20, 1: 21, 2: 12})
+    whole = replace(half, epochs={0: 20, 1: 21, 2: 22})
+    status = {"phase": "Running"}
+    assert decide_drill_step(spec, status, seen(state, cluster=half)) == steps.Idle()
+    assert decide_drill_step(spec, status, seen(state, cluster=whole)) == steps.CollectRun(1)
+    late = agent("observing", run=fault(memo=before, since_fault_ms=steps.ROLL_MS_MAX + 1))
+    step = decide_drill_step(spec, status, seen(late, cluster=half))
+    assert isinstance(step, steps.CollectRun)
+    assert "30 minutes" in step.problem
 
 
 CUT = {"fault": {"type": "Isolate", "cut": "All", "durationSeconds": 10}}
