@@ -47,7 +47,13 @@ def quiet_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 
 
 @pytest.mark.parametrize(
-    ("target", "fault"), [("Leader", "Kill"), ("Follower", "Delete"), ("Controller", "Kill")]
+    ("target", "fault"),
+    [
+        ("Leader", "Kill"),
+        ("Follower", "Delete"),
+        ("Controller", "Kill"),
+        ("Cluster", "RollingRestart"),
+    ],
 )
 def test_the_file_of_a_cluster_runs_locally(
     quiet_cluster: Cli, tmp_path: Path, target: str, fault: str
@@ -76,6 +82,15 @@ def test_a_slow_follower_that_stays_in_sync_slows_every_commit(
     assert run["commit_p99_ms"] >= 150
     assert run["left_isr_ms"] is None
     assert run["fast_again_ms"] > 0
+
+
+def test_several_brokers_whose_loss_would_cost_partitions_are_not_broken_unasked(
+    quiet_cluster: Cli,
+) -> None:
+    outcome = quiet_cluster("drill", "--target", "broker:0,1,2", "--fault", "kill")
+    assert outcome.code == 1
+    assert "may not be broken at once" in outcome.err
+    assert "--allow-unsafe" in outcome.err
 
 
 def test_a_limit_of_the_file_decides_the_exit_code(quiet_cluster: Cli, tmp_path: Path) -> None:

@@ -303,7 +303,9 @@ def test_a_table_of_500_partitions_fits_and_an_older_controller_cannot_write_it(
     assert "an older controller must not write what a newer one has sealed" in refused.stderr
 
 
-@pytest.mark.parametrize("name", ["cluster.yaml", "topics.yaml", "user.yaml", "drill.yaml"])
+@pytest.mark.parametrize(
+    "name", ["cluster.yaml", "topics.yaml", "user.yaml", "drill.yaml", "scheduled-drill.yaml"]
+)
 def test_examples_are_taken_as_they_are(space: Space, name: str) -> None:
     path = ROOT / "examples" / "kubernetes" / name
     must("apply", "-n", space.name, "--dry-run=server", "-f", str(path))

@@ -454,6 +454,11 @@ DRILLS = (
         "the target Cluster and the fault RollingRestart go together",
     ),
     both(
+        "a time zone without a schedule",
+        drill(timeZone="Europe/Berlin"),
+        "a timeZone is that of a schedule: set schedule too",
+    ),
+    both(
         "a zone without its name",
         drill(target={"type": "Zone"}),
         "the target Zone needs the zone's name, and no other target takes one",

@@ -192,8 +192,8 @@ def _unchanged(name: str, attribute: str) -> Rule:
     return Rule(
         cel=f"has(self.{name}) == has(oldSelf.{name}) && "
         f"(!has(self.{name}) || self.{name} == oldSelf.{name})",
-        message="a drill cannot be changed once it is made (only suspend can): make a new one "
-        "with another name",
+        message="a drill cannot be changed once it is made (only suspend and its schedule can): "
+        "make a new one with another name",
         field=name,
         holds_change=lambda old, new: getattr(old, attribute) == getattr(new, attribute),
     )
@@ -211,6 +211,12 @@ class FailoverDrillSpec:
         _unchanged("limits", "limits"),
         _unchanged("runs", "runs"),
         _unchanged("allowUnsafe", "allow_unsafe"),
+        Rule(
+            cel="!has(self.timeZone) || has(self.schedule)",
+            message="a timeZone is that of a schedule: set schedule too",
+            field="timeZone",
+            holds=lambda it: it.time_zone is None or it.schedule is not None,
+        ),
         Rule(
             cel="(self.target.type == 'Cluster') == (self.fault.type == 'RollingRestart')",
             message="the target Cluster and the fault RollingRestart go together",
@@ -254,6 +260,20 @@ class FailoverDrillSpec:
         "Do not begin: the drill waits until this is false. A run that has begun is finished and "
         "healed.",
     ] = False
+    schedule: Annotated[
+        str | None,
+        "When the whole drill is repeated, in cron's five fields, such as '0 3 * * 1'. One that "
+        "still goes on lets the next time pass.",
+        Text(128, 9),
+    ] = None
+    time_zone: Annotated[
+        str | None,
+        "Whose clocks the schedule goes by, such as Europe/Berlin. Default: UTC.",
+        Text(64, 1),
+    ] = None
+    history_limit: Annotated[
+        int, "How many of the past drills of a schedule are kept in the status.", Whole(1, 100)
+    ] = 10
 
     @classmethod
     def from_manifest(

@@ -198,8 +198,11 @@ def run_manifest(file: Path, data: Path, output: str) -> int:
         read_drill_manifest,
     )
     from fairlead_cli.drill.report import build_document
+    from fairlead_cli.output import note
 
     spec: FailoverDrillSpec = read_drill_manifest(file)
+    if spec.schedule is not None:
+        note("spec.schedule is for Kubernetes: the drill is run once, now.")
     plan = plan_drill(spec)
     outcome = perform(plan, data)
     document = build_document(

@@ -85,7 +85,7 @@ def build_run(
     recoveries = _recoveries(spec, figures)
     is_whole = bool(recoveries) and None not in recoveries
     known = [ms for ms in recoveries if ms is not None]
-    problem = problem or find_ineffective(spec, times)
+    problem = problem or find_ineffective(spec, figures, times)
     run: dict[str, Any] = {
         "target": memo.get("target", ""),
         "faultAt": memo.get("faultAt"),
@@ -102,13 +102,16 @@ def build_run(
     return {name: value for name, value in run.items() if value is not None}
 
 
-def find_ineffective(spec: FailoverDrillSpec, times: ControllerTimes) -> str:
+def find_ineffective(
+    spec: FailoverDrillSpec, figures: Mapping[str, Any], times: ControllerTimes
+) -> str:
     """Say why a cut seems to have cut nothing; empty if it has, or nobody can tell."""
     if spec.fault.type != "Isolate" or spec.fault.hold_ms < CUT_SEEN_MS:
         return ""
     cut = spec.fault.cut or "All"
-    is_unnoticed = cut in {"All", "Controller"} and times.detection_ms is None
-    if not is_unnoticed:
+    # The journal is gone with a controller that was lost; clients see what was decided, too.
+    signs = (times.detection_ms, figures["electionMs"], figures.get("leftIsrMs"))
+    if cut not in {"All", "Controller"} or any(sign is not None for sign in signs):
         return ""
     return (
         "nobody noticed the cut: the network of this cluster does not enforce NetworkPolicies, "

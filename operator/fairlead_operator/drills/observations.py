@@ -125,6 +125,12 @@ class DrillObservations:
     agent_silent_s: float = 0.0
     loss: Loss | None = None
     """What the loss of a node's or a zone's brokers would do now, while the drill waits."""
+    late_ms: int = 0
+    """How long ago the schedule was due: of the drill that waits, or of the next; negative before.
+
+    It is 0 for a drill without a schedule.
+    """
+    schedule_problem: str = ""
     now_ms: int = 0
     """Unix time."""
 

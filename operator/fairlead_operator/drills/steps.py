@@ -8,6 +8,8 @@
 | Verifying | everything read back | Finish |
 | Finished, Refused | | CleanUp |
 
+A drill with a schedule begins anew (StartRound) whenever it is due and the last one is cleaned up.
+
 A network that was cut is joined again first (HealCut), whatever the phase, once the fault is over,
 the run is in doubt or over, the drill cannot go on, or its time is up.
 
@@ -38,6 +40,8 @@ SETTLE_MS_MAX: Final = 120_000
 PREPARE_S_MAX: Final = 180.0
 SILENCE_S_MAX: Final = 60.0
 ROLL_MS_MAX: Final = 1_800_000
+LATE_MS_MAX: Final = 3_600_000
+"""A scheduled drill that could not begin within that is skipped."""
 TAKEOVER_MS_MAX: Final = 15_000
 FINAL: Final = frozenset({"Finished", "Refused"})
 ACTIVE: Final = frozenset({"Preparing", "Running", "Verifying"})
@@ -54,6 +58,16 @@ class Hold:
 
     reason: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitTime:
+    """The schedule is due later."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartRound:
+    """The schedule is due: begin anew, with an empty status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +144,8 @@ Step: TypeAlias = (
     | ForgetRun
     | CollectRun
     | HealCut
+    | AwaitTime
+    | StartRound
     | Verify
     | Finish
     | CleanUp
@@ -143,8 +159,10 @@ def decide_drill_step(
     phase = status.get("phase") or "Pending"
     if status.get("cut") and not _may_be_cut(spec, phase, status, seen):
         return HealCut()
-    if phase in FINAL:
-        return Idle() if seen.pod == "Absent" else CleanUp()
+    if phase in FINAL and seen.pod != "Absent":
+        return CleanUp()
+    if phase in FINAL or (spec.schedule and phase == "Pending" and not status.get("startedAt")):
+        return _decide_waiting(spec, phase, seen)
     trespass = find_trespass(spec, seen.namespace, seen.controller_access)
     if trespass is not None:
         # Later than that only after the operator's values have changed, or a status by hand.
@@ -152,6 +170,12 @@ def decide_drill_step(
         return refusal if phase == "Pending" else Finish(trespass.message)
     if phase == "Pending":
         return _decide_pending(spec, seen)
+    return _decide_active(spec, phase, status, seen)
+
+
+def _decide_active(
+    spec: FailoverDrillSpec, phase: str, status: Mapping[str, Any], seen: DrillObservations
+) -> Step:
     if phase == "Preparing" and seen.pod == "Absent":
         return Prepare()
     failure = _find_failure(phase, seen)
@@ -162,6 +186,19 @@ def decide_drill_step(
     if phase == "Verifying":
         return _decide_verifying(seen.agent)
     return _decide_running(spec, len(status.get("runs") or ()), seen.agent, seen)
+
+
+def _decide_waiting(spec: FailoverDrillSpec, phase: str, seen: DrillObservations) -> Step:
+    """Decide about a drill that is over, or whose schedule has not been due yet."""
+    if spec.schedule is None:
+        return Idle()
+    if seen.schedule_problem:
+        problem = Refuse("InvalidSchedule", seen.schedule_problem)
+        return Idle() if phase in FINAL else problem
+    if spec.suspend:
+        why = "spec.suspend is true: the schedule goes on once it is false"
+        return Idle() if phase in FINAL else Hold("Suspended", why)
+    return StartRound() if seen.late_ms >= 0 else AwaitTime()
 
 
 def _may_be_cut(
@@ -186,6 +223,15 @@ def _may_be_cut(
 
 
 def _decide_pending(spec: FailoverDrillSpec, seen: DrillObservations) -> Step:
+    step = _decide_beginning(spec, seen)
+    if seen.late_ms <= LATE_MS_MAX:
+        return step
+    why = step.message if isinstance(step, Hold) else "nobody could begin it until now"
+    minutes = LATE_MS_MAX // 60_000
+    return Refuse("TooLate", f"not begun within {minutes} minutes of its time: {why}")
+
+
+def _decide_beginning(spec: FailoverDrillSpec, seen: DrillObservations) -> Step:
     if spec.suspend:
         return Hold("Suspended", "spec.suspend is true: the drill begins once it is false")
     if seen.other_drill:

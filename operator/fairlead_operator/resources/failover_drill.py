@@ -11,6 +11,7 @@ from fairlead_operator.resources.definition import AGE, Column, ResourceDefiniti
 Phase: TypeAlias = Literal["Pending", "Preparing", "Running", "Verifying", "Finished", "Refused"]
 RUNS_MAX: Final = 100
 TIMELINE_MAX: Final = 200
+_TIME: Final = Text(64, format="date-time")
 POOL_MAX: Final = 1_000
 
 _DETECTION: Final = "From the fault until the controller took the broker for gone, in milliseconds"
@@ -92,6 +93,24 @@ class PlannedCut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PastDrill:
+    """One time at which a schedule was due, and what came of it."""
+
+    due_at: Annotated[str | None, "When it was due.", _TIME] = None
+    started_at: Annotated[str | None, "When it began.", _TIME] = None
+    verdict: Annotated[
+        Literal["Passed", "Failed", "Skipped"],
+        "Skipped: it was not begun, for example because the cluster was not well.",
+    ]
+    message: Annotated[str, "Why, in words.", Text(1024)] = ""
+    detection_ms: Annotated[int | None, f"{_DETECTION}; the slowest run.", COUNT] = None
+    election_ms: Annotated[int | None, f"{_ELECTION}; the slowest run.", COUNT] = None
+    recovery_max_ms: Annotated[int | None, f"{_RECOVERY_MAX} of all runs.", COUNT] = None
+    lost: Annotated[int | None, "Acknowledged records that were not read.", COUNT] = None
+    duplicates: Annotated[int | None, "Records that were read twice.", COUNT] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverDrillStatus:
     """How far the drill is and what it measured."""
 
@@ -101,6 +120,16 @@ class FailoverDrillStatus:
         Phase | None, "How far the drill is; Refused says why in the condition Complete."
     ] = None
     runs: Annotated[tuple[DrillRun, ...], "One entry a run, oldest first.", Bound(RUNS_MAX)] = ()
+    round: Annotated[
+        int | None, "How often a drill with a schedule has begun, or was skipped.", COUNT
+    ] = None
+    due_at: Annotated[str | None, "When the present or last one was due.", _TIME] = None
+    started_at: Annotated[str | None, "When it began.", _TIME] = None
+    ended_at: Annotated[str | None, "When it ended; missing while it goes on.", _TIME] = None
+    next_run_at: Annotated[str | None, "When the schedule is due next.", _TIME] = None
+    history: Annotated[
+        tuple[PastDrill, ...], "The past drills of a schedule, latest first.", Bound(100)
+    ] = ()
     cut: Annotated[
         PlannedCut | None,
         "What of the network is cut now, so that the next operator can undo it.",
@@ -146,6 +175,8 @@ FAILOVER_DRILL: Final = ResourceDefinition(
         Column("Passed", '.status.conditions[?(@.type=="Passed")].status'),
         AGE,
         Column("Cluster", ".spec.clusterName", is_wide=True),
+        Column("Last", ".status.startedAt", "date", is_wide=True),
+        Column("Next", ".status.nextRunAt", is_wide=True),
         Column("Recover P50", ".status.recoveryP50Ms", "integer", is_wide=True),
         Column("Commit P99", ".status.commitP99Ms", "integer", is_wide=True),
         Column("Acknowledged", ".status.acknowledged", "integer", is_wide=True),
