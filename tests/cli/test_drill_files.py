@@ -94,11 +94,14 @@ def test_several_brokers_whose_loss_would_cost_partitions_are_not_broken_unasked
 
 
 def test_a_limit_of_the_file_decides_the_exit_code(quiet_cluster: Cli, tmp_path: Path) -> None:
-    outcome = quiet_cluster(
-        "drill", "-f", str(write_drill(tmp_path / "drill.yaml", "Leader", "Kill", limit=1))
-    )
+    path, report = write_drill(tmp_path / "drill.yaml", "Leader", "Kill", 1), tmp_path / "day.md"
+    outcome = quiet_cluster("drill", "-f", str(path), "--report", str(report))
     assert outcome.code == 1
     assert "1 ms are allowed" in outcome.out
+    told = report.read_text()
+    assert "**Failed.**" in told
+    assert "1 ms are allowed" in told
+    assert f"drill -f {path}" in told
 
 
 def test_a_wrong_file_is_refused_with_all_that_is_wrong(quiet_cluster: Cli, tmp_path: Path) -> None:

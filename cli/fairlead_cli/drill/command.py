@@ -110,6 +110,11 @@ async def run_until_signalled(drill: Drill) -> DrillOutcome:
 @click.option(
     "--limit-ms", type=click.IntRange(min=1), help="Instead of the limit for this fault (below)."
 )
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write a document of the game day there, in Markdown.",
+)
 @data_option
 @table_or_json
 @click.pass_context
@@ -127,6 +132,7 @@ def command(
     run_ms: int,
     allow_unsafe: bool,
     limit_ms: int | None,
+    report: Path | None,
     data: Path,
     output: str,
 ) -> int:
@@ -139,7 +145,7 @@ def command(
 
     if file is not None:
         refuse_flags_beside_file(ctx)
-        return run_manifest(file, data, output)
+        return run_manifest(file, data, output, report)
     if not targets or fault is None:
         raise click.UsageError("say what to break: --target and --fault, or -f FILE")
     plan = DrillPlan(
@@ -157,7 +163,7 @@ def command(
         raise click.UsageError("the target all and the fault roll go together, and alone")
     if plan.kind is FaultKind.SLOW and plan.is_controller:
         raise click.UsageError("only brokers can be slow")
-    return run_plan(plan, limit_ms, data, output)
+    return run_plan(plan, limit_ms, data, output, report)
 
 
 def refuse_flags_beside_file(ctx: click.Context) -> None:
@@ -166,12 +172,14 @@ def refuse_flags_beside_file(ctx: click.Context) -> None:
 
     for parameter in ctx.command.params:
         name = parameter.name or ""
-        is_ours = name not in {"file", "data", "output"}
+        is_ours = name not in {"file", "data", "output", "report"}
         if is_ours and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"{parameter.opts[-1]} cannot be used with -f: the file says it")
 
 
-def run_plan(plan: DrillPlan, limit_ms: int | None, data: Path, output: str) -> int:
+def run_plan(
+    plan: DrillPlan, limit_ms: int | None, data: Path, output: str, report: Path | None
+) -> int:
     """Run a drill of flags, judged by the promises of this project."""
     from fairlead_cli.drill.limits import default_limit_ms, find_failures, judged_timing
     from fairlead_cli.drill.report import build_document
@@ -184,12 +192,12 @@ def run_plan(plan: DrillPlan, limit_ms: int | None, data: Path, output: str) -> 
     failures = find_failures(
         outcome.runs, outcome.findings, outcome.client_errors, timing=timing, limit_ms=limit
     )
-    return finish(
-        build_document(plan, outcome, failures, timing=timing, limit_ms=limit), output=output
-    )
+    document = build_document(plan, outcome, failures, timing=timing, limit_ms=limit)
+    write_report(report, document, outcome)
+    return finish(document, output=output)
 
 
-def run_manifest(file: Path, data: Path, output: str) -> int:
+def run_manifest(file: Path, data: Path, output: str, report: Path | None) -> int:
     """Run a drill of a file, judged by its own limits."""
     from fairlead_cli.drill.manifest import (
         find_manifest_failures,
@@ -212,7 +220,23 @@ def run_manifest(file: Path, data: Path, output: str) -> int:
         timing=judged_manifest_timing(spec),
         limit_ms=spec.limits.recovery_ms,
     )
+    write_report(report, document, outcome)
     return finish(document, output=output)
+
+
+def write_report(path: Path | None, document: dict[str, Any], outcome: DrillOutcome) -> None:
+    """Write the game day's document, if one is wanted."""
+    if path is None:
+        return
+    import shlex
+    import sys
+    from datetime import UTC, datetime
+
+    from fairlead_cli.drill.game_day import of_document, render
+
+    began = datetime.fromtimestamp(outcome.started_at, UTC).isoformat(timespec="seconds")
+    repeat = shlex.join(["fairlead", *sys.argv[1:]])
+    path.write_text(render(of_document(document, began, repeat)), encoding="utf-8")
 
 
 def perform(plan: DrillPlan, data: Path) -> DrillOutcome:

@@ -65,6 +65,7 @@ POLL_S = 1.0
 )
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--limit-ms", type=click.IntRange(min=1), help="Longest recovery that passes.")
+@click.option("--report", "reported", metavar="NAME", help="Print the document of a drill.")
 @click.option("--name", help="Of the FailoverDrill; default: a new one.")
 @click.option("--wait/--no-wait", default=True, help="Follow it to its end (default).")
 @click.option("--timeout-s", type=click.IntRange(min=1), default=1800, show_default=True)
@@ -76,6 +77,9 @@ def drill(
     """Break something under a verified workload, and see what it costs."""
     from fairlead_cli.output import note, print_json
 
+    reported = flags.pop("reported")
+    if reported is not None:
+        return print_game_day(reported, access)
     manifest = build_from_file(file, flags) if file else build_from_flags(flags)
     check_manifest(manifest)
 
@@ -105,6 +109,19 @@ def drill(
     if not wait:
         return ExitCode.OK
     return ExitCode.OK if condition(ended, "Passed").get("status") == "True" else ExitCode.FAILED
+
+
+def print_game_day(name: str, access: Access) -> int:
+    """Print the document of a drill that is there, in Markdown."""
+    from fairlead_cli.drill.game_day import of_resource, render
+
+    async def read(client: KubeClient, namespace: str) -> dict[str, Any]:
+        from fairlead_kube.kinds import FAILOVER_DRILL
+
+        return await client.get(FAILOVER_DRILL, access.namespace or namespace, name)
+
+    click.echo(render(of_resource(access.run(read))), nl=False)
+    return ExitCode.OK
 
 
 def status_of(manifest: dict[str, Any]) -> dict[str, Any]:
