@@ -7,6 +7,7 @@ A child gets the number of a pipe in `FAIRLEAD_SUPERVISOR_FD` and may write line
 | `kill` | SIGKILL to the child's group; that death counts as no failure |
 | `pause MS` | SIGSTOP to the group, SIGCONT so many milliseconds later, whatever happens |
 | `resume` | SIGCONT now |
+| `slow MS STALL RUN` | SIGSTOP and SIGCONT in turns of so many milliseconds, for MS in all |
 | `fatal TEXT` | why it is about to exit; becomes the container's termination message |
 
 Faults are obeyed only where the container was started with drills enabled. Signals go to the whole
@@ -17,6 +18,7 @@ import os
 import signal
 
 from fairlead_pod.restarts import FailureHistory
+from fairlead_pod.stalls import StallCycle, read_stalls
 
 SUPERVISOR_FD = "FAIRLEAD_SUPERVISOR_FD"
 PAUSE_MAX_MS = 600_000
@@ -54,6 +56,7 @@ class Child:
         self.is_stopping = False
         self.kill_at_s: float | None = None
         self.resume_at_s: float | None = None
+        self.stalls: StallCycle | None = None
         self.failures = FailureHistory()
         self.was_killed_on_request = False
         self.fatal_message = ""
@@ -83,7 +86,7 @@ class Child:
             os.close(writer)
         self.is_pipe_open = True
         self.started_at_s = now_s
-        self.start_at_s = self.kill_at_s = self.resume_at_s = None
+        self.start_at_s = self.kill_at_s = self.resume_at_s = self.stalls = None
         self.is_stopping = self.was_killed_on_request = False
         self._unread = b""
 
@@ -94,7 +97,7 @@ class Child:
         os.close(self.pipe)
         self.pipe = -1
         self.pid = 0
-        self.kill_at_s = self.resume_at_s = None
+        self.kill_at_s = self.resume_at_s = self.stalls = None
 
     def stop(self, number: int, now_s: float) -> None:
         """Ask it to end. A paused process is continued first, or it would never hear of it."""
@@ -105,10 +108,28 @@ class Child:
         self._signal(number)
 
     def resume(self) -> None:
-        """End a pause, if there is one."""
-        if self.resume_at_s is not None:
-            self.resume_at_s = None
+        """End a pause or stalls, if there are any."""
+        if self.resume_at_s is not None or self.stalls is not None:
+            self.resume_at_s = self.stalls = None
             self.signal_group(signal.SIGCONT)
+
+    def timers(self) -> list[float]:
+        """Return the moments at which something is due."""
+        stalls = None if self.stalls is None else self.stalls.turn_at_s
+        start = None if self.pid else self.start_at_s
+        timers = (self.kill_at_s, self.resume_at_s, stalls, start)
+        return [timer for timer in timers if timer is not None]
+
+    def take_turn(self, now_s: float) -> bool:
+        """Stall or run as a drill asks for; tell whether the stalls have just ended."""
+        if self.stalls is None:
+            return False
+        if self.stalls.turn(now_s):
+            self.signal_group(signal.SIGSTOP if self.stalls.is_still else signal.SIGCONT)
+        if self.stalls.is_over(now_s):
+            self.resume()
+            return True
+        return False
 
     def signal_group(self, number: int) -> None:
         """Signal the process and all that it started; nothing if they are gone."""
@@ -154,7 +175,15 @@ class Child:
             return "resumed"
         if command == "pause" and argument.isdecimal() and 0 < int(argument) <= PAUSE_MAX_MS:
             # The timer first: nothing may come between that leaves the child stopped.
+            self.stalls = None
             self.resume_at_s = now_s + int(argument) / 1000
             self.signal_group(signal.SIGSTOP)
             return f"paused for {argument} ms for a drill"
+        asked = read_stalls(argument) if command == "slow" else None
+        if asked is not None and asked[0] <= PAUSE_MAX_MS:
+            self.resume_at_s = None
+            self.stalls = StallCycle(now_s, *asked)
+            self.signal_group(signal.SIGSTOP)
+            duration_ms, stall_ms, run_ms = asked
+            return f"stalls {stall_ms} ms after each {run_ms} ms, for {duration_ms} ms, for a drill"
         return f"{line[:40]!r} ignored: no such fault"

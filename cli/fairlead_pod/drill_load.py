@@ -87,6 +87,10 @@ class ObservedRun:
             "gapMs": gaps,
             "wholeMs": None if whole_at is None else to_ms(whole_at - fault_at),
             "isRecovered": seen.is_recovered,
+            "commitBeforeP99Ms": seen.run.commit_before_p99_ms,
+            "commitP99Ms": seen.run.commit_p99_ms,
+            "leftIsrMs": seen.run.left_isr_ms,
+            "fastAgainMs": seen.run.fast_again_ms,
         }
 
 
@@ -135,7 +139,7 @@ class AgentDrill:
         run = self._require(number)
         if run.ended_at is None:
             run.ended_at = time.monotonic()
-            run.observation.end()
+            run.observation.end(float(run.memo.get("holdMs") or 0) / 1000)
             self.load.watch.is_fast = False
             self._enter(AgentPhase.SETTLING)
 

@@ -61,16 +61,7 @@ class Supervisor:
         self._poll.register(self._wakeup, select.POLLIN)
 
     def _wait(self, now_s: float) -> None:
-        timers = [
-            timer
-            for child in self._children
-            for timer in (
-                child.kill_at_s,
-                child.resume_at_s,
-                None if child.pid else child.start_at_s,
-            )
-            if timer is not None
-        ]
+        timers = [timer for child in self._children for timer in child.timers()]
         timeout_ms = max(int((min(timers) - now_s) * 1000) + 1, 0) if timers else None
         for number, _ in self._poll.poll(timeout_ms):
             if number == self._wakeup:
@@ -166,6 +157,8 @@ class Supervisor:
             if child.resume_at_s is not None and child.resume_at_s <= now_s:
                 child.resume()
                 say(f"{child.name} resumed")
+            if child.take_turn(now_s):
+                say(f"{child.name} stalls no more")
             if child.kill_at_s is not None and child.kill_at_s <= now_s:
                 child.kill_at_s = None
                 say(f"{child.name} does not stop: killing it", level="WARNING")

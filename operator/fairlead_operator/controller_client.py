@@ -8,7 +8,7 @@ repeated: the caller ends what it does and waits for the next reign.
 import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -230,13 +230,20 @@ class ControllerClient:
         namespace: str,
         cluster: str,
         broker_id: int,
-        fault: Literal["kill", "pause", "resume"],
+        fault: Literal["kill", "pause", "resume", "slow"],
         *,
         duration_ms: int = 0,
+        turns: tuple[int, int] = (0, 0),
     ) -> None:
-        """Let a broker's supervisor kill, stop or wake its process."""
+        """Let a broker's supervisor kill, stop or wake its process, or let it stall in turns.
+
+        `turns`: for how many milliseconds a slow process stands still, and then runs.
+        """
         path = _cluster_path(namespace, cluster, f"brokers/{broker_id}/fault")
-        await self._ask("POST", path, body={"fault": fault, "durationMs": duration_ms})
+        body: JsonObject = {"fault": fault, "durationMs": duration_ms}
+        if fault == "slow":
+            body |= {"stallMs": turns[0], "runMs": turns[1]}
+        await self._ask("POST", path, body=body)
 
     async def break_controller(
         self, fault: Literal["kill", "pause"], *, duration_ms: int = 0
@@ -271,6 +278,12 @@ class ControllerClient:
         """Say why a partition has its leader."""
         path = _cluster_path(namespace, cluster, f"explain/{quote(topic, safe='')}/{partition}")
         return await self._ask("GET", path)
+
+    async def loss(self, namespace: str, cluster: str, brokers: Iterable[int]) -> JsonObject:
+        """Return what the loss of brokers would do to partitions now: counts."""
+        path = _cluster_path(namespace, cluster, "loss")
+        params = {"brokers": ",".join(map(str, sorted(brokers)))}
+        return await self._ask("GET", path, params=params)
 
     async def moves(self, namespace: str, cluster: str, *, since_ms: int) -> JsonObject:
         """Return the controller's decisions since a moment (Unix time)."""

@@ -47,7 +47,13 @@ def quiet_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 
 
 @pytest.mark.parametrize(
-    ("target", "fault"), [("Leader", "Kill"), ("Follower", "Delete"), ("Controller", "Kill")]
+    ("target", "fault"),
+    [
+        ("Leader", "Kill"),
+        ("Follower", "Delete"),
+        ("Controller", "Kill"),
+        ("Cluster", "RollingRestart"),
+    ],
 )
 def test_the_file_of_a_cluster_runs_locally(
     quiet_cluster: Cli, tmp_path: Path, target: str, fault: str
@@ -62,12 +68,40 @@ def test_the_file_of_a_cluster_runs_locally(
     assert len(document["runs"]) == 1
 
 
+def test_a_slow_follower_that_stays_in_sync_slows_every_commit(
+    quiet_cluster: Cli, tmp_path: Path
+) -> None:
+    """It fetches all that there is whenever it runs, so that it never lags for long enough."""
+    path = write_drill(tmp_path / "drill.yaml", "Follower", "Slow")
+    document = quiet_cluster("drill", "-f", str(path), "-o", "json").json
+    assert document["check"]["lost"] == 0
+    (run,) = document["runs"]
+    assert run["problem"] is None
+    # A commit that comes right after a stall has begun waits for its end, 200 ms later.
+    assert run["commit_p99_ms"] > run["commit_before_p99_ms"]
+    assert run["commit_p99_ms"] >= 150
+    assert run["left_isr_ms"] is None
+    assert run["fast_again_ms"] > 0
+
+
+def test_several_brokers_whose_loss_would_cost_partitions_are_not_broken_unasked(
+    quiet_cluster: Cli,
+) -> None:
+    outcome = quiet_cluster("drill", "--target", "broker:0,1,2", "--fault", "kill")
+    assert outcome.code == 1
+    assert "may not be broken at once" in outcome.err
+    assert "--allow-unsafe" in outcome.err
+
+
 def test_a_limit_of_the_file_decides_the_exit_code(quiet_cluster: Cli, tmp_path: Path) -> None:
-    outcome = quiet_cluster(
-        "drill", "-f", str(write_drill(tmp_path / "drill.yaml", "Leader", "Kill", limit=1))
-    )
+    path, report = write_drill(tmp_path / "drill.yaml", "Leader", "Kill", 1), tmp_path / "day.md"
+    outcome = quiet_cluster("drill", "-f", str(path), "--report", str(report))
     assert outcome.code == 1
     assert "1 ms are allowed" in outcome.out
+    told = report.read_text()
+    assert "**Failed.**" in told
+    assert "1 ms are allowed" in told
+    assert f"drill -f {path}" in told
 
 
 def test_a_wrong_file_is_refused_with_all_that_is_wrong(quiet_cluster: Cli, tmp_path: Path) -> None:

@@ -22,11 +22,18 @@ DRILLS: dict[str, tuple[dict[str, Any], str, int]] = {
     "kill-leader": (LEADER, "Kill", 500),
     "delete-leader": (LEADER, "Delete", 200),
     "pause-leader": (LEADER, "Pause", 2500),
+    "cut-leader": (LEADER, "Isolate", 2500),
     "kill-controller": ({"type": "Controller"}, "Kill", 4000),
 }
-LASTING = {"Pause"}
+LASTING = {"Pause", "Isolate"}
 # Runs that wait for a Lease or for a process that stands still are fewer in a smoke test.
-SMOKE_RUNS = {"kill-leader": 3, "delete-leader": 2, "pause-leader": 1, "kill-controller": 1}
+SMOKE_RUNS = {
+    "kill-leader": 3,
+    "delete-leader": 2,
+    "pause-leader": 1,
+    "cut-leader": 1,
+    "kill-controller": 1,
+}
 
 
 def build_drill(name: str) -> dict[str, Any]:
@@ -97,3 +104,7 @@ def test_a_drill_passes(
     assert passed["status"] == "True", (passed, status["runs"], status["timeline"])
     assert status["acknowledged"] > 0
     assert (status["lost"], status["duplicates"], status["reordered"]) == (0, 0, 0)
+    if DRILLS[name][1] == "Isolate":
+        assert "cut" not in status
+        assert not kubectl.items("networkpolicy", "-l", "app.kubernetes.io/component=drill")
+        assert not kubectl.items("pod", "-l", "fairlead.io/cut")

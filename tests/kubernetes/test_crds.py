@@ -305,7 +305,15 @@ def test_a_table_of_500_partitions_fits_and_an_older_controller_cannot_write_it(
 
 @pytest.mark.parametrize(
     "name",
-    ["cluster.yaml", "plain-cluster.yaml", "topics.yaml", "user.yaml", "client.yaml", "drill.yaml"],
+    [
+        "cluster.yaml",
+        "plain-cluster.yaml",
+        "topics.yaml",
+        "user.yaml",
+        "client.yaml",
+        "drill.yaml",
+        "scheduled-drill.yaml",
+    ],
 )
 def test_examples_are_taken_as_they_are(space: Space, name: str) -> None:
     path = ROOT / "examples" / "kubernetes" / name

@@ -438,9 +438,40 @@ DRILLS = (
     ),
     Case(
         "an unknown fault",
-        drill(fault={"type": "Isolate"}),
+        drill(fault={"type": "Melt"}),
         'supported values: "Kill", "Delete", "Pause"',
-        "spec.fault.type: expected Kill or Delete or Pause, got 'Isolate'",
+        "spec.fault.type: expected Kill or Delete or Pause or Slow or Isolate or RollingRestart, "
+        "got 'Melt'",
+    ),
+    both(
+        "a slow controller",
+        drill(target={"type": "Controller"}, fault={"type": "Slow"}),
+        "only brokers can be Slow or Isolated: for the controller say Kill, Delete or Pause",
+    ),
+    both(
+        "a rolling restart of one broker",
+        drill(fault={"type": "RollingRestart"}),
+        "the target Cluster and the fault RollingRestart go together",
+    ),
+    both(
+        "a time zone without a schedule",
+        drill(timeZone="Europe/Berlin"),
+        "a timeZone is that of a schedule: set schedule too",
+    ),
+    both(
+        "a zone without its name",
+        drill(target={"type": "Zone"}),
+        "the target Zone needs the zone's name, and no other target takes one",
+    ),
+    both(
+        "a leader with a node",
+        drill(target={"type": "Leader", "node": "n"}),
+        "the target Node needs the node's name, and no other target takes one",
+    ),
+    both(
+        "a cut of something that is killed",
+        drill(fault={"type": "Kill", "cut": "All"}),
+        "only the fault Isolate cuts: leave cut out, or set type to Isolate",
     ),
     both(
         "a broker without its id",

@@ -29,7 +29,7 @@ class Update:
         return self.title
 
 
-_ANOTHER_DRILL = "a drill cannot be changed once it is made (only suspend can)"
+_ANOTHER_DRILL = "a drill cannot be changed once it is made (only suspend and its schedule can)"
 
 UPDATES = (
     Update("a cluster's listener goes", cluster(listeners=[listener()]), cluster()),

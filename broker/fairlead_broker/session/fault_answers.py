@@ -19,13 +19,16 @@ logger = logging.getLogger(__name__)
 
 
 class FaultTarget(Protocol):
-    """Whoever can do faults to this process."""
+    """Whoever can do faults to this process.
 
-    def refusal(self, fault: str, duration_ms: int) -> str:
+    `turns` are the milliseconds that a slow process stands still, and those that it then runs.
+    """
+
+    def refusal(self, fault: str, duration_ms: int, turns: tuple[int, int]) -> str:
         """Return why the fault cannot be carried out; empty if it can."""
         ...
 
-    def carry_out(self, fault: str, duration_ms: int) -> None:
+    def carry_out(self, fault: str, duration_ms: int, turns: tuple[int, int]) -> None:
         """Do what was not refused."""
         ...
 
@@ -43,23 +46,26 @@ class FaultAnswers:
         duration_ms = message.get("duration_ms", 0)
         if not isinstance(number, int) or not isinstance(fault, str):
             raise SessionProtocolError("bad fault message")
-        if not isinstance(duration_ms, int):
+        turns = (message.get("stall_ms", 0), message.get("run_ms", 0))
+        if not all(isinstance(number_ms, int) for number_ms in (duration_ms, *turns)):
             raise SessionProtocolError("bad duration in a fault message")
-        task = asyncio.create_task(self._answer(link, number, fault, duration_ms))
+        task = asyncio.create_task(self._answer(link, number, fault, duration_ms, turns))
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
 
-    async def _answer(self, link: Link, number: int, fault: str, duration_ms: int) -> None:
+    async def _answer(
+        self, link: Link, number: int, fault: str, duration_ms: int, turns: tuple[int, int]
+    ) -> None:
         target = self._target
         error = "this broker takes no faults"
         if target is not None:
-            error = target.refusal(fault, duration_ms)
+            error = target.refusal(fault, duration_ms, turns)
         await link.deliver(pack_message(MessageType.FAULT_REPLY, id=number, error=error))
         if target is None or error:
             logger.warning("refused the fault %r for a drill: %s", fault[:40], error)
             return
         logger.warning("a drill asks for the fault %r (%d ms)", fault, duration_ms)
-        target.carry_out(fault, duration_ms)
+        target.carry_out(fault, duration_ms, turns)
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from fairlead_model.session.session_protocol import PAUSE_MAX_MS, Fault
+from fairlead_model.session.session_protocol import PAUSE_MAX_MS, STALL_MAX_MS, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,9 +31,12 @@ class SupervisorPipe:
         """Say why this process is about to exit."""
         self._write("fatal " + " ".join(reason.split()))
 
-    def carry_out(self, fault: Fault, duration_ms: int) -> None:
+    def carry_out(self, fault: Fault, duration_ms: int, turns: tuple[int, int] = (0, 0)) -> None:
         """Have a fault done to this process; for `kill` nothing comes after this line."""
-        self._write(f"pause {duration_ms}" if fault is Fault.PAUSE else str(fault))
+        if fault is Fault.SLOW:
+            self._write(f"slow {duration_ms} {turns[0]} {turns[1]}")
+        else:
+            self._write(f"pause {duration_ms}" if fault is Fault.PAUSE else str(fault))
 
     def _write(self, line: str) -> None:
         os.write(self._descriptor, line.encode()[:_TEXT_SIZE_MAX] + b"\n")
@@ -57,7 +60,7 @@ class DrillFaults:
         self._pipe = pipe
         self._is_enabled = is_enabled
 
-    def refusal(self, fault: str, duration_ms: int) -> str:
+    def refusal(self, fault: str, duration_ms: int, turns: tuple[int, int] = (0, 0)) -> str:
         """Return why the fault cannot be carried out; empty if it can."""
         if not self._is_enabled:
             return "drills are not enabled on this broker (fairlead.drills.enable=true)"
@@ -65,11 +68,14 @@ class DrillFaults:
             return "this broker runs without the supervisor that carries out faults"
         if fault not in list(Fault):
             return f"there is no fault {fault[:40]!r}; there are {', '.join(Fault)}"
-        if fault == Fault.PAUSE and not 1 <= duration_ms <= PAUSE_MAX_MS:
-            return f"a pause lasts from 1 to {PAUSE_MAX_MS} ms, not {duration_ms}"
+        lasts = fault in (Fault.PAUSE, Fault.SLOW)
+        if lasts and not 1 <= duration_ms <= PAUSE_MAX_MS:
+            return f"it lasts from 1 to {PAUSE_MAX_MS} ms, not {duration_ms}"
+        if fault == Fault.SLOW and not all(1 <= turn <= STALL_MAX_MS for turn in turns):
+            return f"a turn lasts from 1 to {STALL_MAX_MS} ms, not {turns[0]} and {turns[1]}"
         return ""
 
-    def carry_out(self, fault: str, duration_ms: int) -> None:
+    def carry_out(self, fault: str, duration_ms: int, turns: tuple[int, int] = (0, 0)) -> None:
         """Do what was not refused."""
         if self._pipe is not None:
-            self._pipe.carry_out(Fault(fault), duration_ms)
+            self._pipe.carry_out(Fault(fault), duration_ms, turns)

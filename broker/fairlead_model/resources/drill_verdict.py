@@ -1,6 +1,7 @@
 """Whether a drill stayed within its limits; the same for a cluster and for `fairlead up`. Pure."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from fairlead_model.resources.failover_drill import DrillLimits, FailoverDrillSpec
 
@@ -11,6 +12,7 @@ class DrillMeasurement:
 
     recovery_max_ms: int | None
     """None if nothing was measured."""
+    commit_p99_ms: int | None = None
     lost: int = 0
     duplicates: int = 0
     reordered: int = 0
@@ -19,13 +21,17 @@ class DrillMeasurement:
     """Whatever no limit excuses: a run without an end, records that are not what was sent."""
 
 
+GRACEFUL: Final = frozenset({"Delete", "Slow", "RollingRestart"})
+
+
 def measures_gaps(spec: FailoverDrillSpec) -> bool:
     """Return True if recovery is the longest time without an acknowledgement, not the first one.
 
-    After a graceful end, and where no broker was hit, there is nothing to recover from: records are
-    taken at once, and what counts is whether anybody had to wait later.
+    After a graceful end, where a broker is merely slow, and where no broker was hit, there is
+    nothing to recover from: records are taken at once, and what counts is whether anybody had to
+    wait later.
     """
-    return spec.fault.type == "Delete" or spec.target.type == "Controller"
+    return spec.fault.type in GRACEFUL or spec.target.type == "Controller"
 
 
 def find_exceeded(limits: DrillLimits, measured: DrillMeasurement) -> list[str]:
@@ -48,5 +54,13 @@ def find_exceeded(limits: DrillLimits, measured: DrillMeasurement) -> list[str]:
         elif measured.recovery_max_ms > limits.recovery_ms:
             exceeded.append(
                 f"recovery took {measured.recovery_max_ms} ms, {limits.recovery_ms} ms are allowed"
+            )
+    if limits.commit_p99_ms is not None:
+        if measured.commit_p99_ms is None:
+            exceeded.append("no commit was measured while the fault lasted")
+        elif measured.commit_p99_ms > limits.commit_p99_ms:
+            exceeded.append(
+                f"commits took {measured.commit_p99_ms} ms at the 99th percentile, "
+                f"{limits.commit_p99_ms} ms are allowed"
             )
     return exceeded

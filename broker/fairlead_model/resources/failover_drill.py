@@ -27,9 +27,14 @@ CLUSTER_NAME: Final = Text(
     "does not end with '-'",
 )
 _COUNT: Final = Whole(0, 2**53)
+LASTING: Final = frozenset({"Pause", "Slow", "Isolate"})
+"""Faults that go on for durationSeconds."""
 
-TargetType: TypeAlias = Literal["Leader", "Follower", "Broker", "Controller"]
-FaultType: TypeAlias = Literal["Kill", "Delete", "Pause"]
+TargetType: TypeAlias = Literal[
+    "Leader", "Follower", "Broker", "Controller", "Node", "Zone", "Cluster"
+]
+FaultType: TypeAlias = Literal["Kill", "Delete", "Pause", "Slow", "Isolate", "RollingRestart"]
+CutFrom: TypeAlias = Literal["Brokers", "Controller", "Clients", "All"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +61,27 @@ class DrillTarget:
             field="brokerId",
             holds=lambda target: (target.type == "Broker") == (target.broker_id is not None),
         ),
+        Rule(
+            cel="(self.type == 'Node') == has(self.node)",
+            message="the target Node needs the node's name, and no other target takes one",
+            field="node",
+            holds=lambda target: (target.type == "Node") == (target.node is not None),
+        ),
+        Rule(
+            cel="(self.type == 'Zone') == has(self.zone)",
+            message="the target Zone needs the zone's name, and no other target takes one",
+            field="zone",
+            holds=lambda target: (target.type == "Zone") == (target.zone is not None),
+        ),
     )
 
     type: Annotated[
         TargetType,
         "Leader: the broker that leads a partition. Follower: a broker that follows it. Broker: "
         "the one with brokerId. Controller: the active controller; on Kubernetes only from the "
-        "operator's own namespace, and if its chart says drills.controller.",
+        "operator's own namespace, and if its chart says drills.controller. Node: all brokers on "
+        "one machine. Zone: all brokers of one zone (rack). Cluster: all of them, one after "
+        "another, for RollingRestart.",
     ]
     topic: Annotated[
         str | None,
@@ -75,20 +94,58 @@ class DrillTarget:
     broker_id: Annotated[
         int | None, "Id of the broker, for the target Broker.", Whole(0, 2**31 - 1)
     ] = None
+    node: Annotated[str | None, "Name of the node, for the target Node.", Text(253, 1)] = None
+    zone: Annotated[
+        str | None, "Name of the zone, for the target Zone: the rack of its brokers.", Text(253, 1)
+    ] = None
+
+    @property
+    def is_of_several(self) -> bool:
+        """Whether several brokers may be broken at once."""
+        return self.type in {"Node", "Zone"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillFault:
     """How it is broken."""
 
+    RULES: ClassVar = (
+        Rule(
+            cel="!has(self.cut) || self.type == 'Isolate'",
+            message="only the fault Isolate cuts: leave cut out, or set type to Isolate",
+            field="cut",
+            holds=lambda it: it.cut is None or it.type == "Isolate",
+        ),
+    )
+
     type: Annotated[
         FaultType,
         "Kill: its process gets SIGKILL. Delete: its pod is deleted, with the usual grace. Pause: "
-        "its process is stopped for durationSeconds and then goes on.",
+        "its process is stopped for durationSeconds and then goes on. Slow: for durationSeconds "
+        "it stands still and runs in turns, as by a slow disk or a busy machine. Isolate: for "
+        "durationSeconds the network between its pod and those that cut names is cut. "
+        "RollingRestart: the operator restarts all brokers, one after another.",
     ]
+    cut: Annotated[
+        CutFrom | None,
+        "From whom Isolate cuts a broker off: the other Brokers, the Controller, the Clients, or "
+        "All of them. Default: All.",
+    ] = None
     duration_seconds: Annotated[
-        int, "How long a paused process stands still, in seconds.", Whole(1, 600)
+        int, "How long a fault that does not end by itself lasts, in seconds.", Whole(1, 600)
     ] = 10
+    stall_ms: Annotated[
+        int,
+        "How long a Slow process stands still each time, in milliseconds. Above the brokers' "
+        "session timeout the controller takes it for dead.",
+        Whole(1, 10_000),
+    ] = 200
+    run_ms: Annotated[int, "How long it runs in between, in milliseconds.", Whole(1, 10_000)] = 50
+
+    @property
+    def hold_ms(self) -> int:
+        """How long it lasts; 0 for a fault that is over at once."""
+        return self.duration_seconds * 1000 if self.type in LASTING else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +172,12 @@ class DrillLimits:
         "Longest time from the fault until every partition takes records again, in milliseconds.",
         Whole(1, 3_600_000),
     ] = None
+    commit_p99_ms: Annotated[
+        int | None,
+        "99th percentile of the time that a record took to be committed while the fault lasted, "
+        "in milliseconds.",
+        Whole(1, 3_600_000),
+    ] = None
     lost: Annotated[int, "Acknowledged records that were not read.", _COUNT] = 0
     duplicates: Annotated[int, "Records that were read twice.", _COUNT] = 0
     reordered: Annotated[
@@ -129,8 +192,8 @@ def _unchanged(name: str, attribute: str) -> Rule:
     return Rule(
         cel=f"has(self.{name}) == has(oldSelf.{name}) && "
         f"(!has(self.{name}) || self.{name} == oldSelf.{name})",
-        message="a drill cannot be changed once it is made (only suspend can): make a new one "
-        "with another name",
+        message="a drill cannot be changed once it is made (only suspend and its schedule can): "
+        "make a new one with another name",
         field=name,
         holds_change=lambda old, new: getattr(old, attribute) == getattr(new, attribute),
     )
@@ -147,6 +210,28 @@ class FailoverDrillSpec:
         _unchanged("workload", "workload"),
         _unchanged("limits", "limits"),
         _unchanged("runs", "runs"),
+        _unchanged("allowUnsafe", "allow_unsafe"),
+        Rule(
+            cel="!has(self.timeZone) || has(self.schedule)",
+            message="a timeZone is that of a schedule: set schedule too",
+            field="timeZone",
+            holds=lambda it: it.time_zone is None or it.schedule is not None,
+        ),
+        Rule(
+            cel="(self.target.type == 'Cluster') == (self.fault.type == 'RollingRestart')",
+            message="the target Cluster and the fault RollingRestart go together",
+            field="fault",
+            holds=lambda it: (it.target.type == "Cluster") == (it.fault.type == "RollingRestart"),
+        ),
+        Rule(
+            cel="!(self.fault.type in ['Slow', 'Isolate']) || self.target.type != 'Controller'",
+            message="only brokers can be Slow or Isolated: for the controller say Kill, Delete or "
+            "Pause",
+            field="fault",
+            holds=lambda it: (
+                it.fault.type not in {"Slow", "Isolate"} or it.target.type != "Controller"
+            ),
+        ),
     )
 
     cluster_name: Annotated[
@@ -165,11 +250,30 @@ class FailoverDrillSpec:
         "How often the fault is repeated; each run waits until all replicas are back in sync.",
         Whole(1, 100),
     ] = 1
+    allow_unsafe: Annotated[
+        bool,
+        "Break several brokers at once even if partitions lose their leader, their "
+        "min.insync.replicas or their last copy by that.",
+    ] = False
     suspend: Annotated[
         bool,
         "Do not begin: the drill waits until this is false. A run that has begun is finished and "
         "healed.",
     ] = False
+    schedule: Annotated[
+        str | None,
+        "When the whole drill is repeated, in cron's five fields, such as '0 3 * * 1'. One that "
+        "still goes on lets the next time pass.",
+        Text(128, 9),
+    ] = None
+    time_zone: Annotated[
+        str | None,
+        "Whose clocks the schedule goes by, such as Europe/Berlin. Default: UTC.",
+        Text(64, 1),
+    ] = None
+    history_limit: Annotated[
+        int, "How many of the past drills of a schedule are kept in the status.", Whole(1, 100)
+    ] = 10
 
     @classmethod
     def from_manifest(

@@ -22,7 +22,7 @@ One WebSocket per broker and controller candidate, msgpack maps with a `type` ea
 | heartbeat_ack | controller | number, writes |
 | call | broker | id, method, body (`fairlead_model.session.calls`) |
 | reply | controller | id, body; or id, error_code, error_message |
-| fault | controller | id, fault (kill, pause, resume), duration_ms: for drills |
+| fault | controller | id, fault (`Fault`), duration_ms, stall_ms, run_ms: for drills |
 | fault_reply | broker | id, error: empty, or why not; sent before the fault is carried out |
 | goodbye | broker | nothing: it stops, do not wait for it |
 | refused | controller | code, message; the connection closes |
@@ -152,9 +152,12 @@ class Fault(StrEnum):
     KILL = "kill"
     PAUSE = "pause"
     RESUME = "resume"
+    SLOW = "slow"
 
 
 PAUSE_MAX_MS: Final = 600_000
+STALL_MAX_MS: Final = 10_000
+"""Longest of the turns in which a slow process stands still, and in which it runs."""
 
 
 class SessionProtocolError(Exception):

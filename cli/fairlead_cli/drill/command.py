@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead_cli.drill.faults import FaultKind
-from fairlead_cli.drill.targets import FORMS, parse_target
+from fairlead_cli.drill.stalls import Stalls
+from fairlead_cli.drill.targets import FORMS, TargetKind, parse_target
 from fairlead_cli.errors import ExitCode
 from fairlead_cli.options import data_option, table_or_json
 
@@ -24,6 +25,9 @@ Examples:
   fairlead drill --target broker:1 --fault pause --hold-s 10 --runs 5
   fairlead drill --target controller --fault kill -o json
   fairlead drill --target leader:orders/0 --target controller --fault kill
+  fairlead drill --target follower:orders/0 --fault slow --stall-ms 200 --runs 1
+  fairlead drill --target broker:1,2 --fault kill --allow-unsafe
+  fairlead drill --target all --fault roll --runs 1
   fairlead drill -f drill.yaml
   fairlead up --fault-proxy --detach && fairlead drill --target broker:0 --fault isolate
 
@@ -31,7 +35,8 @@ The records go to a topic of the drill's own. What was broken is healed in the e
 too. Exits with 1 when a record was lost, doubled or reordered, when the application saw an error,
 or when a limit was exceeded: to the first new acknowledgement, at the 99th percentile, 250 ms
 after kill, 2 s after pause and isolate, 4.5 s if the controller is hit too; after a clean stop
-nobody waits longer than 100 ms. A drill of a file has limits of its own.
+nobody waits longer than 100 ms, during roll than 250 ms, with a slow broker than 2 s. A drill
+of a file has limits of its own.
 """
 
 
@@ -81,10 +86,34 @@ async def run_until_signalled(drill: Drill) -> DrillOutcome:
     type=click.FloatRange(min=0.1),
     default=10.0,
     show_default=True,
-    help="How long pause and isolate last.",
+    help="How long pause, isolate and slow last.",
+)
+@click.option(
+    "--stall-ms",
+    type=click.IntRange(1, 10_000),
+    default=200,
+    show_default=True,
+    help="How long a slow process stands still each time.",
+)
+@click.option(
+    "--run-ms",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="How long it runs in between.",
+)
+@click.option(
+    "--allow-unsafe",
+    is_flag=True,
+    help="Break several brokers at once even if partitions lose leader, minimum or last copy.",
 )
 @click.option(
     "--limit-ms", type=click.IntRange(min=1), help="Instead of the limit for this fault (below)."
+)
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write a document of the game day there, in Markdown.",
 )
 @data_option
 @table_or_json
@@ -99,11 +128,15 @@ def command(
     rate: int,
     record_size: int,
     hold_s: float,
+    stall_ms: int,
+    run_ms: int,
+    allow_unsafe: bool,
     limit_ms: int | None,
+    report: Path | None,
     data: Path,
     output: str,
 ) -> int:
-    """Kill, stop, pause or cut off a process under load; measure what clients see of it.
+    """Kill, stop, pause, slow down or cut off a process under load; measure what clients see of it.
 
     A librdkafka producer with default settings (idempotent, acks=all) and a probe for each
     partition write numbered records; afterwards everything is read back and compared.
@@ -112,7 +145,7 @@ def command(
 
     if file is not None:
         refuse_flags_beside_file(ctx)
-        return run_manifest(file, data, output)
+        return run_manifest(file, data, output, report)
     if not targets or fault is None:
         raise click.UsageError("say what to break: --target and --fault, or -f FILE")
     plan = DrillPlan(
@@ -122,8 +155,15 @@ def command(
         rate=rate,
         record_size=record_size,
         hold_s=hold_s,
+        stalls=Stalls(stall_ms, run_ms),
+        allows_unsafe=allow_unsafe,
     )
-    return run_plan(plan, limit_ms, data, output)
+    is_all = any(target.kind is TargetKind.ALL for target in plan.targets)
+    if is_all != (plan.kind is FaultKind.ROLL) or (is_all and len(plan.targets) > 1):
+        raise click.UsageError("the target all and the fault roll go together, and alone")
+    if plan.kind is FaultKind.SLOW and plan.is_controller:
+        raise click.UsageError("only brokers can be slow")
+    return run_plan(plan, limit_ms, data, output, report)
 
 
 def refuse_flags_beside_file(ctx: click.Context) -> None:
@@ -132,12 +172,14 @@ def refuse_flags_beside_file(ctx: click.Context) -> None:
 
     for parameter in ctx.command.params:
         name = parameter.name or ""
-        is_ours = name not in {"file", "data", "output"}
+        is_ours = name not in {"file", "data", "output", "report"}
         if is_ours and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"{parameter.opts[-1]} cannot be used with -f: the file says it")
 
 
-def run_plan(plan: DrillPlan, limit_ms: int | None, data: Path, output: str) -> int:
+def run_plan(
+    plan: DrillPlan, limit_ms: int | None, data: Path, output: str, report: Path | None
+) -> int:
     """Run a drill of flags, judged by the promises of this project."""
     from fairlead_cli.drill.limits import default_limit_ms, find_failures, judged_timing
     from fairlead_cli.drill.report import build_document
@@ -150,12 +192,12 @@ def run_plan(plan: DrillPlan, limit_ms: int | None, data: Path, output: str) -> 
     failures = find_failures(
         outcome.runs, outcome.findings, outcome.client_errors, timing=timing, limit_ms=limit
     )
-    return finish(
-        build_document(plan, outcome, failures, timing=timing, limit_ms=limit), output=output
-    )
+    document = build_document(plan, outcome, failures, timing=timing, limit_ms=limit)
+    write_report(report, document, outcome)
+    return finish(document, output=output)
 
 
-def run_manifest(file: Path, data: Path, output: str) -> int:
+def run_manifest(file: Path, data: Path, output: str, report: Path | None) -> int:
     """Run a drill of a file, judged by its own limits."""
     from fairlead_cli.drill.manifest import (
         find_manifest_failures,
@@ -164,8 +206,11 @@ def run_manifest(file: Path, data: Path, output: str) -> int:
         read_drill_manifest,
     )
     from fairlead_cli.drill.report import build_document
+    from fairlead_cli.output import note
 
     spec: FailoverDrillSpec = read_drill_manifest(file)
+    if spec.schedule is not None:
+        note("spec.schedule is for Kubernetes: the drill is run once, now.")
     plan = plan_drill(spec)
     outcome = perform(plan, data)
     document = build_document(
@@ -175,7 +220,23 @@ def run_manifest(file: Path, data: Path, output: str) -> int:
         timing=judged_manifest_timing(spec),
         limit_ms=spec.limits.recovery_ms,
     )
+    write_report(report, document, outcome)
     return finish(document, output=output)
+
+
+def write_report(path: Path | None, document: dict[str, Any], outcome: DrillOutcome) -> None:
+    """Write the game day's document, if one is wanted."""
+    if path is None:
+        return
+    import shlex
+    import sys
+    from datetime import UTC, datetime
+
+    from fairlead_cli.drill.game_day import of_document, render
+
+    began = datetime.fromtimestamp(outcome.started_at, UTC).isoformat(timespec="seconds")
+    repeat = shlex.join(["fairlead", *sys.argv[1:]])
+    path.write_text(render(of_document(document, began, repeat)), encoding="utf-8")
 
 
 def perform(plan: DrillPlan, data: Path) -> DrillOutcome:

@@ -4,6 +4,8 @@ kill     SIGKILL; the supervisor starts it again
 stop     SIGTERM: a clean stop; the supervisor starts it again
 pause    SIGSTOP, later SIGCONT: alive, and silent; the supervisor does not wait for a controller,
          but starts another after two seconds
+slow     SIGSTOP and SIGCONT in turns (`stalls`)
+roll     SIGTERM to one after another, each once all is well again: a rolling restart
 isolate  the network around it is cut and later joined again: alive, and talking to nobody.
          Needs a cluster whose processes talk through its fault proxy (`fairlead up --fault-proxy`);
          no root, no firewall
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_cli.advice import data_arguments, up_command
 from fairlead_cli.drill.fault_proxy import ProxyControl
+from fairlead_cli.drill.stalls import Stalls, StallThread
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.control import require_process, require_supervisor, send_signal
 
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry
     from fairlead_cli.local.process_table import ProcessId
 
+DEFAULT_STALLS = Stalls()
+
 
 class FaultKind(StrEnum):
     """What is done to a process."""
@@ -37,11 +42,13 @@ class FaultKind(StrEnum):
     STOP = "stop"
     PAUSE = "pause"
     ISOLATE = "isolate"
+    SLOW = "slow"
+    ROLL = "roll"
 
     @property
     def lasts(self) -> bool:
         """Whether it goes on until it is undone."""
-        return self in (FaultKind.PAUSE, FaultKind.ISOLATE)
+        return self in (FaultKind.PAUSE, FaultKind.ISOLATE, FaultKind.SLOW)
 
     @property
     def ends_process(self) -> bool:
@@ -52,8 +59,12 @@ class FaultKind(StrEnum):
 class FaultInjector:
     """A context: leaving it, on an error or Ctrl-C too, heals what is still broken."""
 
-    def __init__(self, cluster: ClusterFile, kind: FaultKind) -> None:
+    def __init__(
+        self, cluster: ClusterFile, kind: FaultKind, stalls: Stalls = DEFAULT_STALLS
+    ) -> None:
         self.kind = kind
+        self._stalls = stalls
+        self._stalling: StallThread | None = None
         self._paused: list[ProcessId] = []
         self._proxy: ProxyControl | None = None
         if kind is FaultKind.ISOLATE:
@@ -90,10 +101,13 @@ class FaultInjector:
                 self._paused = processes
                 for entry in entries:
                     send_signal(entry, signal.SIGSTOP)
+            case FaultKind.SLOW:
+                self._stalling = StallThread(processes, self._stalls)
+                self._stalling.start()
             case FaultKind.KILL:
                 for entry in entries:
                     send_signal(entry, signal.SIGKILL)
-            case FaultKind.STOP:
+            case FaultKind.STOP | FaultKind.ROLL:
                 for entry in entries:
                     send_signal(entry, signal.SIGTERM)
         return processes
@@ -104,5 +118,8 @@ class FaultInjector:
         for process in paused:
             with suppress(OSError):
                 process.send(signal.SIGCONT)
+        stalling, self._stalling = self._stalling, None
+        if stalling is not None:
+            stalling.stop()
         if self._proxy is not None:
             self._proxy.heal()

@@ -1,8 +1,9 @@
 """What a drill accepts. Pure.
 
 The time that counts is that to the first new acknowledgement, on every partition that the broken
-broker led or was an in-sync follower of. After a clean stop, and where no broker was broken, the
-longest gap counts: there is nothing to recover from, so nobody may wait.
+broker led or was an in-sync follower of. After a clean stop, where a broker is merely slow, and
+where no broker was broken, the longest gap counts: there is nothing to recover from, so nobody may
+wait.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ RECOVERY_MS_MAX = {
     FaultKind.STOP: 100,
     FaultKind.PAUSE: 2000,
     FaultKind.ISOLATE: 2000,
+    FaultKind.SLOW: 2000,
+    FaultKind.ROLL: 250,
 }
 CONTROLLER_TOO_MS_MAX = 4500
 CONTROLLER_ALONE_MS_MAX = 250
@@ -35,7 +38,8 @@ def default_limit_ms(kind: FaultKind, *, is_broker: bool, is_controller: bool) -
 
 def judged_timing(kind: FaultKind, *, is_broker: bool) -> str:
     """Return which of the timings the limit is for."""
-    return "recovery_ms" if is_broker and kind is not FaultKind.STOP else "longest_gap_ms"
+    is_gap = kind in (FaultKind.STOP, FaultKind.SLOW, FaultKind.ROLL)
+    return "recovery_ms" if is_broker and not is_gap else "longest_gap_ms"
 
 
 def find_failures(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairlead_cli.drill.faults import FaultKind
+from fairlead_cli.drill.stalls import Stalls
 from fairlead_cli.drill.targets import Target, TargetKind
 from fairlead_cli.errors import InputError
 from fairlead_model.resources.drill_verdict import DrillMeasurement, find_exceeded, measures_gaps
@@ -19,7 +20,14 @@ if TYPE_CHECKING:
 
 # Deleting a pod is a clean stop of its broker; the supervisor starts another, as a StatefulSet
 # does.
-FAULTS = {"Kill": FaultKind.KILL, "Delete": FaultKind.STOP, "Pause": FaultKind.PAUSE}
+FAULTS = {
+    "Kill": FaultKind.KILL,
+    "Delete": FaultKind.STOP,
+    "Pause": FaultKind.PAUSE,
+    "Slow": FaultKind.SLOW,
+    "Isolate": FaultKind.ISOLATE,
+    "RollingRestart": FaultKind.ROLL,
+}
 
 
 def read_drill_document(path: Path) -> dict[str, Any]:
@@ -48,6 +56,12 @@ def plan_drill(spec: FailoverDrillSpec) -> DrillPlan:
     """Return the plan of the drill for local processes."""
     from fairlead_cli.drill.run import DrillPlan
 
+    if spec.fault.cut not in (None, "All"):
+        raise InputError(
+            f"fault.cut {spec.fault.cut} needs Kubernetes: a local cluster's proxy cuts a broker "
+            "off from All",
+            hint="Leave cut out, and start the cluster with --fault-proxy.",
+        )
     workload = spec.workload
     return DrillPlan(
         targets=(build_target(spec),),
@@ -56,6 +70,8 @@ def plan_drill(spec: FailoverDrillSpec) -> DrillPlan:
         rate=workload.records_per_second,
         record_size=workload.record_size,
         hold_s=float(spec.fault.duration_seconds),
+        allows_unsafe=spec.allow_unsafe,
+        stalls=Stalls(spec.fault.stall_ms, spec.fault.run_ms),
         partitions=workload.partitions,
         replication_factor=workload.replication_factor,
         steady_s=float(workload.steady_seconds),
@@ -65,6 +81,14 @@ def plan_drill(spec: FailoverDrillSpec) -> DrillPlan:
 def build_target(spec: FailoverDrillSpec) -> Target:
     """Without a topic, a leader or follower is one of the drill's own partition 0."""
     target = spec.target
+    if target.type == "Node":
+        raise InputError(
+            "target.type Node needs Kubernetes: all brokers of a local cluster are on this machine"
+        )
+    if target.type == "Zone":
+        return Target(TargetKind.RACK, rack=target.zone or "")
+    if target.type == "Cluster":
+        return Target(TargetKind.ALL)
     return Target(
         TargetKind(target.type.lower()),
         topic=target.topic or "",
@@ -92,7 +116,9 @@ def find_manifest_failures(spec: FailoverDrillSpec, outcome: DrillOutcome) -> li
         )
         if count
     ]
+    commits = [run.commit_p99_ms for run in outcome.runs if run.commit_p99_ms is not None]
     measured = DrillMeasurement(
+        commit_p99_ms=max(commits, default=None),
         recovery_max_ms=max(times, default=None),
         lost=findings.lost,
         duplicates=findings.duplicated,

@@ -6,12 +6,15 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fairlead_cli.drill.commits import measure_commits
 from fairlead_cli.drill.probe import first_answer_after, longest_gap_after
 from fairlead_cli.drill.timings import to_ms
 from fairlead_cli.drill.watch import NO_LEADER
 
 if TYPE_CHECKING:
-    from fairlead_cli.drill.probe import PartitionProbe
+    from collections.abc import Iterable
+
+    from fairlead_cli.drill.probe import Answer, PartitionProbe
     from fairlead_cli.drill.timings import RunTimings
     from fairlead_cli.drill.watch import ClusterWatch
     from fairlead_cli.drill.workload import Workload
@@ -33,6 +36,13 @@ class Observation:
     """Which of them led each of these."""
     hit: set[int] = field(default_factory=set)
     """Partitions that must wait for the controller: a broken broker leads them or is in sync."""
+    left: set[int] = field(default_factory=set)
+    """Those that are followed whose in-sync set was seen without the broken brokers."""
+
+    @property
+    def followed(self) -> set[int]:
+        """Partitions that the broken brokers follow in sync, and others lead."""
+        return self.hit - self.epochs.keys()
 
     @property
     def is_recovered(self) -> bool:
@@ -61,6 +71,8 @@ class Observation:
             run.detection_ms = self._find_detection()
         if not self.hit:
             return
+        if run.left_isr_ms is None:
+            self._note_departures()
         if run.election_ms is None and self.epochs:
             run.election_ms = self._find_election()
         if run.recovery_ms is None:
@@ -68,9 +80,13 @@ class Observation:
         if run.client_recovery_ms is None:
             run.client_recovery_ms = self._find_client_recovery()
 
-    def end(self) -> None:
-        """Set the longest gap, over the whole time and all partitions."""
+    def end(self, hold_s: float = 0.0) -> None:
+        """Set the longest gap over all partitions, and how long commits took.
+
+        `hold_s` is how long the fault lasted; 0 if it was over at once.
+        """
         now = time.monotonic()
+        self._measure_commits(self.fault_at + hold_s if hold_s else now)
         gap, partition = max(
             (longest_gap_after(probe.answers, self.fault_at, now), probe.partition)
             for probe in self.probes
@@ -78,6 +94,26 @@ class Observation:
         self.run.longest_gap_ms = to_ms(gap.length)
         self.run.longest_gap_began_ms = to_ms(gap.began - self.fault_at)
         self.run.longest_gap_partition = partition
+
+    def _measure_commits(self, until: float) -> None:
+        times = measure_commits(
+            self._answers(self.hit or range(len(self.probes))), self.fault_at, until
+        )
+        self.run.commit_before_p99_ms = times.before_p99_ms
+        self.run.commit_p99_ms = times.p99_ms
+        followed = measure_commits(self._answers(self.followed), self.fault_at, until)
+        self.run.fast_again_ms = followed.fast_again_ms
+
+    def _answers(self, partitions: Iterable[int]) -> list[Answer]:
+        return [answer for number in partitions for answer in self.probes[number].answers]
+
+    def _note_departures(self) -> None:
+        """Note which partitions' in-sync sets are without the broken brokers for the first time."""
+        for number in self.followed - self.left:
+            if self.broker_ids.isdisjoint(self.watch.partitions[number].isr):
+                self.left.add(number)
+        if self.followed and self.left == self.followed:
+            self.run.left_isr_ms = to_ms(time.monotonic() - self.fault_at)
 
     def _find_detection(self) -> int | None:
         if self.watch.controller is None:

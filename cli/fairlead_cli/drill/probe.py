@@ -61,6 +61,13 @@ class Answer(NamedTuple):
 
     begun: float
     ended: float
+    earlier_begun: float | None = None
+    """When the first attempt to send this record was begun, if this one is not the first."""
+
+    @property
+    def first_begun(self) -> float:
+        """When the record was sent for the first time."""
+        return self.begun if self.earlier_begun is None else self.earlier_begun
 
 
 class ProducerIdentity(NamedTuple):
@@ -107,6 +114,8 @@ class PartitionProbe:
     answers: list[Answer] = field(default_factory=list)
     refusals: Counter[str] = field(default_factory=Counter)
     fatal: str | None = None
+    _first_begun: float | None = None
+    """When the record that is still open was sent first."""
     _connection: WireConnection | None = None
     _address: tuple[str, int] | None = None
 
@@ -128,6 +137,8 @@ class PartitionProbe:
             history.note_sent()
         sequence = history.next_sequence - 1
         begun = time.monotonic()
+        if self._first_begun is None:
+            self._first_begun = begun
         try:
             connection = await self._connect()
             if connection is None:
@@ -143,7 +154,8 @@ class PartitionProbe:
             return
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             history.note_acknowledged(sequence, offset)
-            self.answers.append(Answer(begun, time.monotonic()))
+            self.answers.append(Answer(begun, time.monotonic(), self._first_begun))
+            self._first_begun = None
         elif code in FATAL:
             self.fatal = f"partition {self.partition}: {CODE_NAMES.get(code, code)}"
         else:

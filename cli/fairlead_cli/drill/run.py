@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fairlead_cli.drill.controller_watch import ControllerWatch
+from fairlead_cli.drill.danger import find_rack, foretell
 from fairlead_cli.drill.faults import FaultInjector, FaultKind
 from fairlead_cli.drill.load import (
     BALANCE_TIMEOUT_S,
@@ -25,6 +26,7 @@ from fairlead_cli.drill.load import (
     DrillLoad,
     LoadPlan,
 )
+from fairlead_cli.drill.stalls import Stalls
 from fairlead_cli.drill.targets import NotResolvedError, Target, TargetKind, resolve_broker
 from fairlead_cli.drill.timings import RunTimings, to_ms
 from fairlead_cli.drill.topic import REPLICATION_FACTOR_MAX, TOPIC_PREFIX
@@ -60,6 +62,10 @@ class DrillPlan:
     rate: int = 1000
     record_size: int = 256
     hold_s: float = 10.0
+    stalls: Stalls = field(default_factory=Stalls)
+    """The turns of a slow process."""
+    allows_unsafe: bool = False
+    """Break several brokers at once whatever that costs partitions."""
     partitions: int | None = None
     """Two a broker, unless it is said."""
     replication_factor: int | None = None
@@ -67,6 +73,11 @@ class DrillPlan:
     steady_s: float = 0.0
     """How long the load goes on before the first fault."""
     producer_settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def foretells(self) -> bool:
+        """Whether brokers are lost at once, so that a forecast says something."""
+        return self.is_broker and self.kind not in (FaultKind.SLOW, FaultKind.ROLL)
 
     @property
     def is_broker(self) -> bool:
@@ -88,6 +99,8 @@ class DrillOutcome:
     client_errors: dict[str, int]
     probe_refusals: dict[str, int]
     seconds: float
+    started_at: float = 0.0
+    """Unix time."""
 
 
 class Drill:
@@ -122,9 +135,9 @@ class Drill:
 
     async def run(self) -> DrillOutcome:
         """From preparation to verdict; whatever happens, what was broken is healed."""
-        started = time.monotonic()
+        started, started_at = time.monotonic(), time.time()
         load = self.load
-        with FaultInjector(self.cluster, self.plan.kind) as injector:
+        with FaultInjector(self.cluster, self.plan.kind, self.plan.stalls) as injector:
             runs: list[RunTimings] = []
             try:
                 await load.prepare()
@@ -150,6 +163,7 @@ class Drill:
             load.client_errors(),
             load.probe_refusals(),
             time.monotonic() - started,
+            started_at,
         )
 
     def clean_up(self) -> None:
@@ -164,6 +178,10 @@ class Drill:
         entries = await self._resolve_all()
         broker_ids = {entry.id for entry in entries if entry.id is not None}
         run = RunTimings([entry.name for entry in entries])
+        if self.plan.foretells:
+            run.forecast = await asyncio.to_thread(
+                foretell, self.cluster.bootstrap, broker_ids, allows_unsafe=self.plan.allows_unsafe
+            )
         self.say(
             f"run {number} of {self.plan.runs}: {self.plan.kind} of {' and '.join(run.target)}"
         )
@@ -171,6 +189,11 @@ class Drill:
         load.watch.is_fast = True
         await asyncio.sleep(QUIET_S)
         observation = load.begin(run, broker_ids)
+        if self.plan.kind is FaultKind.ROLL:
+            await self._roll(run, entries, injector)
+            observation.end()
+            self.say(describe(run))
+            return run
         # Over HTTP to the proxy, or a signal: neither waits for the process that it breaks.
         processes = injector.inject(entries)
         healed_at = await self._observe(observation, injector)
@@ -181,10 +204,25 @@ class Drill:
             run.healed_ms = to_ms(time.monotonic() - healed_at)
         except CliError as error:
             run.problem = run.problem or error.message
-        observation.end()
+        observation.end(self.plan.hold_s if self.plan.kind.lasts else 0.0)
         run.problem = run.problem or load.fatal
         self.say(describe(run))
         return run
+
+    async def _roll(
+        self, run: RunTimings, entries: list[ProcessEntry], injector: FaultInjector
+    ) -> None:
+        """Restart one after another, each once all replicas are in sync again."""
+        load = self.load
+        try:
+            for entry in entries:
+                processes = injector.inject([entry])
+                await self._wait_for_replacements(run, [entry], processes)
+                what = f"not every replica is in sync after the restart of {entry.name}"
+                await load.wait_until(lambda: load.is_well, what)
+        except CliError as error:
+            run.problem = error.message
+        run.problem = run.problem or load.fatal
 
     async def _observe(self, observation: Observation, injector: FaultInjector) -> float:
         """Watch until the fault is over and all its effects have been seen.
@@ -227,6 +265,7 @@ class Drill:
 
     def _resolve(self) -> list[ProcessEntry]:
         """Return the processes that the targets name now."""
+        from fairlead_cli.client.cluster_state import read_cluster
         from fairlead_cli.client.connection import fetch_metadata
 
         self.cluster = require_cluster(self.data)
@@ -234,10 +273,18 @@ class Drill:
         names: dict[str, ProcessEntry] = {}
         for target in self.plan.targets:
             if target.kind is TargetKind.CONTROLLER:
-                entry = self.cluster.controller
+                found = [self.cluster.controller]
+            elif target.kind is TargetKind.ALL:
+                found = list(self.cluster.brokers)
+            elif target.kind is TargetKind.RACK:
+                state = read_cluster(self.cluster.bootstrap).state
+                found = [find_broker(self.cluster, it) for it in find_rack(state, target.rack)]
+            elif target.broker_ids:
+                found = [find_broker(self.cluster, it) for it in target.broker_ids]
             else:
-                entry = find_broker(self.cluster, resolve_broker(self._named(target), metadata))
-            names[entry.name] = entry
+                broker_id = resolve_broker(self._named(target), metadata)
+                found = [find_broker(self.cluster, broker_id)]
+            names |= {entry.name: entry for entry in found}
         return list(names.values())
 
     async def _wait_for_replacements(
@@ -282,6 +329,9 @@ def describe(run: RunTimings) -> str:
             ("detected", run.detection_ms),
             ("elected", run.election_ms),
             ("recovered", run.recovery_ms),
+            ("commit p99", run.commit_p99_ms),
+            ("out of the in-sync set after", run.left_isr_ms),
+            ("commits fast again after", run.fast_again_ms),
             ("healed", run.healed_ms),
         )
         if value is not None

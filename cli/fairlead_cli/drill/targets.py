@@ -1,4 +1,7 @@
-"""What a drill breaks: `leader:TOPIC/P`, `follower:TOPIC/P`, `broker:ID`, `controller`."""
+"""What a drill breaks.
+
+`leader:TOPIC/P`, `follower:TOPIC/P`, `broker:ID[,ID…]`, `rack:NAME`, `all`, `controller`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ from fairlead_cli.errors import CliError
 if TYPE_CHECKING:
     from typing import Any
 
-FORMS = "leader:TOPIC/PARTITION, follower:TOPIC/PARTITION, broker:ID or controller"
+FORMS = (
+    "leader:TOPIC/PARTITION, follower:TOPIC/PARTITION, broker:ID[,ID…], rack:NAME, all, controller"
+)
 
 
 class NotResolvedError(CliError):
@@ -28,6 +33,8 @@ class TargetKind(StrEnum):
     FOLLOWER = "follower"
     BROKER = "broker"
     CONTROLLER = "controller"
+    RACK = "rack"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +45,20 @@ class Target:
     topic: str = ""
     partition: int = -1
     broker_id: int = -1
+    broker_ids: tuple[int, ...] = ()
+    """Of several brokers; `broker_id` is the first of them."""
+    rack: str = ""
 
     def __str__(self) -> str:
         match self.kind:
             case TargetKind.CONTROLLER:
                 return "controller"
             case TargetKind.BROKER:
-                return f"broker:{self.broker_id}"
+                return "broker:" + ",".join(map(str, self.broker_ids or (self.broker_id,)))
+            case TargetKind.RACK:
+                return f"rack:{self.rack}"
+            case TargetKind.ALL:
+                return "all"
             case _:
                 return f"{self.kind}:{self.topic}/{self.partition}"
 
@@ -55,8 +69,15 @@ def parse_target(text: str) -> Target:
     topic, slash, partition = rest.rpartition("/")
     if text == "controller":
         return Target(TargetKind.CONTROLLER)
-    if kind == "broker" and rest.isdecimal():
-        return Target(TargetKind.BROKER, broker_id=int(rest))
+    if text == "all":
+        return Target(TargetKind.ALL)
+    if kind == "rack" and rest:
+        return Target(TargetKind.RACK, rack=rest)
+    ids = rest.split(",")
+    if kind == "broker" and all(each.isdecimal() for each in ids):
+        numbers = tuple(sorted({int(each) for each in ids}))
+        several = numbers if len(numbers) > 1 else ()
+        return Target(TargetKind.BROKER, broker_id=numbers[0], broker_ids=several)
     if kind in ("leader", "follower") and slash and topic and partition.isdecimal():
         return Target(TargetKind(kind), topic=topic, partition=int(partition))
     raise click.BadParameter(f"'{text}' is not {FORMS}", param_hint="--target")

@@ -33,10 +33,20 @@ class RunTimings:
     longest_gap_began_ms: int | None = None
     """When it began, after the fault; negative before it."""
     longest_gap_partition: int | None = None
+    commit_before_p99_ms: int | None = None
+    """99th percentile of the time that a record took to be committed, before the fault."""
+    commit_p99_ms: int | None = None
+    """The same while the fault lasted."""
+    left_isr_ms: int | None = None
+    """Until the broken brokers were seen outside every in-sync set that they followed in."""
+    fast_again_ms: int | None = None
+    """Until the last slow commit where they follow: above 50 ms and twice the p99 of before."""
     healed_ms: int | None = None
     """From the end of the fault until every replica was in sync again."""
     replaced: list[str] = field(default_factory=list)
     """Which of them did not live to the end of a fault that lasts: others took their place."""
+    forecast: dict[str, int] | None = None
+    """How many partitions lose what, as foretold right before the fault."""
     problem: str | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -60,6 +70,10 @@ TIMINGS = {
     "recovery_ms": "recovery",
     "client_recovery_ms": "recovery, librdkafka",
     "longest_gap_ms": "longest gap",
+    "commit_before_p99_ms": "commit p99, before",
+    "commit_p99_ms": "commit p99, during the fault",
+    "left_isr_ms": "out of the in-sync set",
+    "fast_again_ms": "commits fast again",
     "healed_ms": "healed",
 }
 

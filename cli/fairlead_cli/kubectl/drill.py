@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -14,6 +14,7 @@ from fairlead_cli.errors import CliError, ExitCode, InputError
 from fairlead_cli.kubectl.access import Access, access_options
 from fairlead_cli.kubectl.snapshot import condition
 from fairlead_cli.options import table_or_json
+from fairlead_model.resources.failover_drill import CutFrom, FaultType, TargetType
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -29,6 +30,13 @@ Examples:
 The records go to a topic of the drill's own. Ctrl-C stops following; the drill goes on, and is
 stopped by `kubectl delete failoverdrill NAME`. Exits with 1 unless the drill has passed.
 """
+TARGET_FLAGS = {
+    "topic": "topic",
+    "partition": "partition",
+    "broker_id": "brokerId",
+    "node": "node",
+    "zone": "zone",
+}
 FINAL = ("Finished", "Refused")
 POLL_S = 1.0
 
@@ -41,14 +49,23 @@ POLL_S = 1.0
     help="A FailoverDrill manifest, instead of the options below.",
 )
 @click.option("--cluster", help="LogCluster to test.")
-@click.option("--target", type=click.Choice(["Leader", "Follower", "Broker", "Controller"]))
+@click.option("--target", type=click.Choice(get_args(TargetType)))
 @click.option("--topic", help="Break the leader or follower of this topic.")
 @click.option("--partition", type=click.IntRange(min=0), help="Of that topic; default 0.")
 @click.option("--broker-id", type=click.IntRange(min=0), help="For --target Broker.")
-@click.option("--fault", type=click.Choice(["Kill", "Delete", "Pause"]))
-@click.option("--duration-s", type=click.IntRange(min=1), help="How long Pause lasts; default 10.")
+@click.option("--fault", type=click.Choice(get_args(FaultType)))
+@click.option("--node", help="For --target Node.")
+@click.option("--zone", help="For --target Zone.")
+@click.option("--cut", type=click.Choice(get_args(CutFrom)), help="Of Isolate; default All.")
+@click.option("--allow-unsafe", is_flag=True, help="Break several whatever partitions lose.")
+@click.option(
+    "--duration-s",
+    type=click.IntRange(min=1),
+    help="How long Pause, Slow, Isolate last; default 10.",
+)
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--limit-ms", type=click.IntRange(min=1), help="Longest recovery that passes.")
+@click.option("--report", "reported", metavar="NAME", help="Print the document of a drill.")
 @click.option("--name", help="Of the FailoverDrill; default: a new one.")
 @click.option("--wait/--no-wait", default=True, help="Follow it to its end (default).")
 @click.option("--timeout-s", type=click.IntRange(min=1), default=1800, show_default=True)
@@ -60,6 +77,9 @@ def drill(
     """Break something under a verified workload, and see what it costs."""
     from fairlead_cli.output import note, print_json
 
+    reported = flags.pop("reported")
+    if reported is not None:
+        return print_game_day(reported, access)
     manifest = build_from_file(file, flags) if file else build_from_flags(flags)
     check_manifest(manifest)
 
@@ -91,6 +111,19 @@ def drill(
     return ExitCode.OK if condition(ended, "Passed").get("status") == "True" else ExitCode.FAILED
 
 
+def print_game_day(name: str, access: Access) -> int:
+    """Print the document of a drill that is there, in Markdown."""
+    from fairlead_cli.drill.game_day import of_resource, render
+
+    async def read(client: KubeClient, namespace: str) -> dict[str, Any]:
+        from fairlead_kube.kinds import FAILOVER_DRILL
+
+        return await client.get(FAILOVER_DRILL, access.namespace or namespace, name)
+
+    click.echo(render(of_resource(access.run(read))), nl=False)
+    return ExitCode.OK
+
+
 def status_of(manifest: dict[str, Any]) -> dict[str, Any]:
     """Return the status under its own key, for JSON."""
     return {"status": manifest.get("status") or {}}
@@ -100,8 +133,8 @@ def build_from_file(file: Path, flags: dict[str, Any]) -> dict[str, Any]:
     """Return the manifest in the file; options can replace only name, cluster and limit."""
     from fairlead_cli.drill.manifest import read_drill_document
 
-    for flag in ("target", "topic", "partition", "broker_id", "fault", "duration_s"):
-        if flags[flag] is not None:
+    for flag in (*TARGET_FLAGS, "target", "fault", "duration_s", "cut", "allow_unsafe"):
+        if flags[flag] not in (None, False):
             option = flag.replace("_", "-")
             raise click.UsageError(f"--{option} cannot be used with -f: the file says it")
     manifest = read_drill_document(file)
@@ -121,19 +154,20 @@ def build_from_flags(flags: dict[str, Any]) -> dict[str, Any]:
     for flag in ("cluster", "target", "fault"):
         if not flags[flag]:
             raise click.UsageError("say --cluster, --target and --fault, or -f FILE")
-    target = {
-        "type": flags["target"],
-        "topic": flags["topic"],
-        "partition": flags["partition"],
-        "brokerId": flags["broker_id"],
+    target = {"type": flags["target"]} | {TARGET_FLAGS[name]: flags[name] for name in TARGET_FLAGS}
+    fault = {
+        "type": flags["fault"],
+        "durationSeconds": flags["duration_s"],
+        "cut": flags["cut"],
     }
-    fault = {"type": flags["fault"], "durationSeconds": flags["duration_s"]}
     spec: dict[str, Any] = {
         "clusterName": flags["cluster"],
         "target": {key: value for key, value in target.items() if value is not None},
         "fault": {key: value for key, value in fault.items() if value is not None},
         "runs": flags["runs"],
     }
+    if flags["allow_unsafe"]:
+        spec["allowUnsafe"] = True
     if flags["limit_ms"]:
         spec["limits"] = {"recoveryMs": flags["limit_ms"]}
     words = f"{flags['fault']}-{flags['target']}".lower()

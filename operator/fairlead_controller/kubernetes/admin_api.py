@@ -14,8 +14,9 @@
 | POST …/brokers/ID/drain {"on"} | remainingLeaders |
 | DELETE …/brokers/ID | nothing, once the broker is unregistered |
 | POST …/pools/POOL/scale-down {"leaving", "staying"} | problem: why brokers cannot be emptied |
-| POST …/brokers/ID/fault {"fault", "durationMs"} | nothing, once the broker has agreed |
+| POST …/brokers/ID/fault {"fault", "durationMs", "stallMs", "runMs"} | nothing, once agreed |
 | GET, POST …/intents {"action", "object"}, DELETE …/intents/ID | the open ones; id |
+| GET …/loss?brokers=1,2 | what the loss of these brokers would do now |
 | GET …/explain/TOPIC/PARTITION, …/moves?since_ms=N | the journal of decisions |
 
 A standby answers 503 with `{"role": "standby"}` to all but the first; a cluster that has not been
@@ -27,7 +28,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -39,7 +40,7 @@ from fairlead_controller.decisions.events import (
     RecordIntent,
     ScaleDownPool,
 )
-from fairlead_controller.kubernetes.cluster_pages import explain, status_of, topic_page
+from fairlead_controller.kubernetes.cluster_pages import explain, loss_page, status_of, topic_page
 from fairlead_controller.kubernetes.reassignment_calls import (
     ReassignmentRequestError,
     alter_reassignments,
@@ -62,6 +63,7 @@ REQUEST_BYTES_MAX: Final = 64 << 20
 WAIT_MS_MAX: Final = 60_000
 TEXT_LENGTH_MAX: Final = 500
 FAULTS: Final = frozenset({"kill", "pause", "resume"})
+BROKER_FAULTS: Final = FAULTS | {"slow"}
 FAULT_MS_MAX: Final = 600_000
 
 _PASSING: Final = frozenset({RefusalCode.REQUEST_TIMED_OUT, RefusalCode.NOT_CONTROLLER})
@@ -132,6 +134,7 @@ class AdminApi:
                 web.delete(f"{cluster}/intents/{{intent}}", self._clear_intent),
                 web.get(f"{cluster}/explain/{{topic}}/{{partition:[0-9]+}}", self._explain),
                 web.get(f"{cluster}/moves", self._moves),
+                web.get(f"{cluster}/loss", self._loss),
             ]
         )
         runner = web.AppRunner(
@@ -238,13 +241,14 @@ class AdminApi:
     async def _fault(self, request: web.Request) -> web.Response:
         body = await _body(request)
         parts, broker_id = self._broker(request)
-        fault, duration_ms = _read_fault(body)
-        await parts.sessions.inject_fault(broker_id, fault, duration_ms)
+        fault, duration_ms = _read_fault(body, BROKER_FAULTS)
+        turns = _read_ms(body, "stallMs"), _read_ms(body, "runMs")
+        await parts.sessions.inject_fault(broker_id, fault, duration_ms, turns)
         return web.json_response({})
 
     async def _own_fault(self, request: web.Request) -> web.Response:
         """Kill or stop this very process, by its supervisor, which also wakes it again."""
-        fault, duration_ms = _read_fault(await _body(request))
+        fault, duration_ms = _read_fault(await _body(request), FAULTS)
         if not self._candidate.is_active:
             raise _AnswerError(503, role="standby", message="another candidate is active")
         if not self._allows_drills:
@@ -255,6 +259,13 @@ class AdminApi:
             raise _AnswerError(409, message=message)
         self._supervisor.carry_out(fault, duration_ms)
         return web.json_response({})
+
+    async def _loss(self, request: web.Request) -> web.Response:
+        texts = request.query.get("brokers", "").split(",")
+        if not all(text.isdecimal() for text in texts):
+            raise _AnswerError(400, message='"brokers" are ids, such as 1,2')
+        state = self._parts(request).controller.committed
+        return web.json_response(await asyncio.to_thread(loss_page, state, set(map(int, texts))))
 
     def _broker(self, request: web.Request) -> tuple[ReignParts, BrokerId]:
         parts = self._parts(request)
@@ -335,13 +346,18 @@ def _clear_the_way(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _read_fault(body: dict[str, Any]) -> tuple[str, int]:
-    fault, duration_ms = body.get("fault"), body.get("durationMs", 0)
-    if fault not in FAULTS:
-        raise _AnswerError(400, message=f'"fault" is one of {", ".join(sorted(FAULTS))}')
-    if not isinstance(duration_ms, int) or not 0 <= duration_ms <= FAULT_MS_MAX:
-        raise _AnswerError(400, message=f'"durationMs" is a number up to {FAULT_MS_MAX}')
-    return str(fault), duration_ms
+def _read_fault(body: dict[str, Any], faults: Collection[str]) -> tuple[str, int]:
+    fault = body.get("fault")
+    if fault not in faults:
+        raise _AnswerError(400, message=f'"fault" is one of {", ".join(sorted(faults))}')
+    return str(fault), _read_ms(body, "durationMs")
+
+
+def _read_ms(body: dict[str, Any], name: str) -> int:
+    number = body.get(name, 0)
+    if not isinstance(number, int) or not 0 <= number <= FAULT_MS_MAX:
+        raise _AnswerError(400, message=f'"{name}" is a number up to {FAULT_MS_MAX}')
+    return number
 
 
 async def _body(request: web.Request) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 
 import asyncio
 import os
+from collections.abc import Collection
 from typing import Any
 
 from aiohttp import web
 
+from fairlead_controller.decisions.state import ControllerState
+from fairlead_controller.decisions.what_if import forecast_loss
 from fairlead_controller.kubernetes.reign import ReignParts
 from fairlead_controller.views.decision_journal import explain_partition
 from fairlead_controller.views.status import (
@@ -14,6 +17,7 @@ from fairlead_controller.views.status import (
     build_topic_status,
 )
 from fairlead_model.cluster import TopicImage
+from fairlead_model.ids import BrokerId
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
@@ -55,3 +59,14 @@ def find_topic(parts: ReignParts, request: web.Request) -> TopicImage:
     if topic is None:
         raise RefusedError(RefusalCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return topic
+
+
+def loss_page(state: ControllerState, lost: Collection[BrokerId]) -> dict[str, int]:
+    """Count what the loss of some brokers would do to partitions (`decisions.what_if`)."""
+    partitions = forecast_loss(state, lost).partitions
+    return {
+        "leadersMove": sum(each.changes_leader and not each.loses_leader for each in partitions),
+        "withoutLeader": sum(each.loses_leader for each in partitions),
+        "belowMinimum": sum(each.falls_below_minimum for each in partitions),
+        "lastCopies": sum(each.loses_last_copy for each in partitions),
+    }

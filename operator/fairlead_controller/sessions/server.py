@@ -151,7 +151,9 @@ class SessionServer:
         """How many brokers have a session now."""
         return len(self._sessions)
 
-    async def inject_fault(self, broker_id: BrokerId, fault: str, duration_ms: int) -> None:
+    async def inject_fault(
+        self, broker_id: BrokerId, fault: str, duration_ms: int, turns: tuple[int, int] = (0, 0)
+    ) -> None:
         """Inject a drill's fault into a broker; RefusedError if it cannot be, or is not allowed.
 
         If the connection ends before the answer, the fault most likely ended it.
@@ -161,7 +163,7 @@ class SessionServer:
             raise RefusedError(
                 RefusalCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} has no session"
             )
-        await session.inject_fault(fault, duration_ms)
+        await session.inject_fault(fault, duration_ms, turns)
 
     async def unregister(self, broker_id: BrokerId) -> None:
         """Forget a broker that is gone for good; RefusedError while anything speaks against it."""

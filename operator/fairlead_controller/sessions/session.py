@@ -48,13 +48,18 @@ class BrokerSession:
         self._faults: dict[int, asyncio.Future[str]] = {}
         self._next_fault = 0
 
-    async def inject_fault(self, fault: str, duration_ms: int) -> None:
+    async def inject_fault(
+        self, fault: str, duration_ms: int, turns: tuple[int, int] = (0, 0)
+    ) -> None:
         """Inject a fault into the broker; raise RefusedError with its reason if it refuses."""
         number = self._next_fault
         self._next_fault += 1
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._faults[number] = answer
-        self.send(pack_message(MessageType.FAULT, id=number, fault=fault, duration_ms=duration_ms))
+        message: dict[str, Any] = {"id": number, "fault": fault, "duration_ms": duration_ms}
+        if any(turns):
+            message |= {"stall_ms": turns[0], "run_ms": turns[1]}
+        self.send(pack_message(MessageType.FAULT, **message))
         try:
             async with asyncio.timeout(FAULT_TIMEOUT_S):
                 problem = await answer

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from fairlead_operator.drills.observations import AgentRun, AgentState
 
+COMMIT_FIGURES: Final = ("commitBeforeP99Ms", "commitP99Ms", "leftIsrMs", "fastAgainMs")
 WHOLE_MAX: Final = 2**53
 TEXT_MAX: Final = 1_024
 TARGET_MAX: Final = 253
@@ -51,6 +52,8 @@ def _read_run(run: Mapping[str, Any]) -> AgentRun:
         "gapMs": {name: _whole(ms) for name, ms in _wholes(run["gapMs"]).items()},
         "wholeMs": _maybe_whole(run["wholeMs"]),
     }
+    # A pod of an older image does not measure these.
+    figures |= {name: _maybe_whole(run.get(name)) for name in COMMIT_FIGURES}
     return AgentRun(
         number=_whole(run["number"]),
         is_injected=bool(run["isInjected"]),
@@ -67,13 +70,20 @@ def _read_memo(memo: Mapping[str, Any]) -> dict[str, Any]:
     at = _text(memo["faultAt"])
     if datetime.fromisoformat(at).tzinfo is None:
         raise ValueError("faultAt has no time zone")
-    read = {
+    read: dict[str, Any] = {
         "target": _text(memo["target"])[:TARGET_MAX],
         "brokerId": _maybe_whole(memo["brokerId"]),
         "controllerEpoch": _whole(memo["controllerEpoch"]),
         "faultAtMs": _whole(memo["faultAtMs"]),
         "faultAt": at,
     }
+    if "brokerIds" in memo:
+        read["brokerIds"] = [_whole(broker) for broker in _list(memo["brokerIds"])]
+    if "brokerEpochs" in memo:
+        read["brokerEpochs"] = _wholes(memo["brokerEpochs"])
+    if "loss" in memo:
+        read["loss"] = {name: _whole(count) for name, count in _wholes(memo["loss"]).items()}
+    read |= {"holdMs": _whole(memo["holdMs"])} if "holdMs" in memo else {}
     return read | ({"intent": _text(memo["intent"])} if "intent" in memo else {})
 
 

@@ -25,9 +25,11 @@ def agent_pod_name(drill_name: str) -> str:
     return f"drill-{drill_name}"[:POD_NAME_MAX].rstrip("-.")
 
 
-def drill_topic_name(uid: str) -> str:
-    """Name a drill's topic: the same for every attempt to make it."""
-    return f"{TOPIC_PREFIX}{uid[:13]}"
+def drill_topic_name(drill: Mapping[str, Any]) -> str:
+    """Name a drill's topic: the same for every attempt to make it, another each time it is due."""
+    name = f"{TOPIC_PREFIX}{drill['metadata']['uid'][:13]}"
+    number = (drill.get("status") or {}).get("round")
+    return name if number is None else f"{name}-{number}"
 
 
 def agent_token(drill: Mapping[str, Any]) -> str:
@@ -95,10 +97,10 @@ def _build_container(
     default_image: str,
     access: OwnAccess,
 ) -> dict[str, Any]:
-    metadata, workload = drill["metadata"], spec.workload
+    workload = spec.workload
     options = {
         "bootstrap": access.bootstrap,
-        "topic": drill_topic_name(metadata["uid"]),
+        "topic": drill_topic_name(drill),
         "partitions": workload.partitions,
         "replication-factor": workload.replication_factor,
         "rate": workload.records_per_second,

@@ -7,14 +7,21 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from fairlead_kube.client import KubeClient
 from fairlead_kube.kinds import POD
 from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.controller_client import ControllerClient
 from fairlead_operator.drills.observations import NO_LEADER, AgentState
+from fairlead_operator.drills.observer import Sight
 from fairlead_operator.specs.names import CLUSTER_LABEL
+
+PROCESS_FAULTS: Final[Mapping[str, Literal["kill", "pause", "slow"]]] = {
+    "Kill": "kill",
+    "Pause": "pause",
+    "Slow": "slow",
+}
 
 
 class TargetError(Exception):
@@ -30,14 +37,43 @@ class ChosenTarget:
     pod_name: str = ""
 
 
-async def choose_target(
+async def choose_targets(
+    spec: FailoverDrillSpec, namespace: str, sight: Sight, controller: ControllerClient
+) -> list[ChosenTarget]:
+    """Find the drill's targets at this moment: one, but for a node, a zone and the cluster."""
+    agent, cluster = sight.seen.agent, sight.seen.cluster
+    if agent is None or cluster is None:
+        raise TargetError("the drill's pod or the controller cannot be asked now")
+    if not spec.target.is_of_several and spec.target.type != "Cluster":
+        return [await _choose_target(spec, namespace, agent, sight.pools, controller)]
+    ids = sorted(cluster.live)
+    if spec.target.is_of_several:
+        ids = cluster.find_brokers(spec.target)
+    if not ids:
+        raise TargetError(f"no broker is in {spec.target.type} now")
+    return [
+        ChosenTarget(f"broker {it}", it, broker_pod_name(spec.cluster_name, sight.pools, it))
+        for it in ids
+    ]
+
+
+def describe_targets(spec: FailoverDrillSpec, targets: Sequence[ChosenTarget]) -> str:
+    """Name the targets of a run."""
+    if spec.target.type == "Cluster":
+        return f"all {len(targets)} brokers"
+    if not spec.target.is_of_several:
+        return targets[0].text
+    ids = ", ".join(str(target.broker_id) for target in targets)
+    return f"{spec.target.type.lower()} {spec.target.node or spec.target.zone} (broker {ids})"
+
+
+async def _choose_target(
     spec: FailoverDrillSpec,
     namespace: str,
     agent: AgentState,
     pools: Sequence[Mapping[str, Any]],
     controller: ControllerClient,
 ) -> ChosenTarget:
-    """Find the drill's target at this moment."""
     target = spec.target
     if target.type == "Controller":
         pod = os.environ.get("POD_NAME", "")
@@ -91,18 +127,19 @@ class FaultInjector:
         """Look up what has to be known; break nothing yet."""
         if spec.fault.type == "Delete":
             return await self._prepare_deletion(spec, namespace, target)
-        fault: Literal["kill", "pause"] = "kill" if spec.fault.type == "Kill" else "pause"
-        duration_ms = spec.fault.duration_seconds * 1000 if fault == "pause" else 0
+        duration_ms = spec.fault.hold_ms
         if target.broker_id is None:
             # The active controller is in this pod: kopf acts only beside it.
-            return partial(self._controller.break_controller, fault, duration_ms=duration_ms)
+            own: Literal["kill", "pause"] = "kill" if spec.fault.type == "Kill" else "pause"
+            return partial(self._controller.break_controller, own, duration_ms=duration_ms)
         return partial(
             self._controller.inject_fault,
             namespace,
             spec.cluster_name,
             target.broker_id,
-            fault,
+            PROCESS_FAULTS[spec.fault.type],
             duration_ms=duration_ms,
+            turns=(spec.fault.stall_ms, spec.fault.run_ms),
         )
 
     async def _prepare_deletion(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fairlead_model.resources.failover_drill import FailoverDrillSpec
-from fairlead_operator.drills.observations import ClusterObservation, ControllerAccess
+from fairlead_operator.drills.observations import ClusterObservation, ControllerAccess, Loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,34 @@ def find_objection(spec: FailoverDrillSpec, cluster: ClusterObservation) -> Obje
             f"workload.replicationFactor is {spec.workload.replication_factor}, and there are "
             f"{len(cluster.live)} brokers: lower it, or scale the cluster up",
         )
+    if spec.target.is_of_several and not cluster.find_brokers(spec.target):
+        places = cluster.nodes if spec.target.type == "Node" else cluster.zones
+        known = ", ".join(sorted(set(places.values()) - {""})) or "none that is known"
+        return Objection(
+            f"Unknown{spec.target.type}",
+            f"no broker is in {spec.target.type} {spec.target.node or spec.target.zone}; there "
+            f"are brokers in {known}",
+        )
+    if spec.fault.type == "RollingRestart" and cluster.is_paused:
+        return Objection(
+            "ClusterPaused", f"LogCluster {name} is paused, so that nobody restarts its brokers"
+        )
     if spec.target.broker_id is not None and spec.target.broker_id not in cluster.live:
         brokers = ", ".join(map(str, sorted(cluster.live)))
         return Objection(
             "UnknownBroker", f"there is no broker {spec.target.broker_id}; there are {brokers}"
         )
     return None
+
+
+def find_danger(spec: FailoverDrillSpec, loss: Loss | None) -> Objection | None:
+    """Say why several brokers may not be broken at once; None if they may."""
+    if spec.allow_unsafe or loss is None or loss.is_safe:
+        return None
+    return Objection(
+        "WouldLoseAvailability",
+        f"{loss.text}: give their topics more replicas in other places, or set allowUnsafe to true",
+    )
 
 
 def find_ailment(name: str, cluster: ClusterObservation) -> Objection | None:

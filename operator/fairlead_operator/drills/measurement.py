@@ -6,16 +6,28 @@ acknowledgement, or after a graceful end its longest time without one (`drill_ve
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from fairlead_model.resources.drill_verdict import DrillMeasurement, find_exceeded, measures_gaps
 from fairlead_model.resources.failover_drill import FailoverDrillSpec
+from fairlead_operator.drills.agent_answer import COMMIT_FIGURES
 
 TIMELINE_MAX: Final = 200
 PROBLEM_MAX: Final = 1024
+DONE: Final = {
+    "Kill": "killed",
+    "Delete": "deleted",
+    "Pause": "paused",
+    "Slow": "slowed down",
+    "Isolate": "cut off",
+    "RollingRestart": "restarted, one after another",
+}
+UNDONE: Final = {"Pause": "resumed", "Slow": "at full speed again", "Isolate": "connected again"}
 FIRST_BATCH_MS: Final = 1000
+CUT_SEEN_MS: Final = 5_000
+"""A cut that lasts as long is noticed: above the brokers' session timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +36,26 @@ class ControllerTimes:
 
     detection_ms: int | None = None
     election_ms: int | None = None
+    leaders_moved: int | None = None
+    """How many leaders it took off the brokers that were broken."""
 
 
 def read_controller_times(
-    journal: Mapping[str, Any], broker_id: int, fault_at_ms: int
+    journal: Mapping[str, Any], broker_ids: Collection[int], fault_at_ms: int
 ) -> ControllerTimes:
-    """Find in the decision journal when leaders left a broker, and the first entry about it."""
+    """Find in the journal when leaders left brokers and the first entry about each: the latest."""
+    each = [_read_times_of(journal, broker, fault_at_ms) for broker in broker_ids]
+    detections = [times.detection_ms for times in each]
+    elections = [times.election_ms for times in each if times.election_ms is not None]
+    known = [at for at in detections if at is not None]
+    return ControllerTimes(
+        max(known) if known and len(known) == len(each) else None,
+        max(elections, default=None),
+        sum(times.leaders_moved or 0 for times in each),
+    )
+
+
+def _read_times_of(journal: Mapping[str, Any], broker_id: int, fault_at_ms: int) -> ControllerTimes:
     named = re.compile(rf"\bbroker {broker_id}\b")
     moves = sorted(
         int(move["atMs"])
@@ -47,6 +73,7 @@ def read_controller_times(
     return ControllerTimes(
         None if first is None else first - fault_at_ms,
         None if not elected else elected[-1] - fault_at_ms,
+        len(elected),
     )
 
 
@@ -58,6 +85,7 @@ def build_run(
     recoveries = _recoveries(spec, figures)
     is_whole = bool(recoveries) and None not in recoveries
     known = [ms for ms in recoveries if ms is not None]
+    problem = problem or find_ineffective(spec, figures, times)
     run: dict[str, Any] = {
         "target": memo.get("target", ""),
         "faultAt": memo.get("faultAt"),
@@ -68,8 +96,27 @@ def build_run(
         "recoveryMaxMs": max(known) if is_whole else None,
         "longestGapMs": max(figures["gapMs"].values(), default=None),
         "problem": problem[:PROBLEM_MAX] or None,
-    }
+        "forecastLeaders": (memo.get("loss") or {}).get("leadersMove"),
+        "movedLeaders": times.leaders_moved,
+    } | {name: figures.get(name) for name in COMMIT_FIGURES}
     return {name: value for name, value in run.items() if value is not None}
+
+
+def find_ineffective(
+    spec: FailoverDrillSpec, figures: Mapping[str, Any], times: ControllerTimes
+) -> str:
+    """Say why a cut seems to have cut nothing; empty if it has, or nobody can tell."""
+    if spec.fault.type != "Isolate" or spec.fault.hold_ms < CUT_SEEN_MS:
+        return ""
+    cut = spec.fault.cut or "All"
+    # The journal is gone with a controller that was lost; clients see what was decided, too.
+    signs = (times.detection_ms, figures["electionMs"], figures.get("leftIsrMs"))
+    if cut not in {"All", "Controller"} or any(sign is not None for sign in signs):
+        return ""
+    return (
+        "nobody noticed the cut: the network of this cluster does not enforce NetworkPolicies, "
+        "another policy lets the broker's traffic through, or open connections stay open"
+    )
 
 
 def _recoveries(spec: FailoverDrillSpec, figures: Mapping[str, Any]) -> list[int | None]:
@@ -81,8 +128,7 @@ def build_timeline(
     spec: FailoverDrillSpec, figures: Mapping[str, Any], run: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Return what happened when in one run."""
-    what = {"Kill": "killed", "Delete": "deleted", "Pause": "paused"}[spec.fault.type]
-    entries: list[tuple[int | None, str]] = [(0, f"{run['target']} {what}")]
+    entries: list[tuple[int | None, str]] = [(0, f"{run['target']} {DONE[spec.fault.type]}")]
     entries.append((run.get("detectionMs"), "detected by the controller"))
     entries.append((run.get("electionMs"), _elected_text(spec, figures)))
     if not measures_gaps(spec):
@@ -91,8 +137,11 @@ def build_timeline(
             (run.get("recoveryMaxMs"), "first new acknowledgement, every partition hit"),
             (figures["clientRecoveryMs"], "the application's own records acknowledged everywhere"),
         ]
-    if spec.fault.type == "Pause":
-        entries.append((spec.fault.duration_seconds * 1000, f"{run['target']} resumed"))
+    if spec.fault.hold_ms:
+        entries.append((spec.fault.hold_ms, f"{run['target']} {UNDONE[spec.fault.type]}"))
+        entries.append((run.get("leftIsrMs"), "out of the in-sync set of every partition hit"))
+    if spec.fault.type == "Slow":
+        entries.append((run.get("fastAgainMs"), "the last slow commit"))
     entries.append((figures["wholeMs"], "all replicas in sync again"))
     entries.append((figures["sinceFaultMs"], "run ended: " + run.get("problem", "all is well")))
     known = sorted((at, text) for at, text in entries if at is not None)
@@ -100,6 +149,8 @@ def build_timeline(
 
 
 def _elected_text(spec: FailoverDrillSpec, figures: Mapping[str, Any]) -> str:
+    if spec.fault.type == "RollingRestart":
+        return "every partition had another leader"
     if spec.target.type == "Controller":
         return "another controller has taken over"
     return f"new leaders for {figures['partitionsLed']} partitions"
@@ -109,7 +160,7 @@ def summarize_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the figures of all runs: the slowest, and the median of the medians."""
     summary = {
         name: max((run[name] for run in runs if name in run), default=None)
-        for name in ("detectionMs", "electionMs", "recoveryMaxMs")
+        for name in ("detectionMs", "electionMs", "recoveryMaxMs", "commitP99Ms")
     }
     summary["recoveryP50Ms"] = percentile(
         [r["recoveryP50Ms"] for r in runs if "recoveryP50Ms" in r]
@@ -151,6 +202,7 @@ def judge(
     is_measured = all("recoveryMaxMs" in run for run in runs)
     measured = DrillMeasurement(
         recovery_max_ms=status.get("recoveryMaxMs") if is_measured else None,
+        commit_p99_ms=status.get("commitP99Ms"),
         lost=status["lost"],
         duplicates=status["duplicates"],
         reordered=status["reordered"],

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from fairlead_model.resources.failover_drill import DrillTarget
+
 PodState = Literal["Absent", "Starting", "Running", "Ended"]
 NO_LEADER: Final = -1
 
@@ -49,6 +51,48 @@ class ClusterObservation:
     under_replicated: int = 0
     offline: int = 0
     controller_epoch: int = 0
+    is_paused: bool = False
+    """Whether the operator leaves the cluster as it is."""
+    epochs: Mapping[int, int] = field(default_factory=dict)
+    """Of each broker: another one after each start."""
+    nodes: Mapping[int, str] = field(default_factory=dict)
+    zones: Mapping[int, str] = field(default_factory=dict)
+
+    def find_brokers(self, target: DrillTarget) -> list[int]:
+        """Return the live brokers of a node or a zone."""
+        places, name = (
+            (self.nodes, target.node) if target.type == "Node" else (self.zones, target.zone)
+        )
+        return sorted(broker for broker in self.live if places.get(broker) == name)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What the controller foretells of a loss of brokers, in partitions."""
+
+    leaders_move: int = 0
+    without_leader: int = 0
+    below_minimum: int = 0
+    last_copies: int = 0
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether everything is still served, with its minimum and a copy elsewhere."""
+        return not (self.without_leader or self.below_minimum or self.last_copies)
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return (
+            f"{self.without_leader} partitions would lose their leader, {self.below_minimum} their "
+            f"min.insync.replicas, {self.last_copies} their last copy"
+        )
+
+
+def read_loss(answer: Mapping[str, Any]) -> Loss:
+    """Read the controller's answer."""
+    names = ("leadersMove", "withoutLeader", "belowMinimum", "lastCopies")
+    return Loss(*(int(answer[name]) for name in names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +123,16 @@ class DrillObservations:
     agent: AgentState | None = None
     """None if the pod does not answer."""
     agent_silent_s: float = 0.0
+    loss: Loss | None = None
+    """What the loss of a node's or a zone's brokers would do now, while the drill waits."""
+    late_ms: int = 0
+    """How long ago the schedule was due: of the drill that waits, or of the next; negative before.
+
+    It is 0 for a drill without a schedule.
+    """
+    schedule_problem: str = ""
+    now_ms: int = 0
+    """Unix time."""
 
 
 def observe_cluster(
@@ -89,7 +143,8 @@ def observe_cluster(
     """Combine what the resources ask for and what the controller sees."""
     spec = log_cluster.get("spec") or {}
     conditions = (log_cluster.get("status") or {}).get("conditions") or []
-    states = {int(broker["id"]): str(broker["state"]) for broker in controller_status["brokers"]}
+    brokers = controller_status["brokers"]
+    states = {int(broker["id"]): str(broker["state"]) for broker in brokers}
     counts = controller_status["partitions"]
     wanted = _wanted_ids(pools)
     return ClusterObservation(
@@ -109,6 +164,10 @@ def observe_cluster(
         under_replicated=int(counts["underReplicated"]),
         offline=int(counts["offline"]),
         controller_epoch=int(controller_status["controller"]["epoch"]),
+        is_paused=spec.get("paused") is True or spec.get("pauseReconciliation") is True,
+        epochs={int(broker["id"]): int(broker.get("epoch", 0)) for broker in brokers},
+        nodes={int(broker["id"]): str(broker.get("hostName") or "") for broker in brokers},
+        zones={int(broker["id"]): str(broker.get("rack") or "") for broker in brokers},
     )
 
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from fairlead_kube.client import KubeClient
@@ -19,10 +19,13 @@ from fairlead_operator.drills.observations import (
     ClusterObservation,
     ControllerAccess,
     DrillObservations,
+    Loss,
     PodState,
     observe_cluster,
+    read_loss,
 )
 from fairlead_operator.drills.steps import ACTIVE, FINAL
+from fairlead_operator.schedule import ScheduleError, next_time
 
 Manifest = Mapping[str, Any]
 
@@ -74,6 +77,7 @@ class Observer:
         if pod is not None and state == "Running" and phase in ACTIVE:
             address = (str(pod["status"]["podIP"]), agent_token(drill))
             agent = await self._ask_agent(drill, address)
+        due, problem = find_due(drill, spec)
         seen = DrillObservations(
             namespace=namespace,
             controller_access=self._controller_access,
@@ -85,6 +89,10 @@ class Observer:
             pod_problem=describe_pod_problem(pod) if pod is not None else "",
             agent=agent,
             agent_silent_s=self._silent_s(drill),
+            late_ms=0 if due is None else round((datetime.now(UTC) - due).total_seconds() * 1000),
+            schedule_problem=problem,
+            loss=await self._foretell(namespace, spec, cluster, phase),
+            now_ms=time.time_ns() // 1_000_000,
         )
         return Sight(seen, log_cluster, pools, address)
 
@@ -117,6 +125,24 @@ class Observer:
             return None
         return observe_cluster(log_cluster, pools, status)
 
+    async def _foretell(
+        self,
+        namespace: str,
+        spec: FailoverDrillSpec,
+        cluster: ClusterObservation | None,
+        phase: str | None,
+    ) -> Loss | None:
+        if cluster is None or not spec.target.is_of_several or (phase or "Pending") != "Pending":
+            return None
+        brokers = cluster.find_brokers(spec.target)
+        if not brokers:
+            return None
+        try:
+            answer = await self._controller.loss(namespace, spec.cluster_name, brokers)
+        except ControllerError:
+            return None
+        return read_loss(answer)
+
     async def _ask_agent(self, drill: Manifest, address: AgentAddress) -> AgentState | None:
         uid = drill["metadata"]["uid"]
         self._answered_at.setdefault(uid, time.monotonic())
@@ -130,6 +156,25 @@ class Observer:
     def _silent_s(self, drill: Manifest) -> float:
         answered_at = self._answered_at.get(drill["metadata"]["uid"])
         return 0.0 if answered_at is None else time.monotonic() - answered_at
+
+
+def find_due(drill: Manifest, spec: FailoverDrillSpec) -> tuple[datetime | None, str]:
+    """Return when the drill that waits was due, or the next one is; and what hinders telling."""
+    if spec.schedule is None:
+        return None, ""
+    status = drill.get("status") or {}
+    if status.get("startedAt") and not status.get("endedAt"):
+        return read_time(status.get("dueAt") or status["startedAt"]), ""
+    after = read_time(status.get("endedAt") or drill["metadata"]["creationTimestamp"])
+    try:
+        return next_time(spec.schedule, after, spec.time_zone or "UTC"), ""
+    except ScheduleError as error:
+        return None, str(error)
+
+
+def read_time(text: str) -> datetime:
+    """Read a time of Kubernetes."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def find_other_drill(drill: Manifest, spec: FailoverDrillSpec, drills: Sequence[Manifest]) -> str:
@@ -148,7 +193,9 @@ def find_other_drill(drill: Manifest, spec: FailoverDrillSpec, drills: Sequence[
         )
         if not is_same_cluster or other["metadata"]["name"] == drill["metadata"]["name"]:
             continue
-        waits = phase == "Pending" and not (other.get("spec") or {}).get("suspend")
+        its_spec, its_status = other.get("spec") or {}, other.get("status") or {}
+        is_due = not its_spec.get("schedule") or its_status.get("startedAt")
+        waits = phase == "Pending" and not its_spec.get("suspend") and is_due
         if phase in ACTIVE or (waits and age(other) < age(drill)):
             rivals.append((phase not in ACTIVE, age(other), other["metadata"]["name"]))
     return str(min(rivals)[-1]) if rivals else ""
@@ -167,5 +214,4 @@ def pod_state(pod: Manifest | None) -> PodState:
 def _age_s(pod: Manifest | None) -> float:
     if pod is None:
         return 0.0
-    made = datetime.fromisoformat(pod["metadata"]["creationTimestamp"].replace("Z", "+00:00"))
-    return time.time() - made.timestamp()
+    return time.time() - read_time(pod["metadata"]["creationTimestamp"]).timestamp()

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -34,12 +34,13 @@ from fairlead_operator.drills.agent_pod import (
     build_agent_secret,
 )
 from fairlead_operator.drills.agent_rights import ensure_rights
+from fairlead_operator.drills.cuts import CUT_FINALIZER, NetworkCuts
 from fairlead_operator.drills.faults import TargetError
 from fairlead_operator.drills.measurement import judge, summarize_runs, summarize_verdict
 from fairlead_operator.drills.metrics import DrillMetrics
 from fairlead_operator.drills.observations import ControllerAccess
-from fairlead_operator.drills.observer import Observer, Sight
-from fairlead_operator.drills.runs import DrillRuns
+from fairlead_operator.drills.observer import Observer, Sight, find_due
+from fairlead_operator.drills.runs import DrillRuns, UnsafeError
 from fairlead_operator.drills.status import DrillStatus
 from fairlead_operator.events import EventWriter
 from fairlead_operator.own_access import AccessError, find_access
@@ -53,6 +54,8 @@ UNEXPECTED_DELAY_S: Final = 30.0
 HOLD_S: Final = 2.0
 """Between two looks at a drill that waits; each asks the API server and the controller."""
 NO_CONTROLLER_ACCESS: Final = ControllerAccess()
+SCHEDULE_S_MAX: Final = 3_600.0
+"""Between two looks at a drill that waits for its time."""
 IDLE_S: Final = 30.0
 """Between two looks if no drill is in progress; changes are looked at once."""
 
@@ -86,7 +89,8 @@ class DrillRunner:
         )
         self._agents = agents or AgentClient()
         self._observer = Observer(client, controller, self._agents, self._drills, controller_access)
-        self._runs = DrillRuns(client, controller, self._agents)
+        self._cuts = NetworkCuts(client, controller_access.operator_namespace)
+        self._runs = DrillRuns(client, controller, self._agents, self._cuts)
         self._clean: set[str] = set()
         """Uids of drills that have left nothing behind."""
         self._retry_at: dict[ObjectKey, float] = {}
@@ -126,6 +130,13 @@ class DrillRunner:
             self._observer.forget(change.old)
             self._clean.discard(change.old["metadata"]["uid"])
             self._retry_at.pop(change.key, None)
+            self._metrics.forget_schedule(*change.key)
+        elif change.new is not None and change.old is not None:
+            generations = (it["metadata"].get("generation") for it in (change.old, change.new))
+            if len(set(generations)) > 1:
+                # Another schedule, or suspended no longer: what was awaited counts no more.
+                self._retry_at.pop(change.key, None)
+                self._clean.discard(change.new["metadata"]["uid"])
         self._changed.set()
 
     async def _wait(self, seconds: float) -> None:
@@ -137,11 +148,19 @@ class DrillRunner:
     async def _attend(self, key: ObjectKey, drill: dict[str, Any]) -> bool:
         """Do the next step of a drill; tell whether to look at it again soon."""
         metadata = drill["metadata"]
-        if metadata["uid"] in self._clean or metadata.get("deletionTimestamp"):
+        is_leaving = "deletionTimestamp" in metadata
+        is_held = CUT_FINALIZER in (metadata.get("finalizers") or ())
+        if is_leaving and not is_held:
             return False
-        if time.monotonic() < self._retry_at.get(key, 0.0):
-            return True
+        if metadata["uid"] in self._clean and not is_leaving:
+            return False
+        wait_s = self._retry_at.get(key, 0.0) - time.monotonic()
+        if wait_s > 0:
+            return wait_s < IDLE_S
         try:
+            if is_leaving:
+                await self._cuts.release(drill)
+                return False
             return await self._step(drill)
         except (*_RETRIED, ApiError) as error:
             is_stale = isinstance(error, ApiError) and error.is_conflict
@@ -160,27 +179,22 @@ class DrillRunner:
         try:
             spec = FailoverDrillSpec.from_manifest(drill)
         except ManifestError as error:
-            if status.phase not in steps.FINAL:
-                await self._refuse(drill, status, "InvalidSpec", "; ".join(error.problems))
-            self._clean.add(drill["metadata"]["uid"])
+            await self._give_up(drill, status, error)
             return False
+        if spec.schedule is not None:
+            self._show_schedule(drill, spec)
         sight = await self._observer.look(drill, spec)
         step = steps.decide_drill_step(spec, status.values, sight.seen)
+        if isinstance(step, steps.AwaitTime | steps.StartRound | steps.Idle):
+            return await self._rest(step, drill, spec, status)
         match step:
-            case steps.Idle():
-                if status.phase in steps.FINAL:
-                    self._observer.forget(drill)
-                    self._clean.add(drill["metadata"]["uid"])
-                    return False
             case steps.Hold(reason, message):
                 if status.hold(reason, message, _now()):
                     self._metrics.deferred.labels(reason).inc()
                     await self._write(drill, status)
-                metadata = drill["metadata"]
-                key = (metadata["namespace"], metadata["name"])
-                self._retry_at[key] = time.monotonic() + HOLD_S
+                self._retry_at[_key(drill)] = time.monotonic() + HOLD_S
             case steps.Refuse(reason, message):
-                await self._refuse(drill, status, reason, message)
+                await self._refuse(drill, status, reason, message, spec)
             case steps.Prepare():
                 await self._prepare(drill, spec, status, sight)
             case steps.Finish(problem):
@@ -190,6 +204,65 @@ class DrillRunner:
             case _:
                 await self._take(step, drill, spec, status, sight)
         return True
+
+    async def _rest(
+        self, step: steps.Step, drill: dict[str, Any], spec: FailoverDrillSpec, status: DrillStatus
+    ) -> bool:
+        """Wait, or begin anew when the schedule is due; tell whether to look again soon."""
+        match step:
+            case steps.AwaitTime():
+                return await self._await_time(drill, spec, status)
+            case steps.StartRound():
+                due, _ = find_due(drill, spec)
+                status.start_round(due or _now(), _now())
+                await self._write(drill, status)
+            case _ if status.phase in steps.FINAL:
+                # Over; with a schedule, suspended or unreadable: a change of it wakes the drill.
+                self._observer.forget(drill)
+                self._clean.add(drill["metadata"]["uid"])
+                return False
+        return True
+
+    async def _give_up(
+        self, drill: dict[str, Any], status: DrillStatus, error: ManifestError
+    ) -> None:
+        """End a drill that cannot be read."""
+        if status.values.get("cut"):
+            await self._cuts.heal(drill, status)
+            await self._write(drill, status)
+        if status.phase not in steps.FINAL:
+            await self._refuse(drill, status, "InvalidSpec", "; ".join(error.problems))
+        self._clean.add(drill["metadata"]["uid"])
+
+    async def _await_time(
+        self, drill: dict[str, Any], spec: FailoverDrillSpec, status: DrillStatus
+    ) -> bool:
+        """Say when the schedule is due, and look at the drill again then."""
+        due, _ = find_due(drill, spec)
+        if due is None:
+            return True
+        self._observer.forget(drill)
+        is_new = status.note_next(due)
+        if status.phase == "Pending":
+            is_new = (
+                status.hold("Scheduled", f"begins at {due:%Y-%m-%d %H:%M} UTC", _now()) or is_new
+            )
+        if is_new:
+            await self._write(drill, status)
+        wait_s = max((due - _now()).total_seconds(), 0.0)
+        self._retry_at[_key(drill)] = time.monotonic() + min(wait_s, SCHEDULE_S_MAX)
+        return wait_s < IDLE_S
+
+    def _show_schedule(self, drill: Mapping[str, Any], spec: FailoverDrillSpec) -> None:
+        due, _ = find_due(drill, spec)
+        status = drill.get("status") or {}
+        history: Sequence[Mapping[str, Any]] = status.get("history") or ({},)
+        is_begun = (status.get("phase") or "Pending") in steps.ACTIVE
+        self._metrics.note_schedule(
+            *_key(drill),
+            verdict=str(history[0].get("verdict", "")),
+            due=None if spec.suspend or is_begun else due,
+        )
 
     async def _take(
         self,
@@ -205,15 +278,24 @@ class DrillRunner:
                 await self._write(drill, status)
         except ControllerRefusedError as error:
             await self._finish(drill, spec, status, sight, f"the fault was refused: {error}")
+        except UnsafeError as error:
+            await self._finish(drill, spec, status, sight, str(error))
         except TargetError as error:
             if sight.seen.agent is None or sight.seen.agent.since_ms < steps.SETTLE_MS_MAX:
                 raise
             await self._finish(drill, spec, status, sight, str(error))
 
     async def _refuse(
-        self, drill: dict[str, Any], status: DrillStatus, reason: str, message: str
+        self,
+        drill: dict[str, Any],
+        status: DrillStatus,
+        reason: str,
+        message: str,
+        spec: FailoverDrillSpec | None = None,
     ) -> None:
         status.refuse(reason, message, _now())
+        if spec is not None and spec.schedule is not None:
+            status.end_round("Skipped", f"{reason}: {message}", spec.history_limit, _now())
         await self._write(drill, status)
         self._metrics.deferred.labels(reason).inc()
         self._metrics.finished.labels("refused").inc()
@@ -256,7 +338,7 @@ class DrillRunner:
         except ApiError as error:
             if is_refusal(error):
                 problem = describe_refusal(POD.kind, pod["metadata"]["name"], error)
-                await self._refuse(drill, status, "PodRefused", problem)
+                await self._refuse(drill, status, "PodRefused", problem, spec)
             elif error.reason != "AlreadyExists":
                 raise
 
@@ -274,6 +356,9 @@ class DrillRunner:
             status.values |= summarize_verdict(verdict)
         failures = judge(spec, status.values, verdict, problem)
         message = "; ".join(failures) or describe_success(status.values)
+        if spec.schedule is not None:
+            verdict_text = "Failed" if failures else "Passed"
+            status.end_round(verdict_text, message, spec.history_limit, _now())
         status.finish(is_passed=not failures, problem=problem, message=message, now=_now())
         await self._write(drill, status)
         self._metrics.finished.labels("failed" if failures else "passed").inc()
@@ -314,6 +399,11 @@ def describe_success(values: Mapping[str, Any]) -> str:
         f"acknowledged, {values['lost']} lost, {values['duplicates']} duplicated, "
         f"{values['reordered']} reordered, {values['clientErrors']} client errors"
     )
+
+
+def _key(drill: Mapping[str, Any]) -> ObjectKey:
+    metadata = drill["metadata"]
+    return metadata["namespace"], metadata["name"]
 
 
 def _now() -> datetime:

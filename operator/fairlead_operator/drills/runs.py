@@ -1,49 +1,69 @@
 """The single faults of a drill: to begin, confirm, forget and collect them."""
 
+import asyncio
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from fairlead_controller.kubernetes.settings import lease_name
 from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError
-from fairlead_kube.kinds import LEASE
+from fairlead_kube.kinds import LEASE, LOG_CLUSTER
 from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.controller_client import ControllerClient
 from fairlead_operator.drills import steps
-from fairlead_operator.drills.agent_client import AgentAddress, AgentClient
-from fairlead_operator.drills.faults import ChosenTarget, FaultInjector, TargetError, choose_target
+from fairlead_operator.drills.agent_client import AgentClient
+from fairlead_operator.drills.cuts import NetworkCuts
+from fairlead_operator.drills.faults import (
+    ChosenTarget,
+    FaultInjector,
+    TargetError,
+    choose_targets,
+    describe_targets,
+)
+from fairlead_operator.drills.health import find_danger
 from fairlead_operator.drills.measurement import (
     ControllerTimes,
     build_run,
     build_timeline,
     read_controller_times,
 )
-from fairlead_operator.drills.observations import AgentState
+from fairlead_operator.drills.observations import AgentState, Loss, read_loss
 from fairlead_operator.drills.observer import Sight
 from fairlead_operator.drills.status import DrillStatus
+from fairlead_operator.specs.names import RESTART_ANNOTATION
 
 _log = logging.getLogger(__name__)
+
+
+class UnsafeError(Exception):
+    """Several brokers may not be broken at once now; the text says why."""
 
 
 class DrillRuns:
     """Carries out the steps of a run; the drill's pod remembers the run."""
 
     def __init__(
-        self, client: KubeClient, controller: ControllerClient, agents: AgentClient
+        self,
+        client: KubeClient,
+        controller: ControllerClient,
+        agents: AgentClient,
+        cuts: NetworkCuts,
     ) -> None:
         self._client = client
         self._controller = controller
         self._agents = agents
         self._injector = FaultInjector(client, controller)
+        self._cuts = cuts
 
     async def take(
         self,
         step: steps.Step,
-        drill: Mapping[str, Any],
+        drill: dict[str, Any],
         spec: FailoverDrillSpec,
         status: DrillStatus,
         sight: Sight,
@@ -60,8 +80,10 @@ class DrillRuns:
                 if status.enter("Running", message, now):
                     # Written before anything is broken; the fault itself is the next step.
                     return True
-                await self._begin(number, namespace, spec, sight, address)
+                return await self._begin(number, drill, spec, status, sight)
             case steps.ConfirmRun(number):
+                if spec.fault.type == "RollingRestart":
+                    await self._restart_all(drill, spec, number)
                 await self._agents.tell(address, number, "injected")
             case steps.ForgetRun(number):
                 _log.warning("run %d: it is not known whether the fault was injected", number)
@@ -70,6 +92,9 @@ class DrillRuns:
             case steps.CollectRun(number, problem):
                 ended = await self._agents.tell(address, number, "end")
                 await self._collect(ended, namespace, spec, status, problem)
+                return True
+            case steps.HealCut():
+                await self._cuts.heal(drill, status)
                 return True
             case steps.Verify():
                 await self._agents.verify(address)
@@ -81,35 +106,90 @@ class DrillRuns:
     async def _begin(
         self,
         number: int,
-        namespace: str,
+        drill: dict[str, Any],
         spec: FailoverDrillSpec,
+        status: DrillStatus,
         sight: Sight,
-        address: AgentAddress,
-    ) -> None:
-        if sight.seen.agent is None or sight.seen.cluster is None:
+    ) -> bool:
+        """Break the target; tell whether there is a status to be written before that instead."""
+        cluster, address = sight.seen.cluster, sight.agent_address
+        if address is None or cluster is None or sight.log_cluster is None:
             raise TargetError("the cluster cannot be seen now")
-        target = await choose_target(
-            spec, namespace, sight.seen.agent, sight.pools, self._controller
-        )
-        break_it = await self._injector.prepare(spec, namespace, target)
+        namespace = drill["metadata"]["namespace"]
+        targets = await choose_targets(spec, namespace, sight, self._controller)
+        broker_ids = [it.broker_id for it in targets if it.broker_id is not None]
+        loss = await self._foretell(namespace, spec, broker_ids)
+        danger = find_danger(spec, loss) if spec.target.is_of_several else None
+        if danger is not None:
+            raise UnsafeError(danger.message)
+        if spec.fault.type == "Isolate":
+            if await self._cuts.ensure_planned(drill, spec, status, number, targets):
+                return True
+            await self._cuts.prepare(drill, spec, sight.log_cluster)
+            break_it: Callable[[], Awaitable[None]] = partial(
+                self._cuts.cut, drill, status.values["cut"]
+            )
+        elif spec.fault.type == "RollingRestart":
+            break_it = partial(self._restart_all, drill, spec, number)
+        else:
+            break_it = await self._prepare_all(spec, namespace, targets)
         memo: dict[str, Any] = {
-            "target": target.text,
-            "brokerId": target.broker_id,
-            "controllerEpoch": sight.seen.cluster.controller_epoch,
+            "target": describe_targets(spec, targets),
+            "brokerId": broker_ids[0] if broker_ids else None,
+            "brokerIds": broker_ids,
+            "controllerEpoch": cluster.controller_epoch,
+            "holdMs": spec.fault.hold_ms,
         }
+        if loss is not None:
+            memo["loss"] = {"leadersMove": loss.leaders_move}
+        if spec.fault.type == "RollingRestart":
+            memo["brokerEpochs"] = {str(it): cluster.epochs.get(it, 0) for it in broker_ids}
         if spec.fault.type == "Delete":
+            pods = ",".join(target.pod_name for target in targets)
             memo["intent"] = await self._controller.record_intent(
-                namespace, spec.cluster_name, "delete-pod", target.pod_name
+                namespace, spec.cluster_name, "delete-pod", pods
             )
         # Measured from before the pod is told, so that the figures flatter nobody.
         memo["faultAtMs"] = time.time_ns() // 1_000_000
         memo["faultAt"] = _iso(memo["faultAtMs"])
-        await self._agents.begin(address, number, _broker_ids(target), memo)
+        await self._agents.begin(address, number, broker_ids, memo)
         await break_it()
-        _log.info("run %d: %s of %s", number, spec.fault.type, target.text)
-        if target.broker_id is not None:
+        _log.info("run %d: %s of %s", number, spec.fault.type, memo["target"])
+        if broker_ids:
             # What happens to a controller is proved by its successor's epoch.
             await self._agents.tell(address, number, "injected")
+        return False
+
+    async def _foretell(
+        self, namespace: str, spec: FailoverDrillSpec, broker_ids: Sequence[int]
+    ) -> Loss | None:
+        """Ask what the loss of these brokers would do; None where none is lost."""
+        if not broker_ids or spec.fault.type in {"Slow", "RollingRestart"}:
+            return None
+        return read_loss(await self._controller.loss(namespace, spec.cluster_name, broker_ids))
+
+    async def _prepare_all(
+        self, spec: FailoverDrillSpec, namespace: str, targets: Sequence[ChosenTarget]
+    ) -> Callable[[], Awaitable[None]]:
+        """Look up what has to be known of each, so that all are broken at once."""
+        breaks = [await self._injector.prepare(spec, namespace, target) for target in targets]
+
+        async def break_all() -> None:
+            outcomes = await asyncio.gather(*(it() for it in breaks), return_exceptions=True)
+            errors = [it for it in outcomes if isinstance(it, BaseException)]
+            if errors:
+                raise errors[0]
+
+        return break_all
+
+    async def _restart_all(
+        self, drill: Mapping[str, Any], spec: FailoverDrillSpec, number: int
+    ) -> None:
+        """Ask for a rolling restart as people do; asked again, it is the same one."""
+        value = f"drill {drill['metadata']['uid']} run {number}"
+        patch = {"metadata": {"annotations": {RESTART_ANNOTATION: value}}}
+        namespace = drill["metadata"]["namespace"]
+        await self._client.patch(LOG_CLUSTER, namespace, spec.cluster_name, patch)
 
     async def _collect(
         self,
@@ -123,14 +203,17 @@ class DrillRuns:
             raise TargetError("the drill's pod has forgotten the run")
         await self._clear_intent(namespace, spec, ended)
         memo = ended.run.memo
-        if memo.get("brokerId") is None:
+        if spec.fault.type == "RollingRestart":
+            times = ControllerTimes()
+        elif memo.get("brokerId") is None:
             times = ControllerTimes(election_ms=await self._takeover_ms(memo))
         else:
             since_ms = int(memo["faultAtMs"])
             journal = await self._controller.moves(
                 namespace, spec.cluster_name, since_ms=since_ms - 1
             )
-            times = read_controller_times(journal, int(memo["brokerId"]), since_ms)
+            lost = memo.get("brokerIds") or [memo["brokerId"]]
+            times = read_controller_times(journal, lost, since_ms)
         run = build_run(spec, ended.run.figures, times, problem or ended.problem)
         status.add_run(run, build_timeline(spec, ended.run.figures, run))
 
@@ -154,10 +237,6 @@ class DrillRuns:
         intent = "" if agent.run is None else str(agent.run.memo.get("intent") or "")
         if intent:
             await self._controller.clear_intent(namespace, spec.cluster_name, intent)
-
-
-def _broker_ids(target: ChosenTarget) -> list[int]:
-    return [] if target.broker_id is None else [target.broker_id]
 
 
 def _iso(at_ms: int) -> str:

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from fairlead_operator.conditions import find_condition, set_condition
+
+KEPT_BETWEEN_ROUNDS: Final = frozenset({"history", "round", "conditions", "observedGeneration"})
+MESSAGE_MAX: Final = 1024
+_FIGURES: Final = ("detectionMs", "electionMs", "recoveryMaxMs", "lost", "duplicates")
 
 
 class DrillStatus:
@@ -44,6 +48,34 @@ class DrillStatus:
         self._end("Finished", reason, problem or "all runs were done and everything read", now)
         self._claim("Passed", is_passed, "WithinLimits" if is_passed else "Failed", message, now)
 
+    def start_round(self, due: datetime, now: datetime) -> None:
+        """Begin a drill of a schedule: what the last one has left is in the history."""
+        for name in self.values.keys() - KEPT_BETWEEN_ROUNDS:
+            self.values[name] = None
+        self.values |= {
+            "phase": "Pending",
+            "round": int(self.values.get("round") or 0) + 1,
+            "dueAt": _stamp(due),
+            "startedAt": _stamp(now),
+            "endedAt": None,
+            "nextRunAt": None,
+        }
+
+    def end_round(self, verdict: str, message: str, limit: int, now: datetime) -> None:
+        """Note in the history what came of a drill of a schedule."""
+        names = ("dueAt", "startedAt", *_FIGURES)
+        past = {name: self.values[name] for name in names if self.values.get(name) is not None}
+        past |= {"verdict": verdict, "message": message[:MESSAGE_MAX]}
+        self.values["history"] = [past, *(self.values.get("history") or ())][:limit]
+        self.values["endedAt"] = _stamp(now)
+
+    def note_next(self, due: datetime) -> bool:
+        """Say when the schedule is due next; tell whether that is new."""
+        if self.values.get("nextRunAt") == _stamp(due):
+            return False
+        self.values["nextRunAt"] = _stamp(due)
+        return True
+
     def add_run(self, run: dict[str, Any], timeline: list[dict[str, Any]]) -> None:
         """Keep the result of a run; the timeline is that of the last one."""
         self.values["runs"] = [*self.runs, run]
@@ -81,3 +113,7 @@ class DrillStatus:
             generation=self._generation,
             now=now,
         )
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

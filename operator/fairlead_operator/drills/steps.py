@@ -8,6 +8,11 @@
 | Verifying | everything read back | Finish |
 | Finished, Refused | | CleanUp |
 
+A drill with a schedule begins anew (StartRound) whenever it is due and the last one is cleaned up.
+
+A network that was cut is joined again first (HealCut), whatever the phase, once the fault is over,
+the run is in doubt or over, the drill cannot go on, or its time is up.
+
 Each step can be done twice. Between two steps nothing is remembered: what a run has come to is
 asked of the drill's pod. If it cannot be told whether a fault was really injected, the run is
 forgotten and repeated once all is well; for the controller, a higher controller epoch is the proof.
@@ -18,7 +23,12 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from fairlead_model.resources.failover_drill import FailoverDrillSpec
-from fairlead_operator.drills.health import find_ailment, find_objection, find_trespass
+from fairlead_operator.drills.health import (
+    find_ailment,
+    find_danger,
+    find_objection,
+    find_trespass,
+)
 from fairlead_operator.drills.observations import AgentRun, AgentState, DrillObservations
 
 OBSERVE_MS: Final = 1_000
@@ -29,6 +39,9 @@ HEAL_MS_MAX: Final = 300_000
 SETTLE_MS_MAX: Final = 120_000
 PREPARE_S_MAX: Final = 180.0
 SILENCE_S_MAX: Final = 60.0
+ROLL_MS_MAX: Final = 1_800_000
+LATE_MS_MAX: Final = 3_600_000
+"""A scheduled drill that could not begin within that is skipped."""
 TAKEOVER_MS_MAX: Final = 15_000
 FINAL: Final = frozenset({"Finished", "Refused"})
 ACTIVE: Final = frozenset({"Preparing", "Running", "Verifying"})
@@ -45,6 +58,16 @@ class Hold:
 
     reason: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitTime:
+    """The schedule is due later."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartRound:
+    """The schedule is due: begin anew, with an empty status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +113,11 @@ class CollectRun:
 
 
 @dataclass(frozen=True, slots=True)
+class HealCut:
+    """Join again what was cut off."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verify:
     """Let the pod read everything back."""
 
@@ -115,6 +143,9 @@ Step: TypeAlias = (
     | ConfirmRun
     | ForgetRun
     | CollectRun
+    | HealCut
+    | AwaitTime
+    | StartRound
     | Verify
     | Finish
     | CleanUp
@@ -126,8 +157,12 @@ def decide_drill_step(
 ) -> Step:
     """Return the next step."""
     phase = status.get("phase") or "Pending"
-    if phase in FINAL:
-        return Idle() if seen.pod == "Absent" else CleanUp()
+    if status.get("cut") and not _may_be_cut(spec, phase, status, seen):
+        return HealCut()
+    if phase in FINAL and seen.pod != "Absent":
+        return CleanUp()
+    if phase in FINAL or (spec.schedule and phase == "Pending" and not status.get("startedAt")):
+        return _decide_waiting(spec, phase, seen)
     trespass = find_trespass(spec, seen.namespace, seen.controller_access)
     if trespass is not None:
         # Later than that only after the operator's values have changed, or a status by hand.
@@ -135,6 +170,12 @@ def decide_drill_step(
         return refusal if phase == "Pending" else Finish(trespass.message)
     if phase == "Pending":
         return _decide_pending(spec, seen)
+    return _decide_active(spec, phase, status, seen)
+
+
+def _decide_active(
+    spec: FailoverDrillSpec, phase: str, status: Mapping[str, Any], seen: DrillObservations
+) -> Step:
     if phase == "Preparing" and seen.pod == "Absent":
         return Prepare()
     failure = _find_failure(phase, seen)
@@ -147,7 +188,50 @@ def decide_drill_step(
     return _decide_running(spec, len(status.get("runs") or ()), seen.agent, seen)
 
 
+def _decide_waiting(spec: FailoverDrillSpec, phase: str, seen: DrillObservations) -> Step:
+    """Decide about a drill that is over, or whose schedule has not been due yet."""
+    if spec.schedule is None:
+        return Idle()
+    if seen.schedule_problem:
+        problem = Refuse("InvalidSchedule", seen.schedule_problem)
+        return Idle() if phase in FINAL else problem
+    if spec.suspend:
+        why = "spec.suspend is true: the schedule goes on once it is false"
+        return Idle() if phase in FINAL else Hold("Suspended", why)
+    return StartRound() if seen.late_ms >= 0 else AwaitTime()
+
+
+def _may_be_cut(
+    spec: FailoverDrillSpec, phase: str, status: Mapping[str, Any], seen: DrillObservations
+) -> bool:
+    """Tell whether the cut that was planned is about to be made, or shall still last.
+
+    A run of which nobody knows whether it has begun is repeated, so that its cut ends, too.
+    """
+    planned = status["cut"]
+    number = len(status.get("runs") or ()) + 1
+    if phase != "Running" or planned["run"] != number or seen.now_ms >= planned["untilMs"]:
+        return False
+    if _find_failure(phase, seen):
+        return False
+    if seen.agent is None:
+        return True
+    run = seen.agent.run
+    if run is None or run.number != number:
+        return seen.agent.phase == "steady"
+    return run.is_injected and not run.is_ended and run.since_fault_ms < spec.fault.hold_ms
+
+
 def _decide_pending(spec: FailoverDrillSpec, seen: DrillObservations) -> Step:
+    step = _decide_beginning(spec, seen)
+    if seen.late_ms <= LATE_MS_MAX:
+        return step
+    why = step.message if isinstance(step, Hold) else "nobody could begin it until now"
+    minutes = LATE_MS_MAX // 60_000
+    return Refuse("TooLate", f"not begun within {minutes} minutes of its time: {why}")
+
+
+def _decide_beginning(spec: FailoverDrillSpec, seen: DrillObservations) -> Step:
     if spec.suspend:
         return Hold("Suspended", "spec.suspend is true: the drill begins once it is false")
     if seen.other_drill:
@@ -156,7 +240,9 @@ def _decide_pending(spec: FailoverDrillSpec, seen: DrillObservations) -> Step:
         return Refuse("ClusterNotFound", f"there is no LogCluster {spec.cluster_name} here")
     if seen.cluster is None:
         return Hold("ControllerUnavailable", "the cluster's controller does not answer yet")
-    objection = find_objection(spec, seen.cluster)
+    if spec.target.is_of_several and seen.loss is None and seen.cluster.find_brokers(spec.target):
+        return Hold("ControllerUnavailable", "the controller does not say what a loss would do yet")
+    objection = find_objection(spec, seen.cluster) or find_danger(spec, seen.loss)
     return Prepare() if objection is None else Refuse(objection.reason, objection.message)
 
 
@@ -209,8 +295,9 @@ def _decide_observing(
 ) -> Step:
     if not run.is_injected:
         return _decide_in_doubt(spec, run, seen)
-    hold_ms = spec.fault.duration_seconds * 1000 if spec.fault.type == "Pause" else OBSERVE_MS
-    over_ms = run.since_fault_ms - hold_ms
+    if spec.fault.type == "RollingRestart":
+        return _decide_rolling(run, agent, seen)
+    over_ms = run.since_fault_ms - (spec.fault.hold_ms or OBSERVE_MS)
     if over_ms < 0:
         return Idle()
     if not run.is_recovered:
@@ -225,8 +312,26 @@ def _decide_observing(
     return Idle()
 
 
+def _decide_rolling(run: AgentRun, agent: AgentState, seen: DrillObservations) -> Step:
+    """Wait until every broker has started again, and all is well."""
+    if run.since_fault_ms > ROLL_MS_MAX:
+        late = f"not every broker has restarted within {ROLL_MS_MAX // 60_000} minutes"
+        return CollectRun(run.number, late)
+    if seen.cluster is None or run.since_fault_ms < OBSERVE_MS:
+        return Idle()
+    before = run.memo.get("brokerEpochs") or {}
+    has_rolled = all(
+        seen.cluster.epochs.get(int(broker), 0) > epoch for broker, epoch in before.items()
+    )
+    is_well = agent.is_well and find_ailment("", seen.cluster) is None
+    return CollectRun(run.number) if has_rolled and is_well else Idle()
+
+
 def _decide_in_doubt(spec: FailoverDrillSpec, run: AgentRun, seen: DrillObservations) -> Step:
     """Decide about a run that has begun if it is not known whether the fault happened."""
+    if spec.fault.type == "RollingRestart":
+        # Asked for again with the same words, it is the same restart.
+        return ConfirmRun(run.number)
     if spec.target.type != "Controller":
         return ForgetRun(run.number)
     if seen.cluster is None:

@@ -11,6 +11,8 @@ from fairlead_operator.resources.definition import AGE, Column, ResourceDefiniti
 Phase: TypeAlias = Literal["Pending", "Preparing", "Running", "Verifying", "Finished", "Refused"]
 RUNS_MAX: Final = 100
 TIMELINE_MAX: Final = 200
+_TIME: Final = Text(64, format="date-time")
+POOL_MAX: Final = 1_000
 
 _DETECTION: Final = "From the fault until the controller took the broker for gone, in milliseconds"
 _ELECTION: Final = "From the fault until new leaders were in the store, in milliseconds"
@@ -20,6 +22,7 @@ _RECOVERY_P50: Final = (
 _RECOVERY_MAX: Final = (
     "From the fault until a partition took records again, in milliseconds: the slowest partition"
 )
+_COMMIT: Final = "99th percentile of the time that a record took to be committed, in milliseconds,"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,26 @@ class DrillRun:
         "Longest time in which a partition acknowledged nothing, in milliseconds.",
         COUNT,
     ] = None
+    forecast_leaders: Annotated[
+        int | None, "Leaders that would move, as foretold right before the fault.", COUNT
+    ] = None
+    moved_leaders: Annotated[
+        int | None, "Leaders that the controller took off what was broken.", COUNT
+    ] = None
+    commit_before_p99_ms: Annotated[int | None, f"{_COMMIT} before the fault.", COUNT] = None
+    commit_p99_ms: Annotated[int | None, f"{_COMMIT} while the fault lasted.", COUNT] = None
+    left_isr_ms: Annotated[
+        int | None,
+        "From the fault until the broker had left every in-sync set that it was in as a follower, "
+        "in milliseconds; missing if it never did.",
+        COUNT,
+    ] = None
+    fast_again_ms: Annotated[
+        int | None,
+        "From the fault until the last slow commit of the partitions that the broker followed, in "
+        "milliseconds. Slow is above 50 ms and twice commitBeforeP99Ms.",
+        COUNT,
+    ] = None
     problem: Annotated[str, "Why the run did not come to its end.", Text(1024)] = ""
 
 
@@ -51,6 +74,43 @@ class TimelineEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutPod:
+    """A broker's pod."""
+
+    name: Annotated[str, "Its name.", Text(253)]
+    uid: Annotated[str, "Its uid: another pod of the same name is not meant.", Text(64)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCut:
+    """A cut of the network that is about to be made, or lasts."""
+
+    run: Annotated[int, "Number of the run, from 1 on.", COUNT]
+    pods: Annotated[tuple[CutPod, ...], "The pods that are cut off.", Bound(POOL_MAX)]
+    until_ms: Annotated[
+        int, "Unix time, in milliseconds, at which it is undone whatever happens.", COUNT
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastDrill:
+    """One time at which a schedule was due, and what came of it."""
+
+    due_at: Annotated[str | None, "When it was due.", _TIME] = None
+    started_at: Annotated[str | None, "When it began.", _TIME] = None
+    verdict: Annotated[
+        Literal["Passed", "Failed", "Skipped"],
+        "Skipped: it was not begun, for example because the cluster was not well.",
+    ]
+    message: Annotated[str, "Why, in words.", Text(1024)] = ""
+    detection_ms: Annotated[int | None, f"{_DETECTION}; the slowest run.", COUNT] = None
+    election_ms: Annotated[int | None, f"{_ELECTION}; the slowest run.", COUNT] = None
+    recovery_max_ms: Annotated[int | None, f"{_RECOVERY_MAX} of all runs.", COUNT] = None
+    lost: Annotated[int | None, "Acknowledged records that were not read.", COUNT] = None
+    duplicates: Annotated[int | None, "Records that were read twice.", COUNT] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverDrillStatus:
     """How far the drill is and what it measured."""
 
@@ -60,10 +120,27 @@ class FailoverDrillStatus:
         Phase | None, "How far the drill is; Refused says why in the condition Complete."
     ] = None
     runs: Annotated[tuple[DrillRun, ...], "One entry a run, oldest first.", Bound(RUNS_MAX)] = ()
+    round: Annotated[
+        int | None, "How often a drill with a schedule has begun, or was skipped.", COUNT
+    ] = None
+    due_at: Annotated[str | None, "When the present or last one was due.", _TIME] = None
+    started_at: Annotated[str | None, "When it began.", _TIME] = None
+    ended_at: Annotated[str | None, "When it ended; missing while it goes on.", _TIME] = None
+    next_run_at: Annotated[str | None, "When the schedule is due next.", _TIME] = None
+    history: Annotated[
+        tuple[PastDrill, ...], "The past drills of a schedule, latest first.", Bound(100)
+    ] = ()
+    cut: Annotated[
+        PlannedCut | None,
+        "What of the network is cut now, so that the next operator can undo it.",
+    ] = None
     detection_ms: Annotated[int | None, f"{_DETECTION}; the slowest run.", COUNT] = None
     election_ms: Annotated[int | None, f"{_ELECTION}; the slowest run.", COUNT] = None
     recovery_p50_ms: Annotated[int | None, f"{_RECOVERY_P50} of all runs.", COUNT] = None
     recovery_max_ms: Annotated[int | None, f"{_RECOVERY_MAX} of all runs.", COUNT] = None
+    commit_p99_ms: Annotated[
+        int | None, f"{_COMMIT} while the fault lasted; the slowest run.", COUNT
+    ] = None
     lost: Annotated[int | None, "Acknowledged records that were not read.", COUNT] = None
     duplicates: Annotated[int | None, "Records that were read twice.", COUNT] = None
     reordered: Annotated[
@@ -98,7 +175,10 @@ FAILOVER_DRILL: Final = ResourceDefinition(
         Column("Passed", '.status.conditions[?(@.type=="Passed")].status'),
         AGE,
         Column("Cluster", ".spec.clusterName", is_wide=True),
+        Column("Last", ".status.startedAt", "date", is_wide=True),
+        Column("Next", ".status.nextRunAt", is_wide=True),
         Column("Recover P50", ".status.recoveryP50Ms", "integer", is_wide=True),
+        Column("Commit P99", ".status.commitP99Ms", "integer", is_wide=True),
         Column("Acknowledged", ".status.acknowledged", "integer", is_wide=True),
         Column("Reordered", ".status.reordered", "integer", is_wide=True),
     ),

@@ -21,6 +21,8 @@ DATA_VOLUME: Final = "data"
 
 CERTIFICATES_LABEL: Final = "fairlead.io/certificates"
 """On Secrets with certificates, which the operator follows: a rotation waits for all of them."""
+CUT_LABEL: Final = "fairlead.io/cut"
+"""On a pod that a drill cuts off: the drill's policy holds for it, the cluster's does not."""
 CLUSTER_LABEL: Final = "fairlead.io/cluster"
 POOL_LABEL: Final = "fairlead.io/pool"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"

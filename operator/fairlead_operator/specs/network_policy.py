@@ -8,6 +8,7 @@ from fairlead_kube.kinds import NETWORK_POLICY
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.specs.names import (
     COMPONENT_LABEL,
+    CUT_LABEL,
     HTTP_PORT,
     INTERNAL_PORT,
     OPERATOR_PORT,
@@ -30,14 +31,13 @@ def build_network_policy(cluster: ClusterView, settings: OperatorSettings) -> Ma
     if cluster.spec.rest.enabled:
         clients.append(REST_PORT)
     brokers = {"podSelector": {"matchLabels": broker_selector(cluster.name)}}
-    operator = {
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": settings.namespace}},
-        "podSelector": {
-            "matchLabels": {"app.kubernetes.io/name": "fairlead", COMPONENT_LABEL: "operator"}
-        },
-    }
+    operator = build_operator_peer(settings.namespace)
     manifest["spec"] = {
-        "podSelector": {"matchLabels": broker_selector(cluster.name)},
+        # What policies let through adds up: only where this one does not hold can a drill cut.
+        "podSelector": {
+            "matchLabels": broker_selector(cluster.name),
+            "matchExpressions": [{"key": CUT_LABEL, "operator": "DoesNotExist"}],
+        },
         "policyTypes": ["Ingress"],
         "ingress": [
             {"ports": [_tcp(port) for port in clients]},
@@ -50,6 +50,16 @@ def build_network_policy(cluster: ClusterView, settings: OperatorSettings) -> Ma
         rule = {"ports": [_tcp(OPERATOR_PORT)], "from": [operator, drills]}
         manifest["spec"]["ingress"].append(rule)
     return manifest
+
+
+def build_operator_peer(namespace: str) -> Manifest:
+    """Return the operator's pods as a policy's peer."""
+    return {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "podSelector": {
+            "matchLabels": {"app.kubernetes.io/name": "fairlead", COMPONENT_LABEL: "operator"}
+        },
+    }
 
 
 def _tcp(port: int) -> Manifest:

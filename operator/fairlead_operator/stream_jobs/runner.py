@@ -29,6 +29,7 @@ from fairlead_kube.object_changes import ObjectChange, ObjectKey
 from fairlead_model.resources.stream_job import StreamJobSpec
 from fairlead_model.resources.topic_manifest import ManifestError
 from fairlead_operator.events import EventWriter
+from fairlead_operator.schedule import ScheduleError, next_time
 from fairlead_operator.specs.names import FIELD_MANAGER
 from fairlead_operator.stream_jobs import manifests, steps
 from fairlead_operator.stream_jobs.account_advice import DriverAccount, advise
@@ -49,7 +50,6 @@ from fairlead_operator.stream_jobs.names import (
     network_policy_name,
 )
 from fairlead_operator.stream_jobs.network_policy import build_network_policy
-from fairlead_operator.stream_jobs.schedule import ScheduleError, next_time
 from fairlead_operator.stream_jobs.spark_conf import own_setting_problems
 
 Manifest = dict[str, Any]

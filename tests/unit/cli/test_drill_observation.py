@@ -79,3 +79,14 @@ def test_where_no_controller_can_be_asked_detection_is_not_measured() -> None:
     observation.look()
     assert observation.run.detection_ms is None
     assert observation.run.election_ms == pytest.approx(10, abs=1)
+
+
+def test_a_follower_has_left_once_no_set_that_it_followed_in_names_it() -> None:
+    observation, watch = observe({1}, {0: 1, 1: 2, 2: 0})
+    watch.partitions[1].isr = (2, 0)
+    observation.look()
+    assert observation.run.left_isr_ms is None
+    watch.partitions[2].isr = (2, 0)
+    # It leads partition 0, and nobody leaves the in-sync set of what it leads itself.
+    observation.look()
+    assert observation.run.left_isr_ms is not None

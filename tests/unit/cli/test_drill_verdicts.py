@@ -77,17 +77,22 @@ def test_limits_are_those_that_are_promised() -> None:
     def limit(kind: FaultKind, *, broker: bool = True, controller: bool = False) -> int:
         return default_limit_ms(kind, is_broker=broker, is_controller=controller)
 
-    assert [limit(kind) for kind in FaultKind] == [250, 100, 2000, 2000]
+    assert [limit(kind) for kind in FaultKind] == [250, 100, 2000, 2000, 2000, 250]
     assert limit(FaultKind.KILL, controller=True) == 4500
     assert limit(FaultKind.PAUSE, controller=True) == 4500
     assert limit(FaultKind.PAUSE, broker=False, controller=True) == 250
     assert judged_timing(FaultKind.KILL, is_broker=True) == "recovery_ms"
     assert judged_timing(FaultKind.STOP, is_broker=True) == "longest_gap_ms"
+    assert judged_timing(FaultKind.SLOW, is_broker=True) == "longest_gap_ms"
     assert judged_timing(FaultKind.KILL, is_broker=False) == "longest_gap_ms"
 
 
 @pytest.mark.parametrize(
-    "text", ["leader:a.b/c-d/3", "follower:orders/0", "broker:2", "controller"]
+    "text",
+    [
+        *("leader:a.b/c-d/3", "follower:orders/0", "broker:2", "broker:0,2", "controller"),
+        *("rack:a", "all"),
+    ],
 )
 def test_targets_read_as_they_print(text: str) -> None:
     if "a.b/c" in text:
@@ -96,7 +101,8 @@ def test_targets_read_as_they_print(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "leader", "leader:orders", "leader:/1", "broker:x", "broker:-1", "all"]
+    "text",
+    ["", "leader", "leader:orders", "leader:/1", "broker:x", "broker:-1", "broker:1,", "rack:"],
 )
 def test_other_targets_are_refused_with_the_forms_there_are(text: str) -> None:
     with pytest.raises(click.BadParameter, match="leader:TOPIC/PARTITION"):

@@ -50,6 +50,12 @@ def test_orders_carry_what_was_asked(tmp_path: Path) -> None:
             socket,
             lambda client: client.inject_fault("ns", "demo", 3, "pause", duration_ms=50),
         )
+        ask(
+            socket,
+            lambda client: client.inject_fault(
+                "ns", "demo", 3, "slow", duration_ms=50, turns=(20, 5)
+            ),
+        )
         admin.problem = "no room"
         scale_down = lambda client: client.scale_down(  # noqa: E731
             "ns", "demo", "main", leaving=(4,), staying=(3,)
@@ -62,6 +68,11 @@ def test_orders_carry_what_was_asked(tmp_path: Path) -> None:
         ("POST", f"{place}/intents", {"action": "delete-pod", "object": "p"}),
         ("DELETE", f"{place}/intents/intent-1", None),
         ("POST", f"{place}/brokers/3/fault", {"fault": "pause", "durationMs": 50}),
+        (
+            "POST",
+            f"{place}/brokers/3/fault",
+            {"fault": "slow", "durationMs": 50, "stallMs": 20, "runMs": 5},
+        ),
         ("POST", f"{place}/pools/main/scale-down", {"leaving": [4], "staying": [3]}),
         ("DELETE", f"{place}/brokers/4", None),
     ]

@@ -28,11 +28,11 @@ class Stage:
         self.answers = FaultAnswers(self)
         self._writer = writer
 
-    def refusal(self, fault: str, duration_ms: int) -> str:
-        return self.faults.refusal(fault, duration_ms)
+    def refusal(self, fault: str, duration_ms: int, turns: tuple[int, int]) -> str:
+        return self.faults.refusal(fault, duration_ms, turns)
 
-    def carry_out(self, fault: str, duration_ms: int) -> None:
-        self.faults.carry_out(fault, duration_ms)
+    def carry_out(self, fault: str, duration_ms: int, turns: tuple[int, int]) -> None:
+        self.faults.carry_out(fault, duration_ms, turns)
         self.events.append(os.read(self.reader, 100).decode())
 
     async def deliver(self, data: bytes) -> None:
@@ -56,10 +56,17 @@ def reply(number: int, error: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("fault", "line"), [("kill", "kill\n"), ("pause", "pause 800\n"), ("resume", "resume\n")]
+    ("fault", "line"),
+    [
+        ("kill", "kill\n"),
+        ("pause", "pause 800\n"),
+        ("resume", "resume\n"),
+        ("slow", "slow 800 200 50\n"),
+    ],
 )
 def test_the_answer_goes_before_the_fault(fault: str, line: str) -> None:
-    assert Stage().ask(id=7, fault=fault, duration_ms=800) == [reply(7), line]
+    turns = {"stall_ms": 200, "run_ms": 50}
+    assert Stage().ask(id=7, fault=fault, duration_ms=800, **turns) == [reply(7), line]
 
 
 def test_a_broker_without_drills_refuses() -> None:
@@ -74,9 +81,11 @@ def test_a_broker_without_supervisor_refuses() -> None:
 
 def test_unknown_faults_and_endless_pauses_are_refused() -> None:
     (answer,) = Stage().ask(id=1, fault="melt", duration_ms=0)
-    assert answer["error"] == "there is no fault 'melt'; there are kill, pause, resume"
+    assert answer["error"] == "there is no fault 'melt'; there are kill, pause, resume, slow"
     (answer,) = Stage().ask(id=2, fault="pause", duration_ms=0)
     assert "from 1 to 600000 ms" in answer["error"]
+    (answer,) = Stage().ask(id=3, fault="slow", duration_ms=900, stall_ms=200)
+    assert answer["error"] == "a turn lasts from 1 to 10000 ms, not 200 and 0"
 
 
 def test_a_malformed_message_breaks_the_protocol() -> None:
@@ -84,6 +93,7 @@ def test_a_malformed_message_breaks_the_protocol() -> None:
         {"id": "1", "fault": "kill"},
         {"id": 1},
         {"id": 1, "fault": "kill", "duration_ms": "x"},
+        {"id": 1, "fault": "slow", "duration_ms": 9, "stall_ms": None},
     ):
         with pytest.raises(SessionProtocolError):
             FaultAnswers(None).receive(None, message)  # type: ignore[arg-type]

@@ -3,11 +3,15 @@
 from itertools import permutations
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fairlead_cli.drill.danger import count_losses, require_safe
+from fairlead_cli.errors import CliError
 from fairlead_controller.decisions.events import FenceBroker, FenceReason
 from fairlead_controller.decisions.what_if import Forecast, forecast_loss
+from fairlead_controller.kubernetes.cluster_pages import loss_page
 
 
 def named(forecast: Forecast, kind: str) -> list[tuple[str, int]]:
@@ -45,6 +49,19 @@ def test_what_is_lost_has_a_name_each(world: Any) -> None:
     assert named(forecast, "loses_last_copy") == [("one", 0)]
     assert named(forecast, "falls_below_minimum") == [("two", 0)]
     assert [each.topic for each in forecast.partitions] == ["more", "one", "two"]
+
+
+def test_drills_are_told_the_same_counts_by_a_controller_and_by_the_command(world: Any) -> None:
+    create(world, "one", 1, [0])
+    create(world, "two", 2, [0, 1], [1, 2])
+    create(world, "more", 1, [2, 0, 1], [0, 1, 2])
+    page = loss_page(world.state, [0])
+    assert page == {"leadersMove": 2, "withoutLeader": 1, "belowMinimum": 1, "lastCopies": 1}
+    assert count_losses(forecast_loss(world.state, [0])) == page
+    # One broker may be broken whatever that costs, as ever; several may not.
+    require_safe(forecast_loss(world.state, [0]))
+    with pytest.raises(CliError, match="brokers 0, 1 may not be broken at once: 2 partitions"):
+        require_safe(forecast_loss(world.state, [0, 1]))
 
 
 def test_two_are_more_than_one_and_one(world: Any) -> None:

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from fairlead_model.resources.stream_job import RestartPolicy, StreamJobSpec
+from fairlead_operator.schedule import ScheduleError, next_time
 from fairlead_operator.stream_jobs.driver import DriverPod, read_driver
 from fairlead_operator.stream_jobs.job_status import JobProgress, JobStatus, QueryProgress
-from fairlead_operator.stream_jobs.schedule import ScheduleError, next_time
 from fairlead_operator.stream_jobs.steps import (
     Hold,
     JobSight,
