@@ -84,7 +84,7 @@ class BrokerProcess:
         self.broker = WatchedBroker(
             settings=cast("Any", SimSettings(host.broker_id, world)),
             clock=self,
-            log_directory=cast("Any", LogShelf(host)),
+            log_directories=cast("Any", LogShelf(host)),
         )
         self.broker.process = self
         self.broker.controller = self.session

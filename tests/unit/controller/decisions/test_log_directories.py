@@ -26,7 +26,7 @@ def jbod(make_world: Any) -> Any:
 
 
 def come_back(world: Any, held: list[int], **fields: Any) -> Any:
-    """Register the next start of broker 0, which stopped in good order; what it still counts for."""
+    """Register the next start of broker 0, stopped in good order; what it still counts for."""
     known = world.state.image.brokers[0]
     topic = world.state.image.topic("t")
     asking = replace(
