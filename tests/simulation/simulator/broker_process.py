@@ -21,6 +21,7 @@ from simulator.retention import Retention
 from simulator.virtual_loop import Process
 
 from fairlead_broker.broker import Broker
+from fairlead_broker.log.directory.joint_start import joint_id
 from fairlead_broker.net.expiry import ExpiryTimer
 from fairlead_broker.session.controller_session import ControllerSession
 from fairlead_broker.session.link import SessionRefusedError
@@ -134,7 +135,8 @@ class BrokerProcess:
             endpoints=tuple(endpoints),
             rack=rack,
             host_name=host.name,
-            directory_id=disk.directory_id,
+            directory_id=disk.directory_id or joint_id(disk.directory_ids),
+            directory_ids=tuple(disk.directory_ids),
             start_id=disk.start_id,
             boot_id=host.boot_id,
             is_clean=has_marker,
@@ -152,7 +154,11 @@ class BrokerProcess:
             self._publish,
             cluster_id=disk.cluster_id,
             is_ready=False,
-            unclean=[(topic, index) for (_, index), topic in sorted(disk.removed.items())],
+            unclean=[
+                (topic, key[1])
+                for key, topic in sorted(disk.removed.items())
+                if key not in disk.unreported
+            ],
             replicas_seen=self._epochs_seen,
             metadata_seen=disk.metadata_seen,
         )
@@ -177,6 +183,7 @@ class BrokerProcess:
         self.disk.start_id = ""
         self.disk.has_lost_pages = False
         self.disk.removed.clear()
+        self.disk.unreported.clear()
         self.is_confirmed = True
         for log in self.disk.logs.values():
             log.confirm(self.session.broker_epoch)
