@@ -361,7 +361,7 @@ _FIELDS: Final = {
     COUNTERS_KEY: frozenset(read_line(counters_line(CountersChanged(0, 0)))),
     FEATURES_KEY: frozenset(read_line(features_line(FinalizedFeatures()))),
     SEALED_KEY: frozenset({"epoch"}),
-    BROKER_PREFIX: frozenset(read_line(broker_line(BrokerRegistration(0)))),
+    BROKER_PREFIX: frozenset(read_line(broker_line(BrokerRegistration(0, directory_ids=("",))))),
     INTENT_PREFIX: frozenset(read_line(intent_line(Intent("", "", 0)))),
     TOPIC_PREFIX: frozenset(read_line(header_line(TopicHeader("", TopicId(bytes(16)), 0)))),
     PARTITION_PREFIX: frozenset(

@@ -118,6 +118,14 @@ def test_directories_are_kept_in_the_table_and_on_the_way(jbod: Any) -> None:
     assert "directories" not in lines.broker_line(replace(known, directory_ids=()))
 
 
+def test_directories_are_no_field_of_an_unknown_release(jbod: Any) -> None:
+    """Else those of an older registration would be put back over new ones."""
+    known = jbod.state.image.brokers[0]
+    key = lines.broker_key(0)
+    read = lines.parse_line_of_any_release(key, lines.broker_line(known), lines.build_broker)
+    assert read == (known, {})
+
+
 def test_what_an_older_controller_kept_of_an_older_start_is_not_believed(jbod: Any) -> None:
     """It knows no such field, and keeps it when the broker registers anew."""
     record = lines.read_line(lines.broker_line(jbod.state.image.brokers[0]))
