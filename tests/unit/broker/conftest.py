@@ -301,8 +301,15 @@ def live_broker(
 
 @pytest.fixture
 def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """`@pytest.mark.parametrize("stage", [{...}], indirect=True)` gives it settings."""
-    made = Stage(tmp_path / "data", getattr(request, "param", {}))
+    """`@pytest.mark.parametrize("stage", [{...}], indirect=True)` gives it settings.
+
+    Names in `log.dirs` are those of folders in the test's own one.
+    """
+    settings = dict(getattr(request, "param", {}))
+    if "log.dirs" in settings:
+        folders = [str(tmp_path / each) for each in settings["log.dirs"].split(",")]
+        settings["log.dirs"] = ",".join(folders)
+    made = Stage(tmp_path / "data", settings)
     yield made
     made.close()
 
