@@ -9,9 +9,9 @@ b. its process was killed, but neither the machine nor the disk lost anything: k
    (unreadable equals nothing), pod and the broker epoch on the disk are those of the last
    registered start, and recovery found at most a torn last batch with no write-back error.
 
-A broker with several log directories is on the same disk if it has one of them still. The verdict
-is on what it holds there: a replica that it does not report to hold was in a directory that is
-empty, another one or gone, and has come back without anything (`may_lack_records`). Logs that an
+A broker with several log directories is on the same disk if it has one of them still (R33). The
+verdict is on what it holds there: a replica that it does not report to hold was in a directory that
+is empty, another one or gone, and has come back without anything (`may_lack_records`). Logs that an
 older start has used last it names as unclean itself: it knows the newest start of its directories.
 """
 

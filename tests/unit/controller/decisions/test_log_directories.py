@@ -47,6 +47,7 @@ def test_with_all_directories_every_replica_counts(jbod: Any) -> None:
 
 
 def test_a_replaced_directory_costs_its_replicas_only(jbod: Any) -> None:
+    """R33."""
     fields = {"directory_id": "other", "directory_ids": ("disk-a", "disk-c")}
     assert come_back(jbod, [0, 2, 4], **fields) == [0, 2, 4]
 
