@@ -55,7 +55,12 @@ def _problem(known: BrokerRegistration | None, asking: BrokerRegistration) -> st
 
 
 def shares_directory(known: BrokerRegistration, asking: BrokerRegistration) -> bool:
-    """Tell whether a broker has a log directory that it had at its last registered start."""
+    """Tell whether a broker has a log directory that it had at its last registered start.
+
+    An older controller has written down the id that stands for all of them, and no other.
+    """
+    if known.directory_id and known.directory_id == asking.directory_id:
+        return True
     return not set(known.incarnations).isdisjoint(asking.incarnations)
 
 

@@ -154,7 +154,7 @@ class Member:
 
     def checkpoint(self) -> None:
         """Write what a log that was cut waits for before it takes records again."""
-        job = self.directory.begin_checkpoint(high_watermarks(self.broker))
+        job = self.directory.begin_checkpoint(high_watermarks(self.broker, self.directory))
         if job is not None:
             job.run()
             self.directory.complete_checkpoint(job)

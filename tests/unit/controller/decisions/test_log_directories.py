@@ -7,6 +7,7 @@ import pytest
 
 from fairlead_controller.decisions.events import RegisterBroker, UnfenceBroker
 from fairlead_controller.decisions.tables import lines
+from fairlead_model.cluster import BrokerChanged
 from fairlead_model.codec import decode_registration, encode_registration
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
@@ -61,6 +62,12 @@ def test_a_directory_that_was_added_costs_nothing(jbod: Any) -> None:
     assert come_back(jbod, [0, 1, 2, 3, 4, 5], directory_id="both", directory_ids=TWO) == [
         *range(6)
     ]
+
+
+def test_what_an_older_controller_has_written_down_of_several_is_enough(jbod: Any) -> None:
+    known = jbod.state.image.brokers[0]
+    jbod.state = jbod.state.apply((BrokerChanged(replace(known, directory_ids=())),))
+    assert come_back(jbod, [0, 1, 5], directory_ids=TWO) == [0, 1, 5]
 
 
 def test_a_single_folder_that_is_gone_counts_for_nothing(jbod: Any) -> None:

@@ -1,5 +1,6 @@
 """Several log directories of one broker, each on a disk of its own."""
 
+import copy
 import errno
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,23 @@ def test_after_a_failed_disk_the_others_are_marked_as_clean(disks: Disks) -> Non
     disks.boot = "another"
     start = disks.open().start
     assert (start.record.was_clean, start.unclean) == (True, [("b", 0)])
+
+
+def test_writes_that_were_lost_may_be_of_any_directory_on_that_file_system(
+    disks: Disks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel tells it once, to whoever asks first."""
+    directories = disks.start()
+    for topic in "ab":
+        append(create(directories, topic), batch())
+    directories.close(clean=False)
+    for shared, unclean in ((False, ["a"]), (True, ["a", "b"])):
+        copies = Disks()
+        copies.disks = [copy.deepcopy(disk).after_kill() for disk in disks.disks]
+        copies.disks[0].failures["sync_file_system"] = EIO
+        if shared:
+            monkeypatch.setattr(SimulatedDisk, "file_system_id", lambda *_: 1)
+        assert [topic for topic, _ in copies.open().start.unclean] == unclean
 
 
 def test_a_directory_that_fails_at_the_start_leaves_the_others_in_service(disks: Disks) -> None:
