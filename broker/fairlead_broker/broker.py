@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from fairlead_broker.clock import Clock
     from fairlead_broker.coordinator.runtime import CoordinatorRuntime
     from fairlead_broker.local_replicas import PartitionKey
-    from fairlead_broker.log.directory.log_directory import LogDirectory
+    from fairlead_broker.log.directory.log_directories import LogDirectories
     from fairlead_broker.replication.isr import IsrProposal
     from fairlead_broker.replication.partition import Partition
     from fairlead_broker.security.standard_authorizer import Question
@@ -90,10 +90,10 @@ class Broker:
         *,
         settings: Settings,
         clock: Clock,
-        log_directory: LogDirectory,
+        log_directories: LogDirectories,
     ) -> None:
         self.settings, self.node_id, self.clock = settings, settings.node_id, clock
-        self.log_directory = log_directory
+        self.log_directories = log_directories
         self.image = ClusterImage()
         self._running_values = settings.values
         self.metrics = BrokerMetrics()
@@ -123,7 +123,7 @@ class Broker:
         self.replicas = LocalReplicas(
             settings=settings,
             clock=clock,
-            log_directory=log_directory,
+            log_directories=log_directories,
             listener=self,
             traffic=self.metrics.traffic,
         )

@@ -24,7 +24,7 @@ from fairlead_broker.http.readiness import Phase, Readiness
 from fairlead_broker.limits import DISK_THREADS, REQUEST_MEMORY_BYTES
 from fairlead_broker.log.directory.identity import ForeignDirectoryError
 from fairlead_broker.log.directory.lock import DirectoryInUseError
-from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.directory.log_directories import DuplicateLogError, LogDirectories
 from fairlead_broker.log.files.text_files import NewerFormatError
 from fairlead_broker.session.resumption import resumption_problem
 from fairlead_broker.session.role_journal import RoleJournal, roles_in
@@ -98,7 +98,7 @@ class BrokerProcess:
         self._executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self._http: HttpServer | None = None
         self._http_port = 0
-        self._directory: LogDirectory
+        self._directories: LogDirectories
         self._broker: Broker
         self._server: Server
         self._tls: TlsListeners | None = None
@@ -109,47 +109,52 @@ class BrokerProcess:
         self._secret: bytes
         self._zookeeper: ZooKeeperRegistration | None = None
         self._confirmed_epoch = NO_BROKER_EPOCH
-        """Of the start that the directory knows as registered, once this process acts as it."""
+        """Of the start that the directories know as registered, once this process acts as it."""
         self._journal: RoleJournal
         self._found: Roles | None = None
         """What a killed process before this one was doing."""
         self._registering: asyncio.Task[None] | None = None
-        self._unclean: list[tuple[str, int]] = []
-        self._is_recovered_whole = False
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT. StartError if it can't serve at all."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        self._directory = self._open_directory()
-        self._journal = RoleJournal(self._directory.disk, self._directory.path)
+        self._directories = self._open_directories()
+        first = self._directories.directories[0]
+        self._journal = RoleJournal(first.disk, first.path)
         # Before logs are looked at: what this start finds of them, the next may not find again.
         try:
             taken = self._journal.take()
         except OSError as error:
-            self._directory.close(clean=False)
-            raise StartError(f"log.dirs={self._settings.log_directory}: {error}") from error
+            self._directories.close(clean=False)
+            raise StartError(f"log.dirs={self._log_dirs}: {error}") from error
         try:
             await self._start_http()
             self._found = await asyncio.to_thread(roles_in, taken)
             if await self._load():
                 await self._serve()
             else:
-                self._directory.close(clean=False)
+                self._directories.close(clean=False)
                 logger.info("stopped before all logs were open")
         finally:
             if self._http is not None:
                 await self._http.stop()
             self._executor.shutdown()
 
-    def _open_directory(self) -> LogDirectory:
+    def _open_directories(self) -> LogDirectories:
         try:
-            return LogDirectory.open(self._settings.log_directory, node_id=self._settings.node_id)
+            return LogDirectories.open(
+                self._settings.log_directories, node_id=self._settings.node_id
+            )
         except (DirectoryInUseError, ForeignDirectoryError, NewerFormatError) as error:
             raise StartError(str(error)) from error
         except OSError as error:
-            raise StartError(f"log.dirs={self._settings.log_directory}: {error}") from error
+            raise StartError(f"log.dirs={self._log_dirs}: {error}") from error
+
+    @property
+    def _log_dirs(self) -> str:
+        return ",".join(self._settings.log_directories)
 
     async def _start_http(self) -> None:
         if self._settings.http is None:
@@ -172,7 +177,7 @@ class BrokerProcess:
         loading = asyncio.get_running_loop().run_in_executor(
             self._executor,
             partial(
-                self._directory.load,
+                self._directories.load,
                 self._clock.now_ms(),
                 config_for=self._config_before_image(),
                 recovery_workers=self._settings.recovery_processes,
@@ -184,16 +189,12 @@ class BrokerProcess:
             report = await loading
         except _StoppedWhileLoadingError:
             return False
-        except NewerFormatError as error:
-            raise StartError(f"log.dirs={self._settings.log_directory}: {error}") from error
+        except (NewerFormatError, DuplicateLogError) as error:
+            raise StartError(f"log.dirs={self._log_dirs}: {error}") from error
         for (topic, index), reason in report.offline.items():
             logger.error("replica %s-%d is offline: %s", topic, index, reason)
         logger.info("%d logs are open, %d of them recovered", report.loaded, len(report.recovered))
-        self._unclean = report.unclean
         self._recovery_processes_lost = report.recovery_processes_lost
-        # Without the marker of a clean stop: did the process before lose anything it had written?
-        # The controller compares the rest: same disk, same boot, same pod, same broker epoch.
-        self._is_recovered_whole = not self._directory.start.was_clean and report.is_whole
         return not self._stop.is_set()
 
     def _config_before_image(self) -> Callable[[str, int], LogConfig]:
@@ -216,7 +217,7 @@ class BrokerProcess:
         self._broker = Broker(
             settings=self._settings,
             clock=self._clock,
-            log_directory=self._directory,
+            log_directories=self._directories,
         )
         self._broker.metrics.recovery_processes_lost = self._recovery_processes_lost
         self._secret = self._read_secret()
@@ -343,11 +344,11 @@ class BrokerProcess:
             self._secret,
             self._registration(),
             self._publish,
-            cluster_id=self._directory.cluster_id,
+            cluster_id=self._directories.cluster_id,
             is_ready=False,
-            unclean=self._unclean,
+            unclean=self._directories.start.unclean,
             replicas_seen=self._broker.replicas.epochs_seen,
-            metadata_seen=self._directory.metadata_seen,
+            metadata_seen=self._directories.metadata_seen,
             faults=DrillFaults(self._supervisor, is_enabled=self._settings.drills_enable),
             certificate=None if self._tls is None else self._tls.controller,
             journal=self._journal,
@@ -385,10 +386,9 @@ class BrokerProcess:
         roles, self._found = self._found, None
         if roles is None:
             return None
-        directory = self._directory
-        held = {(log.topic_id, log.partition) for log in directory.logs}
+        held = {(log.topic_id, log.partition) for log in self._directories.logs}
         problem = resumption_problem(roles, self._registration(), held)
-        if problem is None and self._unclean:
+        if problem is None and self._directories.start.unclean:
             problem = "a replica of it is not whole"
         if problem is None:
             try:
@@ -411,7 +411,7 @@ class BrokerProcess:
             "as broker epoch %d",
             epoch,
         )
-        self._directory.go_on()
+        self._directories.go_on()
         self._confirmed_epoch = epoch
         self._broker.replicas.go_on(roles.image)
         self._session.go_on(roles)
@@ -476,8 +476,8 @@ class BrokerProcess:
     def _publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
         if self._session.broker_epoch != self._confirmed_epoch:
             # Before the first append: from here on a crash must find no marker of a clean stop.
-            self._directory.assign_cluster_id(image.cluster_id)
-            self._directory.confirm_start(self._session.broker_epoch)
+            self._directories.assign_cluster_id(image.cluster_id)
+            self._directories.confirm_start(self._session.broker_epoch)
             self._confirmed_epoch = self._session.broker_epoch
         self._broker.publish(delta, image)
         if self._rest is not None:
@@ -507,7 +507,8 @@ class BrokerProcess:
             task.result()
 
     def _registration(self) -> BrokerRegistration:
-        start = self._directory.start
+        joint = self._directories.start
+        start = joint.record
         return BrokerRegistration(
             broker_id=self._settings.node_id,
             endpoints=tuple(
@@ -528,8 +529,9 @@ class BrokerProcess:
             pod_uid=os.environ.get("POD_UID", ""),
             is_clean=start.was_clean,
             previous_broker_epoch=start.previous_broker_epoch,
-            is_recovered_whole=self._is_recovered_whole,
+            is_recovered_whole=joint.is_recovered_whole,
             min_insync_replicas=self._settings.log_config({}).min_insync_replicas,
+            directory_ids=joint.directory_ids,
         )
 
     def _read_secret(self) -> bytes:
@@ -593,9 +595,10 @@ class BrokerProcess:
         if self._confirmed_epoch != NO_BROKER_EPOCH:
             await self._background.metadata_recorder.note(self._session.metadata_seen)
             await self._background.flusher.flush_all()
-            self._directory.high_watermarks = high_watermarks(self._broker)
+            for directory in self._directories.live:
+                directory.high_watermarks = high_watermarks(self._broker, directory)
         is_clean = await asyncio.to_thread(
-            self._directory.close,
+            self._directories.close,
             clean=self._confirmed_epoch != NO_BROKER_EPOCH,
             broker_epoch=self._confirmed_epoch,
             now_ms=self._clock.now_ms(),

@@ -99,6 +99,10 @@ class Disk(Protocol):
         """Room on the file system of a directory for who has no privileges; asks no device."""
         ...
 
+    def file_system_id(self, path: str, /) -> int:
+        """Return a number that directories of the same file system share."""
+        ...
+
     def sync_file_system(self, path: str, /) -> None:
         """Make everything durable that was written to the file system of a directory.
 
@@ -188,6 +192,9 @@ class RealDisk:
     def bytes_free(self, path: str, /) -> int:
         room = os.statvfs(path)
         return room.f_bavail * room.f_frsize
+
+    def file_system_id(self, path: str, /) -> int:
+        return Path(path).stat().st_dev
 
     def sync_file_system(self, path: str, /) -> None:
         if _syncfs is None:

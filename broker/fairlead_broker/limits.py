@@ -147,6 +147,8 @@ INDEX_PAGES_MAX: Final = 1_024
 """Pages (4 KiB) of sealed indexes that all logs of a process keep together."""
 SEALED_FILES_OPEN_MAX: Final = 2_048
 """Read descriptors that all logs keep open for sealed segments."""
+LOG_DIRECTORIES_MAX: Final = 64
+"""Disks of one broker; each has a thread's time and an id in the broker's registration."""
 SMALL_FILE_BYTES_MAX: Final = 64 * MIB
 """No checkpoint, snapshot or metadata file is larger; a larger one is not read."""
 NEWLY_CHECKPOINTED_LOGS_MAX: Final = 200

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from fairlead_broker.clock import Clock
-    from fairlead_broker.log.directory.log_directory import LogDirectory
+    from fairlead_broker.log.directory.log_directories import LogDirectories
     from fairlead_broker.log.log import Log
     from fairlead_broker.measures.traffic import Traffic
     from fairlead_broker.replication.isr import IsrProposal
@@ -69,23 +69,25 @@ class LocalReplicas:
         *,
         settings: Settings,
         clock: Clock,
-        log_directory: LogDirectory,
+        log_directories: LogDirectories,
         listener: ReplicaListener,
         traffic: Traffic,
     ) -> None:
         self.partitions: dict[PartitionKey, Partition] = {}
-        self.failed: dict[PartitionKey, str] = dict(log_directory.offline)
+        self.failed: dict[PartitionKey, str] = dict(log_directories.offline)
         """Replicas that could not be opened or created, or broke a promise, and why."""
         self._unusable: dict[tuple[bytes, int], str] = {}
         """Those of `failed` that failed here since the start: they are not tried again."""
         self._settings = settings
         self._clock = clock
-        self._log_directory = log_directory
+        self._log_directories = log_directories
         self._listener = listener
         self._traffic = traffic
         self._unclaimed: dict[PartitionKey, Log] = {
-            (log.topic, log.partition): log for log in log_directory.logs
+            (log.topic, log.partition): log for log in log_directories.logs
         }
+        self._perhaps_elsewhere: set[tuple[bytes, int]] = set()
+        """Replicas of which no log was found, while a directory could not be opened."""
         self._values = settings.values
         self._configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self._image = ClusterImage()
@@ -105,6 +107,12 @@ class LocalReplicas:
         if not self._has_image:
             self._has_image = True
             self._remove_unknown(image)
+            if self._log_directories.has_unknown_logs:
+                self._perhaps_elsewhere = {
+                    (topic.topic_id, index)
+                    for topic, index in image.replicas_of(self._node_id)
+                    if (topic.name, index) not in self._unclaimed
+                }
             self._queue.extend(
                 (topic.topic_id, index) for topic, index in image.replicas_of(self._node_id)
             )
@@ -269,10 +277,12 @@ class LocalReplicas:
         log = self._unclaimed.get(key)
         if log is not None and log.topic_id == topic.topic_id:
             del self._unclaimed[key]
-            self._log_directory.delete_log(log, now_ms=self._clock.now_ms())
+            self._log_directories.delete_log(log, now_ms=self._clock.now_ms())
             logger.info("replica %s-%d is deleted", *key)
+        elif held is None and self._log_directories.has_unknown_logs:
+            return  # Its files may be in a directory that cannot be read.
         self._unusable.pop((topic.topic_id, index), None)
-        if key in self._log_directory.offline:
+        if key in self._log_directories.offline:
             return  # Its files are still there; the next start looks at them again.
         self.failed.pop(key, None)
         self._listener.on_replica_removed(topic, index)
@@ -324,12 +334,17 @@ class LocalReplicas:
         if partition is not None:
             # The name has a new id: what lies here belongs to a topic that is gone (R19).
             self._set_aside(partition)
-        if key in self._log_directory.offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._log_directory.offline[key])
+        if key in self._log_directories.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._log_directories.offline[key])
+        if (topic.topic_id, index) in self._perhaps_elsewhere:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                "its log may be in a log directory that cannot be read",
+            )
         log = self._unclaimed.pop(key, None)
         config = self._config(topic)
         if log is None:
-            log = self._log_directory.create_log(
+            log = self._log_directories.create_log(
                 topic.name, index, topic.topic_id, config, now_ms=self._clock.now_ms()
             )
         else:
@@ -340,7 +355,7 @@ class LocalReplicas:
             topic_id=topic.topic_id,
             log=log,
             broker_id=self._node_id,
-            high_watermark=self._log_directory.high_watermarks.get(key, 0),
+            high_watermark=self._log_directories.high_watermark(*key),
             on_advanced=self._listener.on_partition_advanced,
             on_proposal=self._listener.on_isr_proposal,
             on_offline=self._listener.on_partition_offline,
@@ -382,7 +397,7 @@ class LocalReplicas:
             self._remove(partition)
         for log in [log for log in self._unclaimed.values() if log.topic_id == topic_id]:
             del self._unclaimed[(log.topic, log.partition)]
-            self._log_directory.delete_log(log, now_ms=self._clock.now_ms())
+            self._log_directories.delete_log(log, now_ms=self._clock.now_ms())
         self._listener.on_topic_deleted(topic_id)
 
     def _remove(self, partition: Partition) -> None:
@@ -390,7 +405,7 @@ class LocalReplicas:
         del self.partitions[key]
         partition.retire()
         self._listener.on_partition_role(partition)
-        self._log_directory.delete_log(partition.log, now_ms=self._clock.now_ms())
+        self._log_directories.delete_log(partition.log, now_ms=self._clock.now_ms())
         logger.info("replica %s is deleted", partition)
 
     def _set_aside_topic(self, topic_id: bytes) -> None:
@@ -403,7 +418,7 @@ class LocalReplicas:
         del self.partitions[(partition.topic, partition.index)]
         partition.retire()
         self._listener.on_partition_role(partition)
-        self._log_directory.set_aside(partition.log)
+        self._log_directories.set_aside(partition.log)
         logger.warning("replica %s is not wanted here any more: set aside", partition)
 
     def _remove_unknown(self, image: ClusterImage) -> None:
@@ -417,7 +432,7 @@ class LocalReplicas:
             is_known = log.partition in held.get(log.topic_id, ())
             if not is_known and log.topic_id not in image.deleting:
                 del self._unclaimed[key]
-                self._log_directory.set_aside(log)
+                self._log_directories.set_aside(log)
                 logger.warning("%s-%d is no replica of this broker: set aside", *key)
 
 

@@ -6,9 +6,11 @@ Where they come from: `fairlead_model.configs.setting_sources`. Names, defaults 
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from fairlead_broker.limits import LOG_DIRECTORIES_MAX
 from fairlead_broker.listener import Listener
 from fairlead_broker.quota.meter import Windows
 from fairlead_broker.security.access_settings import read_access_settings as read_access
@@ -81,7 +83,7 @@ class Settings:
     node_id: int
     rack: str | None
     host_name: str | None
-    log_directory: str
+    log_directories: tuple[str, ...]
     listeners: tuple[Listener, ...]
     access: Access
     http: HttpAddress | None
@@ -194,7 +196,7 @@ def build_settings(
         node_id=node_id,
         rack=_text(values, "broker.rack"),
         host_name=_text(values, "fairlead.host.name"),
-        log_directory=_log_directory(values),
+        log_directories=_log_directories(values),
         listeners=listeners,
         security=security,
         peer_tls=read_peer_tls(values, INTERNAL_LISTENER, broker_id=node_id),
@@ -361,11 +363,18 @@ def _rest_address(values: BrokerValues) -> RestAddress | None:
     )
 
 
-def _log_directory(values: BrokerValues) -> str:
+def _log_directories(values: BrokerValues) -> tuple[str, ...]:
+    """Return the folders that hold the partitions, one a disk."""
     directories = _texts(values, "log.dirs")
-    if len(directories) != 1:
-        raise ConfigError("log.dirs", f"log.dirs: name one folder, not {len(directories)}")
-    return directories[0]
+    if not directories:
+        raise ConfigError("log.dirs", "log.dirs must name a folder, or several")
+    if len(directories) > LOG_DIRECTORIES_MAX:
+        raise ConfigError(
+            "log.dirs", f"log.dirs names {len(directories)} folders, {LOG_DIRECTORIES_MAX} fit"
+        )
+    if len({posixpath.normpath(each) for each in directories}) < len(directories):
+        raise ConfigError("log.dirs", "log.dirs names a folder twice")
+    return directories
 
 
 def _text(values: BrokerValues, name: str) -> str | None:

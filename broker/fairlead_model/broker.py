@@ -34,7 +34,8 @@ class BrokerRegistration:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     directory_id: str = ""
-    """Incarnation of the data disk; another one means that the data is gone."""
+    """Incarnation of the data disk; another one means that the data is gone. With several log
+    directories it stands for all of them: it is another one as soon as one of them is."""
     start_id: str = ""
     """Chosen anew by each process start; a registration repeated with it changes nothing."""
     boot_id: str = ""
@@ -51,6 +52,13 @@ class BrokerRegistration:
     """What its settings say (the static default): the controller keeps each partition's value."""
     features: tuple[FeatureRange, ...] = SUPPORTED_FEATURES
     """Levels that it supports. Of a registration that says nothing of them: `UNSAID_FEATURES`."""
+    directory_ids: tuple[str, ...] = ()
+    """Incarnations of its log directories, where there are several; empty: `directory_id` only."""
+
+    @property
+    def incarnations(self) -> tuple[str, ...]:
+        """Incarnation of each of its log directories."""
+        return self.directory_ids or ((self.directory_id,) if self.directory_id else ())
 
     @property
     def client_endpoints(self) -> tuple[Endpoint, ...]:

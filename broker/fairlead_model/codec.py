@@ -78,7 +78,8 @@ FEATURE_LEVEL_MAX: Final = (1 << 15) - 1
 
 _REGISTRATION_REQUIRED: Final = 3
 _REGISTRATION_DEFAULTS: Final = (
-    *("", None, True, False, "", "", "", "", False, NO_BROKER_EPOCH, False, 1, UNSAID_FEATURES),
+    *("", None, True, False, "", "", "", "", False, NO_BROKER_EPOCH, False, 1),
+    *(UNSAID_FEATURES, ()),
 )
 _ENDPOINT_REQUIRED: Final = 3
 _ENDPOINT_DEFAULTS: Final = (False,)
@@ -205,6 +206,7 @@ def encode_registration(registration: BrokerRegistration) -> list[Any]:
         registration.is_recovered_whole,
         registration.min_insync_replicas,
         registration.features,
+        registration.directory_ids,
     ]
 
 
@@ -262,6 +264,7 @@ def decode_registration(value: object) -> BrokerRegistration:
         is_recovered_whole=flag(fields[13]),
         min_insync_replicas=whole(fields[14], minimum=1),
         features=tuple(_decode_range(each) for each in _list(fields[15])),
+        directory_ids=tuple(text(each) for each in _list(fields[16])),
     )
 
 

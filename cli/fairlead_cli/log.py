@@ -15,6 +15,7 @@ import click
 
 from fairlead_cli.errors import CliError, ExitCode, InputError
 from fairlead_cli.local.layout import Layout
+from fairlead_cli.local.log_directories import find_log_directories as broker_log_directories
 from fairlead_cli.options import output_option
 from fairlead_cli.output import format_count
 from fairlead_cli.records.sink import json_bytes
@@ -127,7 +128,11 @@ def find_log_directories(path: Path) -> list[Path]:
     layout = Layout(path)
     if not layout.cluster_file.is_file():
         return [path]
-    return [layout.broker_directory(broker_id) for broker_id in layout.known_brokers()]
+    return [
+        folder
+        for broker_id in layout.known_brokers()
+        for folder in broker_log_directories(layout, broker_id)
+    ]
 
 
 def build_nothing_error(path: Path) -> CliError:

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from fairlead_cli.advice import data_arguments
 from fairlead_cli.errors import InputError
 from fairlead_cli.local.layout import BROKERS_MAX, Layout, Ports
+from fairlead_cli.local.log_directories import choose_log_directories
 from fairlead_cli.local.plan import (
     BROKERS_DEFAULT,
     HTTP_PORT_DEFAULT,
@@ -34,6 +35,7 @@ Examples:
   fairlead up -f examples/topics.yaml
   fairlead up --brokers 1 --port 19092 --http-port 18080 --data /tmp/one
   fairlead up --set log.retention.hours=24 --set auto.create.topics.enable=true
+  fairlead up --set log.dirs=/disk1,/disk2
   fairlead up --store zookeeper://127.0.0.1:2181/fairlead
   fairlead up --secure
   fairlead up --detach && fairlead status && fairlead down
@@ -127,11 +129,14 @@ def up(
 
     if every_partition and detach:
         raise click.UsageError("--every-partition is about the live log, which --detach has not")
+    settings = parse_assignments(assignments, "--set")
+    log_directories = choose_log_directories(Layout(data.resolve()), settings)
     plan = LaunchPlan(
         data=data.resolve(),
         brokers=choose_broker_count(Layout(data), brokers),
         ports=Ports(port, http_port, choose_secure(Layout(data), asked=secure)),
-        settings=check_settings(parse_assignments(assignments, "--set")),
+        settings=check_settings(settings),
+        log_directories=log_directories,
         manifests=tuple(path.resolve() for path in manifests),
         fault_proxy=fault_proxy,
         store=choose_store(Layout(data), store),

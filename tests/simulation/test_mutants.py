@@ -137,7 +137,7 @@ def takes_absence_for_deletion(patch: Patch) -> None:
     def remove_unknown(self: LocalReplicas, image: Any) -> None:
         held = {(topic.name, index) for topic, index in image.replicas_of(self._node_id)}
         for key in sorted(self._unclaimed.keys() - held):
-            self._log_directory.delete_log(self._unclaimed.pop(key), now_ms=0)
+            self._log_directories.delete_log(self._unclaimed.pop(key), now_ms=0)
 
     patch.setattr(ImageFollower, "receive", receive_parts)
     patch.setattr(LocalReplicas, "publish", publish_deleting)

@@ -53,7 +53,7 @@ def shows_old_records_under_a_new_id(patch: Patch) -> None:
         log = kept.pop((self, topic.name, index), None)
         if log is not None:
             self._unclaimed[topic.name, index] = log
-            directory: Any = self._log_directory
+            directory: Any = self._log_directories
             log.topic_id = topic.topic_id
             directory._disk.logs[topic.topic_id, index] = log
         return find(self, topic, index)

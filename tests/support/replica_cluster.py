@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from fairlead_broker.api_registry import load_handlers
 from fairlead_broker.broker import Broker
 from fairlead_broker.clock import SystemClock
-from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.directory.log_directories import LogDirectories
 from fairlead_broker.net.server import Server
 from fairlead_broker.net.tls_listeners import TlsListeners
 from fairlead_broker.settings import build_settings
@@ -75,10 +75,10 @@ class Member:
             assignments={},
         )
         clock = SystemClock()
-        self.log_directory = LogDirectory.open(settings.log_directory, node_id=broker_id)
-        self.log_directory.load(clock.now_ms(), config_for=lambda *_: settings.log_config({}))
-        self.log_directory.confirm_start(broker_epoch)
-        self.broker = Broker(settings=settings, clock=clock, log_directory=self.log_directory)
+        self.log_directories = LogDirectories.open(settings.log_directories, node_id=broker_id)
+        self.log_directories.load(clock.now_ms(), config_for=lambda *_: settings.log_config({}))
+        self.log_directories.confirm_start(broker_epoch)
+        self.broker = Broker(settings=settings, clock=clock, log_directories=self.log_directories)
         self.broker.controller = cluster
         secret = cluster.secrets.get(broker_id, SECRET)
         self.tls = TlsListeners({}, self.broker.metrics, peer_tls=settings.peer_tls, poll_s=0.05)
@@ -115,7 +115,7 @@ class Member:
         await self.server.stop(grace_s=0)
         await self.tls.stop()
         await self.background.stop()
-        self.log_directory.close(clean=clean, broker_epoch=self.broker_epoch)
+        self.log_directories.close(clean=clean, broker_epoch=self.broker_epoch)
         self.executor.shutdown()
 
 

@@ -181,6 +181,9 @@ class SimulatedDisk:
     def bytes_free(self, path: str) -> int:
         return 1 << 40 if self.free_bytes is None else self.free_bytes
 
+    def file_system_id(self, path: str) -> int:
+        return id(self)
+
     @mutating
     def sync_file_system(self, path: str) -> None:
         for inode in self.names.values():

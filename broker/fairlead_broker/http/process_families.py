@@ -174,22 +174,6 @@ def expose_session(out: Exposition, session: Session | None) -> None:
     )
 
 
-def expose_disk(out: Exposition, capacity: tuple[int, int] | None) -> None:
-    """Add size and free bytes of the file system with the logs; nothing while it is not known."""
-    for name, meaning, position in (
-        ("fairlead_disk_size_bytes", "Size of the file system with the logs.", 0),
-        ("fairlead_disk_available_bytes", "Bytes of it that may still be written.", 1),
-    ):
-        samples = [] if capacity is None else [("", capacity[position])]
-        out.family(name, "gauge", meaning, samples)
-
-
-def measure_disk(path: str) -> tuple[int, int]:
-    """Return size and available bytes; for a thread, because a bad disk may keep it waiting."""
-    found = os.statvfs(path)
-    return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
-
-
 def _resident_pages() -> int:
     descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -94,6 +94,8 @@ def _problem_of_disk(before: BrokerRegistration, asking: BrokerRegistration) -> 
         )
     if asking.is_clean:
         return "it stopped in good order"
+    if asking.directory_ids or before.directory_ids:
+        return "it has several log directories"
     if not asking.directory_id or asking.directory_id != before.directory_id:
         return "it had another disk"
     if not asking.boot_id or asking.boot_id != before.boot_id:

@@ -52,7 +52,7 @@ class Background:
         self._broker = broker
         self._housekeeping = Housekeeping(broker, executor)
         self._checkpoints = CheckpointWriter(broker, executor)
-        self.metadata_recorder = MetadataRecorder(broker.log_directory, executor)
+        self.metadata_recorder = MetadataRecorder(broker.log_directories, executor)
         self._cleaner = Cleaner(broker, executor)
         self._proposer = IsrProposer(broker)
         self._fetchers = ReplicaFetchers(

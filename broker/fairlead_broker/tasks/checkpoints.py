@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from fairlead_broker.broker import Broker
+    from fairlead_broker.log.directory.log_directory import LogDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ class CheckpointWriter:
 
     def __init__(self, broker: Broker, executor: Executor) -> None:
         self._broker = broker
-        self._directory = broker.log_directory
+        self._directories = broker.log_directories
         self._executor = executor
         self._task: asyncio.Task[None] | None = None
 
@@ -46,7 +47,7 @@ class CheckpointWriter:
             # More than once where a round was under way when the log was truncated.
             for _ in range(ROUNDS_AFTER_TRUNCATION_MAX):
                 await self.write()
-                if not any(log.refusal == AWAITS_CHECKPOINT for log in self._directory.logs):
+                if not any(log.refusal == AWAITS_CHECKPOINT for log in self._directories.logs):
                     return
                 await asyncio.sleep(RETRY_S)
         except Exception:
@@ -56,13 +57,17 @@ class CheckpointWriter:
 
     async def write(self) -> None:
         """One round; an idle broker writes nothing."""
-        directory = self._directory
-        job = directory.begin_checkpoint(high_watermarks(self._broker))
-        if job is not None:
-            await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
-            directory.complete_checkpoint(job)
+        for directory in self._directories.live:
+            job = directory.begin_checkpoint(high_watermarks(self._broker, directory))
+            if job is not None:
+                await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
+                directory.complete_checkpoint(job)
 
 
-def high_watermarks(broker: Broker) -> dict[tuple[str, int], int]:
-    """Of every replica here, for the checkpoint."""
-    return {key: partition.high_watermark for key, partition in broker.partitions.items()}
+def high_watermarks(broker: Broker, directory: LogDirectory) -> dict[tuple[str, int], int]:
+    """Of every replica in a directory, for its checkpoint."""
+    return {
+        key: partition.high_watermark
+        for key, partition in broker.partitions.items()
+        if directory.log(*key) is partition.log
+    }

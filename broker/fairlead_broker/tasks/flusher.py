@@ -120,9 +120,10 @@ class Flusher:
         loop = asyncio.get_running_loop()
         if write_outs:
             await loop.run_in_executor(self._executor, _run_write_outs, write_outs)
-        deferred = self._broker.log_directory.deferred.begin_sync()
-        if deferred is not None:
-            await loop.run_in_executor(self._executor, deferred.run)
+        for directory in self._broker.log_directories.live:
+            deferred = directory.begin_sync()
+            if deferred is not None:
+                await loop.run_in_executor(self._executor, deferred.run)
 
     async def _write_epochs(self) -> None:
         """Put epoch files in place, a few a round and each in a turn of the loop of its own.

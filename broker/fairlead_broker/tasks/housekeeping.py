@@ -90,9 +90,10 @@ class Housekeeping:
             log = partition.log
             await self._remove_due(log.deletions, log.disk, log.path, now_ms)
             refused_count += log.deletions.refused_count
-        directory = self._broker.log_directory
-        await self._remove_due(directory.removals, directory.disk, directory.path, now_ms)
-        self._broker.metrics.undeleted = refused_count + directory.removals.refused_count
+        for directory in self._broker.log_directories.live:
+            await self._remove_due(directory.removals, directory.disk, directory.path, now_ms)
+            refused_count += directory.removals.refused_count
+        self._broker.metrics.undeleted = refused_count
 
     async def _remove_due(self, deletions: Deletions, disk: Disk, path: str, now_ms: int) -> None:
         job = deletions.begin(disk, now_ms)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from fairlead_broker.log.directory.log_directory import LogDirectory
+    from fairlead_broker.log.directory.log_directories import LogDirectories
     from fairlead_model.metadata_seen import MetadataSeen
 
 logger = logging.getLogger(__name__)
@@ -18,19 +18,19 @@ logger = logging.getLogger(__name__)
 class MetadataRecorder:
     """Writes in a thread; nothing while nothing is decided."""
 
-    def __init__(self, directory: LogDirectory, executor: Executor) -> None:
-        self._directory = directory
+    def __init__(self, directories: LogDirectories, executor: Executor) -> None:
+        self._directories = directories
         self._executor = executor
         self._is_failing = False
 
     async def note(self, seen: MetadataSeen) -> None:
         """Remember what was seen. A disk that refuses it is told of in the log, once."""
-        directory = self._directory
-        if seen <= directory.metadata_seen:
+        directories = self._directories
+        if seen <= directories.metadata_seen:
             return
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._executor, directory.note_metadata, seen)
+            await loop.run_in_executor(self._executor, directories.note_metadata, seen)
         except OSError as error:
             # The next round tries again, in a second, and on a full disk it fails for long.
             if not self._is_failing:

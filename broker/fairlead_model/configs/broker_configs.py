@@ -85,8 +85,8 @@ _IDENTITY = (
         "log.dirs",
         _LIST,
         None,
-        "The folder that holds the partitions; one is supported. A controller keeps there which "
-        "cluster it has seen, and its highest epoch.",
+        "The folders that hold the partitions, one a disk (docs/operations.md). A controller has "
+        "one, and keeps there which cluster it has seen, and its highest epoch.",
     ),
 )
 
@@ -375,7 +375,7 @@ _REASSIGNMENT = (
     long_key(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         LONG_MAX,
-        "Accepted for Kafka's tools; a broker has one directory, so nothing moves between several.",
+        "Accepted for Kafka's tools; nothing moves between the log directories of a broker.",
         1,
         is_dynamic=True,
     ),

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fairlead_cli.local.layout import HOST, BrokerPorts, Layout, Ports
+from fairlead_cli.local.log_directories import LOG_DIRS, build_log_directories
 from fairlead_cli.local.secure_files import ADMIN
 from fairlead_tls.protocol_map import PROTOCOL_MAP
 
@@ -37,6 +38,8 @@ class LaunchPlan:
     fault_proxy: bool = False
     store: str | None = None
     """Address in ZooKeeper of the metadata; None: in files."""
+    log_directories: tuple[str, ...] = ()
+    """Where each broker has a folder for its logs; none: in the data directory."""
     said: tuple[str, ...] = ()
     """What the user said behind `fairlead up`, ports aside: for advice."""
 
@@ -67,7 +70,9 @@ class LaunchPlan:
         is_announced = self.store is not None and not self.fault_proxy
         return {
             "node.id": str(broker_id),
-            "log.dirs": str(self.layout.broker_directory(broker_id)),
+            LOG_DIRS: ",".join(
+                map(str, build_log_directories(self.layout, self.log_directories, broker_id))
+            ),
             "listeners": build_listeners(bound),
             "advertised.listeners": build_listeners(ports),
             "fairlead.http.listener": f"{HOST}:{ports.http}",
@@ -155,7 +160,7 @@ OWN_SETTINGS = frozenset(
         "node.id",
         "broker.id",
         "zookeeper.connect",
-        "log.dirs",
+        LOG_DIRS,
         "listeners",
         "advertised.listeners",
         "fairlead.http.listener",
@@ -187,6 +192,7 @@ def decode_plan(text: str) -> LaunchPlan:
         manifests=tuple(Path(path) for path in document["manifests"]),
         fault_proxy=document["fault_proxy"],
         store=document["store"],
+        log_directories=tuple(document["log_directories"]),
         said=tuple(document["said"]),
     )
 

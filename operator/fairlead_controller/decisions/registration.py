@@ -12,7 +12,12 @@ later start can pass for a clean one.
 from contextlib import suppress
 from dataclasses import replace
 
-from fairlead_controller.decisions.clean_return import clean_return, is_same_start
+from fairlead_controller.decisions.clean_return import (
+    clean_return,
+    is_same_start,
+    may_lack_records,
+    shares_directory,
+)
 from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import (
     Decision,
@@ -122,12 +127,11 @@ def _end_incarnation(
             f"broker {broker_id} started anew, epoch {known.broker_epoch} ends; it returns "
             f"{'clean' if is_clean else 'unclean'}: {why}"
         )
-    damaged = set(event.unclean)
     remove_from_partitions(
         draft,
         broker_id,
         f"broker {broker_id} started anew",
-        is_unclean=lambda topic, index: not is_clean or (topic.name, index) in damaged,
+        is_unclean=may_lack_records(known, event, is_clean=is_clean),
         all_or_none=True,
     )
 
@@ -161,12 +165,13 @@ def registration_problem(state: ControllerState, event: RegisterBroker) -> Refus
         return RefusedError(
             RefusalCode.INVALID_REQUEST, "a registration needs a start id and endpoints"
         )
-    if not is_fitting_directory_id(asking.directory_id):
-        return RefusedError(
-            RefusalCode.INVALID_REQUEST,
-            f"broker {asking.broker_id}: directory.id has {len(asking.directory_id)} characters, "
-            f"{DIRECTORY_ID_BYTES_MAX} fit",
-        )
+    for directory_id in (asking.directory_id, *asking.directory_ids):
+        if not is_fitting_directory_id(directory_id):
+            return RefusedError(
+                RefusalCode.INVALID_REQUEST,
+                f"broker {asking.broker_id}: directory.id has {len(directory_id)} characters, "
+                f"{DIRECTORY_ID_BYTES_MAX} fit",
+            )
     if broker_bytes(asking) > REGISTRATION_BYTES_MAX:
         return RefusedError(
             RefusalCode.INVALID_REQUEST,
@@ -182,7 +187,7 @@ def registration_problem(state: ControllerState, event: RegisterBroker) -> Refus
     known = state.image.brokers.get(asking.broker_id)
     if known is None or is_same_start(known, asking) or not event.is_predecessor_alive:
         return None
-    if known.directory_id == asking.directory_id and known.host_name == asking.host_name:
+    if shares_directory(known, asking) and known.host_name == asking.host_name:
         # The same disk on the same host: its lock proves that the older process is gone.
         return None
     where = ", ".join(f"{end.host}:{end.port}" for end in known.client_endpoints)

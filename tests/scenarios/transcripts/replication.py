@@ -19,6 +19,7 @@ from fairlead_broker.authorization import ANONYMOUS
 from fairlead_broker.broker import Broker
 from fairlead_broker.clock import ManualClock
 from fairlead_broker.listener import Listener
+from fairlead_broker.log.directory.log_directories import LogDirectories
 from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.files.file_slice import FileSlice
 from fairlead_broker.replication.follower_state import (
@@ -97,7 +98,7 @@ class Request:
 
     def on_response(self, context: RequestContext, response: Any) -> None:
         if not isinstance(response, bytes):
-            disk = self.broker.log_directory.disk
+            disk = self.broker.log_directories.directories[0].disk
             response = b"".join(_as_sent(each, disk) for each in response.encode(self._version))
         decode = RESPONSES[self._kind.API_KEY].decode
         self.answer, _ = decode(memoryview(response), 0, self._version)
@@ -126,11 +127,12 @@ class Member:
         )
         self.disk = disk
         self.directory = LogDirectory(
-            settings.log_directory, node_id=broker_id, disk=disk, boot_id="boot"
+            settings.log_directories[0], node_id=broker_id, disk=disk, boot_id="boot"
         )
         self.directory.load(clock.now_ms(), config_for=lambda *_: settings.log_config({}))
         self.directory.confirm_start(epoch)
-        self.broker = Broker(settings=settings, clock=clock, log_directory=self.directory)
+        directories = LogDirectories([self.directory])
+        self.broker = Broker(settings=settings, clock=clock, log_directories=directories)
         self.broker.on_proposal = lambda _, proposal: self.proposed.append(proposal)
         self.proposed: list[IsrProposal] = []
         """That the transcript has not told yet."""
@@ -152,7 +154,7 @@ class Member:
 
     def checkpoint(self) -> None:
         """Write what a log that was cut waits for before it takes records again."""
-        job = self.directory.begin_checkpoint(high_watermarks(self.broker))
+        job = self.directory.begin_checkpoint(high_watermarks(self.broker, self.directory))
         if job is not None:
             job.run()
             self.directory.complete_checkpoint(job)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from simulated_disk import SimulatedDisk
 from simulator.broker_process import BrokerProcess
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from simulator.checker import PartitionKey
     from simulator.disk_log import AnyLog
     from simulator.world import World
+
+
+DIRECTORIES: Final = 2
 
 
 @dataclass(slots=True)
@@ -44,6 +47,10 @@ class Disk:
     controller knows."""
     roles: SimulatedDisk = field(default_factory=SimulatedDisk)
     """What the process was doing: a file of its own."""
+    unreported: set[PartitionKey] = field(default_factory=set)
+    """Those of `removed` that went with their whole log directory: no checkpoint speaks of them."""
+    directory_ids: list[str] = field(default_factory=list)
+    """Of each log directory, where the broker has several."""
     has_lost_pages: bool = False
     """`syncfs` will say so to the next start."""
 
@@ -239,6 +246,21 @@ class BrokerHost:
         self.disk.removed[key] = log.topic
         self.world.checker.on_log_changed(key, log, 0)
 
+    def replace_directory(self, number: int) -> None:
+        """One of several log directories is empty, and the others are as they were."""
+        self.world.note("%s has another log directory %d", self.name, number)
+        disk = self.disk
+        self.wounds += 1
+        disk.directory_ids[number] = f"disk-{self.broker_id}-{number}-{self.wounds}"
+        disk.start_id = ""
+        for key, log in sorted(disk.logs.items()):
+            if directory_of(key, len(disk.directory_ids)) == number:
+                del disk.logs[key]
+                disk.high_watermarks.pop(key, None)
+                disk.removed[key] = log.topic
+                disk.unreported.add(key)
+                self.world.checker.on_log_changed(key, log, 0)
+
     def exited(self) -> None:
         """The process has ended by itself."""
         self._end(dark=False)
@@ -265,4 +287,13 @@ class BrokerHost:
                 log.ended()
 
     def _new_disk(self) -> Disk:
-        return Disk(f"disk-{self.broker_id}-{self.losses}")
+        directory_id = f"disk-{self.broker_id}-{self.losses}"
+        if not self.world.has_several_disks:
+            return Disk(directory_id)
+        return Disk("", directory_ids=[f"{directory_id}-{number}" for number in range(DIRECTORIES)])
+
+
+def directory_of(key: PartitionKey, directories: int) -> int:
+    """Return the number of the log directory that a partition is in."""
+    topic_id, index = key
+    return (topic_id[-1] + index) % directories

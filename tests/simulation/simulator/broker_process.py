@@ -23,6 +23,7 @@ from simulator.virtual_loop import Process
 from fairlead_broker import broker_process
 from fairlead_broker.broker import Broker
 from fairlead_broker.broker_process import GO_ON_AFTER_S
+from fairlead_broker.log.directory.joint_start import joint_id
 from fairlead_broker.net.expiry import ExpiryTimer
 from fairlead_broker.session.controller_session import ControllerSession
 from fairlead_broker.session.link import SessionRefusedError
@@ -90,7 +91,7 @@ class BrokerProcess:
         self.broker = WatchedBroker(
             settings=cast("Any", SimSettings(host.broker_id, world)),
             clock=self,
-            log_directory=cast("Any", LogShelf(host)),
+            log_directories=cast("Any", LogShelf(host)),
         )
         self.broker.process = self
         self.broker.controller = self.session
@@ -140,7 +141,8 @@ class BrokerProcess:
             endpoints=tuple(endpoints),
             rack=rack,
             host_name=host.name,
-            directory_id=disk.directory_id,
+            directory_id=disk.directory_id or joint_id(disk.directory_ids),
+            directory_ids=tuple(disk.directory_ids),
             start_id=disk.start_id,
             boot_id=host.boot_id,
             is_clean=has_marker,
@@ -159,7 +161,11 @@ class BrokerProcess:
             self._publish,
             cluster_id=disk.cluster_id,
             is_ready=False,
-            unclean=[(topic, index) for (_, index), topic in sorted(disk.removed.items())],
+            unclean=[
+                (topic, key[1])
+                for key, topic in sorted(disk.removed.items())
+                if key not in disk.unreported
+            ],
             replicas_seen=self._epochs_seen,
             metadata_seen=disk.metadata_seen,
             journal=self.journal,
@@ -192,6 +198,7 @@ class BrokerProcess:
         self.disk.start_id = ""
         self.disk.has_lost_pages = False
         self.disk.removed.clear()
+        self.disk.unreported.clear()
         self.is_confirmed = True
         for log in self.disk.logs.values():
             log.confirm(self.session.broker_epoch)
@@ -211,7 +218,10 @@ class BrokerProcess:
         problem = broker_process.resumption_problem(roles, self._registration, held)
         if problem is not None or self.disk.removed:
             return
-        self.journal.put_back()
+        try:
+            self.journal.put_back()
+        except OSError:
+            return  # A controller has answered already, and what it tells has taken its place.
         with suppress(TimeoutError, SessionRefusedError):
             await self.session.wait_registered(GO_ON_AFTER_S)
         if self.session.broker_epoch != NO_BROKER_EPOCH or self.is_stopping:

@@ -72,12 +72,16 @@ class LogShelf:
         self._host = host
         self._disk = host.disk
         self.offline: dict[tuple[str, int], str] = {}
+        self.has_unknown_logs = False
         self.logs = list(host.disk.logs.values())
         self.high_watermarks = {
             (log.topic, log.partition): host.disk.high_watermarks[key]
             for key, log in host.disk.logs.items()
             if key in host.disk.high_watermarks
         }
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        return self.high_watermarks.get((topic, partition), 0)
 
     def create_log(
         self, topic: str, partition: int, topic_id: bytes, config: Any, *, now_ms: int

@@ -1,5 +1,5 @@
 """What people do to a cluster behind its back: they label its tables, remove folders of replicas,
-and allow unclean elections.
+put another disk in place of one of several, and allow unclean elections.
 
 Drawn apart from the other faults, so that seeds without meddlers are what they were before.
 """
@@ -30,12 +30,15 @@ class Meddlers:
             self.touch_table,
             self.remove_folder,
             self.allow_unclean,
+            self.replace_directory,
         ]
 
     def weights(self) -> list[int]:
         """How often each happens in this seed."""
-        rng = random.Random(self._world.seed)
-        return [rng.choice((0, 4, 12)) for _ in self.kinds] if self._world.has_meddlers else [0] * 3
+        world = self._world
+        rng = random.Random(world.seed)
+        weights = [rng.choice((0, 4, 12)) for _ in range(3)] if world.has_meddlers else [0] * 3
+        return [*weights, rng.choice((4, 12)) if world.has_several_disks else 0]
 
     def touch_table(self) -> None:
         """A label on an object: another version, the same content, and no controller did it."""
@@ -61,6 +64,23 @@ class Meddlers:
             broker.supervise()
 
         self._faults.last("folder removed", 0.5 + 2 * world.rng.random(), remove_and_start)
+
+    def replace_directory(self) -> None:
+        """A broker ends, and comes back with an empty disk among its disks."""
+        world = self._world
+        broker = world.rng.choice(list(world.brokers.values()))
+        if not broker.is_running or broker.running is None or not world.has_several_disks:
+            return
+        if world.rng.random() < 0.5:
+            broker.running.process.spawn(broker.running.stop())
+
+        def replace_and_start() -> None:
+            broker.kill()
+            if not broker.is_running and world.may_lose(broker):
+                broker.replace_directory(world.rng.randrange(len(broker.disk.directory_ids)))
+            broker.supervise()
+
+        self._faults.last("directory replaced", 0.5 + 2 * world.rng.random(), replace_and_start)
 
     def allow_unclean(self) -> None:
         """A topic that would rather lose records, or will not any more; it is told what it asks."""

@@ -28,6 +28,7 @@ class Mutant:
     has_transactions: bool = False
     has_zookeeper: bool = False
     has_moves: bool = False
+    has_several_disks: bool = False
     reads_followers: bool = False
     story: Callable[[World], Awaitable[None]] | None = None
 
@@ -50,6 +51,7 @@ class Mutant:
             has_transactions=self.has_transactions,
             has_zookeeper=self.has_zookeeper,
             has_moves=self.has_moves or None,
+            has_several_disks=self.has_several_disks or None,
             reads_followers=self.reads_followers,
         )
         run_seed(seed, options)

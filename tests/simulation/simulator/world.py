@@ -64,6 +64,8 @@ class Options:
     """Whether there is a topic with transactions; by itself some seeds have one."""
     has_meddlers: bool | None = None
     """Whether people label tables, remove folders and allow unclean elections."""
+    has_several_disks: bool | None = None
+    """Whether brokers have two log directories each, of which one may be replaced."""
     has_moves: bool | None = None
     """Whether partitions are moved and brokers drained."""
     has_outages: bool | None = None
@@ -127,6 +129,9 @@ class World:
         self.consumers: list[Consumer] = []
         has_meddlers = seed >= FIRST_SEED_WITH_MEDDLERS and seed % 2 == 0
         self.has_meddlers = has_meddlers if options.has_meddlers is None else options.has_meddlers
+        several = seed >= FIRST_SEED_WITH_MEDDLERS and seed % 5 == 0
+        asked = options.has_several_disks
+        self.has_several_disks = several if asked is None else asked
         has_moves = seed >= FIRST_SEED_WITH_MOVES and seed % 3 == 0
         self.has_moves = has_moves if options.has_moves is None else options.has_moves
         has_outages = seed >= FIRST_SEED_WITH_OUTAGES and seed % 2 == 1

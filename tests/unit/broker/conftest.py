@@ -14,7 +14,7 @@ from fairlead_broker.authorization import ANONYMOUS, Authorizer
 from fairlead_broker.broker import Broker
 from fairlead_broker.clock import ManualClock
 from fairlead_broker.listener import Listener
-from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.directory.log_directories import LogDirectories
 from fairlead_broker.log.files.file_slice import FileSlice
 from fairlead_broker.net.connection_quotas import ConnectionQuotas
 from fairlead_broker.peer_check import BROKER_IDS, NO_BROKER_IDS
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
     from pathlib import Path
 
+    from fairlead_broker.log.directory.log_directory import LogDirectory
     from fairlead_broker.replication.partition import Partition
 
 NOW_MS = 1_700_000_000_000
@@ -118,19 +119,24 @@ class Stage:
         self.publish(BrokerChanged(live_broker(1)))
 
     async def _start(self) -> Broker:
-        log_directory = LogDirectory.open(str(self.directory), node_id=1)
-        log_directory.load(self.clock.now_ms(), config_for=lambda *_: self._settings.log_config({}))
-        log_directory.confirm_start(7)
-        broker = Broker(settings=self._settings, clock=self.clock, log_directory=log_directory)
+        directories = LogDirectories.open(self._settings.log_directories, node_id=1)
+        directories.load(self.clock.now_ms(), config_for=lambda *_: self._settings.log_config({}))
+        directories.confirm_start(7)
+        broker = Broker(settings=self._settings, clock=self.clock, log_directories=directories)
         broker.controller = self.controller
         return broker
+
+    @property
+    def log_directory(self) -> LogDirectory:
+        """The first one, mostly the only one."""
+        return self.broker.log_directories.directories[0]
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(coroutine)
 
     def restart(self, *, without: str) -> None:
         """Stop cleanly, start again, and hear of an image that has forgotten one topic."""
-        self.broker.log_directory.close(clean=True, broker_epoch=7)
+        self.broker.log_directories.close(clean=True, broker_epoch=7)
         self.broker = self.run(self._start())
         topic_id = self.image.names[without]
         changes = [*self.image.changes_from_nothing(), TopicRemoved(topic_id)]
@@ -138,7 +144,7 @@ class Stage:
         self.publish(*changes)
 
     def close(self) -> None:
-        self.broker.log_directory.close(clean=False)
+        self.broker.log_directories.close(clean=False)
         self.runner.close()
 
     def publish(self, *changes: Any) -> None:
@@ -295,8 +301,15 @@ def live_broker(
 
 @pytest.fixture
 def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """`@pytest.mark.parametrize("stage", [{...}], indirect=True)` gives it settings."""
-    made = Stage(tmp_path / "data", getattr(request, "param", {}))
+    """`@pytest.mark.parametrize("stage", [{...}], indirect=True)` gives it settings.
+
+    Names in `log.dirs` are those of folders in the test's own one.
+    """
+    settings = dict(getattr(request, "param", {}))
+    if "log.dirs" in settings:
+        folders = [str(tmp_path / each) for each in settings["log.dirs"].split(",")]
+        settings["log.dirs"] = ",".join(folders)
+    made = Stage(tmp_path / "data", settings)
     yield made
     made.close()
 

@@ -80,7 +80,7 @@ def test_a_deleted_topic_is_out_of_service_at_once_and_confirmed(stage: Any) -> 
 def test_a_deleted_topics_files_go_after_their_grace(stage: Any) -> None:
     stage.topic("t", configs={"file.delete.delay.ms": "1000"})
     stage.delete("t")
-    directory = stage.broker.log_directory
+    directory = stage.log_directory
     assert directory.begin_removals(stage.clock.now_ms() + 999) is None
     job = directory.begin_removals(stage.clock.now_ms() + 1000)
     job.run()

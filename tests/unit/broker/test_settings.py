@@ -79,9 +79,14 @@ def test_controllers_are_found_in_zookeeper_or_where_it_is_said() -> None:
     assert both.controller_sessions == ("ws://a:1", "ws://b:1")
 
 
-def test_two_log_directories_are_refused() -> None:
-    with pytest.raises(ConfigError, match="one folder, not 2"):
-        settings(file={"log.dirs": "a,b"})
+def test_log_directories_may_be_several_and_none_twice() -> None:
+    assert settings(file={"log.dirs": "/a, /b"}).log_directories == ("/a", "/b")
+    with pytest.raises(ConfigError, match="a folder twice"):
+        settings(file={"log.dirs": "/a,/b/../a/"})
+    with pytest.raises(ConfigError, match="must name a folder"):
+        settings(file={"log.dirs": ","})
+    with pytest.raises(ConfigError, match="names 65 folders, 64 fit"):
+        settings(file={"log.dirs": ",".join(f"/{number}" for number in range(65))})
 
 
 def test_properties_hold_comments_and_continued_lines() -> None:

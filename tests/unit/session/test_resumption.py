@@ -108,6 +108,7 @@ def test_a_start_may_go_on_where_nothing_was_lost() -> None:
         ({"directory_id": "another"}, "disk"),
         ({"is_recovered_whole": False}, "whole"),
         ({"is_clean": True}, "good order"),
+        ({"directory_ids": ("one", "two")}, "several"),
         ({"previous_broker_epoch": 8}, "epoch 8"),
         ({"previous_broker_epoch": -1}, "epoch -1"),
         ({"endpoints": ()}, "address"),

@@ -1,10 +1,11 @@
 """DescribeLogDirs (key 35), versions 1-4.
 
-Behaviour: the one log directory of this broker with every replica in it, or with those that were
+Behaviour: each log directory of this broker with every replica in it, or with those that were
 asked for (a replica that is not here is left out, as in Kafka). An offline replica is still
-listed with the size it had. A directory that cannot be read answers KAFKA_STORAGE_ERROR.
+listed with the size it had. A directory that has failed, or cannot be read, answers
+KAFKA_STORAGE_ERROR and nothing else.
 Versions:  2 flexible · 3 top-level error · 4 total and usable bytes of the disk.
-Missing:   several log directories; moving replicas between them.
+Missing:   moving replicas between directories.
 """
 
 from __future__ import annotations
@@ -50,16 +51,11 @@ def _refuse(
 def describe_log_dirs(
     request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:
-    """Answer from memory and one `statvfs`."""
-    broker = context.broker
-    directory = broker.settings.log_directory
-    try:
-        disk = os.statvfs(directory)
-    except OSError:
-        failed = DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory)
-        return DescribeLogDirsResponse(results=[failed])
-    topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for partition in _asked(request, broker.partitions):
+    """Answer from memory and one `statvfs` for each directory."""
+    directories = context.broker.log_directories
+    found: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {}
+    for partition in _asked(request, context.broker.partitions):
+        topics = found.setdefault(directories.home(partition.log).path, {})
         topics.setdefault(partition.topic, []).append(
             DescribeLogDirsPartition(
                 partition_index=partition.index,
@@ -69,17 +65,32 @@ def describe_log_dirs(
         )
     return DescribeLogDirsResponse(
         results=[
-            DescribeLogDirsResult(
-                log_dir=directory,
-                topics=[
-                    DescribeLogDirsTopic(name=name, partitions=partitions)
-                    for name, partitions in topics.items()
-                ],
-                total_bytes=disk.f_blocks * disk.f_frsize,
-                usable_bytes=disk.f_bavail * disk.f_frsize,
-            )
+            _failed(path) if path in directories.failures else _described(path, found.get(path, {}))
+            for path in directories.paths
         ]
     )
+
+
+def _described(
+    path: str, topics: dict[str, list[DescribeLogDirsPartition]]
+) -> DescribeLogDirsResult:
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return _failed(path)
+    return DescribeLogDirsResult(
+        log_dir=path,
+        topics=[
+            DescribeLogDirsTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+        total_bytes=disk.f_blocks * disk.f_frsize,
+        usable_bytes=disk.f_bavail * disk.f_frsize,
+    )
+
+
+def _failed(path: str) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
 
 
 def _asked(

@@ -118,23 +118,26 @@ class DirectoryIdentity:
         if not start_id:
             start_id = _random_id()
             self._replace(START_RECORD, json.dumps({"startId": start_id}).encode())
-        epoch = (boot if clean is None else clean).get("brokerEpoch", NO_BROKER_EPOCH)
         return StartRecord(
             directory_id=directory_id,
             start_id=start_id,
             boot_id=boot_id,
             was_clean=clean is not None,
-            previous_broker_epoch=epoch if isinstance(epoch, int) else NO_BROKER_EPOCH,
+            # A marker beside the record of a later start: that one has not appended anything.
+            previous_broker_epoch=max(_epoch(clean or {}), _epoch(boot)),
             is_same_boot=bool(boot_id) and boot.get("bootId") == boot_id,
         )
 
-    def confirm_start(self, *, broker_epoch: int, boot_id: str) -> None:
-        """Note that the controller has registered this start: an end without a marker counts now.
-
-        Before the first append: else a crash would find the marker of the stop before.
-        """
+    def note_start(self, *, broker_epoch: int, boot_id: str) -> None:
+        """Note which start the controller has registered."""
         record = {"bootId": boot_id, "brokerEpoch": broker_epoch}
         self._replace(BOOT_RECORD, json.dumps(record).encode())
+
+    def forget_stop(self) -> None:
+        """Remove the marker of a clean stop: an end without a new one counts now.
+
+        After `note_start`, and before the first append: else a crash would find the marker.
+        """
         unlink_if_present(self._disk, f"{self._path}/{CLEAN_SHUTDOWN}")
         unlink_if_present(self._disk, f"{self._path}/{START_RECORD}")
         self._disk.fsync_directory(self._path)
@@ -184,6 +187,11 @@ class DirectoryIdentity:
 
     def _replace(self, name: str, content: bytes) -> None:
         replace_file(self._disk, f"{self._path}/{name}", content, durable=True)
+
+
+def _epoch(record: dict[str, object]) -> int:
+    epoch = record.get("brokerEpoch")
+    return epoch if isinstance(epoch, int) else NO_BROKER_EPOCH
 
 
 def _random_id() -> str:

@@ -33,6 +33,16 @@ class LoadReport:
             else:
                 self.recovered[key] = outcome.reports[directory]
 
+    def add(self, other: "LoadReport") -> None:
+        """Add what was found in another directory."""
+        self.loaded += other.loaded
+        self.recovered |= other.recovered
+        self.offline |= other.offline
+        self.missing += other.missing
+        self.foreign += other.foreign
+        self.recovery_processes_lost += other.recovery_processes_lost
+        self.write_back_error = self.write_back_error or other.write_back_error
+
     @property
     def is_whole(self) -> bool:
         """True if recovery found at most a cut-off last batch in each log, and the disk is well."""

@@ -3,7 +3,7 @@
 Life of a directory: `open` (lock, identity) → `load` (clean logs at once, the others recovered) →
 registration with the controller → `confirm_start` (from here on logs take appends) → `close`.
 Everything that blocks on the device is a job for a thread, or says so. Data that nobody knows is
-set aside as `-stray`, never deleted.
+set aside as `-stray`, never deleted. A broker holds all of its directories in `LogDirectories`.
 """
 
 import logging
@@ -66,6 +66,7 @@ class LogDirectory:
         disk: Disk | None = None,
         boot_id: str | None = None,
         lock: DirectoryLock | None = None,
+        cache: ReadCache | None = None,
     ) -> None:
         """Take over a directory that is locked already; `open` is the usual way in."""
         self.path = path
@@ -78,7 +79,7 @@ class LogDirectory:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._lock = lock
         self._identity = DirectoryIdentity(self.disk, path)
-        self._cache = ReadCache(self.disk)
+        self._cache = ReadCache(self.disk) if cache is None else cache
         self.deferred = DeferredFiles(self.disk)
         self._loader = LogLoader(self.disk, self._cache, self.deferred)
         self._checkpoints = Checkpoints(self.disk, path)
@@ -98,11 +99,21 @@ class LogDirectory:
         """How far the metadata had come, as the disk has it."""
 
     @classmethod
-    def open(cls, path: str, *, node_id: int, cluster_id: str | None = None) -> "LogDirectory":
-        """Lock and claim. DirectoryInUseError, ForeignDirectoryError or OSError if impossible."""
+    def open(
+        cls,
+        path: str,
+        *,
+        node_id: int,
+        cluster_id: str | None = None,
+        cache: ReadCache | None = None,
+    ) -> "LogDirectory":
+        """Lock and claim. DirectoryInUseError, ForeignDirectoryError or OSError if impossible.
+
+        `cache` is one that several directories share: what it bounds are descriptors of a process.
+        """
         lock = DirectoryLock(path, f"node.id={node_id} pid={os.getpid()}")
         try:
-            return cls(path, node_id=node_id, cluster_id=cluster_id, lock=lock)
+            return cls(path, node_id=node_id, cluster_id=cluster_id, lock=lock, cache=cache)
         except BaseException:
             lock.release()
             raise
@@ -128,8 +139,13 @@ class LogDirectory:
         config_for: Callable[[str, int], LogConfig],
         recovery_workers: int = 2,
         on_progress: Callable[[RecoveryProgress], None] = lambda _: None,
+        lost_writes: OSError | None = None,
     ) -> LoadReport:
-        """Open every log; those that may be damaged are recovered first. Blocks: in a thread."""
+        """Open every log; those that may be damaged are recovered first. Blocks: in a thread.
+
+        `lost_writes` is what the kernel has told another directory on the same file system: it says
+        so once, and it may have been writes to this one.
+        """
         scan = scan_directory(self.disk, self.path)
         report = LoadReport(foreign=scan.foreign)
         for name in scan.foreign:
@@ -166,7 +182,7 @@ class LogDirectory:
                 on_progress=on_progress,
             ).run(now_ms)
 
-        outcome, report.write_back_error = self._recover_and_sync(orders, recover)
+        outcome, report.write_back_error = self._recover_and_sync(orders, recover, lost_writes)
         report.take_in(outcome, {key: directories[key] for key in unclean})
         for key in sorted(unclean - report.offline.keys()):
             try:
@@ -198,7 +214,10 @@ class LogDirectory:
         )
 
     def _recover_and_sync(
-        self, orders: list[RecoveryOrder], recover: Callable[[], RecoveryOutcome]
+        self,
+        orders: list[RecoveryOrder],
+        recover: Callable[[], RecoveryOutcome],
+        lost_writes: OSError | None,
     ) -> tuple[RecoveryOutcome, OSError | None]:
         """Recover, and make all of it durable at once; also says what the disk lost meanwhile.
 
@@ -210,6 +229,8 @@ class LogDirectory:
             return outcome, None
         try:
             self.disk.sync_file_system(self.path)
+            if lost_writes is not None:
+                raise lost_writes
         except OSError as error:
             logger.error("%s may have lost what was written: %s", self.path, error)
             for order in orders:
@@ -243,7 +264,16 @@ class LogDirectory:
 
     def confirm_start(self, broker_epoch: int) -> None:
         """Let logs take appends: the controller knows this start. A few fsyncs, once per start."""
-        self._identity.confirm_start(broker_epoch=broker_epoch, boot_id=self.boot_id)
+        self.note_start(broker_epoch)
+        self.begin_appends()
+
+    def note_start(self, broker_epoch: int) -> None:
+        """Write down which start the controller has registered."""
+        self._identity.note_start(broker_epoch=broker_epoch, boot_id=self.boot_id)
+
+    def begin_appends(self) -> None:
+        """Let logs take appends, once the marker of the stop before is gone."""
+        self._identity.forget_stop()
         self.go_on()
 
     def go_on(self) -> None:
@@ -279,11 +309,15 @@ class LogDirectory:
         self._logs[key] = log
         return log
 
-    def delete_log(self, log: Log, now_ms: int) -> None:
-        """Rename the directory so that it is no log any more; removed after the grace."""
+    def delete_log(self, log: Log, now_ms: int) -> str:
+        """Rename the directory so that it is no log any more; removed after the grace.
+
+        Answers the new path, or that of the log if the disk refuses.
+        """
         target = self._take_out(log, DELETE_DIRECTORY_SUFFIX)
         if target != log.path:
             self.removals.add([target], now_ms + log.config.file_delete_delay_ms)
+        return target
 
     def set_aside(self, log: Log) -> str:
         """Take a log out of service that nobody knows; its data stays, under the answered path."""
@@ -377,18 +411,30 @@ class LogDirectory:
         Answers whether the marker was written: not if a log is offline or a flush failed, nor if
         this start was never confirmed (the marker of the stop before is then still there).
         """
-        is_clean = clean and self._is_confirmed and not self.offline
-        if clean and self._is_confirmed:
-            for log in self._logs.values():
-                is_clean &= stop_log(log, now_ms)
-            sync = self.begin_sync()
-            if sync is not None:
-                sync.run()
-            self.write_checkpoints()
-            if is_clean:
-                self._identity.mark_clean(broker_epoch)
-        for log in self._logs.values():
-            log.close()
-        if self._lock is not None:
-            self._lock.release()
+        is_clean = clean and self.flush_all(now_ms)
+        self.release(marked_epoch=broker_epoch if is_clean else None)
         return is_clean
+
+    def flush_all(self, now_ms: int) -> bool:
+        """Make everything durable and write it down; tell whether that may be marked as clean."""
+        if not self._is_confirmed:
+            return False
+        is_clean = not self.offline
+        for log in self._logs.values():
+            is_clean &= stop_log(log, now_ms)
+        sync = self.begin_sync()
+        if sync is not None:
+            sync.run()
+        self.write_checkpoints()
+        return is_clean
+
+    def release(self, *, marked_epoch: int | None = None) -> None:
+        """Close all logs and let the next process in; with an epoch, mark the stop as clean."""
+        try:
+            if marked_epoch is not None:
+                self._identity.mark_clean(marked_epoch)
+        finally:
+            for log in self._logs.values():
+                log.close()
+            if self._lock is not None:
+                self._lock.release()

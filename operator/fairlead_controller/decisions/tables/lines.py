@@ -23,7 +23,7 @@ Releases follow one another on the same tables, forwards and backwards, so lines
 
 * A new field stands at the top level of its line. A release that does not know it keeps it when it
   rewrites the line (`surplus`). What a broker says of itself in one names its broker epoch, because
-  the field outlives that broker's next registration (`_broker_features`).
+  the field outlives that broker's next registration (`_broker_features`, `_broker_directories`).
 * A field that is missing has a default: mostly that of the model's dataclass, which is not clean,
   fenced, an empty list. Only what a record means nothing without has to be there.
 * What an older release must not lose, ignore or misread waits for a feature level
@@ -152,6 +152,12 @@ def intent_line(intent: Intent) -> str:
 
 def broker_line(registration: BrokerRegistration) -> str:
     """Return the line of a registration."""
+    directories = {
+        "directories": {
+            "broker_epoch": registration.broker_epoch,
+            "ids": list(registration.directory_ids),
+        }
+    }
     return dump_line(
         {
             "id": registration.broker_id,
@@ -181,6 +187,7 @@ def broker_line(registration: BrokerRegistration) -> str:
                 "broker_epoch": registration.broker_epoch,
                 "ranges": [list(each) for each in registration.features],
             },
+            **(directories if registration.directory_ids else {}),
         }
     )
 
@@ -279,7 +286,16 @@ def build_broker(record: dict[str, Any]) -> BrokerRegistration:
         is_recovered_whole=bool(record.get("recovered_whole", False)),
         min_insync_replicas=int(record.get("min_insync_replicas", 1)),
         features=_broker_features(record),
+        directory_ids=_broker_directories(record),
     )
+
+
+def _broker_directories(record: dict[str, Any]) -> tuple[str, ...]:
+    """Read the incarnations of several log directories, if this registration has named them."""
+    said = record.get("directories")
+    if said is None or said["broker_epoch"] != record["epoch"]:
+        return ()
+    return tuple(str(each) for each in said["ids"])
 
 
 def _broker_features(record: dict[str, Any]) -> tuple[FeatureRange, ...]:
@@ -345,7 +361,7 @@ _FIELDS: Final = {
     COUNTERS_KEY: frozenset(read_line(counters_line(CountersChanged(0, 0)))),
     FEATURES_KEY: frozenset(read_line(features_line(FinalizedFeatures()))),
     SEALED_KEY: frozenset({"epoch"}),
-    BROKER_PREFIX: frozenset(read_line(broker_line(BrokerRegistration(0)))),
+    BROKER_PREFIX: frozenset(read_line(broker_line(BrokerRegistration(0, directory_ids=("",))))),
     INTENT_PREFIX: frozenset(read_line(intent_line(Intent("", "", 0)))),
     TOPIC_PREFIX: frozenset(read_line(header_line(TopicHeader("", TopicId(bytes(16)), 0)))),
     PARTITION_PREFIX: frozenset(

@@ -159,15 +159,15 @@ def test_the_session_with_the_controller_is_told(stage: Any) -> None:
 
 
 def test_a_disk_that_hangs_hides_only_itself(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead_broker.http.metrics_page.DISK_WAIT_S", 0.01)
+    monkeypatch.setattr("fairlead_broker.http.disk_families.DISK_WAIT_S", 0.01)
     page = MetricsPage(Readiness(phase=Phase.SERVING))
     page.broker = stage.broker
 
     async def scrape_twice() -> list[str]:
         question: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-        page._disk = question
+        page._disks.asked[str(stage.directory)] = question
         texts = [await page.text(), await page.text()]
-        assert page._disk is question, "one question at a time"
+        assert page._disks.asked == {str(stage.directory): question}, "one question at a time"
         question.cancel()
         return texts
 

@@ -177,7 +177,7 @@ def test_a_disk_that_takes_no_write_takes_all_logs_offline(
     stage.topic("a")
     stage.topic("b")
     failed = OSError(errno.EROFS, "read-only file system")
-    monkeypatch.setattr(stage.broker.log_directory, "probe", lambda: failed)
+    monkeypatch.setattr(stage.log_directory, "probe", lambda: failed)
     stage.partition("a").log.go_offline(failed)
 
     async def story(executor: ThreadPoolExecutor) -> None:
@@ -247,7 +247,7 @@ def test_checkpoints_hold_the_marks_of_all_replicas(stage: Any) -> None:
 def test_how_far_the_metadata_has_come_is_written_where_the_disk_takes_it(
     stage: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    directory, record = stage.broker.log_directory, stage.directory / "fairlead-metadata.json"
+    directory, record = stage.broker.log_directories, stage.directory / "fairlead-metadata.json"
     full = OSError(errno.ENOSPC, "no space left on device")
 
     def refuse(_: MetadataSeen) -> None:

@@ -113,7 +113,7 @@ def test_an_empty_follower_copies_a_compacted_log(tmp_path: Path) -> None:
             # A crash of the follower cuts nothing off at the gaps.
             await cluster.stop(2)
             member = await cluster.start(2)
-            assert not member.log_directory.offline
+            assert not member.log_directories.offline
             assert cluster.partition(2, "t").log_end_offset == leader.log_end_offset
             assert values(cluster, 2, "t") == last
 

@@ -37,7 +37,7 @@ class StubbornDisk(RealDisk):
 
 @pytest.fixture
 def disk(stage: Any) -> StubbornDisk:
-    directory, stubborn = stage.broker.log_directory, StubbornDisk()
+    directory, stubborn = stage.log_directory, StubbornDisk()
     directory.disk = directory._loader._disk = stubborn
     return stubborn
 
@@ -99,7 +99,7 @@ def test_a_directory_that_cannot_be_removed_is_tried_again(
 ) -> None:
     stage.topic("t", configs={"file.delete.delay.ms": "0"})
     stage.append("t", b"x")
-    directory, log = stage.broker.log_directory, stage.partition("t").log
+    directory, log = stage.log_directory, stage.partition("t").log
     directory.delete_log(log, stage.clock.now_ms())
     disk.kept = ".index"
 

@@ -1,0 +1,75 @@
+"""Metrics of the disks with the logs: their room, and how many of them have failed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final
+
+from fairlead_broker.measures.exposition import label_set
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fairlead_broker.log.directory.log_directories import LogDirectories
+    from fairlead_broker.measures.exposition import Exposition
+
+DISK_WAIT_S: Final = 0.2
+"""How long a scrape waits for the file systems; a disk that hangs must not hide everything else."""
+
+
+class DiskMeter:
+    """Asks file systems in threads; each one question at a time, however long it takes."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, asyncio.Future[tuple[int, int]]] = {}
+        """Questions without an answer, by log directory."""
+
+    async def measure(self, directories: LogDirectories) -> dict[str, tuple[int, int]]:
+        """Return size and available bytes by log directory, of those that answer in time."""
+        loop = asyncio.get_running_loop()
+        for directory in directories.live:
+            if directory.path not in self.asked:
+                self.asked[directory.path] = loop.run_in_executor(
+                    None, measure_disk, directory.path
+                )
+        await asyncio.wait(self.asked.values(), timeout=DISK_WAIT_S)
+        answered = {path: asked for path, asked in self.asked.items() if asked.done()}
+        for path in answered:
+            del self.asked[path]
+        return {
+            path: asked.result()
+            for path, asked in answered.items()
+            if asked.exception() is None and path not in directories.failures
+        }
+
+
+def expose_disks(
+    out: Exposition, directories: LogDirectories, capacities: Mapping[str, tuple[int, int]]
+) -> None:
+    """Add size and free bytes of file systems with logs; nothing while it is not known.
+
+    Samples have the label `log_dir` where there are several log directories.
+    """
+    has_several = len(directories.paths) > 1
+    for name, meaning, position in (
+        ("fairlead_disk_size_bytes", "Size of the file system with the logs.", 0),
+        ("fairlead_disk_available_bytes", "Bytes of it that may still be written.", 1),
+    ):
+        samples = [
+            (label_set(log_dir=path) if has_several else "", capacity[position])
+            for path, capacity in sorted(capacities.items())
+        ]
+        out.family(name, "gauge", meaning, samples)
+    out.one(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "gauge",
+        "Log directories that have failed, and whose replicas are offline.",
+        len(directories.failures),
+    )
+
+
+def measure_disk(path: str) -> tuple[int, int]:
+    """Return size and available bytes; for a thread, because a bad disk may keep it waiting."""
+    found = os.statvfs(path)
+    return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail

@@ -1,0 +1,371 @@
+"""The log directories of a broker (`log.dirs`): mostly one, else one a disk, as Kafka has it.
+
+Each is a `LogDirectory` that knows nothing of the others: lock, identity, checkpoints and marker
+are its own. What there is to decide among several stands here: where a new log goes (to the
+directory with the fewest), that no partition is in two of them, what they say together of the start
+(`joint_start`), and that a failed one costs only what it holds. As long as one of them works the
+broker serves; the last one is never given up, so that with one directory nothing is different.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
+from fairlead_broker.disk import DirectoryEntry, RealDisk, remove_tree
+from fairlead_broker.log.directory.identity import ForeignDirectoryError
+from fairlead_broker.log.directory.joint_start import DirectoryStart, JointStart, join_starts
+from fairlead_broker.log.directory.load_report import LoadReport
+from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.directory.scan import scan_directory
+from fairlead_broker.log.files.file_names import LOG_SUFFIX, partition_directory
+from fairlead_broker.log.files.read_cache import ReadCache
+from fairlead_broker.log.files.text_files import NewerFormatError, TopicPartition
+from fairlead_broker.log.log import Log
+from fairlead_broker.log.recovery.pool import RecoveryProgress
+from fairlead_model.configs.log_config import LogConfig
+from fairlead_model.metadata_seen import MetadataSeen
+from fairlead_wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+
+class DuplicateLogError(Exception):
+    """A partition is in two log directories; `str()` says in which."""
+
+
+class LogDirectories:
+    """`failures` are the directories that take no part (any more), by path, and why."""
+
+    def __init__(self, directories: Sequence[LogDirectory]) -> None:
+        self.directories = tuple(directories)
+        """Those that could be opened, in the order of `log.dirs`."""
+        self.paths = tuple(directory.path for directory in directories)
+        """All that the settings name."""
+        self.failures: dict[str, str] = {}
+        self.offline: dict[TopicPartition, str] = {}
+        """Logs that could not be opened at start, and why."""
+        self._by_path = {directory.path: directory for directory in directories}
+        self._unmoved: dict[TopicPartition, str] = {}
+        """Paths of logs that were to go, and that the disk has kept under their name."""
+        self._starts: list[DirectoryStart] = []
+
+    @classmethod
+    def open(
+        cls, paths: Sequence[str], *, node_id: int, cluster_id: str | None = None
+    ) -> "LogDirectories":
+        """Lock and claim all. DirectoryInUseError, ForeignDirectoryError or OSError if impossible.
+
+        A disk that cannot be read does not keep the others; OSError if it is the only one.
+        """
+        opened: list[LogDirectory] = []
+        failures: dict[str, str] = {}
+        cache = ReadCache(RealDisk())
+        try:
+            for path in paths:
+                try:
+                    directory = LogDirectory.open(
+                        path, node_id=node_id, cluster_id=cluster_id, cache=cache
+                    )
+                except OSError as error:
+                    if path == paths[-1] and not opened:
+                        raise
+                    logger.error("log directory %s cannot be used: %s", path, error)
+                    failures[path] = str(error)
+                else:
+                    opened.append(directory)
+            _check_kinship(opened)
+        except BaseException:
+            for directory in opened:
+                directory.close(clean=False)
+            raise
+        directories = cls(opened)
+        directories.paths = tuple(paths)
+        directories.failures = failures
+        return directories
+
+    @property
+    def live(self) -> list[LogDirectory]:
+        """Those that have not failed. The last one never counts as failed."""
+        return [each for each in self.directories if each.path not in self.failures]
+
+    @property
+    def has_unknown_logs(self) -> bool:
+        """True if a directory could not be opened: nobody knows what it holds."""
+        return len(self.directories) < len(self.paths)
+
+    @property
+    def logs(self) -> Iterator[Log]:
+        """The usable logs."""
+        return chain.from_iterable(directory.logs for directory in self.directories)
+
+    def log(self, topic: str, partition: int) -> Log | None:
+        """One of them."""
+        for directory in self.directories:
+            log = directory.log(topic, partition)
+            if log is not None:
+                return log
+        return None
+
+    def home(self, log: Log) -> LogDirectory:
+        """Return the directory that a log is in."""
+        return self._by_path[log.path.rpartition("/")[0]]
+
+    @property
+    def start(self) -> JointStart:
+        """What the registration says of this start, once all is loaded."""
+        return join_starts(self._starts)
+
+    @property
+    def cluster_id(self) -> str:
+        return self.directories[0].cluster_id or next(
+            (each.cluster_id for each in self.directories if each.cluster_id), ""
+        )
+
+    @property
+    def metadata_seen(self) -> MetadataSeen:
+        """How far the metadata had come, as the disks have it."""
+        return max(directory.metadata_seen for directory in self.directories)
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """Return what a checkpoint says of a log; 0 if none does."""
+        key = (topic, partition)
+        for directory in self.directories:
+            if directory.log(*key) is not None:
+                return directory.high_watermarks.get(key, 0)
+        return 0
+
+    def assign_cluster_id(self, cluster_id: str) -> None:
+        """Learned from the controller. ForeignDirectoryError if the data is another cluster's."""
+        self._each(lambda directory: directory.assign_cluster_id(cluster_id))
+
+    def load(
+        self,
+        now_ms: int,
+        *,
+        config_for: Callable[[str, int], LogConfig],
+        recovery_workers: int = 2,
+        on_progress: Callable[[RecoveryProgress], None] = lambda _: None,
+    ) -> LoadReport:
+        """Open every log of every directory. Blocks: in a thread. DuplicateLogError."""
+        if len(self.directories) > 1:
+            self._check_duplicates()
+        total = LoadReport()
+        lost_writes: dict[int, OSError] = {}
+        for directory in self.live:
+            device = directory.disk.file_system_id(directory.path) if len(self.paths) > 1 else 0
+            try:
+                report = directory.load(
+                    now_ms,
+                    config_for=config_for,
+                    recovery_workers=recovery_workers,
+                    on_progress=on_progress,
+                    lost_writes=lost_writes.get(device),
+                )
+            except NewerFormatError:
+                raise
+            except OSError as error:
+                if len(self.live) == 1:
+                    raise
+                self._leave_out(directory, error)
+                continue
+            if report.write_back_error is not None:
+                lost_writes[device] = report.write_back_error
+            total.add(report)
+            self._starts.append(_start_of(directory, report))
+        self._forget_found(total)
+        self.offline = dict(total.offline)
+        return total
+
+    def _check_duplicates(self) -> None:
+        """Nobody can tell which one the controller counts on; only a person can."""
+        found: dict[TopicPartition, str] = {}
+        for directory in self.live:
+            try:
+                scan = scan_directory(directory.disk, directory.path)
+            except OSError as error:
+                self._leave_out(directory, error)
+                continue
+            for key, name in scan.partitions.items():
+                path = f"{directory.path}/{name}"
+                if key in found:
+                    raise DuplicateLogError(
+                        f"{found[key]} and {path} are logs of the same partition: move the one "
+                        "away that is not wanted any more, mostly the older one"
+                    )
+                found[key] = path
+
+    def _leave_out(self, directory: LogDirectory, error: OSError) -> None:
+        """Go on without a directory of which nobody knows what it holds."""
+        logger.error("log directory %s cannot be read: %s", directory.path, error)
+        self.failures[directory.path] = str(error)
+        self.directories = tuple(each for each in self.directories if each is not directory)
+        directory.release()
+        if not self.directories:
+            raise error
+
+    def _forget_found(self, report: LoadReport) -> None:
+        """Count no log as lost that is in another directory than a checkpoint says."""
+        report.missing = [key for key in report.missing if self.log(*key) is None]
+        self._starts = [
+            DirectoryStart(
+                start.record,
+                start.is_whole,
+                start.logs,
+                [key for key in start.damaged if key in report.missing or key in start.logs],
+            )
+            for start in self._starts
+        ]
+
+    def confirm_start(self, broker_epoch: int) -> None:
+        """Let logs take appends: the controller knows this start. A few fsyncs a directory.
+
+        All of them note the start before one loses its marker: a crash in between then finds
+        directories that agree.
+        """
+        self._each(lambda directory: directory.note_start(broker_epoch))
+        self._each(lambda directory: directory.begin_appends())
+
+    def go_on(self) -> None:
+        """Let logs take appends: the start that is noted as registered goes on."""
+        self._each(lambda directory: directory.go_on())
+
+    def _each(self, act: Callable[[LogDirectory], None]) -> None:
+        """Do something in every directory; one that cannot fails, unless it is the last."""
+        for directory in self.live:
+            try:
+                act(directory)
+            except OSError as error:
+                if not self.fail(directory, error):
+                    raise
+
+    def fail(self, directory: LogDirectory, error: OSError) -> bool:
+        """Give up a directory, with its logs; False if it is the last one, which stays in use."""
+        if self.live == [directory]:
+            return False
+        self.failures[directory.path] = str(error)
+        logger.critical("log directory %s has failed: %s", directory.path, error)
+        for log in directory.logs:
+            if not log.is_offline:
+                log.go_offline(error)
+        return True
+
+    def note_metadata(self, seen: MetadataSeen) -> None:
+        """Remember how far the metadata has come, on each disk: one is enough to know it."""
+        errors = []
+        for directory in self.live:
+            try:
+                directory.note_metadata(seen)
+            except OSError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def create_log(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
+    ) -> Log:
+        """Make an empty log in the directory with the fewest. OSError if none takes it.
+
+        KafkaError if files of that name cannot be got out of the way, in whichever directory.
+        """
+        key = (topic, partition)
+        if key in self._unmoved:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self._unmoved[key]} could not be moved away"
+            )
+        candidates = sorted(self.live, key=lambda directory: len(directory.logs))
+        for directory in candidates:
+            try:
+                return directory.create_log(topic, partition, topic_id, config, now_ms)
+            except FileExistsError:
+                raise
+            except OSError as error:
+                if directory is candidates[-1] or not _is_undone(directory, key):
+                    raise
+                logger.error("no log of %s-%d in %s: %s", *key, directory.path, error)
+        raise AssertionError("no log directory is left")
+
+    def delete_log(self, log: Log, now_ms: int) -> None:
+        """Rename the directory so that it is no log any more; removed after the grace."""
+        self._note_unmoved(log, self.home(log).delete_log(log, now_ms))
+
+    def set_aside(self, log: Log) -> str:
+        """Take a log out of service that nobody knows; its data stays, under the answered path."""
+        target = self.home(log).set_aside(log)
+        self._note_unmoved(log, target)
+        return target
+
+    def _note_unmoved(self, log: Log, target: str) -> None:
+        """Where there is another directory, a log of the same name would begin there."""
+        if target == log.path and len(self.paths) > 1:
+            self._unmoved[log.topic, log.partition] = log.path
+
+    def close(self, *, clean: bool, broker_epoch: int = -1, now_ms: int = 0) -> bool:
+        """Stop; with `clean`, flush everything and mark the stop as clean. Blocks: in a thread.
+
+        All is flushed before one is marked. Answers whether each directory was.
+        """
+        failed = [each for each in self.directories if each.path in self.failures]
+        flushed = [each for each in self.live if clean and self._is_flushed(each, now_ms)]
+        is_clean = len(flushed) == len(self.paths)
+        for directory in self.directories:
+            is_marked = directory in flushed and directory not in failed
+            try:
+                directory.release(marked_epoch=broker_epoch if is_marked else None)
+            except OSError as error:
+                if len(self.paths) == 1:
+                    raise
+                logger.error("%s is not marked as clean: %s", directory.path, error)
+                is_clean = False
+        return is_clean
+
+    def _is_flushed(self, directory: LogDirectory, now_ms: int) -> bool:
+        try:
+            return directory.flush_all(now_ms)
+        except OSError as error:
+            if len(self.paths) == 1:
+                raise
+            logger.error("%s is not flushed: %s", directory.path, error)
+            return False
+
+
+def _check_kinship(directories: Sequence[LogDirectory]) -> None:
+    """ForeignDirectoryError if two are of different clusters, or one is a copy of another."""
+    first: dict[str, str] = {}
+    cluster = ("", "")
+    for directory in directories:
+        twin = first.setdefault(directory.directory_id, directory.path)
+        if twin != directory.path:
+            raise ForeignDirectoryError(
+                f"{twin} and {directory.path} have the same directory.id: one is a copy"
+            )
+        if directory.cluster_id and cluster[0] not in ("", directory.cluster_id):
+            raise ForeignDirectoryError(
+                f"{cluster[1]} belongs to cluster {cluster[0]}, {directory.path} to "
+                f"{directory.cluster_id}"
+            )
+        if directory.cluster_id:
+            cluster = (directory.cluster_id, directory.path)
+
+
+def _start_of(directory: LogDirectory, report: LoadReport) -> DirectoryStart:
+    logs = [(log.topic, log.partition) for log in directory.logs]
+    return DirectoryStart(directory.start, report.is_whole, logs, report.unclean)
+
+
+def _segments(directory: LogDirectory, path: str) -> list[DirectoryEntry]:
+    entries = directory.disk.list_directory(path)
+    return [entry for entry in entries if entry.name.endswith(LOG_SUFFIX)]
+
+
+def _is_undone(directory: LogDirectory, key: TopicPartition) -> bool:
+    """Remove what is left of a log that could not be made; tell whether nothing is."""
+    path = f"{directory.path}/{partition_directory(*key)}"
+    try:
+        if directory.disk.exists(path):
+            if any(entry.size for entry in _segments(directory, path)):
+                return False
+            remove_tree(directory.disk, path)
+    except OSError as error:
+        logger.error("%s cannot be removed: %s", path, error)
+        return False
+    return True

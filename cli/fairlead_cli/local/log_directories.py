@@ -1,0 +1,54 @@
+"""Where the brokers of a local cluster keep their logs: in the data directory, or on other disks.
+
+`fairlead up --set log.dirs=/disk1,/disk2` gives each broker a folder of its own in each of them.
+Brokers that come back without one of their folders have lost what is in it, as far as the cluster
+knows. So a start that leaves one out is refused; a forgotten argument must not cost replicas.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from fairlead_cli.errors import InputError
+from fairlead_model.configs.setting_sources import read_properties
+
+if TYPE_CHECKING:
+    from fairlead_cli.local.layout import Layout
+
+LOG_DIRS: Final = "log.dirs"
+
+
+def choose_log_directories(layout: Layout, settings: dict[str, str]) -> tuple[str, ...]:
+    """Take the folders out of the settings; InputError if one is left out that has been used."""
+    said = settings.pop(LOG_DIRS, "")
+    chosen = tuple(str(Path(each.strip()).resolve()) for each in said.split(",") if each.strip())
+    for broker_id in layout.known_brokers():
+        folders = [str(each) for each in build_log_directories(layout, chosen, broker_id)]
+        for folder in find_log_directories(layout, broker_id):
+            if str(folder) not in folders and folder.is_dir():
+                raise InputError(
+                    f"broker {broker_id} has logs in {folder}, and log.dirs leaves it out",
+                    hint=f"Name {folder.parent} in --set {LOG_DIRS}=…, too. To lose what is in "
+                    "there, rename it first.",
+                )
+    return chosen
+
+
+def build_log_directories(
+    layout: Layout, chosen: tuple[str, ...], broker_id: int
+) -> tuple[Path, ...]:
+    """Return the folders of a broker."""
+    own = layout.broker_directory(broker_id)
+    return tuple(Path(each, own.name) for each in chosen) or (own,)
+
+
+def find_log_directories(layout: Layout, broker_id: int) -> tuple[Path, ...]:
+    """Return the folders that a broker was started with last."""
+    try:
+        text = layout.broker_config(broker_id).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return (layout.broker_directory(broker_id),)
+    said = read_properties(text).get(LOG_DIRS, "")
+    folders = tuple(Path(each.strip()) for each in said.split(",") if each.strip())
+    return folders or (layout.broker_directory(broker_id),)

@@ -1,0 +1,145 @@
+"""A broker with two log directories serves on with one of them."""
+
+from __future__ import annotations
+
+import errno
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fairlead_broker.http.metrics_page import MetricsPage
+from fairlead_broker.http.readiness import Phase, Readiness
+from fairlead_broker.tasks.checkpoints import CheckpointWriter
+from fairlead_broker.tasks.disk_check import DiskCheck
+from fairlead_model.cluster import PartitionChanged, empty_image
+from fairlead_model.ids import TopicId
+from fairlead_model.partition import PartitionRegistration
+from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages.describe_log_dirs import DescribeLogDirsRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+READ_ONLY = OSError(errno.EROFS, "read-only file system")
+pytestmark = pytest.mark.parametrize("stage", [{"log.dirs": "one,two"}], indirect=True)
+
+
+def in_executor(stage: Any, story: Callable[[ThreadPoolExecutor], Awaitable[None]]) -> None:
+    async def act() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            await story(executor)
+
+    stage.run(act())
+
+
+def homes(stage: Any) -> dict[str, str]:
+    directories = stage.broker.log_directories
+    return {
+        topic: Path(directories.home(partition.log).path).name
+        for (topic, _), partition in stage.broker.partitions.items()
+    }
+
+
+def fail_second(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of `b` cannot be written, and the disk takes no write at all."""
+    second = stage.broker.log_directories.directories[1]
+    monkeypatch.setattr(second, "probe", lambda: READ_ONLY)
+    stage.partition("b").log.go_offline(READ_ONLY)
+
+    async def story(executor: ThreadPoolExecutor) -> None:
+        check = DiskCheck(stage.broker, executor)
+        check.on_offline(stage.partition("b"))
+        await check.finished()
+
+    in_executor(stage, story)
+
+
+def test_a_failed_disk_costs_its_replicas_only(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for topic in "abcd":
+        stage.topic(topic)
+    assert homes(stage) == {"a": "one", "b": "two", "c": "one", "d": "two"}
+    fail_second(stage, monkeypatch)
+    offline = {topic: stage.partition(topic).log.is_offline for topic in "abcd"}
+    assert offline == {"a": False, "b": True, "c": False, "d": True}
+    stage.append("a", b"goes on")
+    assert stage.broker.partition_error("d", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    stage.topic("e")
+    stage.topic("f")
+    assert {homes(stage)[topic] for topic in "ef"} == {"one"}
+
+
+def test_directories_are_described_each_and_a_failed_one_with_an_error(
+    stage: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stage.topic("a")
+    stage.topic("b")
+
+    def described() -> dict[str, tuple[int, list[str], bool]]:
+        answer = stage.ask(DescribeLogDirsRequest(topics=None), 4)
+        return {
+            Path(each.log_dir).name: (
+                each.error_code,
+                [topic.name for topic in each.topics],
+                each.total_bytes > 0,
+            )
+            for each in answer.results
+        }
+
+    assert described() == {"one": (0, ["a"], True), "two": (0, ["b"], True)}
+    fail_second(stage, monkeypatch)
+    assert described() == {
+        "one": (0, ["a"], True),
+        "two": (ErrorCode.KAFKA_STORAGE_ERROR, [], False),
+    }
+
+
+def test_metrics_tell_each_directory_and_how_many_have_failed(
+    stage: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stage.topic("a")
+    stage.topic("b")
+    page = MetricsPage(Readiness(phase=Phase.SERVING))
+    page.broker = stage.broker
+    text = stage.run(page.text())
+    for folder in ("one", "two"):
+        assert f'fairlead_disk_size_bytes{{log_dir="{tmp_path / folder}"}}' in text
+    assert "\nkafka_log_logmanager_offlinelogdirectorycount 0\n" in text
+    fail_second(stage, monkeypatch)
+    text = stage.run(page.text())
+    assert f'fairlead_disk_size_bytes{{log_dir="{tmp_path / "two"}"}}' not in text
+    assert "\nkafka_log_logmanager_offlinelogdirectorycount 1\n" in text
+
+
+def test_each_directory_has_checkpoints_of_its_own_logs(stage: Any, tmp_path: Path) -> None:
+    for topic in "ab":
+        stage.topic(topic)
+        stage.append(topic, b"x")
+    in_executor(stage, lambda executor: CheckpointWriter(stage.broker, executor).write())
+    for folder, topic in (("one", "a"), ("two", "b")):
+        text = (tmp_path / folder / "replication-offset-checkpoint").read_text()
+        assert text.splitlines() == ["0", "1", f"{topic} 0 1"]
+
+
+def test_a_replica_that_may_be_on_an_unreadable_disk_is_not_made_elsewhere(
+    stage: Any, tmp_path: Path
+) -> None:
+    topic_ids = {topic: stage.topic(topic) for topic in "ab"}
+    stage.broker.log_directories.close(clean=True, broker_epoch=7)
+    (tmp_path / "two").rename(tmp_path / "away")
+    (tmp_path / "two").write_text("no folder")
+    stage.broker = stage.run(stage._start())
+    changes, stage.image = stage.image.changes_from_nothing(), empty_image("test-cluster")
+    stage.publish(*changes)
+    assert homes(stage) == {"a": "one"}
+    assert stage.broker.partition_error("b", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    removed = PartitionRegistration(
+        replicas=(2,), isr=(2,), leader=2, partition_epoch=1, unconfirmed_removals=(1,)
+    )
+    told = []
+    stage.broker.replicas._listener.on_replica_removed = lambda *each: told.append(each)
+    stage.publish(PartitionChanged(TopicId(topic_ids["b"]), 0, removed))
+    assert told == [], "its files may still be there"
+    stage.topic("new")
+    assert homes(stage) == {"a": "one", "new": "one"}

@@ -1,0 +1,56 @@
+"""Log directories of a local cluster: chosen once, and not forgotten by the next start."""
+
+from pathlib import Path
+
+import pytest
+
+from fairlead_cli.errors import InputError
+from fairlead_cli.local.layout import Layout, Ports
+from fairlead_cli.local.log_directories import choose_log_directories, find_log_directories
+from fairlead_cli.local.plan import LaunchPlan, decode_plan, encode_plan, encode_properties
+from fairlead_cli.log import find_log_directories as dumped_directories
+
+
+def started(tmp_path: Path, *folders: str) -> Layout:
+    """A data directory as a start with these folders leaves it."""
+    layout = Layout(tmp_path / "data")
+    settings = {"log.dirs": ",".join(str(tmp_path / each) for each in folders)} if folders else {}
+    chosen = choose_log_directories(layout, settings)
+    assert settings == {}
+    plan = LaunchPlan(layout.root, 2, Ports(9092, 8080), {}, (), log_directories=chosen)
+    assert decode_plan(encode_plan(plan)) == plan
+    layout.config_directory.mkdir(parents=True, exist_ok=True)
+    layout.cluster_file.write_text("{}")
+    for broker_id in range(2):
+        layout.broker_directory(broker_id).mkdir(exist_ok=True)
+        text = encode_properties(plan.broker_settings(broker_id))
+        layout.broker_config(broker_id).write_text(text)
+        for folder in find_log_directories(layout, broker_id):
+            folder.mkdir(parents=True, exist_ok=True)
+    return layout
+
+
+def test_each_broker_has_a_folder_in_each_directory(tmp_path: Path) -> None:
+    layout = started(tmp_path, "one", "two")
+    assert find_log_directories(layout, 1) == (tmp_path / "one/broker-1", tmp_path / "two/broker-1")
+    assert dumped_directories(layout.root) == [
+        tmp_path / folder / f"broker-{broker_id}"
+        for broker_id in (0, 1)
+        for folder in ("one", "two")
+    ]
+
+
+def test_without_them_the_logs_are_in_the_data_directory(tmp_path: Path) -> None:
+    layout = started(tmp_path)
+    assert find_log_directories(layout, 0) == (tmp_path / "data/broker-0",)
+
+
+def test_one_may_be_added_and_none_left_out(tmp_path: Path) -> None:
+    started(tmp_path)
+    started(tmp_path, "data", "two")
+    for folders in ((), ("data",), ("two",)):
+        with pytest.raises(InputError, match="leaves it out"):
+            started(tmp_path, *folders)
+    (tmp_path / "two").rename(tmp_path / "away")
+    layout = started(tmp_path, "data")
+    assert find_log_directories(layout, 1) == (tmp_path / "data/broker-1",)
