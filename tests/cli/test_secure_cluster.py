@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import os
+import re
 import shutil
 import socket
 import ssl
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,11 @@ DEADLINE_S = 30.0
 TOPIC = "hello"
 SCRAM = [each.sasl_name for each in ScramMechanism]
 ISSUER = TokenIssuer()
+PAGE = Path(__file__).parents[2] / "docs/http.md"
+HTTPS_BLOCKS = re.findall(
+    r"<!-- tested: https -->\n```\n(.*?)```", PAGE.read_text(), flags=re.DOTALL
+)
+assert HTTPS_BLOCKS
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +105,22 @@ def test_curl_logs_in_with_a_file(cli: Cli) -> None:
     (cli.data / "clients/by-http.curl").write_text(password)
     wait_until(lambda: ask("by-http", "/v3/clusters").get("error_code") == 40101)
     (cli.data / "clients/by-http.curl").unlink()
+
+
+@pytest.mark.parametrize("block", HTTPS_BLOCKS)
+def test_lines_of_the_page_run_as_written(cli: Cli, block: str) -> None:
+    need("curl")
+    text = block.replace("127.0.0.1:8180", f"127.0.0.1:{cli.http_port + 100}")
+    text = text.replace(".fairlead/", f"{cli.data}/").replace("curl -s", "curl -sf")
+    environment = os.environ | {
+        "FAIRLEAD_DATA": str(cli.data),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    command = ["bash", "-euo", "pipefail", "-c", text]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
 
 
 def test_nobody_comes_in_clear(cli: Cli) -> None:

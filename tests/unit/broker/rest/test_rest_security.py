@@ -21,9 +21,11 @@ from fairlead_broker.net.peer_log import PeerLog
 from fairlead_broker.net.tls_listeners import TlsListeners
 from fairlead_broker.rest import server as server_module
 from fairlead_broker.rest import tls_door
+from fairlead_broker.rest.openapi import build_document
 from fairlead_broker.rest.operations import JSON, Answer, Operation
 from fairlead_broker.rest.request import RestRequest
 from fairlead_broker.rest.server import RestServer
+from fairlead_broker.rest.table import OPERATIONS
 from fairlead_broker.security.rest_security import read_rest_security
 from fairlead_broker.settings import RestAddress
 from fairlead_model.configs.config_key import ConfigError
@@ -365,3 +367,14 @@ def test_passwords_by_plain_http_only_where_a_setting_says_so(serve: Any) -> Non
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, str], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         read_rest_security(BrokerValues(static=settings))
+
+
+def test_the_document_tells_how_clients_say_who_they_are() -> None:
+    document = build_document(OPERATIONS, version="1")
+    schemes = document["components"]["securitySchemes"]
+    told = {name: each.get("scheme", each["type"]) for name, each in schemes.items()}
+    assert told == {"basic": "basic", "bearer": "bearer", "certificate": "mutualTLS"}
+    # None is an answer, too: a broker may ask nobody.
+    assert document["security"] == [{}, {"basic": []}, {"bearer": []}, {"certificate": []}]
+    for path in document["paths"].values():
+        assert all("401" in operation["responses"] for operation in path.values())
