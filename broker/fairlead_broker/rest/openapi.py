@@ -42,7 +42,10 @@ SECURITY_SCHEMES: Final = {
         "description": "A client's certificate, where listener.name.rest.ssl.client.auth asks.",
     },
 }
-_ANY_OF_THEM: Final[list[dict[str, list[str]]]] = [{}, *({name: []} for name in SECURITY_SCHEMES)]
+_ANY_OF_THEM: Final[tuple[dict[str, list[str]], ...]] = (
+    {},
+    *({name: list[str]()} for name in SECURITY_SCHEMES),
+)
 """One of them, or none: which are taken is a matter of a broker's settings."""
 _ANY_REQUEST: Final = (400, 401, 403, 404, 406, 421, 429, 500, 503)
 _WITH_BODY: Final = (408, 413, 415, 422)
@@ -64,7 +67,7 @@ def build_document(operations: Iterable[Operation], *, version: str) -> dict[str
             "message.",
         },
         "paths": paths,
-        "security": _ANY_OF_THEM,
+        "security": list(_ANY_OF_THEM),
         "components": {
             "schemas": {_REFUSALS: PROBLEM_SCHEMA},
             "securitySchemes": SECURITY_SCHEMES,
