@@ -239,7 +239,8 @@ class LiveBroker(LiveProcess):
 
     @property
     def rest_url(self) -> str:
-        return f"http://{self.ready['rest']}"
+        is_tls = self._settings["fairlead.rest.listener"].startswith("https://")
+        return f"{'https' if is_tls else 'http'}://{self.ready['rest']}"
 
     @property
     def started_in_ms(self) -> float:
@@ -361,7 +362,15 @@ def zookeeper_chroot(zookeeper: ZooKeeperEnsemble) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def rest_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+def rest_settings() -> dict[str, str]:
+    """Settings of `rest_cluster` besides its own, for modules that say so."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def rest_cluster(
+    tmp_path_factory: pytest.TempPathFactory, rest_settings: dict[str, str]
+) -> Iterator[LiveCluster]:
     """Three brokers with the HTTP API, for all tests of a module."""
     settings = {
         "fairlead.rest.listener": "127.0.0.1:0",
@@ -369,6 +378,7 @@ def rest_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveClust
         "offsets.topic.num.partitions": "3",
         "offsets.topic.replication.factor": "3",
         "group.initial.rebalance.delay.ms": "0",
+        **rest_settings,
     }
     cluster = LiveCluster(tmp_path_factory.mktemp("rest"), brokers=3, settings=settings)
     try:

@@ -28,7 +28,7 @@ APIS: Final = (
     *("AlterUserScramCredentials", "DescribeQuorum", "DescribeCluster", "DescribeProducers"),
     *("DescribeTransactions", "ListTransactions", "ConsumerGroupHeartbeat"),
     *("ConsumerGroupDescribe", "ListConfigResources", "DescribeTopicPartitions"),
-    *("UpdateFeatures", "UnregisterBroker"),
+    *("UpdateFeatures", "UnregisterBroker", "Envelope"),
 )
 DEFAULT_OUTPUT: Final = Path(__file__).parent.parent / "fairlead_wire" / "messages"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fairlead_broker.authorization import ANONYMOUS
 from fairlead_broker.fetch_sessions.client_sessions import FetchSessions
@@ -72,6 +72,21 @@ if TYPE_CHECKING:
     from fairlead_model.configs.config_values import BrokerValues
     from fairlead_model.security.acl_index import AclDecision
     from fairlead_tls.followed_certificate import FollowedPeer
+    from fairlead_wire.messages.envelope import EnvelopeRequest
+
+
+class Cancellable(Protocol):
+    """What can be let go before it is done."""
+
+    def cancel(self) -> None: ...
+
+
+class ForwardedHttp(Protocol):
+    """Answers a request of an HTTP client that another broker passes on."""
+
+    def __call__(
+        self, envelope: EnvelopeRequest, respond: Callable[[bytes], None]
+    ) -> Cancellable: ...
 
 
 class Broker:
@@ -131,6 +146,8 @@ class Broker:
         self.reporter = ReplicaReporter(self)
         self.peer_certificate: FollowedPeer | None = None
         """What this broker shows to others when it connects to them; None: they speak in clear."""
+        self.forwarded_http: ForwardedHttp | None = None
+        """Answers requests of HTTP clients that other brokers pass on; None: nobody does here."""
         self.credentials = ImageCredentials()
         self.authorizer = self._build_authorizer()
         """None where everybody may do everything."""

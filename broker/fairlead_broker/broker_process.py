@@ -30,7 +30,12 @@ from fairlead_broker.session.resumption import resumption_problem
 from fairlead_broker.session.role_journal import RoleJournal, roles_in
 from fairlead_broker.tasks.background import Background
 from fairlead_broker.tasks.checkpoints import high_watermarks
-from fairlead_model.broker import REST_ENDPOINT, BrokerRegistration, Endpoint
+from fairlead_model.broker import (
+    REST_ENDPOINT,
+    REST_TLS_ENDPOINT,
+    BrokerRegistration,
+    Endpoint,
+)
 from fairlead_model.configs.config_key import ConfigError
 from fairlead_model.ids import NO_BROKER_EPOCH
 from fairlead_model.session.calls import Method
@@ -102,6 +107,7 @@ class BrokerProcess:
         self._broker: Broker
         self._server: Server
         self._tls: TlsListeners | None = None
+        self._logins: Logins | None = None
         self._rest: RestServer | None = None
         self._rest_endpoint: tuple[Endpoint, ...] = ()
         self._session: ControllerSession
@@ -254,6 +260,8 @@ class BrokerProcess:
             send_buffer_bytes=settings.socket_send_buffer_bytes,
             receive_buffer_bytes=settings.socket_receive_buffer_bytes,
         )
+        transports = self._open_transports()
+        self._logins = self._open_logins()
         self._server = Server(
             self._broker,
             settings.listeners,
@@ -261,8 +269,8 @@ class BrokerProcess:
             cluster_secret=self._secret,
             authorizer=self._broker.authorizer,
             client_quotas=self._broker.client_quotas,
-            transports=self._open_transports(),
-            logins=self._open_logins(),
+            transports=transports,
+            logins=self._logins,
         )
         try:
             self._server.bind()
@@ -327,13 +335,21 @@ class BrokerProcess:
             return
         from fairlead_broker.rest.server import RestServer
 
-        self._rest = RestServer(self._broker, address, self._secret, self._server.peer_log)
+        self._rest = RestServer(
+            self._broker,
+            address,
+            self._secret,
+            self._server.peer_log,
+            logins=self._logins,
+            tls=None if self._tls is None else self._tls.transports.get(REST_ENDPOINT),
+        )
         try:
             host, port = self._rest.bind()
         except OSError as error:
             where = f"fairlead.rest.listener={address.host}:{address.port}"
             raise StartError(f"{where}: {error.strerror}") from error
-        self._rest_endpoint = (Endpoint(REST_ENDPOINT, host, port),)
+        name = REST_TLS_ENDPOINT if address.is_tls else REST_ENDPOINT
+        self._rest_endpoint = (Endpoint(name, host, port),)
 
     async def _join_cluster(self) -> None:
         from fairlead_broker.session.controller_session import ControllerSession

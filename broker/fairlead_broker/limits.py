@@ -375,6 +375,9 @@ REST_INSTANCE_CALL_S: Final = 5.0
 """How long an instance asks coordinators and leaders before it looks after its heartbeat again."""
 REST_AUTO_COMMIT_INTERVAL_S: Final = 5.0
 """Kafka's `auto.commit.interval.ms` of consumers."""
+REST_TOKENS_REMEMBERED_MAX: Final = 1_000
+REST_TOKEN_REMEMBERED_S: Final = 60
+"""Bearer tokens that were good a moment ago, and for how long they are not looked at again."""
 AUTHORIZER_MEMO_MAX: Final = 50_000
 """Answers that the authorizer remembers, some 300 bytes each; it forgets all of them when it has
 so many, and when a rule changes."""

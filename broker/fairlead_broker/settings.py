@@ -15,7 +15,8 @@ from fairlead_broker.listener import Listener
 from fairlead_broker.quota.meter import Windows
 from fairlead_broker.security.access_settings import read_access_settings as read_access
 from fairlead_broker.security.listener_security import read_listener_security
-from fairlead_model.broker import REST_ENDPOINT
+from fairlead_broker.security.rest_security import read_rest_security, split_rest_scheme
+from fairlead_model.broker import REST_ENDPOINTS
 from fairlead_model.cluster import CLUSTER_WIDE
 from fairlead_model.configs.config_values import (
     BrokerValues,
@@ -65,6 +66,7 @@ class RestAddress:
     allowed_hosts: tuple[str, ...]
     allowed_origins: tuple[str, ...]
     consumer_instance_timeout_ms: int
+    is_tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ def build_settings(
     )
     validate_group_settings(values)
     listeners = parse_listeners(_texts(values, "listeners"), _texts(values, "advertised.listeners"))
-    security = read_listener_security(values, listeners)
+    security = read_listener_security(values, listeners) | read_rest_security(values)
     node_id = _node_id(values)
     controller_tls = read_peer_tls(values, CONTROLLER_LISTENER, broker_id=node_id)
     controller_sessions = _controller_sessions(values)
@@ -304,10 +306,11 @@ def parse_listeners(texts: Iterable[str], advertised: Iterable[str]) -> tuple[Li
         listeners.append(
             Listener(name, host, port, advertised_host, advertised_port, name == INTERNAL_LISTENER)
         )
-    if REST_ENDPOINT in bound:
-        raise ConfigError(
-            "listeners", f"listeners: the name {REST_ENDPOINT} belongs to fairlead.rest.listener"
-        )
+    for name in REST_ENDPOINTS:
+        if name in bound:
+            raise ConfigError(
+                "listeners", f"listeners: the name {name} belongs to fairlead.rest.listener"
+            )
     if not any(not listener.is_internal for listener in listeners):
         raise ConfigError("listeners", "listeners: no listener is left for clients")
     return tuple(listeners)
@@ -346,8 +349,9 @@ def _rest_address(values: BrokerValues) -> RestAddress | None:
         if told is not None:
             raise ConfigError(name, f"{name}: there is no fairlead.rest.listener")
         return None
-    host, port = parse_address("fairlead.rest.listener", text)
-    advertised_host, advertised_port = parse_address(name, told or text)
+    is_tls, address = split_rest_scheme(text)
+    host, port = parse_address("fairlead.rest.listener", address)
+    advertised_host, advertised_port = parse_address(name, told or address)
     if advertised_host in _EVERY_ADDRESS:
         raise ConfigError(
             name, f"fairlead.rest.listener={text} binds every address: {name} must name one"
@@ -360,6 +364,7 @@ def _rest_address(values: BrokerValues) -> RestAddress | None:
         _texts(values, "fairlead.rest.allowed.hosts"),
         _texts(values, "fairlead.rest.allowed.origins"),
         _required_number(values, "fairlead.rest.consumer.instance.timeout.ms"),
+        is_tls,
     )
 
 

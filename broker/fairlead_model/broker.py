@@ -8,6 +8,9 @@ from fairlead_model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
 
 REST_ENDPOINT: Final = "REST"
 """Name of the endpoint at which a broker serves its HTTP API, which no Kafka client is told."""
+REST_TLS_ENDPOINT: Final = "REST_TLS"
+"""The same over TLS."""
+REST_ENDPOINTS: Final = (REST_ENDPOINT, REST_TLS_ENDPOINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +67,20 @@ class BrokerRegistration:
     def client_endpoints(self) -> tuple[Endpoint, ...]:
         """Where Kafka clients reach it."""
         return tuple(
-            each for each in self.endpoints if not each.is_internal and each.name != REST_ENDPOINT
+            each
+            for each in self.endpoints
+            if not each.is_internal and each.name not in REST_ENDPOINTS
         )
 
     @property
     def rest_url(self) -> str | None:
         """Where HTTP clients reach it; None where it serves no HTTP API."""
-        endpoint = self.endpoint(REST_ENDPOINT)
+        endpoint = self.endpoint(REST_TLS_ENDPOINT) or self.endpoint(REST_ENDPOINT)
         if endpoint is None:
             return None
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-        return f"http://{host}:{endpoint.port}"
+        scheme = "https" if endpoint.name == REST_TLS_ENDPOINT else "http"
+        return f"{scheme}://{host}:{endpoint.port}"
 
     @property
     def may_lead(self) -> bool:

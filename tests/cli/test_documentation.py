@@ -53,8 +53,9 @@ def read_blocks() -> Iterator[Block]:
 BLOCKS = list(read_blocks())
 
 
-# Those of Spark run in the session of tests/spark, those of ZooKeeper beside its ensemble.
-HERE = [block for block in BLOCKS if block.kind not in {None, "spark", "zookeeper"}]
+# Those of Spark run in the session of tests/spark, those of ZooKeeper beside its ensemble, those of
+# HTTPS with the secure cluster of test_secure_cluster.py.
+HERE = [block for block in BLOCKS if block.kind not in {None, "spark", "zookeeper", "https"}]
 
 
 NEEDED_BY = {"kcat": ("kcat",), "http": ("curl",)}

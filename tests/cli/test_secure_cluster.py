@@ -1,11 +1,15 @@
 """`fairlead up --secure`: TLS, logins and rights for each client, with the files that it writes."""
 
 import asyncio
+import json
+import os
+import re
 import shutil
 import socket
 import ssl
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +25,7 @@ from local_cluster import Cli, take_cluster_ports
 from needed_tools import need
 from secure_listener import Certificates
 from tokens import TokenIssuer, oauth_settings
+from waiting import wait_until
 
 from fairlead_bench.peers.kafka_distribution import ensure_kafka
 from fairlead_cli.local.client_files import read_client_file
@@ -30,6 +35,11 @@ DEADLINE_S = 30.0
 TOPIC = "hello"
 SCRAM = [each.sasl_name for each in ScramMechanism]
 ISSUER = TokenIssuer()
+PAGE = Path(__file__).parents[2] / "docs/http.md"
+HTTPS_BLOCKS = re.findall(
+    r"<!-- tested: https -->\n```\n(.*?)```", PAGE.read_text(), flags=re.DOTALL
+)
+assert HTTPS_BLOCKS
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +68,8 @@ def settings(cli: Cli) -> dict[str, str]:
 
 
 def test_files_are_for_their_owner_alone(cli: Cli) -> None:
-    names = ["clients/admin.properties", "clients/admin.librdkafka", "tls/ca.key"]
+    names = ["properties", "librdkafka", "curl"]
+    names = [*(f"clients/admin.{each}" for each in names), "tls/ca.key"]
     for name in [*names, "tls/broker-0.pem", "secret"]:
         assert stat.S_IMODE((cli.data / name).stat().st_mode) == 0o600, name
     properties = (cli.data / "clients/admin.properties").read_text()
@@ -68,11 +79,56 @@ def test_files_are_for_their_owner_alone(cli: Cli) -> None:
     assert f"bootstrap.servers={bootstrap}\n" in (cli.data / "clients/admin.librdkafka").read_text()
 
 
+def test_curl_logs_in_with_a_file(cli: Cli) -> None:
+    need("curl")
+    (broker,) = cli.status()["brokers"]
+    assert broker["rest"] == f"https://127.0.0.1:{cli.http_port + 100}"
+
+    def ask(user: str, path: str, *more: str) -> Any:
+        command = ["curl", "-sS", "-K", str(cli.data / f"clients/{user}.curl"), *more]
+        found = subprocess.run(
+            [*command, broker["rest"] + path], capture_output=True, timeout=DEADLINE_S, check=True
+        )
+        return json.loads(found.stdout)
+
+    cluster = ask("admin", "/v3/clusters")["data"][0]["cluster_id"]
+    made = cli.ok("user", "create", "by-http", "--acl", f"WRITE topic:{TOPIC}")
+    assert f"curl -K {cli.data}/clients/by-http.curl" in made.out
+    path = f"/v3/clusters/{cluster}/topics"
+    body = '{"value": {"type": "STRING", "data": "by curl"}}'
+    written = ask("by-http", f"{path}/{TOPIC}/records", "--json", body)
+    assert written["error_code"] == 200
+    assert ask("by-http", path)["data"][0]["topic_name"] == TOPIC
+    assert ask("by-http", f"/topics/{TOPIC}/partitions/0/records")["error_code"] == 40301
+    password = (cli.data / "clients/by-http.curl").read_text()
+    cli.ok("user", "delete", "by-http", "--yes")
+    (cli.data / "clients/by-http.curl").write_text(password)
+    wait_until(lambda: ask("by-http", "/v3/clusters").get("error_code") == 40101)
+    (cli.data / "clients/by-http.curl").unlink()
+
+
+@pytest.mark.parametrize("block", HTTPS_BLOCKS)
+def test_lines_of_the_page_run_as_written(cli: Cli, block: str) -> None:
+    need("curl")
+    text = block.replace("127.0.0.1:8180", f"127.0.0.1:{cli.http_port + 100}")
+    text = text.replace(".fairlead/", f"{cli.data}/").replace("curl -s", "curl -sf")
+    environment = os.environ | {
+        "FAIRLEAD_DATA": str(cli.data),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    command = ["bash", "-euo", "pipefail", "-c", text]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+
+
 def test_nobody_comes_in_clear(cli: Cli) -> None:
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", cli.port), timeout=5)
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", cli.http_port + 100), timeout=5)
+    with socket.create_connection(("127.0.0.1", cli.http_port + 100), timeout=5) as plain:
+        plain.sendall(b"GET /v3/clusters HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert plain.recv(1) == b"", "the HTTP API answers who speaks no TLS"
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{cli.port + 50}", "log_level": 0})
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=3)

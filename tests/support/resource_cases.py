@@ -199,6 +199,11 @@ CLUSTERS = (
         "certificates and tokens are shown over TLS only: add tls",
     ),
     both(
+        "passwords by HTTP without TLS",
+        cluster(rest={"enabled": True, "authentication": {"type": "scram-sha-512"}}),
+        "passwords, certificates and tokens are shown over TLS only: add tls",
+    ),
+    both(
         "tokens that nobody can check",
         cluster(listeners=[listener(tls={}, authentication={"type": "oauth"})]),
         "tokens are checked: set jwksEndpointUri, validIssuerUri and audience",

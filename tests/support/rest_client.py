@@ -1,9 +1,11 @@
 """An HTTP client for tests: one request at a time, everything about the answer kept."""
 
+import base64
 import gzip
 import http.client
 import json
 import socket
+import ssl
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -39,10 +41,17 @@ class Reply:
 
 
 class RestClient:
-    """Talks to one broker."""
+    """Talks to one broker: as `user`, a name and a password, over `tls` where its URL is https."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self, url: str, *, user: tuple[str, str] | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.url = url
+        self._tls = tls
+        self.headers: dict[str, str] = {}
+        if user is not None:
+            encoded = base64.b64encode(":".join(user).encode()).decode()
+            self.headers["Authorization"] = f"Basic {encoded}"
         self.address = urlsplit(url).hostname or "", urlsplit(url).port or 0
         self._cluster_id: str | None = None
 
@@ -64,9 +73,9 @@ class RestClient:
         chunks: Iterable[bytes] | None = None,
     ) -> Reply:
         """Send one request. A body that is not bytes is sent as JSON, `chunks` one by one."""
-        connection = http.client.HTTPConnection(*self.address, timeout=DEADLINE_S)
+        connection = self.connect()
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        sent = dict(headers or {})
+        sent = self.headers | dict(headers or {})
         if content_type is not None and (data is not None or chunks is not None):
             sent.setdefault("Content-Type", content_type)
         try:
@@ -81,6 +90,12 @@ class RestClient:
         if reply.headers.get("Content-Encoding") == "gzip":
             content = gzip.decompress(content)
         return Reply(reply.status, reply.headers, content)
+
+    def connect(self) -> http.client.HTTPConnection:
+        """A connection for one that asks by itself."""
+        if not self.url.startswith("https"):
+            return http.client.HTTPConnection(*self.address, timeout=DEADLINE_S)
+        return http.client.HTTPSConnection(*self.address, timeout=DEADLINE_S, context=self._tls)
 
     def get(self, path: str, **options: Any) -> Reply:
         return self.ask("GET", path, **options)

@@ -1,4 +1,4 @@
-"""How clients log in at one broker: what all connections of its SASL listeners share.
+"""How clients log in at one broker: what connections of its SASL listeners and HTTP requests share.
 
 Passwords and tokens are looked at by one thread, with a short queue in front: whoever guesses fills
 that, and no loop. Connections are found by the credential that let them in, so that they end when
@@ -14,7 +14,7 @@ from base64 import b64encode
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from fairlead_broker.limits import (
     LOGIN_FAILING_ADDRESSES_MAX,
@@ -36,13 +36,20 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping
 
-    from fairlead_broker.net.sasl_connection import SaslConnection
     from fairlead_broker.security.credentials import Credentials
     from fairlead_broker.security.sasl.exchange import Answer, Exchange, Work
     from fairlead_broker.security.sasl.sasl_settings import SaslSettings
 
 _SCRAM: Final = {each.sasl_name: each for each in ScramMechanism}
 _DELAY_JITTER: Final = 0.25
+
+
+class Entered(Protocol):
+    """What a credential has let in."""
+
+    def close(self, reason: str) -> None:
+        """End it."""
+        ...
 
 
 class TooManyLoginsError(Exception):
@@ -72,7 +79,7 @@ class Logins:
         self._pool: ThreadPoolExecutor | None = None
         self._waiting_count = 0
         self._failures: OrderedDict[str, CreationAllowance] = OrderedDict()
-        self._by_credential: dict[tuple[ScramMechanism, str], set[SaslConnection]] = {}
+        self._by_credential: dict[tuple[ScramMechanism, str], set[Entered]] = {}
         self._readers: dict[str, JwksReader] = {}
         self._judges: dict[str, JwtJudge] = {}
         for name, each in settings.items():
@@ -98,11 +105,12 @@ class Logins:
         """Return the session of a new connection."""
         settings = self.settings[listener]
         return LoginSession(
-            {each: partial(self._make, listener, each) for each in settings.mechanisms},
+            {each: partial(self.exchange, listener, each) for each in settings.mechanisms},
             settings.reauth_ms,
         )
 
-    def _make(self, listener: str, mechanism: str) -> Exchange:
+    def exchange(self, listener: str, mechanism: str) -> Exchange:
+        """Return one login by a mechanism of a listener."""
         scram = _SCRAM.get(mechanism)
         if scram is not None:
             nonce = b64encode(secrets.token_bytes(NONCE_BYTES)).decode()
@@ -157,11 +165,11 @@ class Logins:
         self._failures.move_to_end(client_host)
         failures.spend()
 
-    def enter(self, connection: SaslConnection, mechanism: ScramMechanism, user: str) -> None:
+    def enter(self, connection: Entered, mechanism: ScramMechanism, user: str) -> None:
         """Note that a credential has let a connection in."""
         self._by_credential.setdefault((mechanism, user), set()).add(connection)
 
-    def leave(self, connection: SaslConnection, mechanism: ScramMechanism, user: str) -> None:
+    def leave(self, connection: Entered, mechanism: ScramMechanism, user: str) -> None:
         """Forget that."""
         there = self._by_credential.get((mechanism, user))
         if there is not None:

@@ -70,7 +70,9 @@ class Gate:
         cors = self.cors_headers(headers)
         if "Access-Control-Allow-Origin" in cors:
             cors["Access-Control-Allow-Methods"] = ", ".join(methods)
-            cors["Access-Control-Allow-Headers"] = "Content-Type, Accept, Last-Event-ID"
+            cors["Access-Control-Allow-Headers"] = (
+                "Authorization, Content-Type, Accept, Last-Event-ID"
+            )
             cors["Access-Control-Max-Age"] = str(_PREFLIGHT_MAX_AGE_S)
         return cors
 

@@ -25,7 +25,29 @@ PROBLEM_SCHEMA: Final = {
         "message": {"type": "string"},
     },
 }
-_ANY_REQUEST: Final = (400, 403, 404, 406, 421, 429, 500, 503)
+SECURITY_SCHEMES: Final = {
+    "basic": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "Name and password of a user, where fairlead.rest.authentication has BASIC.",
+    },
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "A token, where fairlead.rest.authentication has BEARER.",
+    },
+    "certificate": {
+        "type": "mutualTLS",
+        "description": "A client's certificate, where listener.name.rest.ssl.client.auth asks.",
+    },
+}
+_ANY_OF_THEM: Final[tuple[dict[str, list[str]], ...]] = (
+    {},
+    *({name: list[str]()} for name in SECURITY_SCHEMES),
+)
+"""One of them, or none: which are taken is a matter of a broker's settings."""
+_ANY_REQUEST: Final = (400, 401, 403, 404, 406, 421, 429, 500, 503)
 _WITH_BODY: Final = (408, 413, 415, 422)
 _REFUSALS: Final = "Refusal"
 
@@ -45,7 +67,11 @@ def build_document(operations: Iterable[Operation], *, version: str) -> dict[str
             "message.",
         },
         "paths": paths,
-        "components": {"schemas": {_REFUSALS: PROBLEM_SCHEMA}},
+        "security": list(_ANY_OF_THEM),
+        "components": {
+            "schemas": {_REFUSALS: PROBLEM_SCHEMA},
+            "securitySchemes": SECURITY_SCHEMES,
+        },
     }
 
 

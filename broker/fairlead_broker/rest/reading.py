@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from fairlead_broker.authorization import Operation, ResourceType
 from fairlead_broker.limits import REST_READ_HOP_MS
 from fairlead_broker.net.read_ahead import SliceLostError
 from fairlead_broker.rest.fetching import FETCH_VERSION, Position, fetch_request, partition_data
@@ -89,6 +90,8 @@ class PartitionReader:
         data = await self._ask(until_s, max_wait_s=0.0, min_bytes=0)
         if not data.error_code and len(data.records or b"") < min_bytes:
             later = await self._wait(deadline_s, min_bytes)
+            # What was allowed when the wait began may be so no longer.
+            self._kafka.require(Operation.READ, ResourceType.TOPIC, self._shape.topic)
             if later is not None and (later.records or later.error_code):
                 data = later
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:

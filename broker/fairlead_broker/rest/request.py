@@ -200,12 +200,16 @@ class RestRequest:
             body=data,
             headers={"Content-Type": self.answer_type, **(headers or {})},
         )
-        if len(data) >= REST_GZIP_BYTES_MIN and accepts_gzip(
-            self.http.headers.get("Accept-Encoding")
-        ):
+        self.maybe_compress(response)
+        return response
+
+    def maybe_compress(self, response: web.Response) -> None:
+        """Have an answer compressed that is large enough, for a client that takes that."""
+        body = response.body
+        size = len(body) if isinstance(body, bytes) else 0
+        if size >= REST_GZIP_BYTES_MIN and accepts_gzip(self.http.headers.get("Accept-Encoding")):
             response.headers["Vary"] = "Accept-Encoding"
             response.enable_compression(web.ContentCoding.gzip)
-        return response
 
     def done(self) -> web.Response:
         """Return the answer without a body: 204."""

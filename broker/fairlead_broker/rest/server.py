@@ -32,6 +32,11 @@ from fairlead_broker.rest.bodies import BodyMemory, BodyReader
 from fairlead_broker.rest.calls import CallHost, KafkaCalls
 from fairlead_broker.rest.fetching import Fetches
 from fairlead_broker.rest.gate import Gate
+from fairlead_broker.rest.instances.forwarded_requests import (
+    ForwardedConnection,
+    sender_of,
+    serve_forwarded,
+)
 from fairlead_broker.rest.instances.forwarding import Forwarding
 from fairlead_broker.rest.instances.registry import ConsumerInstances
 from fairlead_broker.rest.json_text import dump_json
@@ -41,13 +46,18 @@ from fairlead_broker.rest.problems import RETRY_AFTER, ProblemError, problem_of
 from fairlead_broker.rest.request import RestRequest
 from fairlead_broker.rest.routing import Router, read_query
 from fairlead_broker.rest.table import OPERATIONS
+from fairlead_model.broker import REST_ENDPOINT
 from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from fairlead_broker.broker import Broker
     from fairlead_broker.measures.rest_metrics import RestMetrics
+    from fairlead_broker.net.logins import Logins
     from fairlead_broker.net.peer_log import PeerLog
+    from fairlead_broker.net.tls_transport import TlsTransport
+    from fairlead_broker.rest.authentication import Authenticator
     from fairlead_broker.rest.operations import Operation
+    from fairlead_broker.rest.tls_door import TlsDoor
     from fairlead_broker.settings import RestAddress
 
 LINGER_S: Final = 2.0
@@ -111,8 +121,16 @@ class RestServer:
     """`bind` takes the port, `start` answers, `stop` lets requests finish."""
 
     def __init__(
-        self, broker: Broker, address: RestAddress, secret: bytes, peer_log: PeerLog
+        self,
+        broker: Broker,
+        address: RestAddress,
+        secret: bytes,
+        peer_log: PeerLog,
+        *,
+        logins: Logins | None = None,
+        tls: TlsTransport | None = None,
     ) -> None:
+        """With `tls` it speaks https, and nothing else."""
         self._broker = broker
         self._address = address
         self._metrics: RestMetrics = broker.metrics.rest
@@ -127,10 +145,18 @@ class RestServer:
         self._instances = ConsumerInstances(
             broker.node_id, address.consumer_instance_timeout_ms, broker.metrics.rest
         )
-        self._forwarding = Forwarding(broker)
+        self._forwarding = Forwarding(broker, secret)
         self._memory = BodyMemory()
         self._peer_log = peer_log
+        self._authenticator: Authenticator | None = None
+        if tls is not None or (logins is not None and REST_ENDPOINT in logins.settings):
+            # A port that asks nobody does without what looks at credentials.
+            from fairlead_broker.rest.authentication import Authenticator
+
+            self._authenticator = Authenticator(logins, broker.clock, broker.metrics, peer_log)
         self._stopping = asyncio.Event()
+        self._tls = tls
+        self._door: TlsDoor | None = None
         self._http = _Http(
             self._answer,
             handler_cancellation=True,
@@ -155,13 +181,22 @@ class RestServer:
         self._socket.setblocking(False)
         port = address.advertised_port or int(self._socket.getsockname()[1])
         host = address.advertised_host
-        self._base_url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = "http" if self._tls is None else "https"
+        self._base_url = (
+            f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        )
         return host, port
 
     async def start(self) -> None:
         """Answer connections."""
         if self._socket is None:
             raise RuntimeError("the port has not been taken")
+        if self._tls is not None:
+            from fairlead_broker.rest.tls_door import TlsDoor
+
+            metrics = self._broker.metrics
+            self._door = TlsDoor(self._tls, self._serve, metrics, self._peer_log)
+        self._broker.forwarded_http = serve_forwarded(self._http)
         self._listening = await asyncio.get_running_loop().create_server(
             self._accept, sock=self._socket, backlog=LISTEN_BACKLOG
         )
@@ -169,23 +204,30 @@ class RestServer:
     def publish(self) -> None:
         """Take note of a new image of the cluster."""
         self._calls.publish()
+        self._forwarding.publish(self._broker.image)
 
     async def stop(self, grace_s: float) -> None:
         """Take no more requests, give those under way `grace_s` to end, and close."""
         self._stopping.set()
+        self._broker.forwarded_http = None
         self._fetches.end_waits()
         if self._listening is not None:
             self._listening.close()
         elif self._socket is not None:
             self._socket.close()
+        if self._door is not None:
+            self._door.close()
         self._http.pre_shutdown()
         with suppress(TimeoutError):
             await self._http.shutdown(grace_s)
         await self._instances.stop()
-        await self._forwarding.close()
+        self._forwarding.close()
         self._calls.close()
 
     def _accept(self) -> asyncio.BaseProtocol:
+        return self._serve() if self._door is None else self._door.open()
+
+    def _serve(self) -> asyncio.Protocol:
         if self._http.connections_open >= REST_CONNECTIONS_MAX:
             self._metrics.connections_refused += 1
             return _Refusal()
@@ -222,6 +264,8 @@ class RestServer:
             self._decorate(http, response)
         if self._stopping.is_set():
             response.force_close()
+        if isinstance(http.transport, ForwardedConnection):
+            http.transport.take(response)
         name = "none" if operation is None else operation.name
         self._metrics.note(name, response.status, perf_counter_ns() - began_ns)
         return await self._finish(http, response)
@@ -260,6 +304,11 @@ class RestServer:
             raise ProblemError(503, "this broker is stopping", headers=RETRY_AFTER, closes=True)
         if self._in_flight > REST_REQUESTS_MAX:
             raise ProblemError(429, "too many requests at once", headers=RETRY_AFTER)
+        sender = sender_of(http)
+        if sender is None:
+            sender = ANONYMOUS
+            if self._authenticator is not None:
+                sender = await self._authenticator.find_sender(http, held)
         query = read_query(operation.query, url.raw_query_string)
         body = BodyReader(
             http, self._memory, bytes_max=0 if operation.is_stream else REST_BODY_BYTES_MAX
@@ -269,7 +318,7 @@ class RestServer:
             operation,
             path=match.parameters,
             query=query,
-            kafka=KafkaCalls(self._calls, http.remote or "", ANONYMOUS, self._broker.authorizer),
+            kafka=KafkaCalls(self._calls, http.remote or "", sender, self._broker.authorizer),
             body=body,
             base_url=self._base_url,
             stopping=self._stopping,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.security.principal_mapping import PrincipalMapping
 from fairlead_broker.security.sasl.sasl_settings import SaslSettings, read_sasl_settings
+from fairlead_model.broker import REST_ENDPOINT
 from fairlead_model.configs.config_values import ConfigError
 from fairlead_model.configs.security_configs import LISTENER_PREFIX
 from fairlead_tls.listener_values import ListenerValues
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fairlead_broker.listener import Listener
     from fairlead_model.configs.config_values import BrokerValues
 
+REST_LISTENER_SETTING: Final = "fairlead.rest.listener"
 _MAPPING_RULES: Final = "ssl.principal.mapping.rules"
 _SECURED: Final = ("ssl.", "sasl.", LISTENER_PREFIX)
 
@@ -52,8 +54,10 @@ def read_listener_security(
     """Return what listeners ask of clients, by their names; ConfigError that says what is wrong."""
     listeners = tuple(listeners)
     protocols = read_protocol_map(values)
-    # A broker has no listener CONTROLLER, but is a client of one.
+    # A broker has no listener CONTROLLER, but is a client of one; REST is that of the HTTP API.
     known = {CONTROLLER_LISTENER.lower(), *(each.name.lower() for each in listeners)}
+    if values.value(REST_LISTENER_SETTING) is not None:
+        known.add(REST_ENDPOINT.lower())
     for name in values.static:
         if name.startswith(LISTENER_PREFIX):
             listener = name.removeprefix(LISTENER_PREFIX).partition(".")[0]
@@ -76,11 +80,12 @@ def _read_one(
         protocol,
         read_tls_settings(own, is_sasl=protocol.is_sasl) if protocol.is_tls else None,
         read_sasl_settings(own, is_tls=protocol.is_tls) if protocol.is_sasl else None,
-        _read_mapping(own) if protocol is SecurityProtocol.SSL else None,
+        read_mapping(own) if protocol is SecurityProtocol.SSL else None,
     )
 
 
-def _read_mapping(values: ListenerValues) -> PrincipalMapping:
+def read_mapping(values: ListenerValues) -> PrincipalMapping:
+    """Return how certificates become users at a listener; ConfigError."""
     rules = values.text(_MAPPING_RULES) or "DEFAULT"
     return PrincipalMapping.parse(values.name_of(_MAPPING_RULES), rules)
 

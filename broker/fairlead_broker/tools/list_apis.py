@@ -60,19 +60,22 @@ def name_of(handler: Handler) -> str:
 
 def _row(handler: Handler) -> str:
     name = name_of(handler)
+    highest = max(handler.versions[1], handler.internal_versions[1])
     cells = (
         str(int(handler.api_key)),
         f"[{name}](#{name.lower()})",
         _range(handler.versions),
         _range(handler.advertised),
         _range(handler.internal_versions),
-        str(handler.flexible_from) if handler.flexible_from <= handler.versions[1] else "never",
+        str(handler.flexible_from) if handler.flexible_from <= highest else "never",
     )
     return f"| {' | '.join(cells)} |"
 
 
 def _range(versions: VersionRange) -> str:
     lowest, highest = versions
+    if lowest > highest:
+        return "no"
     return str(lowest) if lowest == highest else f"{lowest} to {highest}"
 
 

@@ -114,14 +114,31 @@ _NETWORK = (
         "fairlead.rest.listener",
         _STRING,
         None,
-        "Address of the HTTP API, without scheme, such as 127.0.0.1:8082; off where absent.",
+        "Address of the HTTP API, such as 127.0.0.1:8082, or https://127.0.0.1:8082 for TLS by "
+        "the settings ssl.*, or listener.name.rest.ssl.* where it has others; off where absent.",
     ),
     ConfigKey(
         "fairlead.rest.advertised.listener",
         _STRING,
         None,
-        "Address of the HTTP API that clients and other brokers are told; the listening one where "
-        "absent.",
+        "Address of the HTTP API that clients and other brokers are told, as HOST:PORT; the "
+        "listening one where absent.",
+    ),
+    ConfigKey(
+        "fairlead.rest.authentication",
+        _LIST,
+        None,
+        "How clients of the HTTP API say who they are: BASIC with the password of a SCRAM user, "
+        "BEARER with a token as for OAUTHBEARER. Where absent, by a certificate if they show one, "
+        "and else nobody is asked.",
+        choices=("BASIC", "BEARER"),
+    ),
+    ConfigKey(
+        "fairlead.rest.authentication.over.plaintext",
+        _BOOLEAN,
+        "false",
+        "Take passwords and tokens by http://, too: for a port that only a proxy reaches which "
+        "speaks TLS itself. Whoever listens on the way can use them.",
     ),
     ConfigKey(
         "fairlead.rest.allowed.hosts",

@@ -1,4 +1,4 @@
-"""How settings of Kafka clients are written in files: Java's properties, JAAS, librdkafka's. Pure.
+"""How settings of clients are written in files: Java's, JAAS, librdkafka's, curl's. Pure.
 
 Values may hold whatever a password or a certificate holds.
 """
@@ -29,6 +29,11 @@ def render_librdkafka(settings: Mapping[str, str]) -> str:
     return "".join(f"{name}={text}\n" for name, text in settings.items())
 
 
+def render_curl(settings: Mapping[str, str]) -> str:
+    """Return settings as a file that `curl -K` reads, in which backslashes escape."""
+    return "".join(f"{name} = {_quoted(text)}\n" for name, text in settings.items())
+
+
 def escape_property(text: str) -> str:
     """Return a value as Java's `Properties` reads it: Latin-1, in which backslashes escape."""
     out = []
@@ -46,6 +51,6 @@ def escape_property(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a value of a JAAS configuration."""
+    """Return a value of a JAAS configuration, or of curl's."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,7 +1,8 @@
 """The files by which a Kafka client reaches a secure cluster as one user.
 
-NAME.properties is for Java's clients and tools, NAME.librdkafka for librdkafka's: both hold the
-password, so only their owner may read them. `format_clients` says what other libraries take.
+NAME.properties is for Java's clients and tools, NAME.librdkafka for librdkafka's, NAME.curl for the
+HTTP API: all hold the password, so only their owner may read them, and no list of processes shows
+it. `format_clients` says what other libraries take.
 """
 
 from __future__ import annotations
@@ -9,9 +10,14 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from fairlead_model.security.client_texts import render_java, render_librdkafka, scram_jaas_config
+from fairlead_model.security.client_texts import (
+    render_curl,
+    render_java,
+    render_librdkafka,
+    scram_jaas_config,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,19 +59,40 @@ def java_settings(access: ClientAccess) -> dict[str, str]:
     }
 
 
-def write_client_files(directory: Path, access: ClientAccess) -> tuple[Path, Path]:
-    """Write both files of a user; return their paths."""
+def curl_settings(access: ClientAccess) -> dict[str, str]:
+    """Return what curl takes for the HTTP API; nothing for a name that HTTP has no place for."""
+    if ":" in access.user:
+        return {}
+    return {"user": f"{access.user}:{access.password}", "cacert": str(access.ca)}
+
+
+class ClientPaths(NamedTuple):
+    """The files of one user."""
+
+    java: Path
+    librdkafka: Path
+    curl: Path
+
+    @classmethod
+    def of(cls, directory: Path, user: str) -> ClientPaths:
+        """Return where they are."""
+        return cls(*(directory / f"{user}.{each}" for each in ("properties", "librdkafka", "curl")))
+
+
+def write_client_files(directory: Path, access: ClientAccess) -> ClientPaths:
+    """Write the files of a user; return their paths."""
     directory.mkdir(mode=0o700, exist_ok=True)
-    java = directory / f"{access.user}.properties"
-    librdkafka = directory / f"{access.user}.librdkafka"
-    write_private(java, render_java(java_settings(access)))
-    write_private(librdkafka, render_librdkafka(librdkafka_settings(access)))
-    return java, librdkafka
+    paths = ClientPaths.of(directory, access.user)
+    write_private(paths.java, render_java(java_settings(access)))
+    write_private(paths.librdkafka, render_librdkafka(librdkafka_settings(access)))
+    if settings := curl_settings(access):
+        write_private(paths.curl, render_curl(settings))
+    return paths
 
 
 def remove_client_files(directory: Path, user: str) -> bool:
-    """Remove both files of a user; tell whether there was any."""
-    paths = [directory / f"{user}.{ending}" for ending in ("properties", "librdkafka")]
+    """Remove the files of a user; tell whether there was any."""
+    paths = ClientPaths.of(directory, user)
     there = [path for path in paths if path.exists()]
     for path in there:
         path.unlink()
@@ -92,8 +119,11 @@ def write_private(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def format_clients(user: str, bootstrap: str, *, ca: Path, java: Path, librdkafka: Path) -> str:
-    """Return what to paste into five clients; the password stays in the files."""
+def format_clients(
+    user: str, bootstrap: str, *, ca: Path, paths: ClientPaths, rest: str | None
+) -> str:
+    """Return what to paste into five clients, and curl; the password stays in the files."""
+    java, librdkafka, curl = paths
     first = bootstrap.split(",", 1)[0]
     settings = f"settings = dict(line.strip().split('=', 1) for line in open({str(librdkafka)!r}))"
     login = f"""sasl_mechanism={MECHANISM!r},
@@ -116,4 +146,10 @@ aiokafka:
   AIOKafkaConsumer(bootstrap_servers={bootstrap!r}, security_protocol="SASL_SSL",
       ssl_context=ssl.create_default_context(cafile={str(ca)!r}),
       {login}
-"""
+{_curl_lines(curl, rest)}"""
+
+
+def _curl_lines(curl: Path, rest: str | None) -> str:
+    if rest is None or not curl.exists():
+        return ""
+    return f"curl, for the HTTP API:\n  curl -K {shlex.quote(str(curl))} {rest}/v3/clusters\n"

@@ -412,6 +412,7 @@ def build_cluster(plan: LaunchPlan) -> ClusterFile:
     """Return the first cluster file, with this process as the supervisor."""
     ports = plan.ports
     own = identify(os.getpid())
+    scheme = "https" if ports.is_secure else "http"
     brokers = [
         ProcessEntry(
             name=f"broker-{broker_id}",
@@ -419,7 +420,7 @@ def build_cluster(plan: LaunchPlan) -> ClusterFile:
             host=HOST,
             port=ports.of_broker(broker_id).kafka,
             http_port=ports.of_broker(broker_id).http,
-            rest=None if ports.is_secure else f"http://{HOST}:{ports.of_broker(broker_id).rest}",
+            rest=f"{scheme}://{HOST}:{ports.of_broker(broker_id).rest}",
         )
         for broker_id in range(plan.brokers)
     ]

@@ -104,9 +104,8 @@ class Ports:
                 (ports.kafka, f"{kafka}, broker {broker_id}"),
                 (ports.internal, f"internal listener, broker {broker_id}"),
                 (ports.http, f"HTTP, broker {broker_id}"),
+                (ports.rest, f"HTTP API, broker {broker_id}"),
             ]
-            if not self.is_secure:
-                purposes.append((ports.rest, f"HTTP API, broker {broker_id}"))
         purposes.append((self.session, "controller session"))
         purposes.append((self.controller_http, "HTTP, controller"))
         if fault_proxy:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead_cli.local.client_files import format_clients
+from fairlead_cli.local.client_files import ClientPaths, format_clients
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.partition_digest import LogLine, PartitionDigest
 from fairlead_cli.local.secure_files import ADMIN, admin_file
@@ -94,16 +94,15 @@ def is_secure(cluster: ClusterFile) -> bool:
     return admin_file(Layout(Path(cluster.data))).exists()
 
 
-def client_lines(data: Path, bootstrap: str) -> str:
-    """Return what to paste into five clients."""
-    layout = Layout(data)
-    librdkafka = admin_file(layout)
+def client_lines(cluster: ClusterFile) -> str:
+    """Return what to paste into five clients, and curl."""
+    layout = Layout(Path(cluster.data))
     return format_clients(
         ADMIN,
-        bootstrap,
+        cluster.bootstrap,
         ca=layout.ca_certificate,
-        java=librdkafka.with_suffix(".properties"),
-        librdkafka=librdkafka,
+        paths=ClientPaths.of(layout.clients_directory, ADMIN),
+        rest=cluster.brokers[0].rest,
     )
 
 
@@ -130,7 +129,7 @@ def format_ready(cluster: ClusterFile, seconds: float, data_option: str) -> str:
     head = f"Fairlead is up: {brokers} and a controller, ready in {seconds:.1f} s."
     clients = []
     if is_secure(cluster):
-        clients = [client_lines(Path(cluster.data), cluster.bootstrap), ""]
+        clients = [client_lines(cluster), ""]
     return "\n".join(
         [
             "",

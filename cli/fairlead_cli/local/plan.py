@@ -88,13 +88,13 @@ class LaunchPlan:
         }
 
     def access_settings(self, broker_id: int) -> dict[str, str]:
-        """Return what says who may come in, and how.
-
-        The HTTP API has no login: a secure cluster does without it.
-        """
+        """Return what says who may come in, and how."""
+        rest = f"{HOST}:{self.ports.of_broker(broker_id).rest}"
         if not self.ports.is_secure:
-            return {"fairlead.rest.listener": f"{HOST}:{self.ports.of_broker(broker_id).rest}"}
+            return {"fairlead.rest.listener": rest}
         return {
+            "fairlead.rest.listener": f"https://{rest}",
+            "fairlead.rest.authentication": "BASIC",
             PROTOCOL_MAP: "CLIENT:SASL_SSL,INTERNAL:SSL,CONTROLLER:SSL",
             "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256",
             "ssl.keystore.location": str(self.layout.broker_certificate(broker_id)),

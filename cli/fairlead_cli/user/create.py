@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -61,7 +62,8 @@ def command(
 ) -> None:
     """Make a user who logs in by SCRAM-SHA-512, and the files that clients log in with.
 
-    DATA/clients/NAME.properties is for Java's clients, DATA/clients/NAME.librdkafka for others.
+    DATA/clients/NAME.properties is for Java's clients, DATA/clients/NAME.librdkafka for others,
+    DATA/clients/NAME.curl for curl -K and the HTTP API.
     """
     from fairlead_cli.acl.rule_text import parse_rules, principal_of
     from fairlead_cli.client.acls import create_rules
@@ -91,8 +93,10 @@ def command(
         create_rules(admin, rules)
     set_password(admin, name, password)
     wait_until_known(admin, name)
-    java, librdkafka = write_client_files(Layout(data).clients_directory, access)
-    click.echo(f"Created user {name}, who logs in with {java} or {librdkafka}.")
+    paths = write_client_files(Layout(data).clients_directory, access)
+    click.echo(f"Created user {name}, who logs in with {paths.java} or {paths.librdkafka}.")
+    if paths.curl.exists():
+        click.echo(f"By HTTP:  curl -K {shlex.quote(str(paths.curl))} …")
     for rule in rules:
         click.echo(f"Added {rule}.")
 

@@ -18,10 +18,10 @@ from aiohttp import web
 
 from fairlead_controller.sessions.rare_log import RareLog
 from fairlead_controller.sessions.session_tls import SessionTls
-from fairlead_controller.sessions.tls_layer import TlsLayer
 from fairlead_model.session.session_protocol import UNPROVED_BYTES_MAX
 from fairlead_model.session.unproved_peers import UnprovedPeers
 from fairlead_tls.engine import HANDSHAKE_RECORD
+from fairlead_tls.tls_layer import TlsLayer
 
 logger = logging.getLogger(__name__)
 

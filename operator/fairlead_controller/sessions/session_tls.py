@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from fairlead_tls.peer_check import check_caller
 from fairlead_tls.peer_names import PeerName
+from fairlead_tls.tls_layer import PEER, Terms
 
 if TYPE_CHECKING:
     import ssl
@@ -14,26 +15,8 @@ if TYPE_CHECKING:
 
     from fairlead_tls.followed_certificate import FollowedPeer
 
-PEER_NAME: Final = "fairlead_peer_name"
-"""Extra information of a transport."""
-
-
-class SessionTls(Protocol):
-    """What the door asks."""
-
-    allows_plaintext: bool
-    """Whether connections without TLS get past the door, too; others judge them then."""
-
-    def open_context(self) -> ssl.SSLContext:
-        """Return the context of a new connection."""
-        ...
-
-    def identify(self, tls: ssl.SSLObject) -> PeerName:
-        """Return who has shown the certificate, which is verified; TlsRefusedError.
-
-        For a thread.
-        """
-        ...
+SessionTls: TypeAlias = Terms[PeerName]
+"""What the door asks."""
 
 
 class OwnSessionTls:
@@ -56,5 +39,5 @@ class OwnSessionTls:
 def peer_of(request: web.BaseRequest) -> PeerName | None:
     """Return who sends a request, by its certificate; None if it came without TLS."""
     transport = request.transport
-    name = None if transport is None else transport.get_extra_info(PEER_NAME)
+    name = None if transport is None else transport.get_extra_info(PEER)
     return name if isinstance(name, PeerName) else None

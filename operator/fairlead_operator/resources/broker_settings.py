@@ -33,6 +33,8 @@ MANAGED_SETTINGS: Final = {
 _LISTENERS_SAY: Final = "spec.listeners of the LogCluster says it"
 MANAGED_SECURITY: Final = {
     "authorizer.class.name": "spec.authorization of the LogCluster says it",
+    "fairlead.rest.authentication": "spec.rest of the LogCluster says it",
+    "fairlead.rest.authentication.over.plaintext": "spec.rest.tls of the LogCluster encrypts",
     "listener.security.protocol.map": _LISTENERS_SAY,
     "sasl.enabled.mechanisms": _LISTENERS_SAY,
     "sasl.oauthbearer.expected.audience": _LISTENERS_SAY,

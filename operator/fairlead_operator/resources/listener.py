@@ -12,8 +12,9 @@ AuthenticationType: TypeAlias = Literal["scram-sha-512", "tls", "oauth"]
 OUTSIDE_PORT_MIN: Final = 9095
 INTERNAL_PORT: Final = 9094
 """The listener of brokers."""
-RESERVED_NAMES: Final = ("client", "internal", "operator")
-"""Listeners that the operator makes itself; names are in capitals where brokers read them."""
+RESERVED_NAMES: Final = ("client", "internal", "operator", "rest")
+"""Listeners that the operator makes itself, and that of the HTTP API; names are in capitals where
+brokers read them."""
 PLACEHOLDERS: Final = (
     "brokerId",
     "ordinal",

@@ -20,7 +20,12 @@ from fairlead_operator.resources.definition import (
     Column,
     ResourceDefinition,
 )
-from fairlead_operator.resources.listener import DEFAULT_LISTENER, Listener
+from fairlead_operator.resources.listener import (
+    DEFAULT_LISTENER,
+    Authentication,
+    Listener,
+    ListenerTls,
+)
 from fairlead_operator.resources.user_policy import UserPolicy
 
 ReclaimPolicy: TypeAlias = Literal["Retain", "Delete"]
@@ -74,11 +79,26 @@ class TopicNamespace:
 class RestSettings:
     """The HTTP API of the brokers."""
 
+    RULES: ClassVar = (
+        Rule(
+            cel="!has(self.authentication) || (has(self.tls) && self.tls.enabled)",
+            message="passwords, certificates and tokens are shown over TLS only: add tls",
+            field="authentication",
+            holds=lambda rest: rest.authentication is None or rest.is_tls,
+        ),
+    )
+
     enabled: Annotated[
         bool,
         "Serve records and topics by HTTP, at port 8082 of each broker and of the Service "
-        "NAME-bootstrap. It asks nobody who he is.",
+        "NAME-bootstrap.",
     ] = False
+    tls: Annotated[ListenerTls | None, "TLS. Default: clients speak in clear, by http://."] = None
+    authentication: Annotated[
+        Authentication | None,
+        "How clients say who they are: a password (scram-sha-512) by HTTP Basic, a certificate "
+        "(tls), or a token (oauth) by Bearer. Default: nobody is asked; all are User:ANONYMOUS.",
+    ] = None
     allowed_hosts: Annotated[
         tuple[Annotated[str, Text(253, 1, pattern=_HOST, hint=_HOST_HINT)], ...],
         "Names that requests may give as Host besides localhost, addresses, and those of the pods "
@@ -90,6 +110,16 @@ class RestSettings:
         "Origins of web pages that may use it (CORS), such as https://example.com.",
         Bound(32),
     ] = ()
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether it speaks TLS."""
+        return self.tls is not None and self.tls.enabled
+
+    @property
+    def is_secured(self) -> bool:
+        """Whether it is served over TLS, and so may ask clients who they are."""
+        return self.enabled and self.is_tls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,7 +379,11 @@ class LogClusterSpec:
     @property
     def is_secured(self) -> bool:
         """Whether any listener encrypts or asks who clients are, or requests are authorized."""
-        return self.authorization is not None or any(each.is_secured for each in self.listeners)
+        return (
+            self.authorization is not None
+            or self.rest.is_secured
+            or any(each.is_secured for each in self.listeners)
+        )
 
     @property
     def has_certificates(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 from fairlead_kube.kinds import CONFIG_MAP
 from fairlead_operator.settings import OperatorSettings
-from fairlead_operator.specs.listener_security import security_properties
+from fairlead_operator.specs.listener_security import rest_properties, security_properties
 from fairlead_operator.specs.listeners import OutsideAddress, needs_lookup, shared_address
 from fairlead_operator.specs.live_settings import LIVE, SIZED, PoolSettings, render_properties
 from fairlead_operator.specs.names import (
@@ -132,7 +132,7 @@ def _rest_properties(cluster: ClusterView) -> dict[str, str]:
     inside = f"{bootstrap}.{cluster.namespace}"
     hosts = (bootstrap, inside, f"{inside}.svc", f"{inside}.svc.cluster.local")
     return {
-        "fairlead.rest.listener": f"0.0.0.0:{REST_PORT}",
+        **rest_properties(cluster.spec),
         "fairlead.rest.advertised.listener": f"{_pod_host(cluster)}:{REST_PORT}",
         "fairlead.rest.allowed.hosts": ",".join((*hosts, *rest.allowed_hosts)),
         "fairlead.rest.allowed.origins": ",".join(rest.allowed_origins),

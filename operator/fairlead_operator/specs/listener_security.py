@@ -12,6 +12,7 @@ from fairlead_operator.resources import Listener, LogClusterSpec
 from fairlead_operator.specs.names import (
     OPERATOR_LISTENER,
     OPERATOR_PORT,
+    REST_PORT,
     TLS_FOLDER,
     TRUST_KEY,
 )
@@ -21,7 +22,11 @@ from fairlead_tls.protocol_map import PROTOCOL_MAP
 
 OPERATOR_USER: Final = "fairlead-operator"
 DRILLS_USER: Final = "fairlead-drills"
+_MECHANISMS: Final = {"scram-sha-512": "SCRAM-SHA-512", "oauth": "OAUTHBEARER"}
 _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+REST_LISTENER: Final = "rest"
+_HTTP_METHODS: Final = {"scram-sha-512": "BASIC", "oauth": "BEARER"}
+"""How clients of the HTTP API log in; certificates of `tls` are shown before that."""
 _USER_OF_COMMON_NAME: Final = "RULE:^CN=([^,+]+)$/$1/,DEFAULT"
 _OF_TLS: Final = {"ssl.allow.dn.changes": "true", "ssl.allow.san.changes": "true"}
 """The operator decides on the names of certificates, and follows those of others."""
@@ -41,9 +46,39 @@ def keystore_key(listener: str) -> str:
     return f"{listener}.pem"
 
 
+def rest_listener(spec: LogClusterSpec) -> Listener | None:
+    """Return the HTTP API's port as the listener that it is to brokers; None where it is off."""
+    rest = spec.rest
+    if not rest.enabled:
+        return None
+    return Listener(
+        name=REST_LISTENER,
+        type="Internal",
+        port=REST_PORT,
+        tls=rest.tls,
+        authentication=rest.authentication,
+    )
+
+
 def tls_listeners(cluster: ClusterView) -> tuple[Listener, ...]:
-    """Return the client listeners that speak TLS."""
-    return tuple(each for each in cluster.spec.listeners if each.is_tls)
+    """Return the client listeners that speak TLS, that of the HTTP API among them."""
+    rest = rest_listener(cluster.spec)
+    listeners = (*cluster.spec.listeners, *(() if rest is None else (rest,)))
+    return tuple(each for each in listeners if each.is_tls)
+
+
+def rest_properties(spec: LogClusterSpec) -> dict[str, str]:
+    """Return what the HTTP API's port speaks, and how its clients say who they are."""
+    listener = rest_listener(spec)
+    if listener is None:
+        return {}
+    scheme = "https://" if listener.is_tls else ""
+    properties = {"fairlead.rest.listener": f"{scheme}0.0.0.0:{REST_PORT}"}
+    authentication = listener.authentication
+    method = "" if authentication is None else _HTTP_METHODS.get(authentication.type, "")
+    if method:
+        properties["fairlead.rest.authentication"] = method
+    return properties | _prefixed(listener.name, _listener_properties(listener, is_sasl=False))
 
 
 def protocol_of(listener: Listener) -> str:
@@ -95,13 +130,14 @@ def plaintext_problem(cluster: ClusterView) -> str:
         for each in cluster.spec.client_listeners
         if each.is_plaintext
     ]
-    if cluster.spec.rest.enabled:
+    if cluster.spec.rest.enabled and not cluster.spec.rest.is_tls:
         open_ways.append("spec.rest")
     if not open_ways:
         return ""
     return (
         f"this installation refuses what is not encrypted: {', '.join(open_ways)}; give "
-        "listeners tls, and declare one of type Internal, without which there is one in clear"
+        "listeners and rest tls, and declare one listener of type Internal, without which there is "
+        "one in clear"
     )
 
 
@@ -110,7 +146,8 @@ def own_client_port(spec: LogClusterSpec) -> int:
     return OPERATOR_PORT if spec.is_secured else spec.inside_listeners[0].port
 
 
-def _listener_properties(listener: Listener) -> dict[str, str]:
+def _listener_properties(listener: Listener, *, is_sasl: bool = True) -> dict[str, str]:
+    """Return the settings of a listener; without `is_sasl` others say how its clients log in."""
     authentication = listener.authentication
     properties: dict[str, str] = {}
     if listener.is_tls:
@@ -119,19 +156,18 @@ def _listener_properties(listener: Listener) -> dict[str, str]:
         properties |= _tls_properties(listener.name, users=users)
     if authentication is None:
         return properties
+    if is_sasl and authentication.type in _MECHANISMS:
+        properties["sasl.enabled.mechanisms"] = _MECHANISMS[authentication.type]
     match authentication.type:
-        case "scram-sha-512":
-            properties["sasl.enabled.mechanisms"] = "SCRAM-SHA-512"
         case "oauth":
             properties |= {
-                "sasl.enabled.mechanisms": "OAUTHBEARER",
                 "sasl.oauthbearer.jwks.endpoint.url": authentication.jwks_endpoint_uri or "",
                 "sasl.oauthbearer.expected.issuer": authentication.valid_issuer_uri or "",
                 "sasl.oauthbearer.expected.audience": authentication.audience or "",
                 "sasl.oauthbearer.sub.claim.name": authentication.user_name_claim or "sub",
             }
-        case "tls":
-            pass  # with the certificates above
+        case "scram-sha-512" | "tls":
+            pass  # with the mechanism, or the certificates, above
     return properties
 
 

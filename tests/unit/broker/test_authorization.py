@@ -82,6 +82,7 @@ from fairlead_wire.messages import (
     update_features,
     write_txn_markers,
 )
+from fairlead_wire.messages.envelope import EnvelopeRequest
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
@@ -325,6 +326,8 @@ REQUESTS: dict[ApiKey, tuple[Any, ResourceType]] = {
         ),
         CLUSTER,
     ),
+    # For brokers alone: no version of it is served to clients.
+    ApiKey.ENVELOPE: (lambda version: EnvelopeRequest(), CLUSTER),
     ApiKey.UPDATE_FEATURES: (lambda version: update_features.UpdateFeaturesRequest(), CLUSTER),
     ApiKey.UNREGISTER_BROKER: (
         lambda version: unregister_broker.UnregisterBrokerRequest(2),
@@ -536,6 +539,7 @@ def test_every_api_says_what_it_needs() -> None:
         ApiKey.OFFSET_COMMIT: (Operation.READ, GROUP),
         ApiKey.OFFSET_DELETE: (Operation.DELETE, GROUP),
         ApiKey.ELECT_LEADERS: (Operation.ALTER, CLUSTER),
+        ApiKey.ENVELOPE: (Operation.CLUSTER_ACTION, CLUSTER),
         ApiKey.UPDATE_FEATURES: (Operation.ALTER, CLUSTER),
         ApiKey.UNREGISTER_BROKER: (Operation.ALTER, CLUSTER),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: (Operation.ALTER, CLUSTER),

@@ -81,7 +81,9 @@ def _advertise(context: RequestContext, finalized: FinalizedFeatures) -> ApiVers
     ranges = []
     for api_key, handler in sorted(HANDLERS.items()):
         lowest, highest = handler.advertised_on(context.listener)
-        ranges.append(ApiVersion(api_key, lowest, highest))
+        # What is for brokers alone is no API of other listeners.
+        if lowest <= highest:
+            ranges.append(ApiVersion(api_key, lowest, highest))
     response = ApiVersionsResponse(api_keys=ranges)
     if context.version >= _FEATURES_SINCE:
         lowest_level = 0 if context.version >= _LEVEL_0_SINCE else 1

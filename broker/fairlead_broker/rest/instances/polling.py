@@ -244,6 +244,8 @@ class Poll:
         raise_code(code)
         if not data.records:
             return False
+        # What was allowed when the wait began may be so no longer.
+        self._kafka.require(Operation.READ, ResourceType.TOPIC, key[0])
         shape = RecordShape(*key, self._shape.form)
         room = self._shape.bytes_max - self._size
         try:

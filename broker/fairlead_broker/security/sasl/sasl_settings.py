@@ -60,6 +60,11 @@ def read_sasl_settings(values: ListenerValues, *, is_tls: bool) -> SaslSettings:
                 f"{name}: {mechanism} shows everybody on the way what logs the user in; "
                 f"listener {values.listener} must speak SASL_SSL for it",
             )
+    return build_sasl_settings(values, mechanisms)
+
+
+def build_sasl_settings(values: ListenerValues, mechanisms: tuple[str, ...]) -> SaslSettings:
+    """Return what the settings say of these mechanisms; ConfigError."""
     reauth = "connections.max.reauth.ms"
     return SaslSettings(
         mechanisms=mechanisms,

@@ -185,6 +185,21 @@ def test_everything_is_made_and_then_nothing() -> None:
     assert world.objects == before
 
 
+def test_the_http_api_gets_a_certificate_for_the_names_that_it_is_reached_by() -> None:
+    world = World()
+    names = ["log.example.com"]
+    world.spec = {"rest": {"enabled": True, "tls": {"alternativeNames": names}}}
+    assert not world.look().problems
+    found = world.pem("rest.pem")
+    assert is_issued_by(found, world.authority)
+    expected = {"demo-bootstrap.shop.svc", "*.demo-brokers.shop.svc", "log.example.com"}
+    assert alternative_names(found) >= expected
+    off = World()
+    off.spec = {"rest": {"enabled": False, "tls": {}}}
+    assert off.look() == CertificateReport()
+    assert not off.objects
+
+
 def test_a_certificate_is_renewed_while_its_authority_stays_and_pods_are_told() -> None:
     world = World(INSIDE)
     world.look()

@@ -353,6 +353,8 @@ def test_what_clients_could_say_in_clear_is_named() -> None:
     assert not plaintext_problem(cluster_view(listeners=list(SECURED[1:])))
     with_http = cluster_view(listeners=list(SECURED[1:]), rest={"enabled": True})
     assert "spec.rest" in plaintext_problem(with_http)
+    with_https = cluster_view(listeners=list(SECURED[1:]), rest={"enabled": True, "tls": {}})
+    assert not plaintext_problem(with_https)
 
 
 @pytest.mark.parametrize(
@@ -397,6 +399,35 @@ def test_the_http_api_is_served_where_the_cluster_wants_it() -> None:
     policy = build_network_policy(cluster, SETTINGS)
     assert policy is not None
     assert 8082 in [each["port"] for each in policy["spec"]["ingress"][0]["ports"]]
+
+
+@pytest.mark.parametrize(
+    ("authentication", "mechanisms", "is_certificate_asked"),
+    [
+        (None, None, False),
+        ({"type": "scram-sha-512"}, ("PLAIN",), False),
+        ({"type": "tls"}, None, True),
+        (SECURED[3]["authentication"], ("OAUTHBEARER",), False),
+    ],
+)
+def test_the_http_api_takes_tls_and_logins_as_listeners_do(
+    authentication: Any, mechanisms: Any, is_certificate_asked: bool
+) -> None:
+    rest = {**REST, "tls": {}}
+    if authentication is not None:
+        rest["authentication"] = authentication
+    cluster = cluster_view(rest=rest)
+    settings = secured_settings(cluster)
+    assert settings.rest.is_tls
+    assert settings.access.is_authorizing
+    security = settings.security["REST"]
+    assert security.tls.key.path == "/etc/fairlead-tls/rest.pem"
+    assert (security.tls.verify_mode is ssl.CERT_REQUIRED) == is_certificate_asked
+    assert (None if security.sasl is None else security.sasl.mechanisms) == mechanisms
+    # What the operator does itself has its own way in, and certificates are there for all of it.
+    assert "OPERATOR" in settings.security
+    assert "tls" in {each["name"] for each in pod_spec(stateful_set(cluster))["volumes"]}
+    assert settings.security["CLIENT"].protocol.value == "PLAINTEXT"
 
 
 def test_nothing_of_the_http_api_is_there_where_nobody_wants_it() -> None:

@@ -2,7 +2,9 @@
 
 asyncio's own TLS would tell of a connection only once its handshake is done, and would compute the
 handshake on the loop, where heartbeats are judged. Here the protocol above hears of the connection
-at its accept, so that it counts from then on, and steps of the handshake compute in threads.
+at its accept, so that it counts from then on, and steps of the handshake compute in threads. What
+is above then can be told when the handshake is done (`on_secure`), and give way to another protocol
+(`set_protocol` of its transport).
 """
 
 from __future__ import annotations
@@ -11,41 +13,70 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
-from fairlead_controller.sessions.session_tls import PEER_NAME
 from fairlead_tls.engine import HANDSHAKE_RECORD, TlsEngine, TlsRefusedError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from fairlead_controller.sessions.session_tls import SessionTls
-    from fairlead_tls.peer_names import PeerName
-
+PEER: Final = "fairlead_peer"
+"""Extra information of a transport: who has shown a certificate, as `Terms.identify` says it."""
 _READ_BYTES: Final = 64 * 1024
+
+Peer = TypeVar("Peer")
+Peer_co = TypeVar("Peer_co", covariant=True)
+
+
+class Terms(Protocol[Peer_co]):
+    """Which certificate a connection gets, and who its peer is."""
+
+    @property
+    def allows_plaintext(self) -> bool:
+        """Whether connections without TLS get past the layer, too; others judge them then."""
+        ...
+
+    def open_context(self) -> ssl.SSLContext:
+        """Return the context of a new connection."""
+        ...
+
+    def identify(self, tls: ssl.SSLObject) -> Peer_co:
+        """Return who has shown the certificate, which is verified; TlsRefusedError.
+
+        For a thread.
+        """
+        ...
+
 
 Refused = Callable[[str], None]
 """Told why a handshake was refused."""
 
 
-class TlsLayer(asyncio.Protocol):
+class TlsLayer(asyncio.Protocol, Generic[Peer]):
     """The protocol of the socket. Bytes go to `above` as they are if plaintext is allowed."""
 
     def __init__(
-        self, above: asyncio.Protocol, tls: SessionTls, pool: Executor, on_refused: Refused
+        self,
+        above: asyncio.Protocol,
+        tls: Terms[Peer],
+        pool: Executor,
+        on_refused: Refused,
+        on_secure: Callable[[Peer], None] | None = None,
     ) -> None:
+        """`on_secure` hears that the handshake is done, before anything is handed over."""
         self.above = above
         self.engine = TlsEngine()
-        self.peer_name: PeerName | None = None
+        self.peer: Peer | None = None
         self.is_plain = False
         self._tls = tls
         self._pool = pool
         self._on_refused = on_refused
+        self._on_secure = on_secure
         self._loop = asyncio.get_running_loop()
         self._raw: asyncio.Transport
         self._transport: _TlsTransport
         self._is_secure = False
-        self._step: asyncio.Future[PeerName | None] | None = None
+        self._step: asyncio.Future[Peer | None] | None = None
         self._is_paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -146,26 +177,29 @@ class TlsLayer(asyncio.Protocol):
         self._step = self._loop.run_in_executor(self._pool, self._do_step)
         self._step.add_done_callback(self._on_step)
 
-    def _do_step(self) -> PeerName | None:
+    def _do_step(self) -> Peer | None:
         """Do one step in a thread; return who the peer is once the handshake is done."""
         if not self.engine.step_handshake():
             return None
         return self._tls.identify(self.engine.tls)
 
-    def _on_step(self, step: asyncio.Future[PeerName | None]) -> None:
+    def _on_step(self, step: asyncio.Future[Peer | None]) -> None:
         self._step = None
         if step.cancelled() or self._raw.is_closing():
             return
         try:
-            self.peer_name = step.result()
+            peer = step.result()
         except TlsRefusedError as error:
             self._flush()
             self._refuse(str(error))
             return
         self._flush()
         self._raw.resume_reading()
-        if self.peer_name is not None:
+        if peer is not None:
+            self.peer = peer
             self._is_secure = True
+            if self._on_secure is not None:
+                self._on_secure(peer)
             self.read()
 
     def _flush(self) -> None:
@@ -180,15 +214,15 @@ class TlsLayer(asyncio.Protocol):
 class _TlsTransport(asyncio.Transport):
     """What the protocol above has for a transport."""
 
-    def __init__(self, layer: TlsLayer, raw: asyncio.Transport) -> None:
+    def __init__(self, layer: TlsLayer[Any], raw: asyncio.Transport) -> None:
         super().__init__()
         self._layer = layer
         self._raw = raw
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what is known of the connection: `PEER_NAME`, or of the socket below."""
-        if name == PEER_NAME:
-            return self._layer.peer_name
+        """Return what is known of the connection: `PEER`, or of the socket below."""
+        if name == PEER:
+            return self._layer.peer
         return self._raw.get_extra_info(name, default)
 
     def get_protocol(self) -> asyncio.BaseProtocol:

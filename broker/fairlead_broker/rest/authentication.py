@@ -1,0 +1,260 @@
+"""Who sends an HTTP request: by a password, a token, or the certificate of his connection.
+
+Passwords (RFC 7617) and tokens (RFC 6750) are looked at by what looks at them for Kafka clients: in
+the thread of logins, with its limits, and with its delay where one is wrong. Each request is looked
+at anew; what was right a moment ago costs a look-up, until the credential changes. A request that
+waits or streams ends when what has let it in is worth nothing any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+
+from fairlead_broker.authorization import ANONYMOUS, Principal
+from fairlead_broker.limits import REST_TOKEN_REMEMBERED_S, REST_TOKENS_REMEMBERED_MAX
+from fairlead_broker.net.logins import TooManyLoginsError
+from fairlead_broker.net.tls_peers import Peer
+from fairlead_broker.rest.problems import RETRY_AFTER, UNAUTHENTICATED, ProblemError
+from fairlead_broker.security.sasl.exchange import Answer, LoginError, Work
+from fairlead_model.broker import REST_ENDPOINT
+from fairlead_tls.tls_layer import PEER
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from contextlib import ExitStack
+
+    from aiohttp import web
+
+    from fairlead_broker.clock import Clock
+    from fairlead_broker.measures.broker_metrics import BrokerMetrics
+    from fairlead_broker.net.logins import Logins
+    from fairlead_broker.net.peer_log import PeerLog
+    from fairlead_broker.security.sasl.exchange import Exchange, Login
+
+_BASIC: Final = "basic"
+_BEARER: Final = "bearer"
+_MECHANISMS: Final = {_BASIC: "PLAIN", _BEARER: "OAUTHBEARER"}
+_CHALLENGES: Final = {
+    "PLAIN": 'Basic realm="fairlead", charset="UTF-8"',
+    "OAUTHBEARER": 'Bearer realm="fairlead"',
+}
+_REFUSED: Final = "the credentials are not those of a user"
+_ACKNOWLEDGED: Final = b"\x01"
+
+
+class Credentials(NamedTuple):
+    """What a request shows: by SASL's mechanism the message that says the same."""
+
+    mechanism: str
+    message: bytes
+
+
+def read_credentials(header: str) -> Credentials:
+    """Return what an Authorization header shows; LoginError for what cannot be read. Pure."""
+    scheme, _, given = header.partition(" ")
+    scheme, given = scheme.lower(), given.strip(" ")
+    if scheme == _BASIC:
+        try:
+            user, colon, password = base64.b64decode(given, validate=True).partition(b":")
+        except (binascii.Error, ValueError):
+            raise LoginError("Basic credentials that are no base64") from None
+        if not colon:
+            raise LoginError("Basic credentials without a password")
+        return Credentials(_MECHANISMS[_BASIC], b"\0%b\0%b" % (user, password))
+    if scheme == _BEARER:
+        token = given.encode(errors="replace")
+        return Credentials(_MECHANISMS[_BEARER], b"n,,\x01auth=Bearer %b\x01\x01" % token)
+    raise LoginError("a scheme that is neither Basic nor Bearer")
+
+
+class Authenticator:
+    """Tells who sends a request, and ends requests whose senders are nobody any more."""
+
+    def __init__(
+        self,
+        logins: Logins | None,
+        clock: Clock,
+        metrics: BrokerMetrics,
+        peer_log: PeerLog,
+    ) -> None:
+        """Without `logins`, or settings of REST among them, certificates alone name anybody."""
+        settings = None if logins is None else logins.settings.get(REST_ENDPOINT)
+        self._logins = logins
+        self._mechanisms = () if settings is None else settings.mechanisms
+        self._reauth_ms = {} if settings is None else settings.reauth_ms
+        self._clock = clock
+        self._metrics = metrics
+        self._peer_log = peer_log
+        self._tokens = _GoodTokens()
+        self._challenge = ", ".join(_CHALLENGES[each] for each in self._mechanisms)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """By which clients log in; none where they are not asked to."""
+        return self._mechanisms
+
+    async def find_sender(self, http: web.BaseRequest, held: ExitStack) -> Principal:
+        """Return who sends a request. ProblemError 401, 429 or 503.
+
+        What `held` is told then ends the request when his credential does.
+        """
+        transport = http.transport
+        peer = None if transport is None else transport.get_extra_info(PEER)
+        if self._mechanisms and (given := http.headers.getall("Authorization", ())):
+            if len(given) > 1:
+                raise ProblemError(400, "Authorization stands more than once", closes=True)
+            return await self._log_in(http, given[0], held)
+        if isinstance(peer, Peer) and peer.until is not None:
+            left_ms = int(peer.until.timestamp() * 1000) - self._clock.now_ms()
+            if left_ms <= 0:
+                raise ProblemError(
+                    401, "the certificate is over", code=UNAUTHENTICATED, closes=True
+                )
+            self._end_after(http, left_ms, held)
+            return peer.principal
+        if self._mechanisms:
+            raise self._unauthenticated("say who you are")
+        return ANONYMOUS
+
+    async def _log_in(self, http: web.BaseRequest, header: str, held: ExitStack) -> Principal:
+        try:
+            credentials = read_credentials(header)
+            if credentials.mechanism not in self._mechanisms:
+                raise LoginError(f"{credentials.mechanism} is not enabled")
+            login = await self._verify(credentials, http.remote or "")
+        except LoginError as error:
+            await self._refuse(http, error)
+        lifetimes = [self._reauth_ms.get(credentials.mechanism, 0)]
+        if login.expires_at_ms is not None:
+            lifetimes.append(max(login.expires_at_ms - self._clock.now_ms(), 1))
+        lifetime_ms = min((each for each in lifetimes if each), default=0)
+        if lifetime_ms:
+            self._end_after(http, lifetime_ms, held)
+        if login.verified_by is not None and self._logins is not None:
+            entered = _Entered(http)
+            self._logins.enter(entered, login.verified_by, login.user)
+            held.callback(self._logins.leave, entered, login.verified_by, login.user)
+        return Principal(ANONYMOUS.type, login.user)
+
+    async def _verify(self, credentials: Credentials, client_host: str) -> Login:
+        """Return whose credentials these are; LoginError, ProblemError 503."""
+        logins = self._logins
+        if logins is None:
+            raise LoginError("nobody logs in here")
+        mechanism, message = credentials
+        known = self._tokens.find(message, self._clock.now_ms())
+        if known is not None:
+            return known
+        exchange = logins.exchange(REST_ENDPOINT, mechanism)
+        step = exchange.receive(message)
+        if isinstance(step, Answer):
+            return _login_of(step)
+        answer = await _work(logins, exchange, step, client_host)
+        self._metrics.logins_succeeded += 1
+        login = _login_of(answer)
+        if login.verified_by is None:
+            self._tokens.add(message, login, self._clock.now_ms())
+        elif isinstance(logins.exchange(REST_ENDPOINT, mechanism).receive(message), Work):
+            raise LoginError("the credential changed meanwhile")
+        return login
+
+    async def _refuse(self, http: web.BaseRequest, error: LoginError) -> NoReturn:
+        """Refuse after a while, in the same words whatever was wrong."""
+        self._metrics.logins_failed += 1
+        self._peer_log.warn(
+            "login failed", "HTTP API: a login from %s failed: %s", http.remote, error
+        )
+        if self._logins is not None:
+            await asyncio.sleep(self._logins.failure_delay_s())
+        raise self._unauthenticated(_REFUSED, closes=True)
+
+    def _unauthenticated(self, message: str, *, closes: bool = False) -> ProblemError:
+        headers = {"WWW-Authenticate": self._challenge}
+        return ProblemError(401, message, code=UNAUTHENTICATED, headers=headers, closes=closes)
+
+    def _end_after(self, http: web.BaseRequest, lifetime_ms: int, held: ExitStack) -> None:
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(lifetime_ms / 1000, _Entered(http).close, "its login is over")
+        held.callback(timer.cancel)
+
+
+class _Entered:
+    """A request that a credential has let in."""
+
+    __slots__ = ("_http",)
+
+    def __init__(self, http: web.BaseRequest) -> None:
+        self._http = http
+
+    def close(self, reason: str) -> None:
+        """Cut the connection off: a request that is under way gets no answer."""
+        if self._http.transport is not None:
+            self._http.transport.abort()
+
+
+class _GoodTokens:
+    """Tokens that were good a moment ago, by what nobody can read them from."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, tuple[Login, int]] = OrderedDict()
+
+    def find(self, message: bytes, now_ms: int) -> Login | None:
+        """Return whose a token is, None where it has to be looked at."""
+        if not self._known:
+            return None
+        found = self._known.get(hashlib.sha256(message).digest())
+        if found is None or now_ms >= found[1]:
+            return None
+        return found[0]
+
+    def add(self, message: bytes, login: Login, now_ms: int) -> None:
+        """Remember a token, until it is over at the latest."""
+        until_ms = now_ms + REST_TOKEN_REMEMBERED_S * 1000
+        if login.expires_at_ms is not None:
+            until_ms = min(until_ms, login.expires_at_ms)
+        name = hashlib.sha256(message).digest()
+        self._known[name] = (login, until_ms)
+        self._known.move_to_end(name)
+        if len(self._known) > REST_TOKENS_REMEMBERED_MAX:
+            self._known.popitem(last=False)
+
+
+async def _work(logins: Logins, exchange: Exchange, step: Work, client_host: str) -> Answer:
+    """Have a thread look at a password or a token. LoginError, ProblemError 503."""
+
+    def run() -> Answer:
+        answer = step.run()
+        if answer.login is None:
+            # A token that is refused; the next step says why.
+            exchange.receive(_ACKNOWLEDGED)
+        return answer
+
+    found: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def done(future: Future[Answer]) -> None:
+        if found.done():
+            return
+        error = future.exception()
+        if error is None:
+            found.set_result(future.result())
+        else:
+            found.set_exception(error)
+
+    try:
+        logins.work(Work(run), client_host, done)
+    except TooManyLoginsError:
+        raise ProblemError(
+            503, "too many logins wait to be looked at", headers=RETRY_AFTER, closes=True
+        ) from None
+    return await found
+
+
+def _login_of(answer: Answer) -> Login:
+    if answer.login is None:
+        raise LoginError("a login that is not over")
+    return answer.login
