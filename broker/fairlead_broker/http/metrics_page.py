@@ -52,7 +52,7 @@ class MetricsPage:
         if broker is not None:
             sums = await measure_replicas(broker)
             groups = await measure_groups(broker)
-            capacity = await self._capacity(broker.log_directory.path)
+            capacity = await self.capacity(broker.log_directory.path)
             self._requests.expose(out, broker.metrics)
             expose_counters(out, broker.metrics)
             expose_compaction(out, broker.metrics.cleaner)
@@ -71,7 +71,7 @@ class MetricsPage:
         expose_process(out, self._readiness)
         return out.text()
 
-    async def _capacity(self, path: str) -> tuple[int, int] | None:
+    async def capacity(self, path: str) -> tuple[int, int] | None:
         """Ask the file system in a thread; one question at a time, however long it takes."""
         if self._disk is None:
             loop = asyncio.get_running_loop()
