@@ -1,5 +1,4 @@
-"""The broker's HTTP port: /healthz, /livez, /readyz, /metrics, /load, and / which
-lists them.
+"""The broker's HTTP port: probes, metrics and load, and / which lists its paths.
 
 It answers from the moment the process has read its settings: while logs are recovered, 503 with the
 progress as JSON, so that a broker in recovery is never taken for a dead one.

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 from fairlead_controller.decisions.state import ControllerState
@@ -57,6 +59,9 @@ class Observer:
 
     async def look(self, rebalance: Manifest, it: RebalanceView) -> ClusterSight:
         """Observe once; ApiError and its like when the API server cannot be asked."""
+        return replace(await self._look(rebalance, it), now=datetime.now(UTC))
+
+    async def _look(self, rebalance: Manifest, it: RebalanceView) -> ClusterSight:
         namespace, cluster = rebalance["metadata"]["namespace"], it.spec.cluster_name
         presence = await self._find_cluster(namespace, cluster)
         if presence == "Absent":

@@ -26,6 +26,7 @@ from fairlead_operator.controller_client import (
 )
 from fairlead_operator.events import EventType, EventWriter
 from fairlead_operator.rebalances import steps
+from fairlead_operator.rebalances.load_meter import LoadMeter, PodLoadMeter
 from fairlead_operator.rebalances.observer import Observer, RebalanceController
 from fairlead_operator.rebalances.plan_status import Move, make_plan
 from fairlead_operator.rebalances.status import RebalanceStatusDraft, describe_plan
@@ -55,11 +56,13 @@ class RebalanceRunner:
         *,
         namespace: str = "",
         look_s: float = LOOK_S,
+        loads: LoadMeter | None = None,
     ) -> None:
         self._client = client
         self._controller = controller
         self._events = events
         self._look_s = look_s
+        self._loads: LoadMeter = loads or PodLoadMeter(client)
         self._observer = Observer(client, controller)
         self._changed = asyncio.Event()
         self._rebalances = Informer(
@@ -220,8 +223,10 @@ class RebalanceRunner:
     ) -> None:
         if sight.state is None:
             return
+        metadata, cluster = rebalance["metadata"], rebalance["spec"]["clusterName"]
+        load = await self._loads.measure(metadata["namespace"], cluster, sight.state)
         # Seconds in a large cluster.
-        plan = await asyncio.to_thread(make_plan, sight.state, _now())
+        plan = await asyncio.to_thread(make_plan, sight.state, load, _now())
         if not plan["moves"]:
             message = "nothing to move: the brokers are as even as they can be made"
             draft.end("Complete", "NothingToMove", message, _now())

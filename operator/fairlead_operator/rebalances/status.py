@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from fairlead_operator.conditions import find_condition, set_condition, shortened
@@ -111,8 +111,21 @@ class RebalanceStatusDraft:
 
 
 def describe_plan(plan: Mapping[str, Any]) -> str:
-    """Say in a sentence what moves."""
-    return (
+    """Say in a sentence what moves, how much that is and how long it takes."""
+    text = (
         f"{plan['partitions']} partitions get other replicas, {plan['leaders']} another preferred "
         "leader"
     )
+    if plan.get("bytes") is not None:
+        text += f"; {format_bytes(plan['bytes'])} to copy"
+    if plan.get("durationSeconds"):
+        text += f", which takes at least {timedelta(seconds=plan['durationSeconds'])}"
+    return text
+
+
+def format_bytes(size: int) -> str:
+    """Return bytes as people read them: three digits and a unit."""
+    amount, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    while amount >= 1024 and len(units) > 1:
+        amount, units = amount / 1024, units[1:]
+    return f"{amount:.3g} {units[0]}"

@@ -16,6 +16,7 @@ The finalizer is there while anything may move, so that a deletion calls it back
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from fairlead_controller.decisions.balance.plan_progress import MoveState
@@ -35,6 +36,7 @@ FINAL: Final = frozenset({"Complete", "Cancelled", "Failed"})
 ACTIVE: Final = frozenset({"Moving", "Paused", "Cancelling"})
 STALE: Final = "PlanStale"
 CHANGES_SAID: Final = 5
+LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,8 @@ class ClusterSight:
     """None where the controller does not answer, or was not asked."""
     other: str = ""
     """Another Rebalance of the cluster that is under way."""
+    now: datetime = LONG_AGO
+    """When this was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +219,7 @@ def _decide_proposal(it: RebalanceView, sight: ClusterSight) -> Step:
     obstacle = find_obstacle(it, sight)
     if obstacle is not None or sight.state is None:
         return obstacle or Idle()
-    changes = find_changes(it.plan, sight.state)
+    changes = find_changes(it.plan, sight.state, sight.now)
     if changes:
         return Replan(_stale(plan_id, changes))
     if it.spec.paused:
@@ -242,7 +246,7 @@ def _decide_active(it: RebalanceView, sight: ClusterSight) -> Step:
         return Enter("Paused", "what waits for its turn is called back")
     if not it.status.get("isHandedOver"):
         is_begun = moves[MoveState.DONE] or moves[MoveState.MOVING]
-        changes = [] if is_begun else find_changes(it.plan, sight.state)
+        changes = [] if is_begun else find_changes(it.plan, sight.state, sight.now)
         if changes:
             return Replan(_stale(it.plan["id"], changes))
         return HandOver(moves[MoveState.NOT_MOVED])

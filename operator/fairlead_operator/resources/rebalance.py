@@ -111,13 +111,20 @@ class RebalanceMove:
     before: Annotated[_Replicas, "Its replicas when the plan was made."]
     after: Annotated[_Replicas, "Its replicas as they are to be."]
     goal: Annotated[str, "The most important goal that this serves.", _GOAL]
+    bytes: Annotated[
+        int | None, "Bytes that are copied, to all brokers that it adds; absent if unknown.", COUNT
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceGoal:
     """By how much a goal is missed; 0 is met."""
 
-    goal: Annotated[str, "Its name.", _GOAL]
+    goal: Annotated[
+        str,
+        "Its name. Disks are in bytes, bytes in and out in bytes a second, the others are counts.",
+        _GOAL,
+    ]
     before: Annotated[int, "When the plan was made.", COUNT]
     after: Annotated[int, "Once all has moved.", COUNT]
 
@@ -131,6 +138,18 @@ class BrokerShare:
     replicas_after: Annotated[int, "Replicas once all has moved.", COUNT]
     leaders_before: Annotated[int, "Preferred leaders when the plan was made.", COUNT]
     leaders_after: Annotated[int, "Preferred leaders once all has moved.", COUNT]
+    bytes_before: Annotated[int | None, "Bytes on its disks; absent if unknown.", COUNT] = None
+    bytes_after: Annotated[int | None, "Bytes on its disks once all has moved.", COUNT] = None
+    bytes_in_before: Annotated[
+        int | None,
+        "Bytes a second that producers write to what it leads; absent if unknown.",
+        COUNT,
+    ] = None
+    bytes_in_after: Annotated[int | None, "The same once all has moved.", COUNT] = None
+    bytes_out_before: Annotated[
+        int | None, "Bytes a second that consumers read of what it leads; absent if unknown.", COUNT
+    ] = None
+    bytes_out_after: Annotated[int | None, "The same once all has moved.", COUNT] = None
     arriving: Annotated[int, "Replicas that are copied to it.", COUNT]
     leaving: Annotated[int, "Replicas that it gives away.", COUNT]
 
@@ -156,6 +175,22 @@ class RebalancePlan:
     left_out: Annotated[
         int, "Partitions for which the plan has no room; another plan takes them.", COUNT
     ] = 0
+    is_measured: Annotated[
+        bool, "Whether every broker told what it holds; if not, sizes are not judged."
+    ] = False
+    bytes: Annotated[int | None, "Bytes to copy; absent if unknown.", COUNT] = None
+    bytes_needed: Annotated[
+        int | None, "Bytes that every plan copies that meets racks, disks and replicas.", COUNT
+    ] = None
+    bytes_per_second: Annotated[
+        int | None, "What the slowest broker sends to replicas that are added.", COUNT
+    ] = None
+    duration_seconds: Annotated[
+        int | None,
+        "How long copies take at least, at that rate: of the broker that sends most, without what "
+        "producers write meanwhile.",
+        COUNT,
+    ] = None
     goals: Annotated[
         tuple[RebalanceGoal, ...],
         "The goals that were judged, the most important first.",

@@ -17,16 +17,22 @@ def cut_plan(
     brokers: Sequence[BalancedBroker],
     partitions: Sequence[BalancedPartition],
     most: int,
+    bytes_most: int | None = None,
 ) -> BalancePlan:
-    """Return a plan of at most so many moves, those for the first goals; all of it if it fits.
+    """Return a plan of at most so many moves and bytes, those for the first goals.
 
-    Each move stands by itself, so a part of a plan can be carried out like the whole.
+    All of it if it fits. Each move stands by itself, so a part of a plan can be carried out like
+    the whole. A move that is too large leaves its room to those behind it.
     """
-    if len(plan.moves) <= most:
+    left = plan.bytes if bytes_most is None else bytes_most
+    if len(plan.moves) <= most and plan.bytes <= left:
         return plan
     rank = {goal: number for number, goal in enumerate(Goal)}
-    ranked = sorted(plan.moves, key=lambda move: rank[move.goal])[:most]
-    after = {(move.topic, move.index): move.after for move in ranked}
+    after: dict[tuple[str, int], tuple[int, ...]] = {}
+    for move in sorted(plan.moves, key=lambda move: rank[move.goal]):
+        if len(after) < most and move.bytes <= left:
+            after[move.topic, move.index] = move.after
+            left -= move.bytes
     moved = [
         replace(each, replicas=after.get((each.topic, each.index), each.replicas))
         for each in partitions
