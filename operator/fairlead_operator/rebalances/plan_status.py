@@ -57,14 +57,20 @@ class PlanLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """A plan, whole and as much of it as is kept, with what it was made from."""
+class Facts:
+    """What a plan is made from."""
 
     brokers: Sequence[BalancedBroker]
     partitions: Sequence[BalancedPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan, whole and as much of it as is kept."""
+
+    facts: Facts
     whole: BalancePlan
     kept: BalancePlan
-    waiting: Collection[tuple[str, int]]
 
     @property
     def left_out(self) -> int:
@@ -75,15 +81,20 @@ class Draft:
 NO_LIMITS: Final = PlanLimits()
 
 
-def draft_plan(state: ControllerState, load: MeasuredLoad, limits: PlanLimits = NO_LIMITS) -> Draft:
-    """Plan for the cluster as it is; sizes and rates count only where every broker told its own."""
-    waiting = waiting_partitions(state)
-    staying = waiting | set(limits.staying)
-    brokers = build_brokers(state, load.disks if load.is_whole else {})
-    partitions = build_loaded_partitions(state, staying, judged_loads(load))
-    whole = plan_balance(brokers, partitions)
-    kept = cut_plan(whole, brokers, partitions, limits.moves, limits.bytes)
-    return Draft(brokers, partitions, whole, kept, waiting)
+def read_facts(state: ControllerState, load: MeasuredLoad, limits: PlanLimits = NO_LIMITS) -> Facts:
+    """Return the cluster as it is; sizes and rates count only where every broker told its own."""
+    staying = waiting_partitions(state) | set(limits.staying)
+    return Facts(
+        build_brokers(state, load.disks if load.is_whole else {}),
+        build_loaded_partitions(state, staying, judged_loads(load)),
+    )
+
+
+def draft_plan(facts: Facts, limits: PlanLimits = NO_LIMITS) -> Draft:
+    """Plan, and cut the plan to its limits."""
+    whole = plan_balance(facts.brokers, facts.partitions)
+    kept = cut_plan(whole, facts.brokers, facts.partitions, limits.moves, limits.bytes)
+    return Draft(facts, whole, kept)
 
 
 def judged_loads(load: MeasuredLoad) -> Mapping[tuple[str, int], PartitionLoad]:
@@ -109,7 +120,7 @@ def make_plan(
     state: ControllerState, load: MeasuredLoad, now: datetime, limits: PlanLimits = NO_LIMITS
 ) -> dict[str, Any]:
     """Return a plan for the cluster as it is; it may have no moves."""
-    return describe_draft(state, load, draft_plan(state, load, limits), now)
+    return describe_draft(state, load, draft_plan(read_facts(state, load, limits), limits), now)
 
 
 def describe_draft(
@@ -170,11 +181,11 @@ def _notes(draft: Draft, load: MeasuredLoad) -> list[str]:
         )
     if any(None in (each.total_bytes, each.free_bytes) for each in load.disks.values()):
         notes.append("A broker does not tell the size of its disk: shares are equal.")
-    if fixed := sum(each.is_fixed for each in draft.partitions):
-        notes.append(f"{fixed} partitions stay where they are: they move, or miss replicas.")
+    if fixed := sum(each.is_fixed for each in draft.facts.partitions):
+        notes.append(f"{fixed} partitions stay: they move, miss replicas, or have just been moved.")
     if draft.left_out:
         notes.append(
-            f"{draft.left_out} partitions more have to move: make another Rebalance afterwards."
+            f"{draft.left_out} partitions more have to move; this plan has no room for them."
         )
     return [shortened(each) for each in notes]
 
