@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from measured_clusters import GB, MB, state_of
 
 from fairlead_controller.decisions.balance.cluster_facts import DiskUse, PartitionLoad
-from fairlead_operator.rebalances.automatic import Begin, Memory, decide_round, still_resting
+from fairlead_operator.rebalances.automatic import Begin, Memory, decide_round, remember_moves
 from fairlead_operator.rebalances.measured_load import MeasuredLoad
 from fairlead_operator.resources.rebalance import AutomaticLimits
 
@@ -97,8 +97,8 @@ class Walk:
             moved.append(at)
         self.state = state_of(self.brokers, self.topics)
         self.begun.append((self.now, round_.why, tuple(moved), round_.plan["bytes"]))
-        resting = still_resting(self.memory, LIMITS, self.now) | dict.fromkeys(moved, self.now)
-        self.memory = Memory(ended_at=self.now, resting=resting)
+        remembered = remember_moves(self.memory, moved, LIMITS, self.now)
+        self.memory = Memory(ended_at=self.now, moved=remembered)
 
 
 def test_a_thousand_wild_walks_move_nothing_twice_in_its_rest_and_keep_their_limits() -> None:
@@ -125,12 +125,18 @@ def test_a_thousand_wild_walks_move_nothing_twice_in_its_rest_and_keep_their_lim
 
 
 def test_walks_around_fixed_loads_come_to_rest() -> None:
-    begun = 0
+    begun = late = 0
     for seed in range(CALM_WALKS):
         walk = Walk(seed, swing=0.05)
         for _ in range(CALM_LOOKS):
             walk.look()
         begun += len(walk.begun)
         settled = BEGIN + CALM_LOOKS // 2 * LOOK
-        assert not [each for each in walk.begun if each[0] > settled], (seed, walk.begun)
+        late += sum(at > settled for at, *_ in walk.begun)
+        times = Counter(at for _, _, moved, _ in walk.begun for at in moved)
+        # It rests for one hour, then two, then four: three times in six hours.
+        assert max(times.values(), default=0) <= 3, (seed, walk.begun)
+    # Few partitions, some of them as large as a tenth of the cluster: it cannot be even, and what
+    # is the best that can be done changes now and then.
+    assert late <= CALM_WALKS // 5
     assert begun > CALM_WALKS, "most of them had something to make even"

@@ -358,6 +358,7 @@ async def an_operator_that_dies_in_a_round_is_followed_by_one_that_ends_it(
         await bench.delete(name)
         await bench.until_gone(name)
         await bench.stop_operator()
+        await bench.world.delete_topic(topic)
         if not died:
             assert moment > 10, "it has died often enough"
             return

@@ -1,14 +1,15 @@
 """When the mode Auto begins a round, and with which plan: a pure function of loads and history.
 
-It never goes to and fro, for four reasons. A round begins above one threshold and aims at a lower
-one. It must be worth it. Rounds are apart by a cool-down. And what was moved rests: whatever its
-load does meanwhile, no partition moves twice in that time.
+It does not go to and fro, for four reasons. A round begins above one threshold and aims at a lower
+one. It must be worth it, for what is above the threshold. Rounds are apart by a cool-down. And what
+was moved rests, whatever its load does meanwhile; if it has to move again soon after, for twice as
+long.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fairlead_controller.decisions.balance.facts import Goal, Standing
 from fairlead_controller.decisions.balance.ledger import Ledger
@@ -27,6 +28,9 @@ from fairlead_operator.rebalances.plan_status import (
 from fairlead_operator.rebalances.steps import LONG_AGO
 from fairlead_operator.resources.rebalance import RESTING_MAX, AutomaticLimits
 
+ROUNDING: Final = 1e-3
+REMEMBERED_RESTS: Final = 4
+TIMES_MAX: Final = 8
 URGENT_QUIET_S: Final = 60
 """How long a broker that holds nothing waits at most after a disturbance, such as its own start."""
 _MEASURES: Final[Mapping[Goal, tuple[str, float]]] = {
@@ -40,6 +44,17 @@ _MEASURES: Final[Mapping[Goal, tuple[str, float]]] = {
 part of three, and a kilobyte a large part of nothing."""
 
 
+class Moved(NamedTuple):
+    """When a partition was moved last, and how often without having stayed for long between."""
+
+    since: datetime
+    times: int = 1
+
+    def rest(self, limits: AutomaticLimits) -> timedelta:
+        """Return for how long it stays."""
+        return timedelta(seconds=limits.rest_seconds << (self.times - 1))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """What has to be known of before."""
@@ -47,8 +62,8 @@ class Memory:
     disturbed_at: datetime | None = None
     ended_at: datetime | None = None
     """When the last round ended."""
-    resting: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
-    """Since when partitions stay."""
+    moved: Mapping[tuple[str, int], Moved] = field(default_factory=dict)
+    """What was moved not long ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +91,7 @@ class _Cause:
     """Why a round should begin."""
 
     why: str
+    goal: Goal
     empty: int | None = None
     """The broker that holds nothing, if that is why."""
 
@@ -92,17 +108,33 @@ def read_memory(status: Mapping[str, Any]) -> Memory:
     return Memory(
         disturbed_at=datetime.fromisoformat(disturbed_at) if disturbed_at else None,
         ended_at=datetime.fromisoformat(last["endedAt"]) if last else None,
-        resting={
-            (each["topic"], each["partition"]): datetime.fromisoformat(each["since"])
+        moved={
+            (each["topic"], each["partition"]): Moved(
+                datetime.fromisoformat(each["since"]), each["times"]
+            )
             for each in auto.get("resting") or ()
         },
     )
 
 
-def still_resting(memory: Memory, limits: AutomaticLimits, now: datetime) -> dict[Any, datetime]:
-    """Return the partitions that stay for now, with since when."""
-    rest = timedelta(seconds=limits.rest_seconds)
-    return {at: since for at, since in memory.resting.items() if now - since < rest}
+def remember_moves(
+    memory: Memory, moves: Iterable[tuple[str, int]], limits: AutomaticLimits, now: datetime
+) -> dict[tuple[str, int], Moved]:
+    """Return what was moved not long ago, once a round with these moves has ended.
+
+    It is remembered for some rests. Where that is too much, those that rest stay.
+    """
+    known = {
+        at: each
+        for at, each in memory.moved.items()
+        if now - each.since < REMEMBERED_RESTS * each.rest(limits)
+    }
+    new = {}
+    for at in moves:
+        before = known.pop(at, None)
+        new[at] = Moved(now, 1 if before is None else min(before.times + 1, TIMES_MAX))
+    longest = sorted(known.items(), key=lambda item: item[1].since + item[1].rest(limits))
+    return dict(longest[-(RESTING_MAX - len(new)) :]) | new
 
 
 def decide_round(
@@ -115,11 +147,11 @@ def decide_round(
     """Decide for a cluster with which nothing is wrong now."""
     if not load.is_whole:
         return Wait("NotMeasured", " ".join(load.missing[:3]))
-    resting = still_resting(memory, limits, now)
+    resting = [at for at, moved in memory.moved.items() if now - moved.since < moved.rest(limits)]
     room = PlanLimits(
         moves=min(limits.max_moves, RESTING_MAX - len(resting)),
         bytes=limits.max_gibibytes << 30,
-        staying=resting.keys(),
+        staying=resting,
     )
     facts = read_facts(state, load, room)
     standing = Ledger(facts.brokers, facts.partitions).standing()
@@ -129,17 +161,22 @@ def decide_round(
         if now < until:
             message = f"{causes[0].why}; no round begins before {api_time(until)}"
             return Wait(reason, message, is_even=False, until=until)
-    draft = draft_plan(facts, room) if causes else None
-    if draft is not None:
+    if causes and causes[0].is_urgent:
+        draft = draft_plan(facts, room)
         # With more brokers than replicas one of them stays empty.
-        coming = {each for move in draft.kept.moves for each in move.adding}
-        causes = [each for each in causes if not each.is_urgent or each.empty in coming]
-    if draft is None or not causes:
+        if causes[0].empty in {each for move in draft.kept.moves for each in move.adding}:
+            return Begin(describe_draft(state, load, draft, now), causes[0].why)
+        causes = [each for each in causes if not each.is_urgent]
+    if not causes:
         message = f"no broker is off its share by more than {limits.start_above_percent} %"
         return Wait("Even", message, is_even=True)
-    if (doubt := _find_doubt(causes[0], draft, load, limits)) is not None:
-        return doubt
-    return Begin(describe_draft(state, load, draft, now), causes[0].why)
+    draft = draft_plan(facts, replace(room, goals={each.goal for each in causes}))
+    worth = next((each for each in causes if _is_worth_it(each.goal, draft, load, limits)), None)
+    if worth is None:
+        least = f"by {limits.min_improvement_percent} %"
+        message = f"{causes[0].why}; nothing that may move within the limits betters that {least}"
+        return Wait("NotWorthIt", message, is_even=False)
+    return Begin(describe_draft(state, load, draft, now), worth.why)
 
 
 def _earliest(cause: _Cause, limits: AutomaticLimits, memory: Memory) -> tuple[str, datetime]:
@@ -155,18 +192,17 @@ def _earliest(cause: _Cause, limits: AutomaticLimits, memory: Memory) -> tuple[s
     return ("Quiet", quiet) if quiet >= cool else ("CoolingDown", cool)
 
 
-def _find_doubt(
-    cause: _Cause, draft: Draft, load: MeasuredLoad, limits: AutomaticLimits
-) -> Wait | None:
-    """Say why a plan is not worth a round."""
-    if not draft.kept.moves:
-        message = f"{cause.why}; nothing that may move within the limits makes it better"
-        return Wait("NothingBetter", message, is_even=False)
-    goal, part = _improvement(draft, load)
-    if cause.is_urgent or part >= limits.min_improvement_percent:
-        return None
-    message = f"{cause.why}; a round would better {goal} by {part:.0f} % only"
-    return Wait("NotWorthIt", message, is_even=False)
+def _is_worth_it(goal: Goal, draft: Draft, load: MeasuredLoad, limits: AutomaticLimits) -> bool:
+    """Tell whether a goal gets that much better, and none before it worse.
+
+    Another goal that gets better meanwhile is no reason: with loads that wander there is always
+    one, and it would be another one each time.
+    """
+    before, after = draft.kept.before.distances, draft.kept.after.distances
+    judged = judged_goals(load)
+    if any(after[each] > before[each] + ROUNDING for each in judged[: judged.index(goal)]):
+        return False
+    return after[goal] <= before[goal] * (1 - limits.min_improvement_percent / 100) - ROUNDING
 
 
 def _find_causes(
@@ -177,9 +213,10 @@ def _find_causes(
     accepting = [each for each in facts.brokers if not each.is_cordoned]
     for broker in accepting:
         if not shares[broker.broker_id].replicas:
-            yield _Cause(f"broker {broker.broker_id} holds nothing", broker.broker_id)
+            why = f"broker {broker.broker_id} holds nothing"
+            yield _Cause(why, Goal.REPLICAS, broker.broker_id)
     if standing.distances[Goal.RACKS]:
-        yield _Cause("replicas are on too few machines or racks")
+        yield _Cause("replicas are on too few machines or racks", Goal.RACKS)
     whole = sum(each.capacity for each in accepting)
     for goal in judged_goals(load):
         if goal not in _MEASURES:
@@ -195,13 +232,4 @@ def _find_causes(
                 side = "above" if surplus > 0 else "below"
                 worst, off = percent, f"broker {broker.broker_id} is {percent:.0f} % {side}"
         if worst > limits.start_above_percent:
-            yield _Cause(f"{goal}: {off} its share")
-
-
-def _improvement(draft: Draft, load: MeasuredLoad) -> tuple[Goal, float]:
-    """Return by what part the first goal that changes gets better, in percent."""
-    before, after = draft.kept.before.distances, draft.kept.after.distances
-    for goal in judged_goals(load):
-        if round(before[goal], 3) != round(after[goal], 3):
-            return goal, 100 * (1 - after[goal] / before[goal]) if before[goal] else -100.0
-    return Goal.RACKS, 0.0
+            yield _Cause(f"{goal}: {off} its share", goal)

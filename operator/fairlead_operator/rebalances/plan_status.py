@@ -54,6 +54,8 @@ class PlanLimits:
     bytes: int | None = None
     staying: Collection[tuple[str, int]] = ()
     """Partitions that this plan leaves alone."""
+    goals: Collection[Goal] = frozenset(Goal)
+    """What partitions are moved for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,14 @@ def read_facts(state: ControllerState, load: MeasuredLoad, limits: PlanLimits = 
 def draft_plan(facts: Facts, limits: PlanLimits = NO_LIMITS) -> Draft:
     """Plan, and cut the plan to its limits."""
     whole = plan_balance(facts.brokers, facts.partitions)
-    kept = cut_plan(whole, facts.brokers, facts.partitions, limits.moves, limits.bytes)
+    kept = cut_plan(
+        whole,
+        facts.brokers,
+        facts.partitions,
+        most=limits.moves,
+        bytes_most=limits.bytes,
+        goals=limits.goals,
+    )
     return Draft(facts, whole, kept)
 
 
@@ -185,7 +194,7 @@ def _notes(draft: Draft, load: MeasuredLoad) -> list[str]:
         notes.append(f"{fixed} partitions stay: they move, miss replicas, or have just been moved.")
     if draft.left_out:
         notes.append(
-            f"{draft.left_out} partitions more have to move; this plan has no room for them."
+            f"{draft.left_out} partitions more would have to move; this plan leaves them out."
         )
     return [shortened(each) for each in notes]
 

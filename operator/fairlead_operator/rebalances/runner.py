@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -275,8 +275,7 @@ class RebalanceRunner:
             case steps.EndRound(outcome, message, progress, elections):
                 named = [_named(move) for move in elections]
                 await _in_parts(self._controller.elect_preferred, place, named)
-                rest = timedelta(seconds=it.spec.limits.rest_seconds)
-                draft.end_round(outcome, message, progress, rest, _now())
+                draft.end_round(outcome, message, progress, it.spec.limits, _now())
                 kind = "Warning" if outcome == "Failed" else "Normal"
                 await self._write(rebalance, draft, f"Round{outcome}", message, kind)
                 self._metrics.round_ended(outcome, it.plan)

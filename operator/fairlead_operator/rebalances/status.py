@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fairlead_operator.conditions import api_time, find_condition, set_condition, shortened
+from fairlead_operator.rebalances.automatic import read_memory, remember_moves
 from fairlead_operator.rebalances.steps import STALE
 from fairlead_operator.resources.condition import MESSAGE_LENGTH_MAX
-from fairlead_operator.resources.rebalance import REFUSALS_MAX
+from fairlead_operator.resources.rebalance import REFUSALS_MAX, AutomaticLimits
 
 
 class RebalanceStatusDraft:
@@ -60,29 +61,26 @@ class RebalanceStatusDraft:
         outcome: str,
         message: str,
         progress: Mapping[str, int],
-        rest: timedelta,
+        limits: AutomaticLimits,
         now: datetime,
     ) -> None:
         """Go back to Watching; what was to move rests, wherever it is now."""
         auto, plan = dict(self._values.get("auto") or {}), self._values["plan"]
-        since = api_time(now)
-        moved = [(move["topic"], move["partition"]) for move in plan["moves"]]
-        resting = [
-            each
-            for each in auto.get("resting") or ()
-            if now - datetime.fromisoformat(each["since"]) < rest
-            and (each["topic"], each["partition"]) not in moved
-        ]
-        resting += [{"topic": topic, "partition": index, "since": since} for topic, index in moved]
+        moves = [(move["topic"], move["partition"]) for move in plan["moves"]]
+        moved = remember_moves(read_memory(self._values), moves, limits, now)
         self._remember(
             rounds=auto.get("rounds", 0) + 1,
             failedRounds=auto.get("failedRounds", 0) + (outcome == "Failed"),
-            resting=resting,
+            resting=[
+                {"topic": at[0], "partition": at[1], "since": api_time(each.since)}
+                | {"times": each.times}
+                for at, each in moved.items()
+            ],
             lastRound={
                 "plan": plan["id"],
                 "why": auto.get("why", ""),
                 "outcome": outcome,
-                "endedAt": since,
+                "endedAt": api_time(now),
                 "done": progress["done"],
                 "bytes": plan.get("bytes", 0),
             },

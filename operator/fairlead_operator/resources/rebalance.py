@@ -95,7 +95,8 @@ class AutomaticLimits:
     ] = 600
     rest_seconds: Annotated[
         int,
-        "How long a partition that was moved stays where it is, whatever becomes of its load.",
+        "How long a partition that was moved stays where it is, whatever becomes of its load. If "
+        "it has to move again within four times that it stays for twice as long, and so on.",
         Whole(60, 2_592_000),
     ] = 21_600
     look_seconds: Annotated[
@@ -322,11 +323,17 @@ class RebalanceProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestingPartition:
-    """A partition that was moved, and stays for spec.auto.restSeconds."""
+    """A partition that was moved not long ago."""
 
     topic: Annotated[str, "Its topic.", _TOPIC]
     partition: Annotated[int, "Its number.", _PARTITION]
     since: Annotated[str, "When the round ended that moved it.", Text(64, format="date-time")]
+    times: Annotated[
+        int,
+        "How often it was moved without having stayed for long between. Each time doubles how long "
+        "it rests.",
+        Whole(1, 8),
+    ] = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,7 +362,7 @@ class AutomaticStatus:
         Text(64, format="date-time"),
     ] = None
     resting: Annotated[
-        tuple[RestingPartition, ...], "Partitions that stay for now.", Bound(RESTING_MAX)
+        tuple[RestingPartition, ...], "Partitions that were moved not long ago.", Bound(RESTING_MAX)
     ] = ()
 
 

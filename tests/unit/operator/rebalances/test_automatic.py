@@ -13,9 +13,11 @@ from fairlead_operator.rebalances.automatic import (
     URGENT_QUIET_S,
     Begin,
     Memory,
+    Moved,
     Wait,
     decide_round,
     read_memory,
+    remember_moves,
 )
 from fairlead_operator.rebalances.measured_load import LoadReading, MeasuredLoad
 from fairlead_operator.rebalances.status import RebalanceStatusDraft
@@ -138,16 +140,33 @@ def test_a_round_keeps_its_limits_and_the_next_one_goes_on() -> None:
 def test_what_is_not_worth_it_is_not_done() -> None:
     demanding = replace(LIMITS, min_improvement_percent=100, max_moves=1)
     told = waits(decide(UNEVEN, limits=demanding), "NotWorthIt")
-    assert "% only" in told.message
+    assert "betters that by 100 %" in told.message
 
 
 def test_what_has_moved_rests_and_a_full_memory_moves_nothing() -> None:
-    everything = {("t", index): NOW - SECOND for index in range(40)}
-    waits(decide(UNEVEN, Memory(resting=everything)), "NothingBetter")
-    rested = dict.fromkeys(everything, NOW - LIMITS.rest_seconds * SECOND)
-    begins(decide(UNEVEN, Memory(resting=rested)))
-    others = {("others", index): NOW for index in range(RESTING_MAX)}
-    waits(decide(UNEVEN, Memory(resting=others)), "NothingBetter")
+    everything = {("t", index): Moved(NOW - SECOND) for index in range(40)}
+    waits(decide(UNEVEN, Memory(moved=everything)), "NotWorthIt")
+    rested = dict.fromkeys(everything, Moved(NOW - LIMITS.rest_seconds * SECOND))
+    begins(decide(UNEVEN, Memory(moved=rested)))
+    again = dict.fromkeys(everything, Moved(NOW - LIMITS.rest_seconds * SECOND, times=2))
+    waits(decide(UNEVEN, Memory(moved=again)), "NotWorthIt")
+    others = {("others", index): Moved(NOW) for index in range(RESTING_MAX)}
+    waits(decide(UNEVEN, Memory(moved=others)), "NotWorthIt")
+
+
+def test_what_moves_again_soon_rests_for_longer_and_memory_is_bounded() -> None:
+    rest, at = LIMITS.rest_seconds * SECOND, ("t", 0)
+    moved = remember_moves(FRESH, [at], LIMITS, NOW)
+    assert moved == {at: Moved(NOW)}
+    soon = remember_moves(Memory(moved=moved), [at], LIMITS, NOW + rest)
+    assert soon == {at: Moved(NOW + rest, times=2)}
+    late = remember_moves(Memory(moved=moved), [at], LIMITS, NOW + 4 * rest)
+    assert late == {at: Moved(NOW + 4 * rest)}
+    many = {("many", index): Moved(NOW + index * SECOND) for index in range(RESTING_MAX)}
+    kept = remember_moves(Memory(moved=many), [at, ("t", 1)], LIMITS, NOW + rest)
+    assert len(kept) == RESTING_MAX
+    assert ("many", 0) not in kept
+    assert ("many", RESTING_MAX - 1) in kept
 
 
 def test_small_things_are_no_reason() -> None:
@@ -163,8 +182,7 @@ def test_a_status_remembers_what_the_next_decision_needs() -> None:
     draft.begin_round(round_.plan, round_.why, NOW)
     moves = round_.plan["moves"]
     progress = {"done": len(moves), "moving": 0, "notMoved": 0, "changedSince": 0}
-    rest = timedelta(seconds=LIMITS.rest_seconds)
-    draft.end_round("Complete", "all done", progress, rest, NOW)
+    draft.end_round("Complete", "all done", progress, LIMITS, NOW)
     written = json.loads(json.dumps(draft.as_patch()))
     assert (written["phase"], written["auto"]["rounds"], written["auto"]["failedRounds"]) == (
         "Watching", 1, 0,
@@ -172,12 +190,14 @@ def test_a_status_remembers_what_the_next_decision_needs() -> None:
     assert written["auto"]["lastRound"]["bytes"] == round_.plan["bytes"]
     memory = read_memory(written)
     assert (memory.disturbed_at, memory.ended_at) == (NOW - 60 * SECOND, NOW)
-    assert memory.resting == {(move["topic"], move["partition"]): NOW for move in moves}
+    assert memory.moved == {(move["topic"], move["partition"]): Moved(NOW) for move in moves}
     again = RebalanceStatusDraft({"metadata": {"generation": 1}, "status": written})
+    rest = timedelta(seconds=LIMITS.rest_seconds)
     again.begin_round(round_.plan | {"moves": moves[:1]}, round_.why, NOW + rest)
-    again.end_round("Failed", "not all", progress, rest, NOW + rest)
+    again.end_round("Failed", "not all", progress, LIMITS, NOW + rest)
     after = read_memory(again.as_patch())
-    assert after.resting == {(moves[0]["topic"], moves[0]["partition"]): NOW + rest}
+    assert after.moved[moves[0]["topic"], moves[0]["partition"]] == Moved(NOW + rest, times=2)
+    assert len(after.moved) == len(moves)
     assert again.as_patch()["auto"]["failedRounds"] == 1
 
 

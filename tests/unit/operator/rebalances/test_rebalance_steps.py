@@ -321,7 +321,7 @@ def test_a_plan_of_the_same_facts_is_the_same_and_one_too_large_is_cut() -> None
     assert len(part["moves"]) == 1
     assert part["leftOut"] == len(PLAN["moves"]) - 1
     assert part["id"] != ID
-    assert any("no room" in note for note in part["notes"])
+    assert any("leaves them out" in note for note in part["notes"])
     (share,) = [each for each in part["shares"] if each["broker"] == 2]
     assert share["replicasAfter"] == share["arriving"] <= 1
     assert steps.sort_moves(part, STATE)
