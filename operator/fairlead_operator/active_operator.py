@@ -28,6 +28,7 @@ from fairlead_operator.health import HealthServer
 from fairlead_operator.kopf_handlers import build_kopf_settings, build_registry
 from fairlead_operator.live_objects import LiveObjects
 from fairlead_operator.metrics import OperatorMetrics, ReignCounters
+from fairlead_operator.rebalances.metrics import RebalanceMetrics
 from fairlead_operator.rebalances.runner import RebalanceRunner
 from fairlead_operator.reign_watch import wait_until_over
 from fairlead_operator.settings import OperatorSettings
@@ -119,7 +120,13 @@ class ActiveOperator:
             "topics": topics.run(),
             "users": users.run(),
             "consumer groups": groups.run(),
-            "rebalances": RebalanceRunner(client, controller, events, namespace=namespace).run(),
+            "rebalances": RebalanceRunner(
+                client,
+                controller,
+                events,
+                namespace=namespace,
+                metrics=RebalanceMetrics(self._metrics.registry),
+            ).run(),
             "drills": DrillRunner(
                 client,
                 controller,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 ANSWER_BYTES_MAX: Final = 262_144
-"""Bytes of an answer, with its headers: ten times what any pod of ours sends."""
+"""Bytes of an answer, with its headers, where nothing larger is asked for."""
 _READ_BYTES: Final = 65_536
 _JSON: Final = "application/json"
 
@@ -53,13 +53,14 @@ async def ask_pod(
     method: str = "GET",
     body: object = None,
     headers: Mapping[str, str] | None = None,
+    bytes_max: int = ANSWER_BYTES_MAX,
 ) -> PodAnswer:
     """Ask a pod at an IP address; PodAnswerError if it did not answer in time and in bounds."""
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     request = _build_request(method, path, body, {"Host": place, **(headers or {})})
     try:
         async with asyncio.timeout(timeout_s):
-            received = await _exchange(host, port, request)
+            received = await _exchange(host, port, request, bytes_max)
         return _parse(received, method)
     except TimeoutError as error:
         raise PodAnswerError(f"no answer within {timeout_s:g} s") from error
@@ -83,7 +84,7 @@ def _build_request(method: str, path: str, body: object, headers: Mapping[str, s
     return "\r\n".join([*head, "", ""]).encode("ascii") + content
 
 
-async def _exchange(host: str, port: int, request: bytes) -> bytes:
+async def _exchange(host: str, port: int, request: bytes, bytes_max: int) -> bytes:
     """Send, and receive until the other side closes."""
     reader, writer = await asyncio.open_connection(host, port, limit=_READ_BYTES)
     try:
@@ -92,8 +93,8 @@ async def _exchange(host: str, port: int, request: bytes) -> bytes:
         received = bytearray()
         while piece := await reader.read(_READ_BYTES):
             received += piece
-            if len(received) > ANSWER_BYTES_MAX:
-                raise PodAnswerError(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
+            if len(received) > bytes_max:
+                raise PodAnswerError(f"an answer of more than {bytes_max} bytes")
         return bytes(received)
     finally:
         writer.transport.abort()

@@ -5,9 +5,13 @@ import os
 import signal
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from local_cluster import Cli
+
+from fairlead_cli.local.cluster_file import read_cluster_file
+from fairlead_cli.local.layout import Layout
 
 TOPIC = ("topic", "create", "t", "--partitions", "12", "--replication-factor", "2")
 
@@ -41,12 +45,25 @@ def held(plan: Any, when: int) -> dict[int, int]:
     return {share["broker"]: share["replicas"][when] for share in plan["shares"]}
 
 
+def assert_brokers_tell_what_they_hold(cli: Cli, assigned: list[list[int]]) -> None:
+    """Ask each for `/load`, as the operator does for a Rebalance."""
+    for broker in read_cluster_file(Layout(cli.data).cluster_file).brokers:
+        with urlopen(f"http://{broker.host}:{broker.http_port}/load", timeout=10) as page:
+            told = json.load(page)
+        assert told["brokerId"] == broker.id
+        rows = {row[0]: row for row in told["topics"].get("t", ())}
+        assert rows.keys() == {at for at, held in enumerate(assigned) if broker.id in held}
+        assert all(row[1] > 0 for row in rows.values())
+        assert 0 < told["freeBytes"] < told["totalBytes"]
+
+
 def test_a_new_broker_is_filled_as_shown_and_not_twice(cli: Cli, tmp_path: Path) -> None:
     assert cli.up().code == 0
     fill(cli)
     cli.ok("down")
     assert cli.up("--brokers", "4").code == 0
     before = replicas(cli)
+    assert_brokers_tell_what_they_hold(cli, before)
     shown = cli.ok("rebalance").out
     plan = cli.ok("rebalance", "-o", "json").json
     assert f"fairlead rebalance --execute {plan['id']}" in shown, "the same facts, the same plan"

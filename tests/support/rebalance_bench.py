@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from controller_bench import CLUSTER, create_log_cluster, let_go, running_controller
+from measured_clusters import answer
 from topic_bench import DEADLINE_S, eventually, start_broker
 
 from fairlead_controller.decisions.events import (
+    AlterConfigs,
     AlterPartition,
     AlterReassignments,
     CreateTopics,
@@ -23,15 +26,18 @@ from fairlead_controller.decisions.events import (
 )
 from fairlead_controller.kubernetes.admin_api import AdminApi
 from fairlead_controller.reassigner import Reassigner
-from fairlead_kube.kinds import REBALANCE
+from fairlead_kube.kinds import FAILOVER_DRILL, LOG_CLUSTER, REBALANCE
+from fairlead_model.configs.broker_configs import BROKER_DRAIN
 from fairlead_model.session.calls import (
     AlterPartitionCall,
     AlterReassignmentsCall,
     IsrProposal,
     ReassignablePartition,
 )
+from fairlead_operator.conditions import api_time
 from fairlead_operator.controller_client import ControllerClient
 from fairlead_operator.events import EventWriter
+from fairlead_operator.rebalances.measured_load import LoadReading, MeasuredLoad
 from fairlead_operator.rebalances.runner import RebalanceRunner
 
 if TYPE_CHECKING:
@@ -99,6 +105,13 @@ class ControllerWorld:
         call = AlterReassignmentsCall(partitions=[item], allow_replication_factor_change=True)
         reply = await self.controller.submit(AlterReassignments(call))
         assert reply["partitions"][0]["error_code"] == 0, reply
+
+    async def drain(self, broker_id: int) -> None:
+        """Order a broker to be emptied."""
+        alteration = {"name": BROKER_DRAIN, "operation": 0, "value": "true"}
+        resource = {"resource_type": 4, "name": str(broker_id), "alterations": [alteration]}
+        call = {"resources": [resource], "validate_only": False, "incremental": True}
+        await self.controller.submit(AlterConfigs(call))  # type: ignore[arg-type]
 
     async def copy(self) -> None:
         """Let what is added be in sync, for as long as the bench lives."""
@@ -184,6 +197,27 @@ class DeadlyCalls:
 WRITES = frozenset({"patch", "alter_reassignments", "elect_preferred"})
 
 
+class BenchLoads:
+    """Every partition weighs the same, if brokers answer at all."""
+
+    def __init__(self) -> None:
+        self.size: int | None = None
+        """Bytes of a replica; None while no broker answers."""
+
+    async def measure(self, _namespace: str, _cluster: str, state: Any) -> MeasuredLoad:
+        reading = LoadReading(state)
+        for broker_id in state.image.brokers if self.size is not None else ():
+            topics: dict[str, list[list[int]]] = {}
+            for topic in state.image.topics():
+                for index, partition in enumerate(topic.partitions):
+                    if broker_id in partition.replicas:
+                        leads = partition.leader == broker_id
+                        row = [index, self.size, *([0, 0] if leads else [])]
+                        topics.setdefault(topic.name, []).append(row)  # type: ignore[arg-type]
+            reading.add(answer(broker_id, topics))
+        return reading.finish(datetime.now(UTC))
+
+
 class RebalanceBench:
     """A namespace with a LogCluster, its controller, and an operator of its Rebalances."""
 
@@ -194,6 +228,7 @@ class RebalanceBench:
         self.namespace = namespace
         self.world = world
         self._socket = socket
+        self.loads = BenchLoads()
         self._client: ControllerClient | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -206,7 +241,13 @@ class RebalanceBench:
             count = [dies_after]
             kube, client = DeadlyCalls(kube, WRITES, count), DeadlyCalls(client, WRITES, count)
         runner = RebalanceRunner(
-            kube, client, EventWriter(self.kube), namespace=self.namespace, look_s=LOOK_S
+            kube,
+            client,
+            EventWriter(self.kube),
+            namespace=self.namespace,
+            look_s=LOOK_S,
+            watch_s=LOOK_S,
+            loads=self.loads,
         )
         self._task = asyncio.create_task(_until_killed(runner))
 
@@ -232,6 +273,38 @@ class RebalanceBench:
 
     async def patch(self, name: str = "even", **spec: Any) -> None:
         await self.kube.patch(REBALANCE, self.namespace, name, {"spec": spec})
+
+    async def set_progressing(self, word: str) -> None:
+        """Let the LogCluster say whether a rolling restart goes on."""
+        condition = {
+            "type": "Progressing",
+            "status": word,
+            "reason": "RollingRestart",
+            "message": "brokers are restarted",
+            "lastTransitionTime": api_time(datetime.now(UTC)),
+        }
+        body = {"status": {"conditions": [condition]}}
+        await self.kube.patch(LOG_CLUSTER, self.namespace, CLUSTER, body, subresource="status")
+
+    async def begin_drill(self, name: str) -> None:
+        """Let a drill of the cluster run, for which there is no operator here."""
+        manifest = {
+            "apiVersion": FAILOVER_DRILL.api_version,
+            "kind": FAILOVER_DRILL.kind,
+            "metadata": {"name": name},
+            "spec": {
+                "clusterName": CLUSTER,
+                "target": {"type": "Leader"},
+                "fault": {"type": "Kill"},
+            },
+        }
+        await self.kube.create(FAILOVER_DRILL, self.namespace, manifest)
+        body = {"status": {"phase": "Running"}}
+        await self.kube.patch(FAILOVER_DRILL, self.namespace, name, body, subresource="status")
+
+    async def end_drill(self, name: str) -> None:
+        body = {"status": {"phase": "Finished"}}
+        await self.kube.patch(FAILOVER_DRILL, self.namespace, name, body, subresource="status")
 
     async def delete(self, name: str = "even") -> None:
         await self.kube.delete(REBALANCE, self.namespace, name)

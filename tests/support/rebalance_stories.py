@@ -235,6 +235,149 @@ async def one_that_dies_while_it_cancels_leaves_nothing_moving(bench: RebalanceB
     raise AssertionError(f"a cancellation has more than {MOMENTS} moments to die in")
 
 
+async def a_plan_of_what_brokers_told_says_how_much_is_copied(bench: RebalanceBench) -> None:
+    bench.loads.size = 1 << 30
+    plan = await bench.propose()
+    assert plan["isMeasured"]
+    assert plan["notes"] == []
+    assert plan["bytes"] == sum(move["bytes"] for move in plan["moves"])
+    assert plan["bytesNeeded"] <= plan["bytes"] <= 1.3 * plan["bytesNeeded"]
+    assert plan["durationSeconds"] >= plan["bytes"] // 3 // plan["bytesPerSecond"]
+    disks = {each["goal"]: each for each in plan["goals"]}["disks"]
+    assert disks["after"] < disks["before"]
+    (share,) = [each for each in plan["shares"] if each["broker"] == 3]
+    assert (share["bytesBefore"], share["bytesAfter"]) == (0, share["arriving"] << 30)
+
+
+async def a_new_broker_is_filled_by_the_mode_auto(bench: RebalanceBench) -> None:
+    await bench.create(mode="Auto")
+    await bench.until("Watching", "NotMeasured")
+    assert on_broker_three(bench) == 0
+    await bench.delete()
+    await bench.until_gone()
+    bench.loads.size = 1 << 30
+    await bench.create(mode="Auto")
+    status = await bench.until("Watching", "RoundComplete")
+    assert on_broker_three(bench) >= 5
+    auto, moves = status["auto"], status["plan"]["moves"]
+    assert (auto["rounds"], auto["failedRounds"]) == (1, 0)
+    assert auto["lastRound"]["why"] == "broker 3 holds nothing"
+    assert auto["lastRound"]["done"] == len(auto["resting"]) == len(moves)
+    await bench.until_without_finalizer()
+    await bench.create("later", mode="Auto")
+    status = await bench.until("Watching", "AnotherAutomatic", name="later")
+    assert "rebalance even" in complete(status)["message"]
+    await bench.patch(cancel=True)
+    await bench.until("Cancelled", "Cancelled")
+    await bench.until("Watching", "Even", name="later")
+
+
+async def whatever_disturbs_the_cluster_pauses_a_round(bench: RebalanceBench) -> None:
+    bench.loads.size = 1 << 20
+    bench.world.copies = False
+    await bench.world.create_topic("many", *([0, 1] for _ in range(80)))
+    await bench.create(mode="Auto")
+    await until(lambda: bool(moves_of(bench).queued), "some to wait for their turn")
+    # A roll wants brokers to restart, a round wants them to copy: the roll goes first.
+    await bench.set_progressing("True")
+    await bench.until("Paused", "ClusterChanging")
+    await until(lambda: not moves_of(bench).queued, "what waits to be called back")
+    assert moves_of(bench).running, "what copies goes on"
+    await bench.set_progressing("False")
+    await until(lambda: bool(moves_of(bench).queued), "the round to go on")
+    await bench.begin_drill("game-day")
+    status = await bench.until("Paused", "DrillRunning")
+    assert "drill game-day" in complete(status)["message"]
+    await bench.end_drill("game-day")
+    bench.world.copies = True
+    status = await bench.until("Watching", "RoundComplete")
+    assert status["progress"]["done"] == len(status["plan"]["moves"])
+
+
+async def a_round_of_which_everything_is_called_back_is_not_begun_at_once_again(
+    bench: RebalanceBench,
+) -> None:
+    bench.loads.size = 1 << 30
+    bench.world.copies = False
+    before = bench.world.replicas()
+    await bench.create(mode="Auto")
+    await bench.until("Moving", "Moving")
+    plan = (await bench.until("Moving", "Moving"))["plan"]
+    for move in plan["moves"]:
+        await bench.world.reassign(move["partition"], None)
+    status = await bench.until("Watching", "RoundFailed")
+    assert status["auto"]["failedRounds"] == 1
+    assert status["progress"]["notMoved"] == len(plan["moves"])
+    assert list(map(set, bench.world.replicas())) == list(map(set, before))
+    assert len(status["auto"]["resting"]) == len(plan["moves"])
+
+
+async def a_plan_goes_on_while_a_roll_goes_on_and_none_begins(bench: RebalanceBench) -> None:
+    bench.world.copies = False
+    plan = await bench.propose()
+    await bench.set_progressing("True")
+    await bench.patch(approve=plan["id"])
+    await bench.until("ProposalReady", "ClusterChanging")
+    assert not bench.world.is_moving
+    await bench.set_progressing("False")
+    await bench.until("Moving", "Moving")
+    await bench.set_progressing("True")
+    bench.world.copies = True
+    await bench.until("Complete", "Complete")
+
+
+async def a_drain_keeps_the_mode_auto_quiet(bench: RebalanceBench) -> None:
+    bench.loads.size = 1 << 30
+    bench.world.copies = False
+    await bench.world.drain(0)
+    await bench.create(mode="Auto")
+    status = await bench.until("Watching", "DrainUnderWay")
+    assert status["auto"]["disturbedAt"]
+    assert status["auto"].get("rounds", 0) == 0
+
+
+async def an_operator_that_dies_in_a_round_is_followed_by_one_that_ends_it(
+    bench: RebalanceBench,
+) -> None:
+    await bench.stop_operator()
+    bench.loads.size = 1 << 30
+    for moment in range(MOMENTS):
+        topic, name = f"t{moment}", f"even{moment}"
+        # Enough on few brokers to be a reason each time.
+        await bench.world.create_topic(topic, *([0, 1] for _ in range(24)))
+        await bench.start_operator(dies_after=moment)
+        await bench.create(name, mode="Auto")
+        died = await until_round_or_death(bench, name)
+        if died:
+            await bench.stop_operator()
+            await bench.start_operator()
+        status = await bench.until("Watching", "RoundComplete", name=name)
+        assert status["auto"]["rounds"] == 1, "one round, whoever ended it"
+        assert not bench.world.is_moving
+        await bench.until_without_finalizer(name)
+        await bench.delete(name)
+        await bench.until_gone(name)
+        await bench.stop_operator()
+        await bench.world.delete_topic(topic)
+        if not died:
+            assert moment > 10, "it has died often enough"
+            return
+    raise AssertionError(f"a round has more than {MOMENTS} moments to die in")
+
+
+async def until_round_or_death(bench: RebalanceBench, name: str) -> bool:
+    """Wait for the end of a round; tell whether the operator died before it."""
+
+    async def is_over() -> bool:
+        item = await bench.get(name)
+        assert item is not None
+        has_ended = complete(item.get("status") or {})["reason"] == "RoundComplete"
+        return bench.is_operator_dead or (has_ended and not item["metadata"].get("finalizers"))
+
+    await eventually(is_over, lambda: f"{name} to end a round, or its operator to die")
+    return bench.is_operator_dead
+
+
 async def approve_or_die(bench: RebalanceBench, name: str) -> bool:
     """Approve the plan once it is there, and wait for the end; tell whether the operator died."""
     is_approved = False
@@ -265,4 +408,11 @@ STORIES: Final = (
     a_silent_controller_is_waited_for,
     an_operator_that_dies_is_followed_by_one_that_goes_on,
     one_that_dies_while_it_cancels_leaves_nothing_moving,
+    a_plan_of_what_brokers_told_says_how_much_is_copied,
+    a_plan_goes_on_while_a_roll_goes_on_and_none_begins,
+    a_new_broker_is_filled_by_the_mode_auto,
+    whatever_disturbs_the_cluster_pauses_a_round,
+    a_round_of_which_everything_is_called_back_is_not_begun_at_once_again,
+    a_drain_keeps_the_mode_auto_quiet,
+    an_operator_that_dies_in_a_round_is_followed_by_one_that_ends_it,
 )

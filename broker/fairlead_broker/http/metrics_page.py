@@ -66,3 +66,14 @@ class MetricsPage:
             expose_logs(out, sums)
         expose_process(out, self._readiness)
         return out.text()
+
+    async def capacity(self) -> tuple[int, int] | None:
+        """Return size and room of all disks together; None if one of them is silent."""
+        if self.broker is None:
+            return None
+        directories = self.broker.log_directories
+        capacities = await self._disks.measure(directories)
+        if len(capacities) < len(directories.live):
+            return None
+        totals, rooms = zip(*capacities.values(), strict=True)
+        return sum(totals), sum(rooms)

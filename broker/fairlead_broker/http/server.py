@@ -1,4 +1,4 @@
-"""The broker's HTTP port: /healthz, /livez, /readyz, /metrics, and / which lists them.
+"""The broker's HTTP port: probes, metrics and load, and / which lists its paths.
 
 It answers from the moment the process has read its settings: while logs are recovered, 503 with the
 progress as JSON, so that a broker in recovery is never taken for a dead one.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
+from fairlead_broker.http.load_page import build_load
 from fairlead_broker.http.metrics_page import MetricsPage
 from fairlead_broker.http.readiness import Phase
 from fairlead_broker.limits import HTTP_CONNECTIONS_MAX
@@ -30,6 +31,7 @@ INDEX: Final = """A broker of Fairlead. Kafka clients use another port; here are
 /readyz    200 while it serves clients
 /certificates  what TLS listeners show and trust, by SHA-256
 /metrics   for Prometheus
+/load      bytes of each replica here, and bytes a second of those that lead
 """
 
 
@@ -55,6 +57,7 @@ class HttpServer:
                 web.get("/livez", self._livez),
                 web.get("/readyz", self._readyz),
                 web.get("/metrics", self._metrics),
+                web.get("/load", self._load),
             ]
         )
         runner = web.AppRunner(application, access_log=None, handle_signals=False)
@@ -105,3 +108,10 @@ class HttpServer:
     async def _metrics(self, _: web.Request) -> web.Response:
         page = await self.metrics.text()
         return web.Response(body=page.encode(), headers={"Content-Type": METRICS_CONTENT_TYPE})
+
+    async def _load(self, _: web.Request) -> web.Response:
+        broker = self.metrics.broker
+        if broker is None:
+            return web.json_response(self._readiness.describe(), status=503)
+        capacity = await self.metrics.capacity()
+        return web.json_response(text=await build_load(broker, capacity))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.measures.traffic import TopicTraffic
+from fairlead_broker.measures.traffic import PartitionFlow, TopicTraffic
 from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
 from fairlead_broker.replication.broker_epochs import AnyBrokers
 from fairlead_broker.replication.follower_state import (
@@ -66,6 +66,7 @@ class Partition:
         "_on_offline",
         "_on_proposal",
         "adding",
+        "flow",
         "follower",
         "has_outsiders",
         "hastens_followers",
@@ -109,6 +110,7 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.traffic = TopicTraffic() if traffic is None else traffic
+        self.flow = PartitionFlow()
         self.leader_id = -1
         self.leader_epoch = -1
         self.partition_epoch = -1

@@ -13,6 +13,7 @@ from fairlead_broker.tasks.flusher import Flusher
 from fairlead_broker.tasks.housekeeping import (
     DELETION_INTERVAL_MS,
     FIRST_RETENTION_DELAY_MS,
+    FLOW_INTERVAL_MS,
     PRODUCER_EXPIRY_INTERVAL_MS,
     Housekeeping,
 )
@@ -112,6 +113,7 @@ class Background:
         self._every(
             "producer expiry", self._housekeeping.expire_producers, PRODUCER_EXPIRY_INTERVAL_MS
         )
+        self._every("flows", self._housekeeping.sample_flows, FLOW_INTERVAL_MS)
         self._every(
             "offset expiry",
             OffsetExpiry(self._broker).remove_expired,

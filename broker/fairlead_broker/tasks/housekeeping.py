@@ -1,5 +1,7 @@
 """What ages: segments past their retention, files past their grace, producers past their silence.
 
+And averages of what flows through partitions, which are of the last minutes.
+
 Walks all partitions in slices of a few milliseconds; the blocking part (unlinking) is done in
 threads.
 """
@@ -27,6 +29,7 @@ logger = logging.getLogger(__name__)
 FIRST_RETENTION_DELAY_MS: Final = 30_000
 DELETION_INTERVAL_MS: Final = 1_000
 PRODUCER_EXPIRY_INTERVAL_MS: Final = 600_000
+FLOW_INTERVAL_MS: Final = 10_000
 
 
 class Housekeeping:
@@ -117,6 +120,12 @@ class Housekeeping:
         async for partition in self._walk():
             log = partition.log
             log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
+
+    async def sample_flows(self) -> None:
+        """Average what flows through the partitions that are led here."""
+        now_ms = self._broker.clock.monotonic_ms()
+        async for partition in self._walk():
+            partition.flow.sample(now_ms, is_leader=partition.is_leader)
 
     async def _walk(self) -> AsyncIterator[Partition]:
         """Every partition that is still here, giving way to others now and then."""

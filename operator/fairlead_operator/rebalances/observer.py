@@ -2,21 +2,25 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.views.assignment import read_assignment
 from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError
-from fairlead_kube.kinds import LOG_CLUSTER, REBALANCE
+from fairlead_kube.kinds import FAILOVER_DRILL, LOG_CLUSTER, REBALANCE
 from fairlead_operator.conditions import find_condition
 from fairlead_operator.controller_client import (
     ControllerRefusedError,
     ControllerUnavailableError,
     JsonObject,
 )
+from fairlead_operator.drills.steps import ACTIVE as DRILL_ACTIVE
 from fairlead_operator.rebalances.steps import (
     ACTIVE,
+    FINAL,
     ClusterSight,
     RebalanceView,
     find_obstacle,
@@ -57,30 +61,47 @@ class Observer:
 
     async def look(self, rebalance: Manifest, it: RebalanceView) -> ClusterSight:
         """Observe once; ApiError and its like when the API server cannot be asked."""
+        return replace(await self._look(rebalance, it), now=datetime.now(UTC))
+
+    async def _look(self, rebalance: Manifest, it: RebalanceView) -> ClusterSight:
         namespace, cluster = rebalance["metadata"]["namespace"], it.spec.cluster_name
         presence = await self._find_cluster(namespace, cluster)
         if presence == "Absent":
             return ClusterSight(presence=presence)
-        other = ""
+        seen = ClusterSight(presence=presence)
         if it.phase not in ACTIVE:
             # Asked of the API server: the informer may not have heard of one that has just begun.
-            listed = await self._client.list(REBALANCE, namespace)
-            other = find_other(rebalance, cluster, listed.items)
-            if other or presence != "Present":
-                return ClusterSight(presence=presence, other=other)
-        if it.phase == "Pending":
-            return await self._look_at_everything(namespace, it)
+            listed = (await self._client.list(REBALANCE, namespace)).items
+            automatic = find_automatic(rebalance, cluster, listed) if it.is_automatic else ""
+            other = find_other(rebalance, cluster, listed)
+            seen = replace(seen, other=other, automatic=automatic)
+        if it.phase not in ACTIVE or it.is_automatic:
+            drills = (await self._client.list(FAILOVER_DRILL, namespace)).items
+            seen = replace(seen, drill=find_drill(cluster, drills))
+        if it.phase in ACTIVE:
+            # What has begun is looked after whatever else goes on.
+            return replace(seen, state=await self._read_moved(namespace, it))
+        if seen.other or seen.automatic or seen.drill or presence != "Present":
+            return seen
+        if it.phase == "ProposalReady":
+            return replace(seen, state=await self._read_moved(namespace, it))
+        return await self._look_at_everything(namespace, it)
+
+    async def _read_moved(self, namespace: str, it: RebalanceView) -> ControllerState | None:
+        """Read the topics of a plan."""
         topics = sorted({move["topic"] for move in it.plan["moves"]})
-        state = await self._read_state(namespace, cluster, topics)
-        return ClusterSight(presence=presence, state=state)
+        return await self._read_state(namespace, it.spec.cluster_name, topics)
 
     async def _look_at_everything(self, namespace: str, it: RebalanceView) -> ClusterSight:
         """Read all partitions, but only once the brokers alone are nothing to wait for."""
         cluster = it.spec.cluster_name
         brokers = ClusterSight(state=await self._read_state(namespace, cluster, []))
-        if find_obstacle(it, brokers) is not None:
+        if brokers.state is None or find_obstacle(it, brokers) is not None:
             return brokers
-        return ClusterSight(state=await self._read_state(namespace, cluster, None))
+        if it.known_brokers == frozenset(brokers.state.image.brokers):
+            return brokers
+        state = await self._read_state(namespace, cluster, None)
+        return ClusterSight(state=state, is_whole=state is not None)
 
     async def _find_cluster(
         self, namespace: str, name: str
@@ -107,6 +128,36 @@ class Observer:
         except (ControllerUnavailableError, ControllerRefusedError):
             return None
         return await asyncio.to_thread(read_assignment, answer)
+
+
+def find_automatic(rebalance: Manifest, cluster: str, all_of_them: Iterable[Manifest]) -> str:
+    """Return an older Rebalance of the mode Auto for the cluster; empty if there is none."""
+
+    def age(manifest: Manifest) -> tuple[str, str]:
+        metadata = manifest["metadata"]
+        return str(metadata.get("creationTimestamp") or ""), str(metadata["name"])
+
+    older = [
+        age(other)
+        for other in all_of_them
+        if other["metadata"]["uid"] != rebalance["metadata"]["uid"]
+        and (other.get("spec") or {}).get("clusterName") == cluster
+        and (other.get("spec") or {}).get("mode") == "Auto"
+        and (other.get("status") or {}).get("phase") not in FINAL
+        and age(other) < age(rebalance)
+    ]
+    return min(older, default=("", ""))[1]
+
+
+def find_drill(cluster: str, drills: Iterable[Manifest]) -> str:
+    """Return a drill of the cluster that is under way; empty if there is none."""
+    names = [
+        str(drill["metadata"]["name"])
+        for drill in drills
+        if (drill.get("spec") or {}).get("clusterName") == cluster
+        and (drill.get("status") or {}).get("phase") in DRILL_ACTIVE
+    ]
+    return min(names, default="")
 
 
 def find_other(rebalance: Manifest, cluster: str, all_of_them: Iterable[Manifest]) -> str:

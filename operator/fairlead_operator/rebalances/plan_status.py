@@ -5,12 +5,23 @@ what a plan's id stands for and what makes it stale.
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import ceil
 from typing import Any, Final
 
-from fairlead_controller.decisions.balance.cluster_facts import build_brokers, build_partitions
-from fairlead_controller.decisions.balance.facts import BalancePlan, Goal
+from fairlead_controller.decisions.balance.cluster_facts import (
+    PartitionLoad,
+    build_brokers,
+    build_loaded_partitions,
+)
+from fairlead_controller.decisions.balance.facts import (
+    BalancedBroker,
+    BalancedPartition,
+    BalancePlan,
+    Goal,
+)
 from fairlead_controller.decisions.balance.plan_cut import cut_plan
 from fairlead_controller.decisions.balance.plan_document import (
     build_plan_document,
@@ -21,64 +32,187 @@ from fairlead_controller.decisions.balance.plan_progress import MoveState, state
 from fairlead_controller.decisions.balance.planner import plan_balance
 from fairlead_controller.decisions.reassignment.moves import located
 from fairlead_controller.decisions.state import ControllerState
-from fairlead_operator.conditions import api_time
+from fairlead_model.resources.resource_shape import camel_case
+from fairlead_operator.conditions import api_time, shortened
+from fairlead_operator.rebalances.measured_load import MeasuredLoad
 from fairlead_operator.resources.rebalance import MOVES_MAX
 
 Move = Mapping[str, Any]
-JUDGED: Final = (Goal.RACKS, Goal.REPLICAS, Goal.LEADERS)
 MOVE_FIELDS: Final = (
     "topic", "topicId", "partition", "leaderEpoch", "before", "after", "goal",
 )  # fmt: skip
-NOT_MEASURED: Final = (
-    "Disks, bytes in and bytes out were not judged, and how much is copied is not known: the "
-    "operator does not measure them. `fairlead rebalance` does."
-)
+MISSING_SAID: Final = 3
+AGE_MAX: Final = timedelta(days=1)
+"""What was measured longer ago is not carried out: topics have grown since."""
 
 
-def make_plan(state: ControllerState, now: datetime, most: int = MOVES_MAX) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanLimits:
+    """How much of a plan is kept; the rest is for the next one."""
+
+    moves: int = MOVES_MAX
+    bytes: int | None = None
+    staying: Collection[tuple[str, int]] = ()
+    """Partitions that this plan leaves alone."""
+    goals: Collection[Goal] = frozenset(Goal)
+    """What partitions are moved for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a plan is made from."""
+
+    brokers: Sequence[BalancedBroker]
+    partitions: Sequence[BalancedPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan, whole and as much of it as is kept."""
+
+    facts: Facts
+    whole: BalancePlan
+    kept: BalancePlan
+
+    @property
+    def left_out(self) -> int:
+        """Partitions for which there was no room."""
+        return len(self.whole.moves) - len(self.kept.moves)
+
+
+NO_LIMITS: Final = PlanLimits()
+
+
+def read_facts(state: ControllerState, load: MeasuredLoad, limits: PlanLimits = NO_LIMITS) -> Facts:
+    """Return the cluster as it is; sizes and rates count only where every broker told its own."""
+    staying = waiting_partitions(state) | set(limits.staying)
+    return Facts(
+        build_brokers(state, load.disks if load.is_whole else {}),
+        build_loaded_partitions(state, staying, judged_loads(load)),
+    )
+
+
+def draft_plan(facts: Facts, limits: PlanLimits = NO_LIMITS) -> Draft:
+    """Plan, and cut the plan to its limits."""
+    whole = plan_balance(facts.brokers, facts.partitions)
+    kept = cut_plan(
+        whole,
+        facts.brokers,
+        facts.partitions,
+        most=limits.moves,
+        bytes_most=limits.bytes,
+        goals=limits.goals,
+    )
+    return Draft(facts, whole, kept)
+
+
+def judged_loads(load: MeasuredLoad) -> Mapping[tuple[str, int], PartitionLoad]:
+    """Return what plans may rest on."""
+    if not load.is_whole:
+        return {}
+    if load.knows_rates:
+        return load.loads
+    return {at: PartitionLoad(each.size) for at, each in load.loads.items()}
+
+
+def judged_goals(load: MeasuredLoad) -> tuple[Goal, ...]:
+    """Return the goals of which enough is known."""
+    unknown: set[Goal] = set()
+    if not load.is_whole:
+        unknown.add(Goal.DISKS)
+    if not load.knows_rates:
+        unknown |= {Goal.BYTES_IN, Goal.BYTES_OUT}
+    return tuple(goal for goal in Goal if goal not in unknown)
+
+
+def make_plan(
+    state: ControllerState, load: MeasuredLoad, now: datetime, limits: PlanLimits = NO_LIMITS
+) -> dict[str, Any]:
     """Return a plan for the cluster as it is; it may have no moves."""
-    waiting = waiting_partitions(state)
-    brokers, partitions = build_brokers(state, {}), build_partitions(state, waiting, {}, {})
-    whole = plan_balance(brokers, partitions)
-    plan = cut_plan(whole, brokers, partitions, most)
-    document = build_plan_document(state.image.cluster_id, state, plan, None)
-    notes = [NOT_MEASURED]
-    if fixed := sum(each.is_fixed for each in partitions):
-        notes.append(f"{fixed} partitions stay where they are: they move, or miss replicas.")
-    if left_out := len(whole.moves) - len(plan.moves):
-        notes.append(f"{left_out} partitions more have to move: make another Rebalance afterwards.")
-    return {
+    return describe_draft(state, load, draft_plan(read_facts(state, load, limits), limits), now)
+
+
+def describe_draft(
+    state: ControllerState, load: MeasuredLoad, draft: Draft, now: datetime
+) -> dict[str, Any]:
+    """Return a plan as the status has it."""
+    plan = draft.kept
+    rate = load.copy_bytes_per_s if load.is_whole else None
+    document = build_plan_document(state.image.cluster_id, state, plan, rate)
+    told: dict[str, Any] = {
         "id": document["id"],
         "madeAt": api_time(now),
         "clusterId": document["clusterId"],
         "brokers": document["brokers"],
         "partitions": document["partitionsMoved"],
         "leaders": document["leadersOrdered"],
-        "leftOut": left_out,
+        "leftOut": draft.left_out,
+        "isMeasured": load.is_whole,
         "goals": [
             {
                 "goal": str(goal),
                 "before": round(plan.before.distances[goal]),
                 "after": round(plan.after.distances[goal]),
             }
-            for goal in JUDGED
+            for goal in judged_goals(load)
         ],
-        "shares": _shares(plan),
-        "notes": notes,
+        "shares": _shares(plan, load),
+        "notes": _notes(draft, load),
         "moves": [{name: move[name] for name in MOVE_FIELDS} for move in document["moves"]],
     }
+    if load.is_whole:
+        told |= {"bytes": document["bytes"], "bytesNeeded": document["bytesNeeded"]}
+        for told_move, move in zip(told["moves"], document["moves"], strict=True):
+            told_move["bytes"] = move["bytes"]
+        if rate is not None:
+            told |= {"bytesPerSecond": rate, "durationSeconds": ceil(document["durationS"])}
+    return told
 
 
-def _shares(plan: BalancePlan) -> list[dict[str, int]]:
+def _notes(draft: Draft, load: MeasuredLoad) -> list[str]:
+    notes = []
+    if not load.is_whole:
+        more = len(load.missing) - MISSING_SAID
+        notes.append(
+            "Disks, bytes in and bytes out were not judged, and how much is copied is not known. "
+            + " ".join(load.missing[:MISSING_SAID])
+            + (f" And {more} more." if more > 0 else "")
+        )
+    elif load.rates_known < load.partitions:
+        notes.append(
+            f"Bytes in and out are known of {load.rates_known} of {load.partitions} partitions, "
+            "whose leaders have led for half a minute; "
+            + (
+                "the others count as the mean of their topics."
+                if load.knows_rates
+                else "they were not judged."
+            )
+        )
+    if any(None in (each.total_bytes, each.free_bytes) for each in load.disks.values()):
+        notes.append("A broker does not tell the size of its disk: shares are equal.")
+    if fixed := sum(each.is_fixed for each in draft.facts.partitions):
+        notes.append(f"{fixed} partitions stay: they move, miss replicas, or have just been moved.")
+    if draft.left_out:
+        notes.append(
+            f"{draft.left_out} partitions more would have to move; this plan leaves them out."
+        )
+    return [shortened(each) for each in notes]
+
+
+def _shares(plan: BalancePlan, load: MeasuredLoad) -> list[dict[str, int]]:
     arriving = Counter(each for move in plan.moves for each in move.adding)
     leaving = Counter(each for move in plan.moves for each in move.before if each not in move.after)
+    fields = ["replicas", "leaders"]
+    fields += ["bytes"] if load.is_whole else []
+    fields += ["bytes_in", "bytes_out"] if load.knows_rates else []
     return [
         {
             "broker": broker_id,
-            "replicasBefore": plan.before.shares[broker_id].replicas,
-            "replicasAfter": plan.after.shares[broker_id].replicas,
-            "leadersBefore": plan.before.shares[broker_id].leaders,
-            "leadersAfter": plan.after.shares[broker_id].leaders,
+            **{
+                camel_case(f"{name}_{when}"): round(getattr(standing.shares[broker_id], name))
+                for name in fields
+                for when, standing in (("before", plan.before), ("after", plan.after))
+            },
             "arriving": arriving[broker_id],
             "leaving": leaving[broker_id],
         }
@@ -92,10 +226,13 @@ def waiting_partitions(state: ControllerState) -> set[tuple[str, int]]:
     return {(topic.name, index) for topic, index in located(state.image, keys)}
 
 
-def find_changes(plan: Mapping[str, Any], state: ControllerState) -> list[str]:
+def find_changes(plan: Mapping[str, Any], state: ControllerState, now: datetime) -> list[str]:
     """Say what is not as a plan has it; nothing if it can be carried out as it is."""
     if plan_id(plan) != plan["id"]:
         return ["it was edited after it was made"]
+    age = now - datetime.fromisoformat(plan["madeAt"])
+    if plan.get("isMeasured") and age > AGE_MAX:
+        return [f"it was measured {age // timedelta(hours=1)} hours ago"]
     return changes_since(plan, state.image.cluster_id, state, waiting_partitions(state))
 
 

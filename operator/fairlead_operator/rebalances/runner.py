@@ -12,6 +12,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from prometheus_client import CollectorRegistry
+
+from fairlead_controller.decisions.state import ControllerState
 from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError, ApiUnavailableError
 from fairlead_kube.informer import Informer
@@ -26,6 +29,10 @@ from fairlead_operator.controller_client import (
 )
 from fairlead_operator.events import EventType, EventWriter
 from fairlead_operator.rebalances import steps
+from fairlead_operator.rebalances.automatic import Begin, decide_round, read_memory
+from fairlead_operator.rebalances.load_meter import LoadMeter, PodLoadMeter
+from fairlead_operator.rebalances.measured_load import MeasuredLoad
+from fairlead_operator.rebalances.metrics import RebalanceMetrics
 from fairlead_operator.rebalances.observer import Observer, RebalanceController
 from fairlead_operator.rebalances.plan_status import Move, make_plan
 from fairlead_operator.rebalances.status import RebalanceStatusDraft, describe_plan
@@ -33,6 +40,8 @@ from fairlead_operator.resources.rebalance import RebalanceSpec
 from fairlead_operator.topics.topic_resource import FINALIZER, differs_for_us
 
 _log = logging.getLogger(__name__)
+WATCH_S: Final = 15.0
+"""Between two looks of the mode Auto at brokers, which ask for no partitions."""
 LOOK_S: Final = 5.0
 """Between two looks at what moves or waits; each asks the API server and the controller."""
 ERROR_DELAY_S: Final = 1.0
@@ -55,11 +64,19 @@ class RebalanceRunner:
         *,
         namespace: str = "",
         look_s: float = LOOK_S,
+        watch_s: float = WATCH_S,
+        metrics: RebalanceMetrics | None = None,
+        loads: LoadMeter | None = None,
     ) -> None:
         self._client = client
         self._controller = controller
         self._events = events
         self._look_s = look_s
+        self._watch_s = watch_s
+        self._metrics = metrics or RebalanceMetrics(CollectorRegistry())
+        self._whole_looks: dict[ObjectKey, tuple[float, frozenset[int]]] = {}
+        """When the mode Auto looks at all partitions again, and the brokers at the last look."""
+        self._loads: LoadMeter = loads or PodLoadMeter(client)
         self._observer = Observer(client, controller)
         self._changed = asyncio.Event()
         self._rebalances = Informer(
@@ -81,6 +98,7 @@ class RebalanceRunner:
                 await self._wait(passes)
                 for namespace in [name for name, task in passes.items() if task.done()]:
                     passes.pop(namespace).result()
+                self._metrics.show(self._rebalances.objects.values())
         finally:
             for task in (following, *passes.values()):
                 task.cancel()
@@ -89,6 +107,7 @@ class RebalanceRunner:
     def _on_change(self, change: ObjectChange) -> None:
         if change.new is None:
             self._due.pop(change.key, None)
+            self._whole_looks.pop(change.key, None)
             return
         if change.old is None or differs_for_us(change.old, change.new):
             self._due[change.key] = 0.0
@@ -154,20 +173,60 @@ class RebalanceRunner:
             status=status,
             is_deleting="deletionTimestamp" in metadata,
             has_finalizer=FINALIZER in (metadata.get("finalizers") or ()),
+            known_brokers=self._known_brokers(_place(rebalance)),
         )
         sight = steps.ClusterSight()
         if it.needs_sight:
             sight = await self._observer.look(rebalance, it)
+        if sight.is_whole and it.is_watching:
+            self._note_whole_look(_place(rebalance), it, sight)
         step = steps.decide_rebalance_step(it, sight)
         match step:
             case steps.Idle():
                 return None
-            case steps.Tell(reason, message, progress):
-                draft.tell(reason, message, _now(), progress=progress)
-                await self._write(rebalance, draft)
-                return self._look_s if it.needs_sight else None
+            case steps.LookLater():
+                return self._watch_s
+            case steps.Tell():
+                return await self._tell(step, rebalance, it, draft)
+            case steps.MakePlan() if it.is_automatic:
+                return await self._decide_round(rebalance, draft, it, sight)
             case steps.MakePlan():
                 await self._make_plan(rebalance, draft, sight)
+            case _:
+                return await self._change(step, rebalance, it, draft)
+        return 0.0
+
+    async def _tell(
+        self,
+        step: steps.Tell,
+        rebalance: Manifest,
+        it: steps.RebalanceView,
+        draft: RebalanceStatusDraft,
+    ) -> float | None:
+        """Say why nothing else is done."""
+        if it.is_watching:
+            draft.watch(step.reason, step.message, None, _now())
+        draft.tell(
+            step.reason,
+            step.message,
+            _now(),
+            progress=step.progress,
+            is_disturbed=step.is_disturbed,
+        )
+        await self._write(rebalance, draft)
+        if it.is_watching:
+            return self._watch_s
+        return self._look_s if it.needs_sight else None
+
+    async def _change(
+        self,
+        step: steps.Step,
+        rebalance: Manifest,
+        it: steps.RebalanceView,
+        draft: RebalanceStatusDraft,
+    ) -> float | None:
+        """Do a step that changes the resource alone, or one that the controller carries out."""
+        match step:
             case steps.Replan(message):
                 draft.replan(message, _now())
                 await self._write(rebalance, draft, steps.STALE, message, "Warning")
@@ -175,7 +234,7 @@ class RebalanceRunner:
                 await self._set_finalizer(rebalance, is_wanted=True)
             case steps.DropFinalizer():
                 await self._set_finalizer(rebalance, is_wanted=False)
-                return None
+                return 0.0 if it.is_watching and not it.is_deleting else None
             case steps.Enter(phase, message):
                 draft.enter(phase, message, _now())
                 await self._write(rebalance, draft, phase, message)
@@ -213,15 +272,69 @@ class RebalanceRunner:
                 draft.end(phase, reason, message, _now(), progress=progress)
                 kind: EventType = "Warning" if phase == "Failed" else "Normal"
                 await self._write(rebalance, draft, phase, message, kind)
+            case steps.EndRound(outcome, message, progress, elections):
+                named = [_named(move) for move in elections]
+                await _in_parts(self._controller.elect_preferred, place, named)
+                draft.end_round(outcome, message, progress, it.spec.limits, _now())
+                kind = "Warning" if outcome == "Failed" else "Normal"
+                await self._write(rebalance, draft, f"Round{outcome}", message, kind)
+                self._metrics.round_ended(outcome, it.plan)
         return 0.0
+
+    def _known_brokers(self, key: ObjectKey) -> frozenset[int] | None:
+        due, brokers = self._whole_looks.get(key, (0.0, None))
+        return brokers if time.monotonic() < due else None
+
+    def _note_whole_look(
+        self, key: ObjectKey, it: steps.RebalanceView, sight: steps.ClusterSight
+    ) -> None:
+        if sight.state is not None:
+            due = time.monotonic() + it.spec.limits.look_seconds
+            self._whole_looks[key] = (due, frozenset(sight.state.image.brokers))
+
+    async def _measure(self, rebalance: Manifest, state: ControllerState) -> MeasuredLoad:
+        cluster = rebalance["spec"]["clusterName"]
+        load = await self._loads.measure(rebalance["metadata"]["namespace"], cluster, state)
+        self._metrics.measured(load)
+        return load
+
+    async def _decide_round(
+        self,
+        rebalance: Manifest,
+        draft: RebalanceStatusDraft,
+        it: steps.RebalanceView,
+        sight: steps.ClusterSight,
+    ) -> float:
+        """Begin a round of the mode Auto, or say why not."""
+        if sight.state is None:
+            return self._watch_s
+        load, now = await self._measure(rebalance, sight.state), _now()
+        memory = read_memory(it.status)
+        outcome = await asyncio.to_thread(
+            decide_round, sight.state, load, it.spec.limits, memory, now
+        )
+        if isinstance(outcome, Begin):
+            draft.begin_round(outcome.plan, outcome.why, now)
+            message = f"{outcome.why}; plan {outcome.plan['id']}: {describe_plan(outcome.plan)}"
+            await self._write(rebalance, draft, "RoundBegins", message)
+            return 0.0
+        draft.watch(outcome.reason, outcome.message, outcome.is_even, now)
+        await self._write(rebalance, draft)
+        if outcome.until is not None:
+            key = _place(rebalance)
+            due, brokers = self._whole_looks[key]
+            until = time.monotonic() + max(0.0, (outcome.until - now).total_seconds())
+            self._whole_looks[key] = (min(due, until), brokers)
+        return self._watch_s
 
     async def _make_plan(
         self, rebalance: Manifest, draft: RebalanceStatusDraft, sight: steps.ClusterSight
     ) -> None:
         if sight.state is None:
             return
+        load = await self._measure(rebalance, sight.state)
         # Seconds in a large cluster.
-        plan = await asyncio.to_thread(make_plan, sight.state, _now())
+        plan = await asyncio.to_thread(make_plan, sight.state, load, _now())
         if not plan["moves"]:
             message = "nothing to move: the brokers are as even as they can be made"
             draft.end("Complete", "NothingToMove", message, _now())

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from fairlead_operator.conditions import find_condition, set_condition, shortened
+from fairlead_operator.conditions import api_time, find_condition, set_condition, shortened
+from fairlead_operator.rebalances.automatic import read_memory, remember_moves
 from fairlead_operator.rebalances.steps import STALE
 from fairlead_operator.resources.condition import MESSAGE_LENGTH_MAX
-from fairlead_operator.resources.rebalance import REFUSALS_MAX
+from fairlead_operator.resources.rebalance import REFUSALS_MAX, AutomaticLimits
 
 
 class RebalanceStatusDraft:
@@ -26,14 +27,66 @@ class RebalanceStatusDraft:
         now: datetime,
         *,
         progress: Mapping[str, int] | None = None,
+        is_disturbed: bool = False,
     ) -> None:
         """Say why it is not further; the phase stays."""
+        if is_disturbed:
+            self._remember(disturbedAt=api_time(now))
         self._values.setdefault("phase", "Pending")
         if "plan" not in self._values:
             self._claim("ProposalReady", False, reason, message, now)
         self._claim("Complete", False, reason, message, now)
         if progress is not None:
             self._values["progress"] = dict(progress)
+
+    def watch(self, reason: str, message: str, is_even: bool | None, now: datetime) -> None:
+        """Say why the mode Auto begins no round."""
+        self._values["phase"] = "Watching"
+        self._claim("Balanced", is_even, reason, message, now)
+        self.tell(reason, message, now)
+
+    def begin_round(self, plan: Mapping[str, Any], why: str, now: datetime) -> None:
+        """Take a plan of the mode Auto, which needs no approval."""
+        for name in ("progress", "refusals"):
+            self._values.pop(name, None)
+        self._values |= {"phase": "ProposalReady", "plan": dict(plan), "isHandedOver": False}
+        self._remember(why=why)
+        message = f"plan {plan['id']} was made: {describe_plan(plan)}"
+        self._claim("ProposalReady", True, "PlanMade", message, now)
+        self._claim("Balanced", False, "Uneven", why, now)
+        self._claim("Complete", False, "RoundBegins", f"{why}; {message}", now)
+
+    def end_round(
+        self,
+        outcome: str,
+        message: str,
+        progress: Mapping[str, int],
+        limits: AutomaticLimits,
+        now: datetime,
+    ) -> None:
+        """Go back to Watching; what was to move rests, wherever it is now."""
+        auto, plan = dict(self._values.get("auto") or {}), self._values["plan"]
+        moves = [(move["topic"], move["partition"]) for move in plan["moves"]]
+        moved = remember_moves(read_memory(self._values), moves, limits, now)
+        self._remember(
+            rounds=auto.get("rounds", 0) + 1,
+            failedRounds=auto.get("failedRounds", 0) + (outcome == "Failed"),
+            resting=[
+                {"topic": at[0], "partition": at[1], "since": api_time(each.since)}
+                | {"times": each.times}
+                for at, each in moved.items()
+            ],
+            lastRound={
+                "plan": plan["id"],
+                "why": auto.get("why", ""),
+                "outcome": outcome,
+                "endedAt": api_time(now),
+                "done": progress["done"],
+                "bytes": plan.get("bytes", 0),
+            },
+        )
+        self._values |= {"phase": "Watching", "progress": dict(progress)}
+        self._claim("Complete", False, f"Round{outcome}", message, now)
 
     def propose(self, plan: Mapping[str, Any], now: datetime) -> None:
         """Show a plan that waits for its approval."""
@@ -97,7 +150,12 @@ class RebalanceStatusDraft:
         }
         return patch | dict.fromkeys(self._before.keys() - self._values.keys())
 
-    def _claim(self, type: str, status: bool, reason: str, message: str, now: datetime) -> None:
+    def _remember(self, **values: Any) -> None:
+        self._values["auto"] = {**(self._values.get("auto") or {}), **values}
+
+    def _claim(
+        self, type: str, status: bool | None, reason: str, message: str, now: datetime
+    ) -> None:
         self._values["observedGeneration"] = self._generation
         self._values["conditions"] = set_condition(
             self._values.get("conditions") or (),
@@ -111,8 +169,21 @@ class RebalanceStatusDraft:
 
 
 def describe_plan(plan: Mapping[str, Any]) -> str:
-    """Say in a sentence what moves."""
-    return (
+    """Say in a sentence what moves, how much that is and how long it takes."""
+    text = (
         f"{plan['partitions']} partitions get other replicas, {plan['leaders']} another preferred "
         "leader"
     )
+    if plan.get("bytes") is not None:
+        text += f"; {format_bytes(plan['bytes'])} to copy"
+    if plan.get("durationSeconds"):
+        text += f", which takes at least {timedelta(seconds=plan['durationSeconds'])}"
+    return text
+
+
+def format_bytes(size: int) -> str:
+    """Return bytes as people read them: three digits and a unit."""
+    amount, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    while amount >= 1024 and len(units) > 1:
+        amount, units = amount / 1024, units[1:]
+    return f"{amount:.3g} {units[0]}"

@@ -2,6 +2,7 @@
 
 | phase | waits for | then |
 |---|---|---|
+| Watching | (mode Auto) the same, and a look that is due | MakePlan, if it is worth a round |
 | Pending | no other rebalance, a healthy cluster, the controller | MakePlan |
 | ProposalReady | the same, and spec.approve with the plan's id | Enter Moving, or Replan |
 | Moving | the controller's reassignments | HandOver; End |
@@ -11,11 +12,14 @@
 
 Each step is one call or one write, and can be done twice. Between two steps nothing is remembered:
 what moves is the controller's queue, and whether it was given all moves stands in the status.
+In the mode Auto a plan needs no approval, whatever disturbs the cluster pauses a round, and its end
+leads back to Watching.
 The finalizer is there while anything may move, so that a deletion calls it back.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from fairlead_controller.decisions.balance.plan_progress import MoveState
@@ -35,6 +39,21 @@ FINAL: Final = frozenset({"Complete", "Cancelled", "Failed"})
 ACTIVE: Final = frozenset({"Moving", "Paused", "Cancelling"})
 STALE: Final = "PlanStale"
 CHANGES_SAID: Final = 5
+DISTURBING: Final = frozenset(
+    {
+        "AnotherRebalance",
+        "ClusterChanging",
+        "ClusterPaused",
+        "ClusterUnhealthy",
+        "ControllerUnavailable",
+        "DrainUnderWay",
+        "DrillRunning",
+        "PartitionsMoving",
+        "UnderReplicated",
+    }
+)
+"""Reasons after which the mode Auto stays quiet for a while."""
+LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +64,29 @@ class RebalanceView:
     status: Mapping[str, Any] = field(default_factory=dict)
     is_deleting: bool = False
     has_finalizer: bool = False
+    known_brokers: frozenset[int] | None = None
+    """Brokers at the last look at all partitions, while the next one is not due."""
 
     @property
     def phase(self) -> str:
         """How far it is."""
         return str(self.status.get("phase") or "Pending")
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether it is of the mode Auto."""
+        return self.spec.is_automatic
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether it is of the mode Auto, and between two rounds."""
+        return self.is_automatic and self.phase in {"Pending", "Watching"}
+
+    @property
+    def reason(self) -> str:
+        """Why it is not further, as its status says."""
+        condition = find_condition(self.status.get("conditions") or (), "Complete") or {}
+        return str(condition.get("reason") or "")
 
     @property
     def plan(self) -> Mapping[str, Any]:
@@ -62,7 +99,7 @@ class RebalanceView:
         """Whether the next step depends on the cluster."""
         if self.phase in FINAL or (self.is_deleting and self.phase not in ACTIVE):
             return False
-        if self.phase != "ProposalReady":
+        if self.phase != "ProposalReady" or self.is_automatic:
             return True
         return not self.spec.cancel and self.spec.approve == self.plan["id"]
 
@@ -77,11 +114,24 @@ class ClusterSight:
     """None where the controller does not answer, or was not asked."""
     other: str = ""
     """Another Rebalance of the cluster that is under way."""
+    automatic: str = ""
+    """An older Rebalance of the mode Auto for the same cluster, if this is one, too."""
+    drill: str = ""
+    """A drill of the cluster that is under way."""
+    is_whole: bool = False
+    """Whether `state` has all partitions."""
+    now: datetime = LONG_AGO
+    """When this was seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
     """Do nothing now."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookLater:
+    """Do nothing until the next look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +141,8 @@ class Tell:
     reason: str
     message: str
     progress: Mapping[str, int] | None = None
+    is_disturbed: bool = False
+    """Whether the mode Auto has to stay quiet from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +201,19 @@ class End:
     """What the planned preferred leaders do not lead yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class EndRound:
+    """Go back to Watching, as the mode Auto does."""
+
+    outcome: Literal["Complete", "Failed"]
+    message: str
+    progress: Mapping[str, int]
+    elections: Sequence[Move] = ()
+
+
 Step: TypeAlias = (
     Idle
+    | LookLater
     | Tell
     | MakePlan
     | Replan
@@ -160,6 +223,7 @@ Step: TypeAlias = (
     | HandOver
     | CallBack
     | End
+    | EndRound
 )
 
 
@@ -168,9 +232,11 @@ def decide_rebalance_step(it: RebalanceView, sight: ClusterSight) -> Step:
     if it.phase in FINAL or (it.is_deleting and it.phase not in ACTIVE):
         return DropFinalizer() if it.has_finalizer else Idle()
     if it.phase in ACTIVE:
-        return _decide_active(it, sight)
+        return _or_end_of_round(it, _decide_active(it, sight))
     if it.spec.cancel:
-        return End("Cancelled", "Cancelled", "nothing has moved")
+        return End("Cancelled", "Cancelled", "nothing moves")
+    if it.is_watching:
+        return _decide_watching(it, sight)
     if it.phase == "Pending":
         return find_obstacle(it, sight) or MakePlan()
     return _decide_proposal(it, sight)
@@ -186,6 +252,8 @@ def find_obstacle(it: RebalanceView, sight: ClusterSight) -> Tell | None:
     if sight.other:
         message = f"rebalance {sight.other} of this cluster is under way: this one waits for it"
         return Tell("AnotherRebalance", message)
+    if sight.drill:
+        return Tell("DrillRunning", f"drill {sight.drill} of this cluster is under way")
     if sight.presence == "Changing":
         message = f"a rolling restart or another change of LogCluster {name} goes on"
         return Tell("ClusterChanging", message)
@@ -203,7 +271,74 @@ def find_obstacle(it: RebalanceView, sight: ClusterSight) -> Tell | None:
     return None
 
 
+def find_disturbance(it: RebalanceView, sight: ClusterSight) -> Tell | None:
+    """Say why the mode Auto neither begins a round nor goes on with one."""
+    if sight.automatic:
+        message = f"rebalance {sight.automatic} of the mode Auto is older, and watches this cluster"
+        return Tell("AnotherAutomatic", message)
+    obstacle = find_obstacle(it, sight)
+    if obstacle is not None or sight.state is None:
+        return obstacle
+    state = sight.state
+    lacking = ""
+    for topic in state.image.topics():
+        for index, partition in enumerate(topic.partitions):
+            if state.cordoned and (drained := state.cordoned & set(partition.replicas)):
+                return Tell("DrainUnderWay", f"broker {min(drained)} is being drained")
+            if partition.is_under_replicated and not lacking:
+                lacking = f"{topic.name}-{index}"
+    if it.phase not in ACTIVE and state.moves:
+        return Tell("PartitionsMoving", "somebody else moves partitions of this cluster")
+    return Tell("UnderReplicated", f"{lacking} misses replicas in sync") if lacking else None
+
+
+def _decide_watching(it: RebalanceView, sight: ClusterSight) -> Step:
+    disturbance = find_disturbance(it, sight)
+    if disturbance is not None:
+        is_new = disturbance.reason in DISTURBING and it.reason not in DISTURBING
+        return replace(disturbance, is_disturbed=is_new)
+    if it.has_finalizer:
+        return DropFinalizer()
+    if not sight.is_whole:
+        # What was in the way may be so still: that is seen only among all partitions.
+        return LookLater()
+    if it.reason in DISTURBING:
+        return Tell("Quiet", "nothing is in the way any more", is_disturbed=True)
+    if it.spec.paused:
+        return Tell("Paused", "spec.paused is true: no round begins")
+    return MakePlan()
+
+
+def _or_end_of_round(it: RebalanceView, step: Step) -> Step:
+    """In the mode Auto a plan that is done is the end of a round only."""
+    if not it.is_automatic or not isinstance(step, End) or step.progress is None:
+        return step
+    if step.phase == "Cancelled":
+        return step
+    return EndRound(step.phase, step.message, step.progress, step.elections)
+
+
+def _decide_round_begin(it: RebalanceView, sight: ClusterSight) -> Step:
+    """Carry out a plan of the mode Auto, unless something has come between."""
+    plan_id = it.plan["id"]
+    disturbance = find_disturbance(it, sight)
+    if disturbance is not None or sight.state is None:
+        why = "the cluster is not seen" if disturbance is None else disturbance.message
+        return Replan(f"plan {plan_id} is given up: {why}")
+    changes = find_changes(it.plan, sight.state, sight.now)
+    if changes:
+        return Replan(_stale(plan_id, changes))
+    if it.spec.paused:
+        return Replan(f"plan {plan_id} is given up: spec.paused is true")
+    if not it.has_finalizer:
+        return AddFinalizer()
+    why = (it.status.get("auto") or {}).get("why", "")
+    return Enter("Moving", f"plan {plan_id} is within the limits: {why}")
+
+
 def _decide_proposal(it: RebalanceView, sight: ClusterSight) -> Step:
+    if it.is_automatic:
+        return _decide_round_begin(it, sight)
     plan_id, approved = it.plan["id"], it.spec.approve
     if approved is None:
         return Tell("AwaitingApproval", f"set spec.approve to {plan_id} to carry this plan out")
@@ -215,7 +350,7 @@ def _decide_proposal(it: RebalanceView, sight: ClusterSight) -> Step:
     obstacle = find_obstacle(it, sight)
     if obstacle is not None or sight.state is None:
         return obstacle or Idle()
-    changes = find_changes(it.plan, sight.state)
+    changes = find_changes(it.plan, sight.state, sight.now)
     if changes:
         return Replan(_stale(plan_id, changes))
     if it.spec.paused:
@@ -236,13 +371,15 @@ def _decide_active(it: RebalanceView, sight: ClusterSight) -> Step:
         return _decide_cancelling(it, moves)
     if it.spec.cancel:
         return Enter("Cancelling", "what moves or waits is called back")
+    disturbance = find_disturbance(it, sight) if it.is_automatic else None
     if it.phase == "Paused":
-        return _decide_paused(it, moves, sight.state)
-    if it.spec.paused:
-        return Enter("Paused", "what waits for its turn is called back")
+        return _decide_paused(it, moves, sight.state, disturbance)
+    if it.spec.paused or disturbance is not None:
+        why = "" if disturbance is None else f"{disturbance.message}: "
+        return Enter("Paused", f"{why}what waits for its turn is called back")
     if not it.status.get("isHandedOver"):
         is_begun = moves[MoveState.DONE] or moves[MoveState.MOVING]
-        changes = [] if is_begun else find_changes(it.plan, sight.state)
+        changes = [] if is_begun else find_changes(it.plan, sight.state, sight.now)
         if changes:
             return Replan(_stale(it.plan["id"], changes))
         return HandOver(moves[MoveState.NOT_MOVED])
@@ -260,15 +397,21 @@ def _decide_cancelling(it: RebalanceView, moves: Mapping[MoveState, Sequence[Mov
 
 
 def _decide_paused(
-    it: RebalanceView, moves: Mapping[MoveState, Sequence[Move]], state: ControllerState
+    it: RebalanceView,
+    moves: Mapping[MoveState, Sequence[Move]],
+    state: ControllerState,
+    disturbance: Tell | None,
 ) -> Step:
-    if not it.spec.paused:
+    if not it.spec.paused and disturbance is None:
         return Enter("Moving", "it goes on")
     queued = [move for move in moves[MoveState.MOVING] if is_queued(move, state)]
     if queued:
         return CallBack(queued)
     if moves[MoveState.MOVING] or moves[MoveState.NOT_MOVED]:
-        return Tell("Paused", _describe(moves), count_moves(moves))
+        if disturbance is None:
+            return Tell("Paused", _describe(moves), count_moves(moves))
+        message = f"{disturbance.message}; {_describe(moves)}"
+        return Tell(disturbance.reason, message, count_moves(moves))
     return _finish(it, moves, state)
 
 

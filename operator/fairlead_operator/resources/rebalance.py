@@ -26,6 +26,7 @@ MOVES_MAX: Final = 2_000
 BROKERS_MAX: Final = 1_000
 REPLICAS_MAX: Final = 64
 REFUSALS_MAX: Final = 20
+RESTING_MAX: Final = 2_000
 NOTES_MAX: Final = 8
 PLAN_ID: Final = Text(
     maximum=12,
@@ -40,6 +41,7 @@ _GOAL: Final = Text(32)
 
 Phase: TypeAlias = Literal[
     "Pending",
+    "Watching",
     "ProposalReady",
     "Moving",
     "Paused",
@@ -48,11 +50,61 @@ Phase: TypeAlias = Literal[
     "Cancelled",
     "Failed",
 ]
+Mode: TypeAlias = Literal["Propose", "Auto"]
 _Replicas = Annotated[
     tuple[Annotated[int, _BROKER], ...],
     "Brokers that hold the partition, preferred leader first.",
     Bound(REPLICAS_MAX),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutomaticLimits:
+    """When a round begins by itself, and how much it moves."""
+
+    start_above_percent: Annotated[
+        int,
+        "A round begins when a broker is off its share of bytes, replicas, leaders or rates by "
+        "more than this. A round aims at 10.",
+        Whole(15, 1_000),
+    ] = 20
+    min_improvement_percent: Annotated[
+        int,
+        "A round begins only if it lessens by so much what the first goal that it serves is "
+        "missed by.",
+        Whole(1, 100),
+    ] = 20
+    max_moves: Annotated[int, "Partitions that one round moves at most.", Whole(1, 500)] = 100
+    max_gibibytes: Annotated[
+        int,
+        "GiB that one round copies at most. A partition larger than this does not move by itself.",
+        Whole(1, 1_000_000),
+    ] = 100
+    cool_down_seconds: Annotated[
+        int,
+        "How long after a round the next one begins at the earliest. A broker without any replica "
+        "does not wait for this.",
+        Whole(60, 604_800),
+    ] = 900
+    quiet_seconds: Annotated[
+        int,
+        "How long the cluster has to be undisturbed before a round begins: no broker away, no "
+        "rolling restart, no drain, no drill, nothing else that moves. A broker without any "
+        "replica waits a minute at most.",
+        Whole(10, 86_400),
+    ] = 600
+    rest_seconds: Annotated[
+        int,
+        "How long a partition that was moved stays where it is, whatever becomes of its load. If "
+        "it has to move again within four times that it stays for twice as long, and so on.",
+        Whole(60, 2_592_000),
+    ] = 21_600
+    look_seconds: Annotated[
+        int,
+        "Between two looks at what all partitions weigh. Brokers that come are seen within "
+        "seconds.",
+        Whole(10, 86_400),
+    ] = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +124,39 @@ class RebalanceSpec:
             field="cancel",
             holds_change=lambda old, new: not old.cancel or new.cancel,
         ),
+        Rule(
+            cel="self.mode == oldSelf.mode",
+            message="a rebalance cannot change its mode: make a new one",
+            field="mode",
+            holds_change=lambda old, new: old.mode == new.mode,
+        ),
+        Rule(
+            cel="self.mode == 'Auto' || !has(self.auto)",
+            message="auto has the limits of the mode Auto: leave it out, or set mode to Auto",
+            field="auto",
+            holds=lambda spec: spec.mode == "Auto" or spec.auto is None,
+        ),
+        Rule(
+            cel="self.mode != 'Auto' || !has(self.approve)",
+            message="in the mode Auto nothing waits for an approval: leave approve out",
+            field="approve",
+            holds=lambda spec: spec.mode != "Auto" or spec.approve is None,
+        ),
     )
 
     cluster_name: Annotated[
         str, "LogCluster of the same namespace whose brokers are made even.", CLUSTER_NAME
     ]
+    mode: Annotated[
+        Mode,
+        "Propose: one plan, which waits for its approval. Auto: the cluster is watched for as long "
+        "as the resource is there, and plans within the limits of auto are carried out in rounds, "
+        "without being asked for.",
+    ] = "Propose"
+    auto: Annotated[
+        AutomaticLimits | None,
+        "Limits of the mode Auto. Default: those of each field.",
+    ] = None
     approve: Annotated[
         str | None,
         "Id of the plan that may be carried out: status.plan.id. Nothing moves before. A plan that "
@@ -93,6 +173,16 @@ class RebalanceSpec:
         "Call back what moves or waits, for good. What has moved stays where it is. The deletion "
         "of the resource does the same.",
     ] = False
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether plans are carried out without being asked for."""
+        return self.mode == "Auto"
+
+    @property
+    def limits(self) -> AutomaticLimits:
+        """The limits of the mode Auto."""
+        return self.auto or AutomaticLimits()
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> "RebalanceSpec":
@@ -111,13 +201,20 @@ class RebalanceMove:
     before: Annotated[_Replicas, "Its replicas when the plan was made."]
     after: Annotated[_Replicas, "Its replicas as they are to be."]
     goal: Annotated[str, "The most important goal that this serves.", _GOAL]
+    bytes: Annotated[
+        int | None, "Bytes that are copied, to all brokers that it adds; absent if unknown.", COUNT
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceGoal:
     """By how much a goal is missed; 0 is met."""
 
-    goal: Annotated[str, "Its name.", _GOAL]
+    goal: Annotated[
+        str,
+        "Its name. Disks are in bytes, bytes in and out in bytes a second, the others are counts.",
+        _GOAL,
+    ]
     before: Annotated[int, "When the plan was made.", COUNT]
     after: Annotated[int, "Once all has moved.", COUNT]
 
@@ -131,6 +228,18 @@ class BrokerShare:
     replicas_after: Annotated[int, "Replicas once all has moved.", COUNT]
     leaders_before: Annotated[int, "Preferred leaders when the plan was made.", COUNT]
     leaders_after: Annotated[int, "Preferred leaders once all has moved.", COUNT]
+    bytes_before: Annotated[int | None, "Bytes on its disks; absent if unknown.", COUNT] = None
+    bytes_after: Annotated[int | None, "Bytes on its disks once all has moved.", COUNT] = None
+    bytes_in_before: Annotated[
+        int | None,
+        "Bytes a second that producers write to what it leads; absent if unknown.",
+        COUNT,
+    ] = None
+    bytes_in_after: Annotated[int | None, "The same once all has moved.", COUNT] = None
+    bytes_out_before: Annotated[
+        int | None, "Bytes a second that consumers read of what it leads; absent if unknown.", COUNT
+    ] = None
+    bytes_out_after: Annotated[int | None, "The same once all has moved.", COUNT] = None
     arriving: Annotated[int, "Replicas that are copied to it.", COUNT]
     leaving: Annotated[int, "Replicas that it gives away.", COUNT]
 
@@ -156,6 +265,22 @@ class RebalancePlan:
     left_out: Annotated[
         int, "Partitions for which the plan has no room; another plan takes them.", COUNT
     ] = 0
+    is_measured: Annotated[
+        bool, "Whether every broker told what it holds; if not, sizes are not judged."
+    ] = False
+    bytes: Annotated[int | None, "Bytes to copy; absent if unknown.", COUNT] = None
+    bytes_needed: Annotated[
+        int | None, "Bytes that every plan copies that meets racks, disks and replicas.", COUNT
+    ] = None
+    bytes_per_second: Annotated[
+        int | None, "What the slowest broker sends to replicas that are added.", COUNT
+    ] = None
+    duration_seconds: Annotated[
+        int | None,
+        "How long copies take at least, at that rate: of the broker that sends most, without what "
+        "producers write meanwhile.",
+        COUNT,
+    ] = None
     goals: Annotated[
         tuple[RebalanceGoal, ...],
         "The goals that were judged, the most important first.",
@@ -197,6 +322,51 @@ class RebalanceProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestingPartition:
+    """A partition that was moved not long ago."""
+
+    topic: Annotated[str, "Its topic.", _TOPIC]
+    partition: Annotated[int, "Its number.", _PARTITION]
+    since: Annotated[str, "When the round ended that moved it.", Text(64, format="date-time")]
+    times: Annotated[
+        int,
+        "How often it was moved without having stayed for long between. Each time doubles how long "
+        "it rests.",
+        Whole(1, 8),
+    ] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceRound:
+    """A round that has ended."""
+
+    plan: Annotated[str, "Id of its plan.", PLAN_ID]
+    why: Annotated[str, "What it was for.", Text(MESSAGE_LENGTH_MAX)]
+    outcome: Annotated[Literal["Complete", "Failed"], "What became of it."]
+    ended_at: Annotated[str, "When it ended.", Text(64, format="date-time")]
+    done: Annotated[int, "Partitions that it moved.", COUNT]
+    bytes: Annotated[int, "Bytes that its plan copied.", COUNT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutomaticStatus:
+    """What the mode Auto has to know of before."""
+
+    rounds: Annotated[int, "Rounds that have ended.", COUNT] = 0
+    failed_rounds: Annotated[int, "Of them, those that left something unmoved.", COUNT] = 0
+    why: Annotated[str, "What the round under way is for.", Text(MESSAGE_LENGTH_MAX)] = ""
+    last_round: Annotated[RebalanceRound | None, "The last one."] = None
+    disturbed_at: Annotated[
+        str | None,
+        "When something was in the way last; the next round begins spec.auto.quietSeconds later.",
+        Text(64, format="date-time"),
+    ] = None
+    resting: Annotated[
+        tuple[RestingPartition, ...], "Partitions that were moved not long ago.", Bound(RESTING_MAX)
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceStatus:
     """The plan, and how far it is."""
 
@@ -204,8 +374,8 @@ class RebalanceStatus:
     observed_generation: ObservedGeneration = None
     phase: Annotated[
         Phase | None,
-        "How far it is. ProposalReady: the plan waits for spec.approve. The condition Complete "
-        "says why.",
+        "How far it is. ProposalReady: the plan waits for spec.approve. Watching: the mode Auto, "
+        "between two rounds. The condition Complete says why.",
     ] = None
     plan: Annotated[RebalancePlan | None, "What is proposed, or carried out."] = None
     is_handed_over: Annotated[
@@ -217,6 +387,7 @@ class RebalanceStatus:
         "Moves that the controller has refused, the first of them.",
         Bound(REFUSALS_MAX),
     ] = ()
+    auto: Annotated[AutomaticStatus | None, "What the mode Auto has done."] = None
 
 
 REBALANCE: Final = ResourceDefinition(
@@ -224,11 +395,12 @@ REBALANCE: Final = ResourceDefinition(
     plural="rebalances",
     short_names=("rb",),
     description="A plan that makes the brokers of a LogCluster even. Nothing moves before it is "
-    "approved by its id.",
+    "approved by its id, or by the mode Auto within limits.",
     spec=RebalanceSpec,
     status=RebalanceStatus,
     columns=(
         Column("Cluster", ".spec.clusterName"),
+        Column("Mode", ".spec.mode"),
         Column("Phase", ".status.phase"),
         Column("Plan", ".status.plan.id", description="What spec.approve has to say"),
         Column("Partitions", ".status.plan.partitions", "integer", "Get other replicas"),

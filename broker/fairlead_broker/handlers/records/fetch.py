@@ -242,7 +242,11 @@ class _Reader:
             traffic = metrics.traffic.find(fetch.topic)
             traffic.fetches += 1
             if has_records:
-                traffic.bytes_out += len(data.records)  # type: ignore[arg-type]
+                size = len(data.records)  # type: ignore[arg-type]
+                traffic.bytes_out += size
+                partition = self._broker.partitions.get(fetch.key)
+                if partition is not None:
+                    partition.flow.bytes_out += size
             if session is not None:
                 is_news = fetch.note_told(
                     high_watermark=data.high_watermark,

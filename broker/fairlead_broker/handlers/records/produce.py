@@ -275,6 +275,7 @@ def _append(
     traffic = partition.traffic
     traffic.batches_in += 1
     traffic.bytes_in += len(records)
+    partition.flow.bytes_in += len(records)
     if not result.is_duplicate:
         traffic.messages_in += result.last_offset - result.first_offset + 1
     return partition, result

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from fairlead_controller.decisions.balance.facts import BalancedBroker, BalancedPartition
 from fairlead_controller.decisions.state import ControllerState
@@ -24,6 +25,21 @@ class Traffic:
 
     bytes_in: float
     bytes_out: float
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoad:
+    """What one partition weighs."""
+
+    size: int = 0
+    """Bytes of one replica."""
+    bytes_in: float = 0.0
+    """Bytes a second that producers write to it."""
+    bytes_out: float = 0.0
+    """Bytes a second that consumers read from it."""
+
+
+_NO_LOAD: Final = PartitionLoad()
 
 
 def build_brokers(state: ControllerState, disks: Mapping[int, DiskUse]) -> list[BalancedBroker]:
@@ -59,7 +75,7 @@ def build_partitions(
     led = Counter(
         (partition.leader, topic.name) for topic in image.topics() for partition in topic.partitions
     )
-    partitions = []
+    loads = {}
     for topic in image.topics():
         for index, partition in enumerate(topic.partitions):
             at = (topic.name, index)
@@ -68,16 +84,35 @@ def build_partitions(
             size = home.sizes.get(at, 0) if home is not None else max(known, default=0)
             rates = traffic.get((partition.leader, topic.name))
             together = led[partition.leader, topic.name]
+            loads[at] = PartitionLoad(
+                size,
+                bytes_in=rates.bytes_in / together if rates else 0.0,
+                bytes_out=rates.bytes_out / together if rates else 0.0,
+            )
+    return build_loaded_partitions(state, waiting, loads)
+
+
+def build_loaded_partitions(
+    state: ControllerState,
+    staying: Collection[tuple[str, int]],
+    loads: Mapping[tuple[str, int], PartitionLoad],
+) -> list[BalancedPartition]:
+    """Return the partitions with what each of them weighs; those that miss replicas stay, too."""
+    partitions = []
+    for topic in state.image.topics():
+        for index, partition in enumerate(topic.partitions):
+            at = (topic.name, index)
+            load = loads.get(at, _NO_LOAD)
             partitions.append(
                 BalancedPartition(
                     topic.name,
                     index,
                     partition.replicas,
                     partition.leader,
-                    size,
-                    bytes_in=rates.bytes_in / together if rates else 0.0,
-                    bytes_out=rates.bytes_out / together if rates else 0.0,
-                    is_fixed=at in waiting or partition.is_under_replicated,
+                    load.size,
+                    bytes_in=load.bytes_in,
+                    bytes_out=load.bytes_out,
+                    is_fixed=at in staying or partition.is_under_replicated,
                 )
             )
     return partitions

@@ -50,7 +50,9 @@ def test_the_address_itself_lists_what_is_there() -> None:
     assert status == 200
     paths = [line.split()[0] for line in body.splitlines() if line.startswith("/")]
     replies = asyncio.run(get(HttpServer(Readiness(phase=Phase.SERVING)), *paths))
-    assert [status for status, _ in replies] == [200] * 5
+    assert {path: status for path, (status, _) in zip(paths, replies, strict=True)} == {
+        path: 503 if path == "/load" else 200 for path in paths
+    }
 
 
 def test_silent_connections_make_room_for_probes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,11 +47,13 @@ def operator_types() -> Types:
     from fairlead_operator.drills.metrics import DrillMetrics
     from fairlead_operator.events import EventCounters
     from fairlead_operator.metrics import OperatorMetrics, ReignCounters
+    from fairlead_operator.rebalances.metrics import RebalanceMetrics
     from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
     from fairlead_operator.topics.metrics import TopicNamespaceMetrics
 
     metrics = OperatorMetrics()
     DrillMetrics(metrics.registry)
+    RebalanceMetrics(metrics.registry)
     StreamJobMetrics(metrics.registry)
     scope: Any = SimpleNamespace(sights={}, groups={})
     metrics.registry.register(GroupMetrics(scope, statuses=lambda: 0, looks={}))

@@ -24,7 +24,8 @@ from fairlead_model.cluster import (
 from fairlead_model.ids import TOPIC_NAME_LENGTH_MAX, TopicId
 from fairlead_model.partition import PartitionRegistration
 from fairlead_operator.rebalances import steps
-from fairlead_operator.rebalances.plan_status import make_plan
+from fairlead_operator.rebalances.measured_load import LoadReading
+from fairlead_operator.rebalances.plan_status import PlanLimits, make_plan
 from fairlead_operator.rebalances.status import RebalanceStatusDraft
 from fairlead_operator.resources import RebalanceSpec
 from fairlead_operator.resources.rebalance import MOVES_MAX
@@ -56,7 +57,9 @@ def build_state() -> ControllerState:
 
 
 STATE = build_state()
-PLAN = make_plan(STATE, NOW)
+UNKNOWN = LoadReading(STATE).finish(NOW)
+"""What is known where no broker answers."""
+PLAN = make_plan(STATE, UNKNOWN, NOW)
 ID = PLAN["id"]
 SEEN = steps.ClusterSight(state=STATE)
 UNSEEN = steps.ClusterSight()
@@ -313,12 +316,12 @@ def test_a_new_plan_takes_the_place_of_a_stale_one_and_says_why() -> None:
 
 
 def test_a_plan_of_the_same_facts_is_the_same_and_one_too_large_is_cut() -> None:
-    assert make_plan(STATE, datetime.now(UTC)) | {"madeAt": ""} == PLAN | {"madeAt": ""}
-    part = make_plan(STATE, NOW, most=1)
+    assert make_plan(STATE, UNKNOWN, datetime.now(UTC)) | {"madeAt": ""} == PLAN | {"madeAt": ""}
+    part = make_plan(STATE, UNKNOWN, NOW, PlanLimits(moves=1))
     assert len(part["moves"]) == 1
     assert part["leftOut"] == len(PLAN["moves"]) - 1
     assert part["id"] != ID
-    assert any("make another Rebalance" in note for note in part["notes"])
+    assert any("leaves them out" in note for note in part["notes"])
     (share,) = [each for each in part["shares"] if each["broker"] == 2]
     assert share["replicasAfter"] == share["arriving"] <= 1
     assert steps.sort_moves(part, STATE)
