@@ -206,7 +206,7 @@ class RebalanceBench:
             count = [dies_after]
             kube, client = DeadlyCalls(kube, WRITES, count), DeadlyCalls(client, WRITES, count)
         runner = RebalanceRunner(
-            kube, client, EventWriter(self.kube), namespace=self.namespace, look_s=LOOK_S
+            kube, client, EventWriter(self.kube), namespaces=[self.namespace], look_s=LOOK_S
         )
         self._task = asyncio.create_task(_until_killed(runner))
 
