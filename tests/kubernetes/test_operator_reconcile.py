@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -78,16 +79,31 @@ def test_spark_drivers_have_an_account_as_long_as_the_cluster_wants_it(
     run(scenario())
 
 
-def test_a_changed_setting_restarts_brokers_one_by_one(
+def test_a_changed_setting_restarts_brokers_one_by_one_when_that_is_allowed(
     bench: Bench, run: Any, operator: Operator
 ) -> None:
     async def scenario() -> None:
-        await bench.create(cluster_manifest(), pool_manifest(2))
+        later = datetime.now(UTC) + timedelta(hours=3)
+        window = {"start": later.strftime("%H:%M"), "durationMinutes": 60}
+        await bench.create(cluster_manifest(maintenanceWindows=[window]), pool_manifest(2))
         await bench.start(2)
         uids = {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()}
         operator.admin.requests.clear()
         patch = {"spec": {"config": {"log.retention.hours": 5}}}
         await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", patch)
+
+        async def waits() -> bool:
+            cluster = await bench.get(LOG_CLUSTER, "demo")
+            expected = later.strftime("%Y-%m-%dT%H:%M:00Z")
+            return cluster["status"].get("restartsWaitUntil") == expected
+
+        await bench.until(waits, "it waits for the window")
+        progress = await bench.condition(LOG_CLUSTER, "demo", "Progressing", "True")
+        assert progress["reason"] == "WaitingForWindow"
+        assert not [path for _, path, _ in operator.admin.requests if path.endswith("/drain")]
+        allowed = (datetime.now(UTC) + timedelta(minutes=30)).isoformat()
+        note = {"metadata": {"annotations": {"fairlead.io/restarts-allowed-until": allowed}}}
+        await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", note)
         for number in (0, 1):
             name, other = f"demo-main-{number}", f"demo-main-{1 - number}"
 
