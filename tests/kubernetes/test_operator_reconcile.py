@@ -488,3 +488,48 @@ def test_a_live_setting_restarts_nobody_and_is_given_to_the_controller(
         assert operator.admin.configs["max.connections"] == "10000", "brokers have not restarted"
 
     run(scenario())
+
+
+def test_a_broker_that_the_log_cluster_fences_is_left_as_it_is_until_it_is_let_back(
+    bench: Bench, run: Any, operator: Operator
+) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(), pool_manifest(2))
+        await bench.start(2)
+        uids = {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()}
+
+        async def fence(*brokers: int) -> None:
+            patch = {"spec": {"fencedBrokers": list(brokers)}}
+            await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", patch)
+
+        operator.admin.refusal = (409, "broker 1 cannot be fenced: t-0 needs it")
+        await fence(1)
+        refused = partial(bench.condition, LOG_CLUSTER, "demo", "BrokersFenced", "False")
+        told = await bench.until(refused, "the refusal is told")
+        assert told["reason"] == "FenceRefused"
+        assert "t-0 needs it" in told["message"]
+        operator.admin.refusal = None
+        is_so = partial(bench.condition, LOG_CLUSTER, "demo", "BrokersFenced", "True")
+        await bench.until(is_so, "broker 1 is fenced once nothing needs it")
+        ready = await bench.until(
+            partial(bench.condition, LOG_CLUSTER, "demo", "Ready", "False"), "it is missed"
+        )
+        assert "fenced by order: broker 1" in ready["message"]
+        change = {"spec": {"config": {"log.retention.hours": 5}}}
+        await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", change)
+
+        async def others_wait() -> bool:
+            now = await bench.condition(LOG_CLUSTER, "demo", "Progressing", "True")
+            return now is not None and "broker 1 is fenced by order" in now["message"]
+
+        await bench.until(others_wait, "others wait to restart")
+        await fence()
+
+        async def is_over() -> bool:
+            return operator.admin.brokers[1]["fencedBy"] is None
+
+        await bench.until(is_over, "it is let back")
+        pods = {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()}
+        assert pods["demo-main-1"] == uids["demo-main-1"]
+
+    run(scenario())

@@ -31,6 +31,7 @@ from fairlead_operator.clusters.certificate_keeper import (
 )
 from fairlead_operator.clusters.disruptions import DisruptionSight, decide_disruptions, read_budget
 from fairlead_operator.clusters.driver_accounts import DriverAccounts
+from fairlead_operator.clusters.fencing import FenceReport, FenceTeller
 from fairlead_operator.clusters.maintenance_windows import RestartHold, find_hold
 from fairlead_operator.clusters.plan import (
     ClusterObserved,
@@ -132,6 +133,7 @@ class ClusterReconciler:
         self._pools = PoolReconciler(live, writer, events)
         self._scaler = PoolScaler(live, controller, events)
         self._settings_teller = SettingsTeller(controller, events)
+        self._fences = FenceTeller(controller, events)
         self._certificates = CertificateKeeper(writer, BrokerTrust())
         self._accounts = DriverAccounts(writer, settings.spark_driver_role)
         self._whole_since: dict[ClusterKey, float] = {}
@@ -208,8 +210,9 @@ class ClusterReconciler:
         states = await self._roller.observe(key, views, view.status)
         roll: RollAction = Wait("Paused", "the LogCluster is paused")
         hold = _hold_now(cluster)
-        config = SettingsReport()
+        config, fences = SettingsReport(), FenceReport()
         if not is_paused:
+            fences = await self._fence(manifest, cluster, view.status)
             roll = await self._roll(
                 key,
                 manifest,
@@ -235,6 +238,7 @@ class ClusterReconciler:
             brokers=[broker for brokers in states.values() for broker in brokers],
             leaving=[] if is_paused else [each for pool in plan.pools for each in pool.leaving],
             roll=roll,
+            fences=fences,
             next_window="" if hold is None else hold.until,
             is_config_in_force=config.is_in_force,
             config_problem=config.problem,
@@ -250,6 +254,14 @@ class ClusterReconciler:
             is_refused=bool(refusals.by_part or config.problem),
             is_converged=plan.is_converged and not config.is_new,
         )
+
+    async def _fence(
+        self, manifest: Manifest, cluster: ClusterView, controller: Mapping[str, Any] | None
+    ) -> FenceReport:
+        """Keep those brokers out of service that the LogCluster names, and no others."""
+        if controller is None:
+            return FenceReport()
+        return await self._fences.tell(manifest, cluster.spec.fenced_brokers, controller)
 
     async def _roll(
         self,

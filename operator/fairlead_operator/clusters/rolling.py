@@ -39,6 +39,8 @@ class BrokerState:
     failure: str = ""
     """Why its pod does not start, in the broker's or Kubernetes' words."""
     leaders: int = 0
+    is_fenced: bool = False
+    """It is out of service by order, and is left as it is."""
     is_leaving: bool = False
     """Its pool gives it up: it is emptied, and its pod goes then."""
     draining_s: float | None = None
@@ -166,6 +168,7 @@ def _find_obstacle(observed: RollObserved) -> Wait | None:
     absent = next((broker for broker in observed.brokers if not _serves(broker)), None)
     if absent is not None:
         what = "recovers its logs" if absent.is_recovering else "does not serve"
+        what = "is fenced by order" if absent.is_fenced else what
         return Wait("BrokerNotReady", f"broker {absent.broker_id} {what}")
     if observed.under_replicated or observed.offline:
         return Wait(
@@ -177,8 +180,8 @@ def _find_obstacle(observed: RollObserved) -> Wait | None:
 
 
 def _has_to_restart(broker: BrokerState) -> bool:
-    """Tell whether a pod has another template, unless it serves and goes anyway."""
-    if not broker.is_outdated or not broker.pod_uid:
+    """Tell whether a pod has another template, unless it goes anyway or has to stay as it is."""
+    if not broker.is_outdated or not broker.pod_uid or broker.is_fenced:
         return False
     return not broker.is_leaving or not _serves(broker) or broker.draining_s is not None
 

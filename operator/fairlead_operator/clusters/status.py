@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from fairlead_operator.clusters.fencing import FenceReport, describe_fences
 from fairlead_operator.clusters.plan import PoolPlan
 from fairlead_operator.clusters.rolling import (
     OUTSIDE_WINDOW,
@@ -41,6 +42,7 @@ REFUSED: Final = "Refused"
 CLUSTER_NOT_FOUND: Final = "ClusterNotFound"
 STORE_ROLLED_BACK: Final = "StoreRolledBack"
 """Reason for a cluster whose metadata objects are older than what was seen of them."""
+BROKERS_FENCED: Final = "BrokersFenced"
 UPGRADE_AVAILABLE: Final = "UpgradeAvailable"
 """Condition that is there while brokers run another image than the operator has for them."""
 DRAINING: Final = "Draining"
@@ -90,6 +92,7 @@ class ClusterFacts:
     """Whether the tables are older than what was seen of them; then nothing is decided."""
     leaving: Sequence[int] = ()
     """Brokers that are emptied because their pool shall have fewer."""
+    fences: FenceReport = field(default_factory=FenceReport)
     roll: RollAction = field(default_factory=NothingToRoll)
     next_window: str = ""
     """When the next maintenance window begins; empty while brokers may restart."""
@@ -103,6 +106,9 @@ class ClusterFacts:
     """Port of the bootstrap Service that clients inside Kubernetes use first."""
     upgrade_hint: str = ""
     """How brokers come to the operator's release; empty where they have it."""
+
+
+_Claim = tuple[bool | None, str, str]
 
 
 def build_cluster_status(facts: ClusterFacts, previous: Status, now: datetime) -> Status:
@@ -151,20 +157,24 @@ def build_cluster_status(facts: ClusterFacts, previous: Status, now: datetime) -
         )
     if facts.problem is None and not facts.is_secured and not facts.is_paused:
         conditions = without_condition(conditions, CERTIFICATES_READY)
-    if facts.upgrade_hint:
-        conditions = set_condition(
-            conditions,
-            UPGRADE_AVAILABLE,
-            True,
-            "NewerImage",
-            facts.upgrade_hint,
-            generation=facts.generation,
-            now=now,
-        )
-    elif facts.problem is None:
-        conditions = without_condition(conditions, UPGRADE_AVAILABLE)
+    for type, part in _passing_claims(facts).items():
+        if part is not None:
+            conditions = set_condition(
+                conditions, type, *part, generation=facts.generation, now=now
+            )
+        elif facts.problem is None:
+            conditions = without_condition(conditions, type)
     status["conditions"] = conditions
     return status
+
+
+def _passing_claims(facts: ClusterFacts) -> dict[str, _Claim | None]:
+    """Return the conditions that are there only while there is something to say."""
+    upgrade = (True, "NewerImage", facts.upgrade_hint) if facts.upgrade_hint else None
+    claims: dict[str, _Claim | None] = {UPGRADE_AVAILABLE: upgrade}
+    if facts.controller is not None and not facts.is_paused:
+        claims[BROKERS_FENCED] = describe_fences(facts.fences)
+    return claims
 
 
 def _counted(controller: Mapping[str, Any], pod: str) -> Status:
@@ -178,9 +188,6 @@ def _counted(controller: Mapping[str, Any], pod: str) -> Status:
         "clusterId": controller["clusterId"],
         "controller": {"pod": pod, "epoch": controller["controller"]["epoch"]},
     }
-
-
-_Claim = tuple[bool | None, str, str]
 
 
 def _cluster_claims(facts: ClusterFacts, status: Status) -> dict[str, _Claim]:
@@ -228,6 +235,9 @@ def unready_brokers(ready: int, wanted: int, brokers: Sequence[BrokerState]) -> 
     message = f"{ready} of {wanted} brokers are ready"
     failing = [broker for broker in brokers if broker.failure]
     absent = next((broker for broker in brokers if broker.pod_uid is None), None)
+    fenced = [broker.broker_id for broker in brokers if broker.is_fenced]
+    if fenced:
+        message += f"; fenced by order: {named_brokers(fenced)}"
     if not failing and absent is not None:
         stateful_set = absent.pod.rpartition("-")[0]
         message += (

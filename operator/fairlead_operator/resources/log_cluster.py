@@ -303,6 +303,13 @@ class LogClusterSpec:
         "template. Default: at any time. Brokers that do not run are started at any time.",
         Bound(WINDOWS_MAX),
     ] = ()
+    fenced_brokers: Annotated[
+        tuple[Annotated[int, Whole(0, 2_147_483_647)], ...],
+        "Ids of brokers to keep out of service: they lead nothing, are in no in-sync set and get "
+        "nothing new, and their pods and volumes stay as they are. One that partitions need is not "
+        "fenced before they can do without it.",
+        Bound(64),
+    ] = ()
     deletion_protection: Annotated[
         bool,
         "Refuse to delete the cluster, whoever asks: its brokers go on. Set it to false first.",

@@ -146,3 +146,10 @@ def test_a_broker_that_does_not_run_waits_for_no_window() -> None:
     action = decide_roll_action(observed(broker(0, **OLD), stuck, **HELD))
     assert isinstance(action, DeletePod)
     assert action.broker_id == 1
+
+
+def test_a_fenced_broker_is_left_as_it_is_and_others_wait_for_it() -> None:
+    fenced = {"is_fenced": True, "is_ready": False, "is_live": False, "is_recovering": False}
+    assert decide_roll_action(observed(broker(0), broker(1, **OLD, **fenced))) == NothingToRoll()
+    action = decide_roll_action(observed(broker(0, **OLD), broker(1, **OLD, **fenced)))
+    assert action == Wait("BrokerNotReady", "broker 1 is fenced by order")
