@@ -37,6 +37,7 @@ from fairlead_model.broker import (
     Endpoint,
 )
 from fairlead_model.configs.config_key import ConfigError
+from fairlead_model.configs.config_values import BROKER_FENCE
 from fairlead_model.ids import NO_BROKER_EPOCH
 from fairlead_model.session.calls import Method
 from fairlead_model.session.session_protocol import take_secret
@@ -504,10 +505,15 @@ class BrokerProcess:
         await self._broker.replicas.settled()
         self._start_replicating()
         self._session.set_ready()
+        node_id, told = self._settings.node_id, ""
         while True:
             await self._broker.replicas.settled()
-            if self._broker.image.is_live(self._settings.node_id):
+            if self._broker.image.is_live(node_id):
                 return
+            fence = self._broker.image.configs_of_broker(node_id).get(BROKER_FENCE, "")
+            if fence and fence != told:
+                logger.warning("out of service until it is unfenced; fenced by order: %s", fence)
+                told = fence
             await self._broker.image_changed()
 
     async def _unless_stopped(self, coroutine: Any) -> None:

@@ -136,6 +136,7 @@ def describe_local(data: Path) -> dict[str, Any]:
                 "restarts": broker.restarts,
                 **{name: counts and counts[name].get(broker.id, 0) for name in COUNTS},
                 "drained": tell_drained(broker),
+                "fencedBy": tell_fence(broker),
             }
             for broker in cluster.brokers
         ],
@@ -150,6 +151,15 @@ def tell_drained(broker: ProcessEntry) -> bool | None:
     if broker.id is None or state_of_entry(broker) != "running":
         return None
     return read_drained(broker.host, broker.port, broker.id)
+
+
+def tell_fence(broker: ProcessEntry) -> str | None:
+    """Return why a broker is fenced by order; None if it is not, does not serve, or say."""
+    from fairlead_cli.broker.fence import read_fence
+
+    if broker.id is None or state_of_entry(broker) != "running":
+        return None
+    return read_fence(broker.host, broker.port, broker.id)
 
 
 def state_of(cluster: ClusterFile) -> str:

@@ -52,6 +52,11 @@ class ApiError(Exception):
         return self.status == 404
 
     @property
+    def is_forbidden(self) -> bool:
+        """Whether we have no right to it."""
+        return self.status == 403
+
+    @property
     def is_gone(self) -> bool:
         """Whether the version that was asked for is too old to go on from."""
         return self.status == 410

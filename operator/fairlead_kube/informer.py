@@ -8,13 +8,16 @@ A watch can die without notice, and a server that has lost its store keeps watch
 So watches are short: the server is asked to end each after `watch_s`, shortly before which it sends
 a bookmark. A longer silence means that the connection is dead. Before the next watch begins, a read
 of one object proves that the server can still read its store.
+
+A collection of several namespaces is followed in each of them apart. One in which this is
+forbidden, because it is gone or has taken its roles back, does not hold up the others.
 """
 
 import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, Final
@@ -46,46 +49,112 @@ class Informer:
         client: KubeClient,
         kind: ResourceKind,
         *,
-        namespace: str | None = None,
+        namespaces: Collection[str] = (),
         label_selector: str = "",
         on_change: Callable[[ObjectChange], None] | None = None,
         watch_s: float = WATCH_S,
         silence_grace_s: float = SILENCE_GRACE_S,
     ) -> None:
-        self._client = client
-        self._kind = kind
-        self._namespace = namespace or None
-        self._label_selector = label_selector
-        self._on_change = on_change
-        self._watch_s = watch_s
-        self._silence_s = watch_s + silence_grace_s
+        """`namespaces`: none for all of them, or where a kind has none."""
+        places: Sequence[str | None] = sorted(set(namespaces)) or [None]
         self._objects: dict[ObjectKey, dict[str, Any]] = {}
+        self._parts = tuple(
+            _Part(
+                client,
+                kind,
+                self._objects,
+                namespace=namespace,
+                label_selector=label_selector,
+                on_change=on_change,
+                watch_s=watch_s,
+                silence_s=watch_s + silence_grace_s,
+                on_settled=self._settle,
+            )
+            for namespace in places
+        )
         self._synced = asyncio.Event()
-        self._fresh_at = -math.inf
-        self._failures = 0
         self.objects: Mapping[ObjectKey, dict[str, Any]] = MappingProxyType(self._objects)
         """The known objects, without managedFields, which nobody here reads."""
-        self.relists = 0
-        """How often everything was listed, for metrics."""
-        self.problem = ""
-        """Why the last watch or list failed; empty while all is well."""
 
     @property
     def is_synced(self) -> bool:
-        """Whether everything has been listed once."""
+        """Whether everything that may be listed has been listed once."""
         return self._synced.is_set()
 
     @property
     def age_s(self) -> float:
-        """Seconds since the last proof that nothing is missing; infinite before the first."""
-        return time.monotonic() - self._fresh_at
+        """Seconds since the last proof that nothing is missing; infinite before the first.
+
+        Namespaces in which this is forbidden do not count, unless it is forbidden in all of them.
+        """
+        allowed = [part for part in self._parts if not part.is_forbidden] or self._parts
+        return time.monotonic() - min(part.fresh_at for part in allowed)
+
+    @property
+    def relists(self) -> int:
+        """How often everything was listed, for metrics."""
+        return sum(part.relists for part in self._parts)
+
+    @property
+    def problem(self) -> str:
+        """Why the last watch or list failed; empty while all is well."""
+        return "; ".join(part.problem for part in self._parts if part.problem)
 
     async def synced(self) -> None:
-        """Wait until everything has been listed once."""
+        """Wait until everything that may be listed has been listed once."""
         await self._synced.wait()
 
     async def run(self) -> None:
         """Follow the collection until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for part in self._parts:
+                group.create_task(part.run())
+
+    def _settle(self) -> None:
+        """Note that a part was listed, or may not be."""
+        is_settled = all(part.is_listed or part.is_forbidden for part in self._parts)
+        if is_settled and any(part.is_listed for part in self._parts):
+            self._synced.set()
+
+
+class _Part:
+    """The objects of one namespace, or of all."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        kind: ResourceKind,
+        shared: dict[ObjectKey, dict[str, Any]],
+        *,
+        namespace: str | None,
+        label_selector: str,
+        on_change: Callable[[ObjectChange], None] | None,
+        watch_s: float,
+        silence_s: float,
+        on_settled: Callable[[], None],
+    ) -> None:
+        """`shared`: where the objects of all parts are; each adds and removes its own."""
+        self._client = client
+        self._kind = kind
+        self._shared = shared
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._on_change = on_change
+        self._watch_s = watch_s
+        self._silence_s = silence_s
+        self._on_settled = on_settled
+        self._objects: dict[ObjectKey, dict[str, Any]] = {}
+        self._failures = 0
+        self.is_listed = False
+        """Whether everything has been listed once."""
+        self.is_forbidden = False
+        """Whether the server's last answer was that we may not."""
+        self.fresh_at = -math.inf
+        self.relists = 0
+        self.problem = ""
+
+    async def run(self) -> None:
+        """Follow the objects until cancelled."""
         while True:
             try:
                 await self._follow()
@@ -107,7 +176,8 @@ class Informer:
         self.relists += 1
         self._apply(diff_listing(self._objects, listing.items))
         self._prove(started)
-        self._synced.set()
+        self.is_listed = True
+        self._on_settled()
         version = listing.resource_version
         while True:
             version = await self._watch(version)
@@ -145,9 +215,13 @@ class Informer:
         level = logging.WARNING if is_worth_a_warning else logging.DEBUG
         logger.log(level, "%s: listing again: %s", self._kind.plural, error)
         self.problem = str(error)
+        self.is_forbidden = isinstance(error, ApiError) and error.is_forbidden
+        if self.is_forbidden:
+            self._on_settled()
 
     def _prove(self, moment: float) -> None:
-        self._fresh_at = max(self._fresh_at, moment)
+        self.fresh_at = max(self.fresh_at, moment)
+        self.is_forbidden = False
         if self.problem:
             logger.info("%s: up to date again", self._kind.plural)
         self.problem = ""
@@ -156,9 +230,10 @@ class Informer:
         for change in changes:
             if change.new is None:
                 self._objects.pop(change.key, None)
+                self._shared.pop(change.key, None)
             else:
                 change.new["metadata"].pop("managedFields", None)
-                self._objects[change.key] = change.new
+                self._objects[change.key] = self._shared[change.key] = change.new
             if self._on_change is None:
                 continue
             try:

@@ -31,6 +31,7 @@ from fairlead_operator.metrics import OperatorMetrics, ReignCounters
 from fairlead_operator.rebalances.metrics import RebalanceMetrics
 from fairlead_operator.rebalances.runner import RebalanceRunner
 from fairlead_operator.reign_watch import wait_until_over
+from fairlead_operator.served_namespaces import find_served, wait_for_another_set
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
 from fairlead_operator.stream_jobs.runner import StreamJobRunner
@@ -66,12 +67,14 @@ class ActiveOperator:
     async def run(self, stopping: asyncio.Event) -> str:
         """Act until the reign is over; return why it is."""
         loop = ReconcileLoop(self._metrics)
-        live = LiveObjects(self._client, self._settings.watch_namespace, loop.request)
+        served = await find_served(self._client, self._settings.watch_namespaces)
+        live = LiveObjects(self._client, served, loop.request)
         self._health.begin(live)
         over = asyncio.create_task(wait_until_over(self._controller, self._identity))
         stop = asyncio.create_task(stopping.wait())
         work = {
-            asyncio.create_task(task, name=name) for name, task in self._tasks(loop, live).items()
+            asyncio.create_task(task, name=name)
+            for name, task in self._tasks(loop, live, served).items()
         }
         try:
             done, _ = await asyncio.wait({over, stop, *work}, return_when=asyncio.FIRST_COMPLETED)
@@ -83,7 +86,9 @@ class ActiveOperator:
             await asyncio.wait(tasks, timeout=STOP_S)
             _tell_failures(work)
 
-    def _tasks(self, loop: ReconcileLoop, live: LiveObjects) -> dict[str, Coroutine[Any, Any, Any]]:
+    def _tasks(
+        self, loop: ReconcileLoop, live: LiveObjects, namespaces: tuple[str, ...]
+    ) -> dict[str, Coroutine[Any, Any, Any]]:
         client, controller, settings = self._client, self._controller, self._settings
         events = EventWriter(client, instance=settings.pod_name)
         writer = ApiWriter(client, live, self._metrics)
@@ -98,9 +103,10 @@ class ActiveOperator:
         deletions = Deletions(
             live, writer, controller=controller, statuses=StatusWriter(writer, events)
         )
-        namespace = settings.watch_namespace
-        topics = TopicSync(client, controller, events, namespace=namespace, on_health=loop.request)
-        users = UserSync(client, controller, events, namespace=namespace)
+        topics = TopicSync(
+            client, controller, events, namespaces=namespaces, on_health=loop.request
+        )
+        users = UserSync(client, controller, events, namespaces=namespaces)
         self._metrics.registry.register(
             ReignCounters(
                 events=events.counters,
@@ -109,14 +115,17 @@ class ActiveOperator:
             )
         )
         self._metrics.registry.register(TopicNamespaceMetrics(topics.scope))
-        groups = GroupSync(client, events, namespace=namespace)
+        groups = GroupSync(client, events, namespaces=namespaces)
         self._metrics.registry.register(
             GroupMetrics(groups.scope, statuses=lambda: groups.statuses.written, looks=groups.looks)
         )
         return {
             "informers": live.run(),
+            "watch of the served namespaces": wait_for_another_set(
+                client, settings.watch_namespaces, namespaces
+            ),
             "reconcilers": _reconcile(loop, live, reconciler),
-            "kopf": _run_kopf(loop, live, deletions, namespace),
+            "kopf": _run_kopf(loop, live, deletions, namespaces),
             "topics": topics.run(),
             "users": users.run(),
             "consumer groups": groups.run(),
@@ -124,7 +133,7 @@ class ActiveOperator:
                 client,
                 controller,
                 events,
-                namespace=namespace,
+                namespaces=namespaces,
                 metrics=RebalanceMetrics(self._metrics.registry),
             ).run(),
             "drills": DrillRunner(
@@ -132,7 +141,7 @@ class ActiveOperator:
                 controller,
                 events,
                 metrics=DrillMetrics(self._metrics.registry),
-                namespace=namespace,
+                namespaces=namespaces,
                 controller_access=ControllerAccess(
                     is_allowed=settings.allows_controller_drills,
                     operator_namespace=settings.namespace,
@@ -145,7 +154,7 @@ class ActiveOperator:
                 operator_namespace=settings.namespace,
                 default_image=settings.spark_image,
                 driver_role=settings.spark_driver_role,
-                namespace=namespace,
+                namespaces=namespaces,
                 metrics=StreamJobMetrics(self._metrics.registry),
             ).run(),
         }
@@ -158,15 +167,15 @@ async def _reconcile(loop: ReconcileLoop, live: LiveObjects, reconciler: Cluster
 
 
 async def _run_kopf(
-    loop: ReconcileLoop, live: LiveObjects, deletions: Deletions, namespace: str
+    loop: ReconcileLoop, live: LiveObjects, deletions: Deletions, namespaces: tuple[str, ...]
 ) -> None:
     await live.synced()
     await kopf.operator(
         registry=build_registry(loop, deletions),
         settings=build_kopf_settings(),
         standalone=True,
-        clusterwide=not namespace,
-        namespaces=[namespace] if namespace else [],
+        clusterwide=not namespaces,
+        namespaces=namespaces,
     )
 
 

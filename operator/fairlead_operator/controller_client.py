@@ -199,6 +199,11 @@ class ControllerClient:
         path = _cluster_path(namespace, cluster, f"brokers/{broker_id}/drain")
         await self._ask("POST", path, body={"on": on})
 
+    async def fence(self, namespace: str, cluster: str, broker_id: int, reason: str | None) -> None:
+        """Take a broker out of service for a reason; with None let it be in service again."""
+        path = _cluster_path(namespace, cluster, f"brokers/{broker_id}/fence")
+        await self._ask("POST", path, body={"reason": reason})
+
     async def scale_down(
         self,
         namespace: str,

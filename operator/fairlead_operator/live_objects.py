@@ -5,7 +5,7 @@ the object, so that the next pass does not do the same again.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from fairlead_kube.client import KubeClient
@@ -58,7 +58,10 @@ class LiveObjects:
     """One informer a kind; `on_cluster` is called with the cluster whose object has changed."""
 
     def __init__(
-        self, client: KubeClient, namespace: str, on_cluster: Callable[[ClusterKey], None]
+        self,
+        client: KubeClient,
+        namespaces: Collection[str],
+        on_cluster: Callable[[ClusterKey], None],
     ) -> None:
         self._on_cluster = on_cluster
         self._own: dict[tuple[str, str, str], tuple[str, Manifest | None]] = {}
@@ -66,7 +69,7 @@ class LiveObjects:
             kind: Informer(
                 client,
                 kind,
-                namespace=namespace or None,
+                namespaces=namespaces,
                 label_selector=selector,
                 on_change=self._on_change,
             )

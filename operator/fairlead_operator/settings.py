@@ -4,7 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fairlead_controller.kubernetes.settings import CONTROLLER_DRILLS, DEFAULT_SOCKET
+from fairlead_controller.kubernetes.settings import (
+    CONTROLLER_DRILLS,
+    DEFAULT_SOCKET,
+    WATCH_VARIABLE,
+    split_namespaces,
+)
 
 DEFAULT_NAME: Final = "fairlead-operator"
 DEFAULT_HTTP_PORT: Final = 8081
@@ -23,8 +28,8 @@ class OperatorSettings:
     pod_name: str
     namespace: str
     """Namespace that the operator itself lives in."""
-    watch_namespace: str = ""
-    """Empty: all namespaces."""
+    watch_namespaces: tuple[str, ...] = ()
+    """Namespaces that are served, none for all."""
     broker_image: str = ""
     """Image of brokers whose LogCluster names none."""
     spark_image: str = ""
@@ -69,7 +74,7 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
     return OperatorSettings(
         pod_name=environment["POD_NAME"],
         namespace=environment["POD_NAMESPACE"],
-        watch_namespace=environment.get("FAIRLEAD_WATCH_NAMESPACE", ""),
+        watch_namespaces=split_namespaces(environment.get(WATCH_VARIABLE, "")),
         broker_image=environment.get("FAIRLEAD_BROKER_IMAGE", ""),
         spark_image=environment.get("FAIRLEAD_SPARK_IMAGE", ""),
         spark_driver_role=driver_role,

@@ -134,7 +134,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
         await kube.create(LOG_CLUSTER, NAMESPACE, manifest)
         remote = InProcessController(controller, f"{NAMESPACE}/{CLUSTER}")
         remote.sessions = server.sessions  # type: ignore[assignment]
-        sync = UserSync(kube, remote, EventWriter(kube), namespace=NAMESPACE)
+        sync = UserSync(kube, remote, EventWriter(kube), namespaces=[NAMESPACE])
         await stack.enter_async_context(running(sync.run()))
         yield World(kube, controller, directory, [scram, tls])
 

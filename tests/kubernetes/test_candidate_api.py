@@ -104,6 +104,24 @@ def test_drain_explain_and_moves(cluster: CandidateCluster) -> None:
     assert (status, reply) == (200, {"remainingLeaders": 0})
 
 
+def test_a_broker_is_fenced_unless_partitions_need_it(cluster: CandidateCluster) -> None:
+    start_brokers(cluster, 3)
+    create_topic(cluster.bootstrap, "t")
+    active = cluster.active()
+    path = f"{cluster.path}/brokers/1/fence"
+    assert active.ask("POST", path, {"reason": "a test"}) == (200, {})
+    assert all(1 not in (part["leader"], *part["isr"]) for part in cluster.partitions(active, "t"))
+    _, page = active.ask("GET", f"{cluster.path}/status")
+    assert [each["fencedBy"] for each in page["brokers"]] == [None, "a test", None]
+    create_topic(cluster.bootstrap, "alone", 2, 1)
+    status, reply = active.ask("POST", f"{cluster.path}/brokers/2/fence", {"reason": "a test"})
+    assert status == 409
+    assert "alone-" in reply["message"]
+    assert active.ask("POST", path, {"reason": ""})[0] == 400
+    assert active.ask("POST", path, {"reason": None}) == (200, {})
+    wait_for(lambda: all(1 in part["isr"] for part in cluster.partitions(active, "t")))
+
+
 def describe_retention(cluster: CandidateCluster, broker: int) -> tuple[str, str]:
     """What a broker says of log.retention.bytes: its value, and where that comes from."""
     asked = ConfigResource(ResourceType.BROKER, str(broker))

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,9 @@ def test_the_api_server_takes_every_render(values: Path, place: str) -> None:
     is_operator = values.stem.startswith("operator")
     chart, extra = (OPERATOR, PLAIN) if is_operator else (CLUSTER, ())
     # A namespace that is only named would be refused, so everything goes to ours.
-    watched = ("--set", f"watchNamespace={place}") if "namespaced" in values.stem else ()
-    rendered = template(chart, "check", place, "-f", values, *extra, *watched)
+    places = {"namespaced": f"watchNamespace={place}", "teams": f"watchNamespaces={{{place}}}"}
+    watched = [("--set", given) for word, given in places.items() if word in values.stem]
+    rendered = template(chart, "check", place, "-f", values, *extra, *chain(*watched))
     applied = run(
         *("kubectl", "apply", "--server-side", "--force-conflicts", "--dry-run=server"),
         *("--validate=strict", "-f", "-"),

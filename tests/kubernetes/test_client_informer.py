@@ -51,7 +51,7 @@ def test_what_happened_while_the_watch_was_broken_is_told(
         informer = Informer(
             client,
             CONFIG_MAP,
-            namespace=namespace,
+            namespaces=[namespace],
             label_selector="sort=x",
             on_change=lambda change: told.append(f"{'+' if change.new else '-'}{change.key[1]}"),
             watch_s=3.0,

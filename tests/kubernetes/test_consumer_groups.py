@@ -49,7 +49,7 @@ class Bench:
 
     async def start_operator(self) -> None:
         self.sync = GroupSync(
-            self.kube, EventWriter(self.kube), namespace=self.namespace, connect=self.connect
+            self.kube, EventWriter(self.kube), namespaces=[self.namespace], connect=self.connect
         )
         self._task = asyncio.create_task(self.sync.run())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -78,16 +79,31 @@ def test_spark_drivers_have_an_account_as_long_as_the_cluster_wants_it(
     run(scenario())
 
 
-def test_a_changed_setting_restarts_brokers_one_by_one(
+def test_a_changed_setting_restarts_brokers_one_by_one_when_that_is_allowed(
     bench: Bench, run: Any, operator: Operator
 ) -> None:
     async def scenario() -> None:
-        await bench.create(cluster_manifest(), pool_manifest(2))
+        later = datetime.now(UTC) + timedelta(hours=3)
+        window = {"start": later.strftime("%H:%M"), "durationMinutes": 60}
+        await bench.create(cluster_manifest(maintenanceWindows=[window]), pool_manifest(2))
         await bench.start(2)
         uids = {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()}
         operator.admin.requests.clear()
         patch = {"spec": {"config": {"log.retention.hours": 5}}}
         await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", patch)
+
+        async def waits() -> bool:
+            cluster = await bench.get(LOG_CLUSTER, "demo")
+            expected = later.strftime("%Y-%m-%dT%H:%M:00Z")
+            return cluster["status"].get("restartsWaitUntil") == expected
+
+        await bench.until(waits, "it waits for the window")
+        progress = await bench.condition(LOG_CLUSTER, "demo", "Progressing", "True")
+        assert progress["reason"] == "WaitingForWindow"
+        assert not [path for _, path, _ in operator.admin.requests if path.endswith("/drain")]
+        allowed = (datetime.now(UTC) + timedelta(minutes=30)).isoformat()
+        note = {"metadata": {"annotations": {"fairlead.io/restarts-allowed-until": allowed}}}
+        await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", note)
         for number in (0, 1):
             name, other = f"demo-main-{number}", f"demo-main-{1 - number}"
 
@@ -470,5 +486,50 @@ def test_a_live_setting_restarts_nobody_and_is_given_to_the_controller(
         cluster = await bench.get(LOG_CLUSTER, "demo")
         assert cluster["status"]["configGeneration"] == generation
         assert operator.admin.configs["max.connections"] == "10000", "brokers have not restarted"
+
+    run(scenario())
+
+
+def test_a_broker_that_the_log_cluster_fences_is_left_as_it_is_until_it_is_let_back(
+    bench: Bench, run: Any, operator: Operator
+) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(), pool_manifest(2))
+        await bench.start(2)
+        uids = {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()}
+
+        async def fence(*brokers: int) -> None:
+            patch = {"spec": {"fencedBrokers": list(brokers)}}
+            await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", patch)
+
+        operator.admin.refusal = (409, "broker 1 cannot be fenced: t-0 needs it")
+        await fence(1)
+        refused = partial(bench.condition, LOG_CLUSTER, "demo", "BrokersFenced", "False")
+        told = await bench.until(refused, "the refusal is told")
+        assert told["reason"] == "FenceRefused"
+        assert "t-0 needs it" in told["message"]
+        operator.admin.refusal = None
+        is_so = partial(bench.condition, LOG_CLUSTER, "demo", "BrokersFenced", "True")
+        await bench.until(is_so, "broker 1 is fenced once nothing needs it")
+        ready = await bench.until(
+            partial(bench.condition, LOG_CLUSTER, "demo", "Ready", "False"), "it is missed"
+        )
+        assert "fenced by order: broker 1" in ready["message"]
+        change = {"spec": {"config": {"log.retention.hours": 5}}}
+        await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", change)
+
+        async def others_wait() -> bool:
+            now = await bench.condition(LOG_CLUSTER, "demo", "Progressing", "True")
+            return now is not None and "broker 1 is fenced by order" in now["message"]
+
+        await bench.until(others_wait, "others wait to restart")
+        await fence()
+
+        async def is_over() -> bool:
+            return operator.admin.brokers[1]["fencedBy"] is None
+
+        await bench.until(is_over, "it is let back")
+        pods = {name: pod["metadata"]["uid"] for name, pod in (await bench.pods()).items()}
+        assert pods["demo-main-1"] == uids["demo-main-1"]
 
     run(scenario())

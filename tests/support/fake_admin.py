@@ -127,6 +127,13 @@ class FakeAdminServer:
             return web.json_response({"results": {}})
         if path.endswith("/configs"):
             admin.configs = body["configs"]
+        if path.endswith("/fence"):
+            for each in admin.brokers:
+                if each["id"] == int(path.split("/")[-2]):
+                    each |= {
+                        "fencedBy": body["reason"],
+                        "state": "fenced" if body["reason"] else "live",
+                    }
         if path.endswith("/scale-down"):
             admin.scale_down(path.split("/")[-2], **body)
             return web.json_response({"problem": admin.problem})

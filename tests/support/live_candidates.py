@@ -86,6 +86,8 @@ class Candidate(Child):
         namespace: str,
         number: int,
         ports: tuple[int, int],
+        *,
+        watched: str,
         **environment: str,
     ) -> None:
         self.name = f"operator-{number}"
@@ -100,7 +102,7 @@ class Candidate(Child):
             directory / f"{self.name}.log",
             POD_NAME=self.name,
             POD_NAMESPACE=namespace,
-            FAIRLEAD_WATCH_NAMESPACE=namespace,
+            FAIRLEAD_WATCH_NAMESPACE=watched,
             **environment,
         )
         self.wait_ready()
@@ -168,6 +170,8 @@ class CandidateCluster:
     def __init__(self, directory: Path, namespace: str) -> None:
         self.directory = directory
         self.namespace = namespace
+        self.home = self.watched = namespace
+        """Namespace of the candidates and their Lease; what they watch, with commas."""
         self.secret = directory / "secret"
         self.secret.write_bytes(SECRET_TEXT)
         self.secret.chmod(0o600)
@@ -224,7 +228,12 @@ class CandidateCluster:
 
     def start_candidate(self, number: int) -> Candidate:
         candidate = Candidate(
-            self.directory, self.namespace, number, self.ports[number], **self.environment
+            self.directory,
+            self.home,
+            number,
+            self.ports[number],
+            watched=self.watched,
+            **self.environment,
         )
         self.candidates.append(candidate)
         return candidate

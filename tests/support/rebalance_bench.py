@@ -244,7 +244,7 @@ class RebalanceBench:
             kube,
             client,
             EventWriter(self.kube),
-            namespace=self.namespace,
+            namespaces=[self.namespace],
             look_s=LOOK_S,
             watch_s=LOOK_S,
             loads=self.loads,

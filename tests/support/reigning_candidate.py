@@ -49,7 +49,7 @@ class Candidate:
                 plan_drains=lambda _: lambda _: {},
                 expected_brokers=lambda _: frozenset(),
             ),
-            namespace=NAMESPACE,
+            namespaces=[NAMESPACE],
         )
 
     async def _confirm_lease(self) -> None:

@@ -88,7 +88,7 @@ class Bench:
         self.kube = kube
         self.operators_kube = kube
         self.namespace = namespace
-        self.watched = namespace
+        self.watched: tuple[str, ...] = (namespace,)
         """What the operator sees; empty for all namespaces."""
         self.remote = remote
         self.sync: TopicSync
@@ -99,7 +99,7 @@ class Bench:
             self.operators_kube,
             self.remote,
             EventWriter(self.operators_kube),
-            namespace=self.watched,
+            namespaces=self.watched,
         )
         self._task = asyncio.create_task(self.sync.run())
 

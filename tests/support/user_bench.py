@@ -93,7 +93,7 @@ class Bench:
 
     async def start_operator(self) -> None:
         events = EventWriter(self.kube)
-        self.sync = UserSync(self.kube, self.remote, events, namespace=self.namespace)
+        self.sync = UserSync(self.kube, self.remote, events, namespaces=[self.namespace])
         self._task = asyncio.create_task(self.sync.run())
 
     async def stop_operator(self) -> None:

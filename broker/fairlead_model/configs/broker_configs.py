@@ -52,6 +52,11 @@ def _freeze_timeout_problem(text: str) -> str | None:
     return f"at least {_FREEZE_TIMEOUT_MS_MIN}, or 0 to switch it off" if is_too_short else None
 
 
+def _fence_problem(text: str) -> str | None:
+    is_long = len(text) > FENCE_REASON_LENGTH_MAX
+    return f"at most {FENCE_REASON_LENGTH_MAX} characters" if is_long else None
+
+
 _IDENTITY = (
     ConfigKey(
         "node.id",
@@ -351,6 +356,9 @@ _REPLICATION = (
 
 BROKER_DRAIN: Final = "fairlead.broker.drain"
 """Kafka's `cordoned.log.dirs` (KIP-1066) only keeps new replicas away from a broker."""
+BROKER_FENCE: Final = "fairlead.broker.fence"
+"""By whom and why a broker is fenced; not empty: it is."""
+FENCE_REASON_LENGTH_MAX: Final = 200
 DECLARED_CONFIGS: Final = "fairlead.declared.configs"
 """Beside what it names, so that both are stored together."""
 
@@ -363,6 +371,16 @@ _REASSIGNMENT = (
         "fairlead broker drain and undrain.",
         is_dynamic=True,
         is_static=False,
+    ),
+    ConfigKey(
+        BROKER_FENCE,
+        _STRING,
+        "",
+        "Why this broker is out of service, whatever it says of itself; empty: it is in service. "
+        "Set and unset by fairlead broker fence and unfence.",
+        is_dynamic=True,
+        is_static=False,
+        check=_fence_problem,
     ),
     ConfigKey(
         DECLARED_CONFIGS,

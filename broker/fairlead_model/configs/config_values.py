@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 from typing import Final
 
-from fairlead_model.configs.broker_configs import BROKER_CONFIGS, BROKER_DRAIN
+from fairlead_model.configs.broker_configs import BROKER_CONFIGS, BROKER_DRAIN, BROKER_FENCE
 from fairlead_model.configs.config_key import (
     ConfigError,
     ConfigKey,
@@ -27,6 +27,7 @@ from fairlead_model.configs.topic_configs import TOPIC_CONFIGS
 __all__ = [
     "BROKER_CONFIGS",
     "BROKER_DRAIN",
+    "BROKER_FENCE",
     "TOPIC_CONFIGS",
     "BrokerValues",
     "ConfigError",

@@ -13,12 +13,20 @@
 {{- .Values.serviceAccount.name | default (include "fairlead.name" .) -}}
 {{- end -}}
 
-{{/* What drivers of StreamJobs may do: a Role where one namespace is served, else a ClusterRole. */}}
+{{/* The namespaces that are served, with commas between them; empty for all. */}}
+{{- define "fairlead.watched" -}}
+{{- if and .Values.watchNamespace .Values.watchNamespaces -}}
+{{- fail "watchNamespace and watchNamespaces: set one of them; a list of one does the same" -}}
+{{- end -}}
+{{- .Values.watchNamespaces | default (compact (list .Values.watchNamespace)) | sortAlpha | join "," -}}
+{{- end -}}
+
+{{/* What drivers of StreamJobs may do: Roles where namespaces are named, else a ClusterRole. */}}
 {{- define "fairlead.driverRoleKind" -}}
-{{- ternary "Role" "ClusterRole" (ne .Values.watchNamespace "") -}}
+{{- ternary "Role" "ClusterRole" (ne (include "fairlead.watched" .) "") -}}
 {{- end -}}
 {{- define "fairlead.driverRole" -}}
-{{- ternary (include "fairlead.name" .) (include "fairlead.clusterWideName" .) (ne .Values.watchNamespace "") | trunc 50 | trimSuffix "-" }}-spark-driver
+{{- ternary (include "fairlead.name" .) (include "fairlead.clusterWideName" .) (ne (include "fairlead.watched" .) "") | trunc 50 | trimSuffix "-" }}-spark-driver
 {{- end -}}
 
 {{- define "fairlead.priorityClassName" -}}
@@ -69,7 +77,7 @@ env:
   - name: FAIRLEAD_LEASE
     value: {{ include "fairlead.name" $root }}
   - name: FAIRLEAD_WATCH_NAMESPACE
-    value: {{ $root.Values.watchNamespace | quote }}
+    value: {{ include "fairlead.watched" $root | quote }}
   - name: FAIRLEAD_CONTROLLER_DRILLS
     value: {{ $root.Values.drills.controller | quote }}
   - name: FAIRLEAD_OPERATOR_LOG_LEVEL

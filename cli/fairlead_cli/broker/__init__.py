@@ -23,6 +23,10 @@ VERBS = {
     ),
     "drain": Verb("fairlead_cli.broker.drain", "drain", "Move all that a broker holds to others."),
     "undrain": Verb("fairlead_cli.broker.drain", "undrain", "Let it hold partitions again."),
+    "fence": Verb(
+        "fairlead_cli.broker.fence", "fence", "Take a broker out of service until `unfence`."
+    ),
+    "unfence": Verb("fairlead_cli.broker.fence", "unfence", "Let it be in service again."),
     "unregister": Verb(
         "fairlead_cli.broker.unregister", "command", "Forget a broker that is gone for good."
     ),
@@ -37,6 +41,7 @@ Examples:
   fairlead broker restart 1          its leaders move first: clients notice nothing
   fairlead broker kill 1             as `kill -9`; the supervisor starts it again
   fairlead broker drain 3 --wait     all that it holds moves to other brokers
+  fairlead broker fence 3            out of service, with all its data, until `unfence`
   fairlead broker unregister 3       it is drained and stopped, and does not come back
   fairlead broker pause 1 && sleep 5 && fairlead broker resume 1
 

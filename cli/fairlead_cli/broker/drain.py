@@ -97,10 +97,16 @@ def undrain(*, broker_id: int, data: Path, bootstrap: str | None, output: str) -
 
 
 def order_drain(addresses: str, broker_id: int, *, value: str | None) -> None:
-    """Set or unset the order; any broker takes it, because the one that is meant may be down."""
+    """Set or unset the order to drain."""
+    from fairlead_model.configs.broker_configs import BROKER_DRAIN
+
+    order(addresses, broker_id, BROKER_DRAIN, value)
+
+
+def order(addresses: str, broker_id: int, config: str, value: str | None) -> None:
+    """Set or unset an order; any broker takes it, because the one that is meant may be down."""
     from fairlead_cli.client.target import parse_addresses
     from fairlead_cli.client.wire_call import call_broker, name_error
-    from fairlead_model.configs.broker_configs import BROKER_DRAIN
     from fairlead_model.session.calls import AlterOperation, ResourceType
     from fairlead_wire.messages.incremental_alter_configs import (
         AlterableConfig,
@@ -109,9 +115,9 @@ def order_drain(addresses: str, broker_id: int, *, value: str | None) -> None:
     )
 
     operation = AlterOperation.DELETE if value is None else AlterOperation.SET
-    config = AlterableConfig(name=BROKER_DRAIN, config_operation=operation, value=value)
+    alteration = AlterableConfig(name=config, config_operation=operation, value=value)
     resource = AlterConfigsResource(
-        resource_type=ResourceType.BROKER, resource_name=str(broker_id), configs=[config]
+        resource_type=ResourceType.BROKER, resource_name=str(broker_id), configs=[alteration]
     )
     asked = parse_addresses(addresses)[0]
     request = IncrementalAlterConfigsRequest(resources=[resource])

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from fairlead_controller.decisions.cluster_wide_configs import (
     follow_change,
@@ -16,8 +17,9 @@ from fairlead_controller.decisions.minimum_in_sync import (
     changed_minima,
     effective_min_insync_replicas,
 )
+from fairlead_controller.decisions.ordered_fencing import check_fence, follow_fence
 from fairlead_controller.decisions.reassignment.evacuation import check_drain, follow_drain
-from fairlead_controller.decisions.state import ControllerState, is_drained
+from fairlead_controller.decisions.state import ControllerState, is_drained, is_ordered_out
 from fairlead_controller.decisions.tables.table_room import TableRoom
 from fairlead_controller.decisions.topics.deletion_and_growth import find_topic, refuse_declared
 from fairlead_model.cluster import (
@@ -30,6 +32,7 @@ from fairlead_model.cluster import (
 from fairlead_model.configs.broker_configs import CLUSTER_WIDE_CONFIGS
 from fairlead_model.configs.config_values import (
     BROKER_DRAIN,
+    BROKER_FENCE,
     BrokerValues,
     ConfigError,
     ConfigKey,
@@ -49,6 +52,8 @@ from fairlead_model.session.calls import (
     ResourceType,
 )
 from fairlead_model.session.refusals import RefusalCode, RefusedError
+
+_ORDERS: Final = frozenset({BROKER_DRAIN, BROKER_FENCE})
 
 
 def decide_config_changes(
@@ -133,8 +138,8 @@ def _alter_broker(draft: Draft, resource: AlterableResource, *, is_incremental: 
     name = resource["name"]
     _check_broker_name(draft.state, name)
     present = draft.state.image.broker_configs.get(name, {})
-    # What replaces all configs leaves a drain as it is: it is an order, no setting.
-    kept = {key: value for key, value in present.items() if is_incremental or key == BROKER_DRAIN}
+    # What replaces all configs leaves orders as they are: these are no settings.
+    kept = {key: value for key, value in present.items() if is_incremental or key in _ORDERS}
     configs = _altered(kept, resource["alterations"], key_of=broker_config_key)
     named = {alteration["name"] for alteration in resource["alterations"]}
     if name == CLUSTER_WIDE:
@@ -148,17 +153,29 @@ def _alter_broker(draft: Draft, resource: AlterableResource, *, is_incremental: 
     if configs == present:
         return
     change = BrokerConfigsChanged(name, configs)
-    if is_drained(change):
-        if name == CLUSTER_WIDE:
-            raise RefusedError(RefusalCode.INVALID_CONFIG, f"{BROKER_DRAIN} is for one broker")
-        if int(name) not in draft.state.cordoned:
-            check_drain(draft.state, int(name))
+    _check_orders(draft.state, change)
+    was_ordered = name != CLUSTER_WIDE and int(name) in draft.state.ordered_out
     draft.add(change)
     if name != CLUSTER_WIDE:
         follow_drain(draft, int(name), was_drained=present.get(BROKER_DRAIN) == "true")
+        follow_fence(draft, int(name), was_ordered=was_ordered)
     if name == CLUSTER_WIDE:
         follow_change(draft)
     draft.explain(f"{f'broker {name} has' if name else 'brokers have'} other dynamic configs")
+
+
+def _check_orders(state: ControllerState, change: BrokerConfigsChanged) -> None:
+    """Raise RefusedError if a broker cannot be drained or fenced as its configs would order."""
+    for config, is_asked, ordered, check in (
+        (BROKER_DRAIN, is_drained(change), state.cordoned, check_drain),
+        (BROKER_FENCE, is_ordered_out(change), state.ordered_out, check_fence),
+    ):
+        if not is_asked:
+            continue
+        if change.broker == CLUSTER_WIDE:
+            raise RefusedError(RefusalCode.INVALID_CONFIG, f"{config} is for one broker")
+        if int(change.broker) not in ordered:
+            check(state, int(change.broker))
 
 
 def _check_scope(name: str, config: str) -> None:

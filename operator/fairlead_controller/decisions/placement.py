@@ -106,7 +106,7 @@ def place_partitions(
         raise RefusedError(
             RefusalCode.INVALID_REPLICATION_FACTOR,
             f"replication factor {replication_factor} is above the {len(brokers)} brokers"
-            + (f" that are not being drained ({len(spared)} are)" if spared else ""),
+            + (f" that are not being drained or fenced ({len(spared)} are)" if spared else ""),
         )
     chosen = alive if replication_factor <= len(alive) else brokers
     candidates = _candidates(chosen, loads, existing, random)
@@ -198,7 +198,7 @@ def check_assignments(
         spared = [broker_id for broker_id in replicas if broker_id in cordoned]
         if spared:
             raise _bad_assignment(
-                f"partition {index} names broker {spared[0]}, which is being drained"
+                f"partition {index} names broker {spared[0]}, which is being drained or fenced"
             )
         if not any(brokers[broker_id].may_lead for broker_id in replicas):
             raise _bad_assignment(f"partition {index} is assigned to brokers that are all down")

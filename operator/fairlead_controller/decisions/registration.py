@@ -224,6 +224,12 @@ def decide_unfencing(state: ControllerState, event: UnfenceBroker) -> Decision:
         return Decision(reply=_stale_epoch(event.broker_id, event.broker_epoch))
     if not known.fenced:
         return Decision(reply={})
+    if event.broker_id in state.ordered_out:
+        return Decision(
+            reply=RefusedError(
+                RefusalCode.POLICY_VIOLATION, f"broker {event.broker_id} is fenced by order"
+            )
+        )
     draft = Draft(state)
     draft.add(BrokerChanged(replace(known, fenced=False)), BrokerConfirmed(event.broker_id))
     elected = elect_on(draft, event.broker_id, f"broker {event.broker_id} is in service")

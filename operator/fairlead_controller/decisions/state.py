@@ -30,7 +30,7 @@ from fairlead_model.cluster import (
     TopicRemoved,
     TopicState,
 )
-from fairlead_model.configs.config_values import BROKER_DRAIN
+from fairlead_model.configs.config_values import BROKER_DRAIN, BROKER_FENCE
 from fairlead_model.ids import BrokerId, TopicId, collision_key
 from fairlead_model.partition import PartitionRegistration
 from fairlead_model.security.client_quota import Quotas
@@ -155,6 +155,8 @@ class ControllerState:
     """Brokers that are about to stop: they lead only what nobody else can lead."""
     cordoned: frozenset[BrokerId] = frozenset()
     """Brokers that get no new replicas, and whose replicas move away (`BROKER_DRAIN`)."""
+    ordered_out: frozenset[BrokerId] = frozenset()
+    """Brokers that a person has fenced, until that is taken back (`BROKER_FENCE`)."""
     moves: Moves = field(default_factory=Moves)
     """Partitions that are being reassigned."""
     intents: Mapping[str, Intent] = field(default_factory=dict)
@@ -180,6 +182,11 @@ class ControllerState:
     def spared(self) -> frozenset[BrokerId]:
         """Brokers that lead only what nobody else can lead."""
         return self.draining | self.cordoned if self.cordoned else self.draining
+
+    @property
+    def closed(self) -> frozenset[BrokerId]:
+        """Brokers that get no new replicas."""
+        return self.cordoned | self.ordered_out if self.ordered_out else self.cordoned
 
     def is_preferable(self, broker_id: BrokerId) -> bool:
         """Tell whether a broker may lead and is not draining."""
@@ -214,7 +221,7 @@ class ControllerState:
         users, principals = self._apply_to_users(changes)
         counters, unconfirmed, departed = self.counters, self.unconfirmed, self.departed
         draining, intents, limits = self.draining, self.intents, self.limits
-        cordoned = self.cordoned
+        cordoned, ordered_out = self.cordoned, self.ordered_out
         for change in changes:
             if isinstance(change, CountersChanged):
                 counters = change
@@ -235,8 +242,10 @@ class ControllerState:
                 cluster_changes.append(change)
                 observed.append(change)
                 if isinstance(change, BrokerConfigsChanged) and change.broker != CLUSTER_WIDE:
-                    others = cordoned - {int(change.broker)}
-                    cordoned = others | {int(change.broker)} if is_drained(change) else others
+                    named = {int(change.broker)}
+                    cordoned = cordoned | named if is_drained(change) else cordoned - named
+                    is_out = is_ordered_out(change)
+                    ordered_out = ordered_out | named if is_out else ordered_out - named
                 elif isinstance(change, BrokerRemoved):
                     if change.broker_id not in unconfirmed:
                         departed |= {change.broker_id}
@@ -250,6 +259,7 @@ class ControllerState:
             departed=departed,
             draining=draining,
             cordoned=cordoned,
+            ordered_out=ordered_out,
             moves=self.moves.updated(image, cluster_changes),
             intents=intents,
             limits=limits,
@@ -326,6 +336,11 @@ class ControllerState:
 def is_drained(change: BrokerConfigsChanged) -> bool:
     """Tell whether dynamic configs of a broker ask to move all that it holds away."""
     return change.configs.get(BROKER_DRAIN, "false").strip().lower() == "true"
+
+
+def is_ordered_out(change: BrokerConfigsChanged) -> bool:
+    """Tell whether dynamic configs of a broker ask to keep it out of service."""
+    return bool(change.configs.get(BROKER_FENCE, "").strip())
 
 
 def _growth(before: ClusterImage, after: ClusterImage, changes: Iterable[Change]) -> int:

@@ -12,6 +12,7 @@
 | POST …/assignment, …/reassignments, …/elections | `reassignment_calls` |
 | POST …/configs {"configs"} | nothing, once brokers' dynamic configs are as the LogCluster says |
 | POST …/brokers/ID/drain {"on"} | remainingLeaders |
+| POST …/brokers/ID/fence {"reason"} | nothing, once it is out of service; null: in service again |
 | DELETE …/brokers/ID | nothing, once the broker is unregistered |
 | POST …/pools/POOL/scale-down {"leaving", "staying"} | problem: why brokers cannot be emptied |
 | POST …/brokers/ID/fault {"fault", "durationMs", "stallMs", "runMs"} | nothing, once agreed |
@@ -40,6 +41,7 @@ from fairlead_controller.decisions.events import (
     RecordIntent,
     ScaleDownPool,
 )
+from fairlead_controller.decisions.ordered_fencing import fence_by_order
 from fairlead_controller.kubernetes.cluster_pages import explain, loss_page, status_of, topic_page
 from fairlead_controller.kubernetes.reassignment_calls import (
     ReassignmentRequestError,
@@ -126,6 +128,7 @@ class AdminApi:
                 web.post(f"{cluster}/elections", self._elections),
                 web.post(f"{cluster}/configs", self._declare_configs),
                 web.post(f"{cluster}/brokers/{{broker:[0-9]+}}/drain", self._drain),
+                web.post(f"{cluster}/brokers/{{broker:[0-9]+}}/fence", self._fence),
                 web.post(f"{cluster}/brokers/{{broker:[0-9]+}}/fault", self._fault),
                 web.delete(f"{cluster}/brokers/{{broker:[0-9]+}}", self._unregister),
                 web.post(f"{cluster}/pools/{{pool}}/scale-down", self._scale_down),
@@ -221,6 +224,17 @@ class AdminApi:
             raise _AnswerError(400, message='"on" has to be true or false')
         remaining = await parts.drains.set_by_hand(broker_id, is_draining=body["on"])
         return web.json_response({"remainingLeaders": remaining})
+
+    async def _fence(self, request: web.Request) -> web.Response:
+        reason = (await _body(request)).get("reason")
+        parts, broker_id = self._broker(request)
+        if reason is not None and not (_is_text(reason) and reason.strip()):
+            raise _AnswerError(400, message='"reason" has to be a text, or null')
+        (answer,) = (await parts.controller.submit(fence_by_order(broker_id, reason)))["resources"]
+        if answer["error_code"]:
+            code = RefusalCode(answer["error_code"])
+            raise RefusedError(code, answer["error_message"] or code.name)
+        return web.json_response({})
 
     async def _scale_down(self, request: web.Request) -> web.Response:
         body = await _body(request)

@@ -4,22 +4,39 @@ Before a LogCluster with `reclaimPolicy: Delete` may go, its ClusterState is mar
 That object is deleted last, so the next controller finds the mark after any interruption.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from fairlead_controller.kubernetes.session_gate import ClusterKey
 from fairlead_controller.stores.kubernetes_tables import DELETE_WITH_LABEL
 from fairlead_kube.client import KubeClient
+from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import CLUSTER_STATE
 
 
-async def find_marked_tables(client: KubeClient, namespace: str) -> dict[ClusterKey, str]:
+async def find_marked_tables(
+    client: KubeClient, namespaces: Collection[str]
+) -> dict[ClusterKey, str]:
     """Return the clusters whose tables are marked, with the uid of the LogCluster.
 
-    `namespace` may be empty for all. ApiError or ApiUnavailableError if it has to be tried again.
+    `namespaces`: none for all. One of several in which this is forbidden is left to the next
+    controller. ApiError or ApiUnavailableError if it has to be tried again.
     """
-    listing = await client.list(CLUSTER_STATE, namespace or None, label_selector=DELETE_WITH_LABEL)
-    return read_marks(listing.items)
+    marks: dict[ClusterKey, str] = {}
+    refusals: list[ApiError] = []
+    places: Collection[str | None] = namespaces or [None]
+    for namespace in places:
+        try:
+            listing = await client.list(CLUSTER_STATE, namespace, label_selector=DELETE_WITH_LABEL)
+        except ApiError as error:
+            if not error.is_forbidden:
+                raise
+            refusals.append(error)
+        else:
+            marks |= read_marks(listing.items)
+    if len(refusals) == len(places):
+        raise refusals[0]
+    return marks
 
 
 def read_marks(states: Iterable[Mapping[str, Any]]) -> dict[ClusterKey, str]:

@@ -65,7 +65,7 @@ class Candidate:
         )
         self._watches = Watches(
             self._client,
-            settings.watch_namespace,
+            settings.watch_namespaces,
             on_clusters=self._on_clusters,
             on_machines=self._on_machines,
         )
@@ -84,7 +84,7 @@ class Candidate:
                 plan_drains=self._watches.drains_of,
                 expected_brokers=self._watches.expected_brokers,
             ),
-            namespace=settings.watch_namespace,
+            namespaces=settings.watch_namespaces,
         )
         self._lag = LoopLag()
         self._metrics = CandidateMetrics(

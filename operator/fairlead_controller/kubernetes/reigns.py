@@ -8,7 +8,7 @@ before; otherwise they stay, because nobody knows its `reclaimPolicy`.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -35,17 +35,17 @@ class Reigns:
         is_known: Callable[[], bool],
         surroundings: Surroundings,
         *,
-        namespace: str = "",
+        namespaces: Collection[str] = (),
     ) -> None:
         """`clusters` are the LogClusters' manifests, valid once `is_known` says so.
 
-        `namespace` is where they are, empty for all.
+        `namespaces` are those that are served, none for all.
         """
         self.by_key: dict[ClusterKey, Reign] = {}
         self._clusters = clusters
         self._is_known = is_known
         self._surroundings = surroundings
-        self._namespace = namespace
+        self._namespaces = namespaces
         self._tasks: dict[ClusterKey, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._wake.set()
@@ -73,7 +73,7 @@ class Reigns:
         client = self._surroundings.client
         while True:
             try:
-                marked = await find_marked_tables(client, self._namespace)
+                marked = await find_marked_tables(client, self._namespaces)
             except (ApiError, ApiUnavailableError) as error:
                 # No tables could be taken over now either.
                 logger.warning("marked tables cannot be listed yet: %s", error)

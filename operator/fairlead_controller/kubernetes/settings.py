@@ -10,6 +10,7 @@ from typing import Final
 
 DEFAULT_SOCKET: Final = "/run/fairlead/controller.sock"
 CONTROLLER_DRILLS: Final = "FAIRLEAD_CONTROLLER_DRILLS"
+WATCH_VARIABLE: Final = "FAIRLEAD_WATCH_NAMESPACE"
 DEFAULT_LEASE: Final = "fairlead-operator"
 LEASE_VARIABLE: Final = "FAIRLEAD_LEASE"
 LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -27,8 +28,8 @@ class CandidateSettings:
     """Never used by another process: the pod's name and something random."""
     namespace: str
     """The operator's own namespace, which also has its Lease."""
-    watch_namespace: str
-    """Empty for LogClusters of all namespaces."""
+    watch_namespaces: tuple[str, ...]
+    """Namespaces whose LogClusters are served, none for all."""
     lease: str
     host: str | None
     """Address to listen on, None for all."""
@@ -45,6 +46,11 @@ def lease_name(environment: Mapping[str, str] = os.environ) -> str:
     return environment.get(LEASE_VARIABLE) or DEFAULT_LEASE
 
 
+def split_namespaces(text: str) -> tuple[str, ...]:
+    """Return the namespaces that are served, in order; none means all."""
+    return tuple(sorted({name.strip() for name in text.split(",")} - {""}))
+
+
 def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     """Return the command line's parser; defaults come from the environment."""
     parser = argparse.ArgumentParser(
@@ -58,8 +64,8 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--watch-namespace",
-        default=environment.get("FAIRLEAD_WATCH_NAMESPACE", ""),
-        help="namespace of the LogClusters; all of them by default",
+        default=environment.get(WATCH_VARIABLE, ""),
+        help="namespaces of the LogClusters, with commas between them; all by default",
     )
     parser.add_argument("--lease", default=lease_name(environment), help="name of the Lease")
     parser.add_argument("--host", help="address to listen on; all by default")
@@ -91,7 +97,7 @@ def read_settings(
     return CandidateSettings(
         identity=f"{chosen.pod_name}_{secrets.token_hex(4)}",
         namespace=chosen.namespace,
-        watch_namespace=chosen.watch_namespace,
+        watch_namespaces=split_namespaces(chosen.watch_namespace),
         lease=chosen.lease,
         host=chosen.host,
         session_port=chosen.session_port,

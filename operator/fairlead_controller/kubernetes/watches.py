@@ -6,7 +6,7 @@ It is kept up to date before the Lease is held, too, so that a winner can act at
 import base64
 import binascii
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from fairlead_controller.kubernetes.broker_arrivals import expected_brokers
@@ -34,24 +34,26 @@ class Watches:
     def __init__(
         self,
         client: KubeClient,
-        watch_namespace: str,
+        namespaces: Collection[str],
         *,
         on_clusters: Callable[[], None],
         on_machines: Callable[[], None],
     ) -> None:
-        """`on_machines`: a pod has begun to go, or a node has been cordoned or uncordoned."""
+        """`namespaces`: where LogClusters are, none for all.
+
+        `on_machines`: a pod has begun to go, or a node has been cordoned or uncordoned.
+        """
         self._on_clusters = on_clusters
         self._on_machines = on_machines
-        namespace = watch_namespace or None
         self.clusters = Informer(
-            client, LOG_CLUSTER, namespace=namespace, on_change=lambda _: on_clusters()
+            client, LOG_CLUSTER, namespaces=namespaces, on_change=lambda _: on_clusters()
         )
-        self.pools = Informer(client, BROKER_POOL, namespace=namespace)
-        self.secrets = Informer(client, SECRET, namespace=namespace, label_selector=CLUSTER_LABEL)
+        self.pools = Informer(client, BROKER_POOL, namespaces=namespaces)
+        self.secrets = Informer(client, SECRET, namespaces=namespaces, label_selector=CLUSTER_LABEL)
         self.pods = Informer(
             client,
             POD,
-            namespace=namespace,
+            namespaces=namespaces,
             label_selector=CLUSTER_LABEL,
             on_change=self._on_pod,
         )

@@ -351,6 +351,7 @@ class SessionServer:
             return
         has_caught_up = session.position is not None and session.position >= session.start_position
         is_wanted = flag(message.get("is_ready")) and not session.has_said_goodbye
+        is_wanted &= session.broker_id not in self._controller.committed.ordered_out
         if has_caught_up and is_wanted and not session.is_unfencing:
             session.is_unfencing = True
             self._begin(self._unfence(session))

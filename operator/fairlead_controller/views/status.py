@@ -9,6 +9,7 @@ from fairlead_controller.decisions.reassignment.scale_down import find_leaving
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.broker import BrokerRegistration
 from fairlead_model.cluster import ClusterImage, TopicImage
+from fairlead_model.configs.config_values import BROKER_FENCE
 from fairlead_model.ids import BrokerId, topic_id_text
 from fairlead_model.partition import LeaderRecoveryState
 
@@ -80,6 +81,7 @@ def build_broker_status(
         "preferredLeaders": load.preferred_leaders if load else 0,
         "unconfirmedRemovals": removals,
         "isDrained": broker.broker_id in state.cordoned,
+        "fencedBy": state.image.configs_of_broker(broker.broker_id).get(BROKER_FENCE, "") or None,
         "leavesPool": find_leaving(state).get(broker.broker_id),
         "returnedClean": broker.is_clean,
     }

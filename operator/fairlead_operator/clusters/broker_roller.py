@@ -82,14 +82,20 @@ class BrokerRoller:
         pools: Sequence[PoolView],
         states: Mapping[str, Sequence[BrokerState]],
         controller: Mapping[str, Any] | None,
+        *,
+        hold: str = "",
     ) -> RollAction:
-        """Take the next step, if there is one, and return it."""
+        """Take the next step, if there is one, and return it.
+
+        `hold` says why no broker that serves may restart now; empty if one may.
+        """
         counts = None if controller is None else controller["partitions"]
         action = decide_roll_action(
             RollObserved(
                 brokers=[broker for brokers in states.values() for broker in brokers],
                 under_replicated=None if counts is None else counts["underReplicated"],
                 offline=None if counts is None else counts["offline"],
+                hold=hold,
                 is_settled=all(
                     is_settled(self._live.get(STATEFUL_SET, key[0], pool.stateful_set))
                     for pool in pools

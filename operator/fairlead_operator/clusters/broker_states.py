@@ -50,6 +50,7 @@ def build_broker_states(
                 is_live=is_ready if controller_brokers is None else known.get("state") == "live",
                 is_recovering=False if is_ready else recovering.get(broker_id),
                 leaders=int(known.get("leaders", 0)),
+                is_fenced=bool(known.get("fencedBy")),
                 is_leaving=bool(known.get("leavesPool")),
                 draining_s=draining_s.get(broker_id),
             )

@@ -31,6 +31,8 @@ from fairlead_operator.clusters.certificate_keeper import (
 )
 from fairlead_operator.clusters.disruptions import DisruptionSight, decide_disruptions, read_budget
 from fairlead_operator.clusters.driver_accounts import DriverAccounts
+from fairlead_operator.clusters.fencing import FenceReport, FenceTeller
+from fairlead_operator.clusters.maintenance_windows import RestartHold, find_hold
 from fairlead_operator.clusters.plan import (
     ClusterObserved,
     ClusterPlan,
@@ -51,8 +53,15 @@ from fairlead_operator.clusters.rolling import (
 )
 from fairlead_operator.clusters.scale_down import read_holdings
 from fairlead_operator.clusters.settings_teller import SettingsReport, SettingsTeller
-from fairlead_operator.clusters.status import CLUSTER_NOT_FOUND, REFUSED, ClusterFacts
+from fairlead_operator.clusters.status import (
+    CLUSTER_NOT_FOUND,
+    REFUSED,
+    WAITING_FOR_WINDOW,
+    ClusterFacts,
+    describe_roll,
+)
 from fairlead_operator.clusters.status_writer import StatusWriter
+from fairlead_operator.conditions import find_condition
 from fairlead_operator.controller_client import (
     ControllerClient,
     ControllerRefusedError,
@@ -124,6 +133,7 @@ class ClusterReconciler:
         self._pools = PoolReconciler(live, writer, events)
         self._scaler = PoolScaler(live, controller, events)
         self._settings_teller = SettingsTeller(controller, events)
+        self._fences = FenceTeller(controller, events)
         self._certificates = CertificateKeeper(writer, BrokerTrust())
         self._accounts = DriverAccounts(writer, settings.spark_driver_role)
         self._whole_since: dict[ClusterKey, float] = {}
@@ -199,19 +209,25 @@ class ClusterReconciler:
             plan = await self._scale_down(plan, observed)
         states = await self._roller.observe(key, views, view.status)
         roll: RollAction = Wait("Paused", "the LogCluster is paused")
-        config = SettingsReport()
+        hold = _hold_now(cluster)
+        config, fences = SettingsReport(), FenceReport()
         if not is_paused:
+            fences = await self._fence(manifest, cluster, view.status)
             roll = await self._roll(
-                key, manifest, views, states=states, controller=view.status, refusals=refusals
+                key,
+                manifest,
+                views,
+                states=states,
+                controller=view.status,
+                refusals=refusals,
+                hold="" if hold is None else hold.message,
             )
             is_whole = len(views) == len(pools) and not refusals.by_part
             config = await self._tell_settings(
                 manifest, plan, states, view.status, is_whole=is_whole
             )
-        facts = ClusterFacts(
-            name=key[1],
-            namespace=key[0],
-            generation=cluster.generation,
+        facts = replace(
+            _facts_of(cluster, view),
             refused=refusals.text,
             is_secured=cluster.spec.has_certificates and not is_paused,
             certificate_problems=certificates.problems,
@@ -220,18 +236,13 @@ class ClusterReconciler:
             is_deletion_held="deletionTimestamp" in manifest["metadata"],
             wanted=sum(pool.replicas for pool in plan.pools),
             brokers=[broker for brokers in states.values() for broker in brokers],
-            controller=view.status,
-            controller_problem=view.problem,
-            controller_pod=view.pod,
-            store_available=None if view.reign is None else view.reign.store_available,
-            store_problem="" if view.reign is None else view.reign.problem,
-            store_rolled_back=view.reign is not None and view.reign.is_rolled_back,
             leaving=[] if is_paused else [each for pool in plan.pools for each in pool.leaving],
             roll=roll,
+            fences=fences,
+            next_window="" if hold is None else hold.until,
             is_config_in_force=config.is_in_force,
             config_problem=config.problem,
             image="" if is_paused else plan.image,
-            bootstrap_port=cluster.spec.inside_listeners[0].port,
             upgrade_hint=upgrade_hint(cluster, plan.image, self._settings),
         )
         is_quiet &= await self._statuses.write_cluster(manifest, facts)
@@ -244,6 +255,14 @@ class ClusterReconciler:
             is_converged=plan.is_converged and not config.is_new,
         )
 
+    async def _fence(
+        self, manifest: Manifest, cluster: ClusterView, controller: Mapping[str, Any] | None
+    ) -> FenceReport:
+        """Keep those brokers out of service that the LogCluster names, and no others."""
+        if controller is None:
+            return FenceReport()
+        return await self._fences.tell(manifest, cluster.spec.fenced_brokers, controller)
+
     async def _roll(
         self,
         key: ClusterKey,
@@ -253,13 +272,16 @@ class ClusterReconciler:
         states: Mapping[str, Sequence[BrokerState]],
         controller: Mapping[str, Any] | None,
         refusals: Refusals,
+        hold: str,
     ) -> RollAction:
         """Take the next step of a rolling restart, if there is one, and report it."""
         if controller is not None:
             await self._roller.release(key, controller)
         roll: RollAction = Wait(REFUSED, "the API server refuses to let a broker's pod be deleted")
         with refusals.noting(POD.kind, "of a broker that has to restart"):
-            roll = await self._roller.roll(key, pools, _that_may_roll(pools, states), controller)
+            roll = await self._roller.roll(
+                key, pools, _that_may_roll(pools, states), controller, hold=hold
+            )
         await self._tell_roll(manifest, roll)
         return roll
 
@@ -463,6 +485,9 @@ class ClusterReconciler:
         self._interruptions[uid] = reign.interruptions
 
     async def _tell_roll(self, manifest: Manifest, action: RollAction) -> None:
+        conditions = (manifest.get("status") or {}).get("conditions") or ()
+        progress = find_condition(conditions, "Progressing") or {}
+        was_told = progress.get("reason") == WAITING_FOR_WINDOW
         match action:
             case Drain():
                 await self._events.emit(
@@ -476,12 +501,38 @@ class ClusterReconciler:
                     "RestartingBroker",
                     f"broker {action.broker_id} (pod {action.pod}) restarts: {action.message}",
                 )
+            case Undrain(is_put_off=True):
+                await self._events.emit(manifest, "RestartPutOff", describe_roll(action))
             case Undrain():
                 await self._events.emit(
                     manifest, "BrokerRestarted", f"broker {action.broker_id} has restarted"
                 )
+            case Wait(reason="OutsideWindow") if not was_told:
+                await self._events.emit(manifest, "RestartsWait", describe_roll(action))
             case _:
                 return
+
+
+def _hold_now(cluster: ClusterView) -> RestartHold | None:
+    """Return why no broker that serves may restart now."""
+    windows, allowed = cluster.spec.maintenance_windows, cluster.restarts_allowed_until
+    return find_hold(windows, allowed, time.time_ns() // 1_000_000)
+
+
+def _facts_of(cluster: ClusterView, view: ControllerView) -> ClusterFacts:
+    """Return what is known of a cluster before anything is done."""
+    return ClusterFacts(
+        name=cluster.name,
+        namespace=cluster.namespace,
+        generation=cluster.generation,
+        controller=view.status,
+        controller_problem=view.problem,
+        controller_pod=view.pod,
+        store_available=None if view.reign is None else view.reign.store_available,
+        store_problem="" if view.reign is None else view.reign.problem,
+        store_rolled_back=view.reign is not None and view.reign.is_rolled_back,
+        bootstrap_port=cluster.spec.inside_listeners[0].port,
+    )
 
 
 def _that_may_roll(
@@ -513,7 +564,7 @@ def _pause_s(roll: RollAction, *, is_quiet: bool, is_refused: bool, is_converged
             return ROLLING_LOOK_S
         case _ if not is_quiet:
             return BUSY_LOOK_S
-        case Wait(reason="Paused"):
+        case Wait(reason="Paused" | "OutsideWindow"):
             return SETTLED_LOOK_S
         case NothingToRoll() | Wait(reason="Refused") if is_refused:
             return REFUSED_LOOK_S

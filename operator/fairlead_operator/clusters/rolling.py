@@ -6,13 +6,16 @@ Whatever is not known stops a restart (`Wait`), because it is always safe to wai
 restart.
 
 A broker that serves nothing and does not recover either (its image cannot be pulled, its settings
-are refused) comes first and does not wait for the others: a restart cannot make it worse.
+are refused) comes first and does not wait for the others, nor for a maintenance window: a restart
+cannot make it worse.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+OUTSIDE_WINDOW: Final = "OutsideWindow"
+"""Reason of a wait for a maintenance window."""
 DRAIN_S_MAX: Final = 15.0
 """Leaders that have not moved by then cannot: they are partitions with one replica."""
 
@@ -36,6 +39,8 @@ class BrokerState:
     failure: str = ""
     """Why its pod does not start, in the broker's or Kubernetes' words."""
     leaders: int = 0
+    is_fenced: bool = False
+    """It is out of service by order, and is left as it is."""
     is_leaving: bool = False
     """Its pool gives it up: it is emptied, and its pod goes then."""
     draining_s: float | None = None
@@ -49,6 +54,8 @@ class RollObserved:
     brokers: Sequence[BrokerState]
     under_replicated: int | None
     offline: int | None
+    hold: str = ""
+    """Why no broker that serves may restart now, whatever its template; empty if one may."""
     is_settled: bool = True
     """The StatefulSets' controller has seen the present templates."""
 
@@ -78,6 +85,8 @@ class Undrain:
     """Let leaders come back: the broker has restarted, or need not restart after all."""
 
     broker_id: int
+    is_put_off: bool = False
+    """It restarts in the next maintenance window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +124,20 @@ def decide_roll_action(observed: RollObserved) -> RollAction:
     stuck = next((broker for broker in outdated if _is_stuck(broker)), None)
     if stuck is not None:
         return _delete(stuck, "it does not serve, and gets a pod with the present settings")
+    if observed.hold:
+        return _put_off(outdated, observed.hold)
     obstacle = _find_obstacle(observed)
     if obstacle is not None:
         return obstacle
     return _next_step(outdated)
+
+
+def _put_off(outdated: Sequence[BrokerState], hold: str) -> RollAction:
+    """Give leaders back to a broker that was about to restart when the window ended, then wait."""
+    begun = next((broker for broker in outdated if broker.draining_s is not None), None)
+    if begun is not None:
+        return Undrain(begun.broker_id, is_put_off=True)
+    return Wait(OUTSIDE_WINDOW, hold)
 
 
 def _next_step(outdated: Sequence[BrokerState]) -> RollAction:
@@ -149,6 +168,7 @@ def _find_obstacle(observed: RollObserved) -> Wait | None:
     absent = next((broker for broker in observed.brokers if not _serves(broker)), None)
     if absent is not None:
         what = "recovers its logs" if absent.is_recovering else "does not serve"
+        what = "is fenced by order" if absent.is_fenced else what
         return Wait("BrokerNotReady", f"broker {absent.broker_id} {what}")
     if observed.under_replicated or observed.offline:
         return Wait(
@@ -160,8 +180,8 @@ def _find_obstacle(observed: RollObserved) -> Wait | None:
 
 
 def _has_to_restart(broker: BrokerState) -> bool:
-    """Tell whether a pod has another template, unless it serves and goes anyway."""
-    if not broker.is_outdated or not broker.pod_uid:
+    """Tell whether a pod has another template, unless it goes anyway or has to stay as it is."""
+    if not broker.is_outdated or not broker.pod_uid or broker.is_fenced:
         return False
     return not broker.is_leaving or not _serves(broker) or broker.draining_s is not None
 

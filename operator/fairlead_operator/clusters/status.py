@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from fairlead_operator.clusters.fencing import FenceReport, describe_fences
 from fairlead_operator.clusters.plan import PoolPlan
 from fairlead_operator.clusters.rolling import (
+    OUTSIDE_WINDOW,
     BrokerState,
     DeletePod,
     Drain,
@@ -40,10 +42,13 @@ REFUSED: Final = "Refused"
 CLUSTER_NOT_FOUND: Final = "ClusterNotFound"
 STORE_ROLLED_BACK: Final = "StoreRolledBack"
 """Reason for a cluster whose metadata objects are older than what was seen of them."""
+BROKERS_FENCED: Final = "BrokersFenced"
 UPGRADE_AVAILABLE: Final = "UpgradeAvailable"
 """Condition that is there while brokers run another image than the operator has for them."""
 DRAINING: Final = "Draining"
 """Reason for brokers that are emptied because their pool shall have fewer."""
+WAITING_FOR_WINDOW: Final = "WaitingForWindow"
+"""Reason for brokers that restart in the next maintenance window."""
 CERTIFICATES_READY: Final = "CertificatesReady"
 CERTIFICATE_PROBLEM: Final = "CertificateProblem"
 DELETING: Final = "Deleting"
@@ -87,7 +92,10 @@ class ClusterFacts:
     """Whether the tables are older than what was seen of them; then nothing is decided."""
     leaving: Sequence[int] = ()
     """Brokers that are emptied because their pool shall have fewer."""
+    fences: FenceReport = field(default_factory=FenceReport)
     roll: RollAction = field(default_factory=NothingToRoll)
+    next_window: str = ""
+    """When the next maintenance window begins; empty while brokers may restart."""
     is_config_in_force: bool = False
     """Whether all brokers go by the settings of this generation."""
     config_problem: str = ""
@@ -98,6 +106,9 @@ class ClusterFacts:
     """Port of the bootstrap Service that clients inside Kubernetes use first."""
     upgrade_hint: str = ""
     """How brokers come to the operator's release; empty where they have it."""
+
+
+_Claim = tuple[bool | None, str, str]
 
 
 def build_cluster_status(facts: ClusterFacts, previous: Status, now: datetime) -> Status:
@@ -117,21 +128,12 @@ def build_cluster_status(facts: ClusterFacts, previous: Status, now: datetime) -
     status |= {name: previous[name] for name in _KEPT if name in previous}
     if facts.is_config_in_force:
         status["configGeneration"] = facts.generation
+    if facts.next_window and is_put_off(facts.roll):
+        status["restartsWaitUntil"] = facts.next_window
     if facts.image:
         status["brokerImage"] = facts.image
     if facts.controller is not None:
-        counts = facts.controller["partitions"]
-        status |= {
-            "topics": len(facts.controller["topics"]),
-            "partitions": counts["partitions"],
-            "underReplicated": counts["underReplicated"],
-            "offline": counts["offline"],
-            "clusterId": facts.controller["clusterId"],
-            "controller": {
-                "pod": facts.controller_pod,
-                "epoch": facts.controller["controller"]["epoch"],
-            },
-        }
+        status |= _counted(facts.controller, facts.controller_pod)
     conditions: list[Condition] = list(previous.get("conditions") or ())
     for type, (claim, reason, message) in _cluster_claims(facts, status).items():
         conditions = set_condition(
@@ -155,23 +157,37 @@ def build_cluster_status(facts: ClusterFacts, previous: Status, now: datetime) -
         )
     if facts.problem is None and not facts.is_secured and not facts.is_paused:
         conditions = without_condition(conditions, CERTIFICATES_READY)
-    if facts.upgrade_hint:
-        conditions = set_condition(
-            conditions,
-            UPGRADE_AVAILABLE,
-            True,
-            "NewerImage",
-            facts.upgrade_hint,
-            generation=facts.generation,
-            now=now,
-        )
-    elif facts.problem is None:
-        conditions = without_condition(conditions, UPGRADE_AVAILABLE)
+    for type, part in _passing_claims(facts).items():
+        if part is not None:
+            conditions = set_condition(
+                conditions, type, *part, generation=facts.generation, now=now
+            )
+        elif facts.problem is None:
+            conditions = without_condition(conditions, type)
     status["conditions"] = conditions
     return status
 
 
-_Claim = tuple[bool | None, str, str]
+def _passing_claims(facts: ClusterFacts) -> dict[str, _Claim | None]:
+    """Return the conditions that are there only while there is something to say."""
+    upgrade = (True, "NewerImage", facts.upgrade_hint) if facts.upgrade_hint else None
+    claims: dict[str, _Claim | None] = {UPGRADE_AVAILABLE: upgrade}
+    if facts.controller is not None and not facts.is_paused:
+        claims[BROKERS_FENCED] = describe_fences(facts.fences)
+    return claims
+
+
+def _counted(controller: Mapping[str, Any], pod: str) -> Status:
+    """Return what the controller knows of a cluster."""
+    counts = controller["partitions"]
+    return {
+        "topics": len(controller["topics"]),
+        "partitions": counts["partitions"],
+        "underReplicated": counts["underReplicated"],
+        "offline": counts["offline"],
+        "clusterId": controller["clusterId"],
+        "controller": {"pod": pod, "epoch": controller["controller"]["epoch"]},
+    }
 
 
 def _cluster_claims(facts: ClusterFacts, status: Status) -> dict[str, _Claim]:
@@ -219,6 +235,9 @@ def unready_brokers(ready: int, wanted: int, brokers: Sequence[BrokerState]) -> 
     message = f"{ready} of {wanted} brokers are ready"
     failing = [broker for broker in brokers if broker.failure]
     absent = next((broker for broker in brokers if broker.pod_uid is None), None)
+    fenced = [broker.broker_id for broker in brokers if broker.is_fenced]
+    if fenced:
+        message += f"; fenced by order: {named_brokers(fenced)}"
     if not failing and absent is not None:
         stateful_set = absent.pod.rpartition("-")[0]
         message += (
@@ -243,7 +262,7 @@ def _progress_claim(facts: ClusterFacts, ready: int) -> _Claim:
         return (False, reason, what)
     message = describe_roll(facts.roll)
     if message:
-        return (True, "Rolling", message)
+        return (True, _roll_reason(facts.roll), message)
     if ready < facts.wanted:
         return (True, "StartingBrokers", f"{ready} of {facts.wanted} brokers are ready")
     if facts.leaving:
@@ -276,6 +295,15 @@ def _degraded_claim(facts: ClusterFacts, status: Status) -> _Claim:
     return (False, "InSync", "all partitions have all replicas in sync")
 
 
+def is_put_off(action: RollAction) -> bool:
+    """Tell whether brokers have to restart and wait for a maintenance window."""
+    return isinstance(action, Wait) and action.reason == OUTSIDE_WINDOW
+
+
+def _roll_reason(action: RollAction) -> str:
+    return WAITING_FOR_WINDOW if is_put_off(action) else "Rolling"
+
+
 def describe_roll(action: RollAction) -> str:
     """Describe a rolling restart; empty if there is none."""
     match action:
@@ -285,6 +313,11 @@ def describe_roll(action: RollAction) -> str:
             return f"brokers have to restart, and wait: {action.message}"
         case Drain():
             return f"broker {action.broker_id} has to restart; its leaders move first"
+        case Undrain(is_put_off=True):
+            return (
+                f"the maintenance window is over before broker {action.broker_id} could restart; "
+                "its leaders may come back"
+            )
         case Undrain():
             return f"broker {action.broker_id} has restarted; its leaders may come back"
         case DeletePod():
@@ -363,7 +396,7 @@ def _pool_conditions(
             f"{outdated} brokers run with earlier settings or another image than {image}. "
             f"{describe_roll(facts.roll)}"
         )
-        conditions = claim("Progressing", True, "Rolling", message.strip())
+        conditions = claim("Progressing", True, _roll_reason(facts.roll), message.strip())
     elif is_starting:
         message = f"{ready} of {wanted} brokers are ready"
         conditions = claim("Progressing", True, "StartingBrokers", message)

@@ -7,6 +7,7 @@ from typing import Final
 from fairlead_kube.kinds import BROKER_POOL, LOG_CLUSTER, ResourceKind
 from fairlead_operator.clusters.api_writer import ApiWriter
 from fairlead_operator.clusters.status import (
+    BROKERS_FENCED,
     CERTIFICATE_PROBLEM,
     CERTIFICATES_READY,
     ClusterFacts,
@@ -46,6 +47,9 @@ class StatusWriter:
         if certificates.get("reason") == CERTIFICATE_PROBLEM:
             message = certificates["message"]
             await self._tell_problem(manifest, CERTIFICATES_READY, CERTIFICATE_PROBLEM, message)
+        fences = find_condition(status["conditions"], BROKERS_FENCED) or {}
+        if fences.get("status") == "False":
+            await self._tell_problem(manifest, BROKERS_FENCED, fences["reason"], fences["message"])
         return await self._write(LOG_CLUSTER, manifest, status)
 
     async def write_pool(self, manifest: Manifest, facts: PoolFacts) -> bool:

@@ -8,7 +8,7 @@ finalizer.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ class GroupSync:
         client: KubeClient,
         events: EventWriter,
         *,
-        namespace: str = "",
+        namespaces: Collection[str] = (),
         connect: Callable[[ClusterKey], GroupClient] | None = None,
         now: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = _wall_clock,
@@ -66,12 +66,11 @@ class GroupSync:
         self._strays: WorkQueue[ResourceKey] = WorkQueue(now)
         self._clusters: dict[ClusterKey, tuple[ClusterGroups, asyncio.Task[None]]] = {}
         self._group: asyncio.TaskGroup | None = None
-        scope = namespace or None
         self._log_clusters = Informer(
-            client, LOG_CLUSTER, namespace=scope, on_change=self._on_cluster
+            client, LOG_CLUSTER, namespaces=namespaces, on_change=self._on_cluster
         )
         self._resources = Informer(
-            client, CONSUMER_GROUP, namespace=scope, on_change=self._on_resource
+            client, CONSUMER_GROUP, namespaces=namespaces, on_change=self._on_resource
         )
 
     async def run(self) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -72,20 +72,19 @@ class DrillRunner:
         events: EventWriter,
         *,
         metrics: DrillMetrics | None = None,
-        namespace: str | None = None,
+        namespaces: Collection[str] = (),
         default_image: str | None = None,
         agents: AgentClient | None = None,
         controller_access: ControllerAccess = NO_CONTROLLER_ACCESS,
     ) -> None:
         environment = os.environ
-        watched = namespace or environment.get("FAIRLEAD_WATCH_NAMESPACE", "")
         self._client = client
         self._events = events
         self._metrics = metrics or DrillMetrics()
         self._image = default_image or environment.get("FAIRLEAD_BROKER_IMAGE", "")
         self._changed = asyncio.Event()
         self._drills = Informer(
-            client, FAILOVER_DRILL, namespace=watched or None, on_change=self._on_change
+            client, FAILOVER_DRILL, namespaces=namespaces, on_change=self._on_change
         )
         self._agents = agents or AgentClient()
         self._observer = Observer(client, controller, self._agents, self._drills, controller_access)

@@ -8,7 +8,7 @@ what its successor wrote.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -62,7 +62,7 @@ class RebalanceRunner:
         controller: RebalanceController,
         events: EventWriter,
         *,
-        namespace: str = "",
+        namespaces: Collection[str] = (),
         look_s: float = LOOK_S,
         watch_s: float = WATCH_S,
         metrics: RebalanceMetrics | None = None,
@@ -80,7 +80,7 @@ class RebalanceRunner:
         self._observer = Observer(client, controller)
         self._changed = asyncio.Event()
         self._rebalances = Informer(
-            client, REBALANCE, namespace=namespace or None, on_change=self._on_change
+            client, REBALANCE, namespaces=namespaces, on_change=self._on_change
         )
         self._due: dict[ObjectKey, float] = {}
         """When to look again; what is not here waits for a change."""

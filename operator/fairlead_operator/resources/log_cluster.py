@@ -26,11 +26,13 @@ from fairlead_operator.resources.listener import (
     Listener,
     ListenerTls,
 )
+from fairlead_operator.resources.maintenance_window import MaintenanceWindow
 from fairlead_operator.resources.user_policy import UserPolicy
 
 ReclaimPolicy: TypeAlias = Literal["Retain", "Delete"]
 ImagePullPolicy: TypeAlias = Literal["Always", "IfNotPresent", "Never"]
 LISTENERS_MAX: Final = 8
+WINDOWS_MAX: Final = 32
 _HOST: Final = r"[A-Za-z0-9.-]+"
 _HOST_HINT: Final = "a host is a name without a scheme and a port"
 _SUPER_USER_HINT: Final = "a user's name has no semicolon"
@@ -325,6 +327,19 @@ class LogClusterSpec:
         "this LogCluster is deleted. Retain: they stay, and a LogCluster of the same name takes "
         "them up again.",
     ] = "Retain"
+    maintenance_windows: Annotated[
+        tuple[MaintenanceWindow, ...],
+        "When brokers that serve may be restarted for a new image, new settings or another pod "
+        "template. Default: at any time. Brokers that do not run are started at any time.",
+        Bound(WINDOWS_MAX),
+    ] = ()
+    fenced_brokers: Annotated[
+        tuple[Annotated[int, Whole(0, 2_147_483_647)], ...],
+        "Ids of brokers to keep out of service: they lead nothing, are in no in-sync set and get "
+        "nothing new, and their pods and volumes stay as they are. One that partitions need is not "
+        "fenced before they can do without it.",
+        Bound(64),
+    ] = ()
     deletion_protection: Annotated[
         bool,
         "Refuse to delete the cluster, whoever asks: its brokers go on. Set it to false first.",
@@ -446,6 +461,11 @@ class LogClusterStatus:
     config_generation: Annotated[
         int | None, "Generation of the spec whose settings all brokers go by.", COUNT
     ] = None
+    restarts_wait_until: Annotated[
+        str,
+        "When the next maintenance window begins, while brokers wait for one to restart.",
+        Text(32),
+    ] = ""
 
 
 LOG_CLUSTER: Final = ResourceDefinition(
@@ -470,6 +490,7 @@ LOG_CLUSTER: Final = ResourceDefinition(
         Column("Partitions", ".status.partitions", "integer", is_wide=True),
         Column("Epoch", ".status.controller.epoch", "integer", is_wide=True),
         Column("Bootstrap", ".status.bootstrap", is_wide=True),
+        Column("Restarts Wait Until", ".status.restartsWaitUntil", is_wide=True),
     ),
     example="""\
 apiVersion: fairlead.io/v1alpha1

@@ -6,7 +6,13 @@ from typing import Any, Self
 
 from fairlead_kube.kinds import BROKER_POOL, LOG_CLUSTER, ResourceKind
 from fairlead_operator.resources import BrokerPoolSpec, LogClusterSpec, ManifestError
-from fairlead_operator.specs.names import RESTART_ANNOTATION, ROTATE_ANNOTATION, stateful_set_name
+from fairlead_operator.resources.maintenance_window import is_time_zone
+from fairlead_operator.specs.names import (
+    RESTART_ANNOTATION,
+    RESTARTS_ALLOWED_ANNOTATION,
+    ROTATE_ANNOTATION,
+    stateful_set_name,
+)
 from fairlead_operator.specs.pod_patch import pod_patch_problem
 
 Manifest = dict[str, Any]
@@ -39,6 +45,8 @@ class ClusterView:
     spec: LogClusterSpec
     restart: str = ""
     """Value of the annotation that requests a rolling restart."""
+    restarts_allowed_until: str = ""
+    """Value of the annotation that lets brokers restart outside of maintenance windows."""
     rotate_authority: str = ""
     """Value of the annotation that asks for another authority."""
     pinned_image: str = ""
@@ -48,14 +56,20 @@ class ClusterView:
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
         """Read a LogCluster; ManifestError lists what is wrong with its spec."""
         metadata = manifest["metadata"]
+        annotations = metadata.get("annotations") or {}
+        spec = LogClusterSpec.from_manifest(manifest)
+        problems = time_zone_problems(spec)
+        if problems:
+            raise ManifestError([f"LogCluster {metadata['name']}: {each}" for each in problems])
         return cls(
             name=metadata["name"],
             namespace=metadata["namespace"],
             uid=metadata["uid"],
             generation=int(metadata.get("generation", 1)),
-            spec=LogClusterSpec.from_manifest(manifest),
-            restart=(metadata.get("annotations") or {}).get(RESTART_ANNOTATION, ""),
-            rotate_authority=(metadata.get("annotations") or {}).get(ROTATE_ANNOTATION, ""),
+            spec=spec,
+            restart=annotations.get(RESTART_ANNOTATION, ""),
+            restarts_allowed_until=annotations.get(RESTARTS_ALLOWED_ANNOTATION, ""),
+            rotate_authority=annotations.get(ROTATE_ANNOTATION, ""),
             pinned_image=(manifest.get("status") or {}).get("brokerImage", ""),
         )
 
@@ -67,6 +81,15 @@ class ClusterView:
     def owner_reference(self) -> Manifest:
         """Return the reference by which Kubernetes deletes children with their cluster."""
         return build_owner_reference(LOG_CLUSTER, self.name, self.uid)
+
+
+def time_zone_problems(spec: LogClusterSpec) -> list[str]:
+    """Return the time zones that are not known here, of which the API server knows nothing."""
+    return [
+        f"spec.maintenanceWindows[{place}].timeZone: {window.time_zone} is not known"
+        for place, window in enumerate(spec.maintenance_windows)
+        if not is_time_zone(window.time_zone)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ cannot undo what its successor wrote. A running driver needs no operator.
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
@@ -107,7 +107,7 @@ class StreamJobRunner:
         operator_namespace: str,
         default_image: str,
         driver_role: str = "",
-        namespace: str = "",
+        namespaces: Collection[str] = (),
         metrics: StreamJobMetrics | None = None,
         drivers: DriverClient | None = None,
     ) -> None:
@@ -120,12 +120,11 @@ class StreamJobRunner:
         self._metrics = metrics or StreamJobMetrics()
         self._drivers = drivers or DriverClient()
         self._changed = asyncio.Event()
-        watched = namespace or None
-        self._jobs = Informer(client, STREAM_JOB, namespace=watched, on_change=self._on_job)
+        self._jobs = Informer(client, STREAM_JOB, namespaces=namespaces, on_change=self._on_job)
         self._pods = Informer(
-            client, POD, namespace=watched, label_selector=JOB_LABEL, on_change=self._on_pod
+            client, POD, namespaces=namespaces, label_selector=JOB_LABEL, on_change=self._on_pod
         )
-        self._users = Informer(client, USER, namespace=watched, on_change=self._on_user)
+        self._users = Informer(client, USER, namespaces=namespaces, on_change=self._on_user)
         self._look_at: dict[ObjectKey, float] = {}
         """Monotonic time of the next look at each job."""
         self._figures_at: dict[ObjectKey, float] = {}

@@ -8,7 +8,7 @@ topics that were made over Kafka. When nothing changes, nothing is written.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -70,7 +70,7 @@ class TopicSync:
         controller: TopicController,
         events: EventWriter,
         *,
-        namespace: str = "",
+        namespaces: Collection[str] = (),
         on_health: Callable[[ClusterKey], None] = lambda _: None,
         now: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = _wall_clock,
@@ -87,9 +87,10 @@ class TopicSync:
         self._mirrors = MirrorWriter(client, self.scope, self._places)
         self._follows: dict[ClusterKey, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
-        scope = namespace or None
-        self._clusters = Informer(client, LOG_CLUSTER, namespace=scope, on_change=self._on_cluster)
-        self._topics = Informer(client, TOPIC, namespace=scope, on_change=self._on_topic)
+        self._clusters = Informer(
+            client, LOG_CLUSTER, namespaces=namespaces, on_change=self._on_cluster
+        )
+        self._topics = Informer(client, TOPIC, namespaces=namespaces, on_change=self._on_topic)
 
     async def run(self) -> None:
         """Work until cancelled, or until the controller is no longer active.

@@ -7,7 +7,7 @@ in a queue. When nothing changes, nothing is written.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
@@ -61,20 +61,21 @@ class UserSync:
         controller: UserSyncController,
         events: EventWriter,
         *,
-        namespace: str = "",
+        namespaces: Collection[str] = (),
         now: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = _wall_clock,
     ) -> None:
         self.scope = UserScope()
         self._controller = controller
         self._queue: WorkQueue[ResourceKey] = WorkQueue(now)
-        scope = namespace or None
-        self._clusters = Informer(client, LOG_CLUSTER, namespace=scope, on_change=self._on_cluster)
-        self._users = Informer(client, USER, namespace=scope, on_change=self._on_user)
+        self._clusters = Informer(
+            client, LOG_CLUSTER, namespaces=namespaces, on_change=self._on_cluster
+        )
+        self._users = Informer(client, USER, namespaces=namespaces, on_change=self._on_user)
         self._secrets = Informer(
             client,
             SECRET,
-            namespace=scope,
+            namespaces=namespaces,
             label_selector=CLUSTER_LABEL,
             on_change=self._on_secret,
         )

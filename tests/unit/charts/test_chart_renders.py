@@ -199,6 +199,8 @@ def test_a_backup_goes_to_the_volume_that_is_named(render) -> None:
         ("operator", "replica=2", "additional properties 'replica' not allowed"),
         ("operator", "image.digest=sha256:xyz", "at '/image/digest'"),
         ("operator", "watchNamespace=Upper", "at '/watchNamespace'"),
+        ("operator", "watchNamespaces={a,Upper}", "at '/watchNamespaces/1'"),
+        ("operator", "watchNamespaces={a,a}", "at '/watchNamespaces'"),
         ("cluster", "topics.x.partitions=0", "at '/topics/x/partitions': minimum: got 0, want 1"),
         ("cluster", "cluster.listners=", "additional properties 'listners' not allowed"),
         ("cluster", "pools.brokers.storage.size=10 G", "at '/pools/brokers/storage/size'"),
@@ -218,9 +220,24 @@ def test_drills_of_the_controller_need_an_operator_that_sees_them(helm) -> None:
     render = ("template", "x", FOLDERS["operator"], "--kube-version", "1.34.0", *values)
     done = helm(*render, "-n", "logs")
     assert done.returncode != 0
-    assert "watchNamespace serves only events" in done.stderr
+    assert "watchNamespaces serves only events" in done.stderr
     done = helm(*render, "-n", "events")
     assert done.returncode == 0, done.stderr
+    several = ("--set", "drills.controller=true", "--set", "watchNamespaces={events,logs}")
+    done = helm(*render[:-4], *several, "-n", "logs")
+    assert done.returncode == 0, done.stderr
+
+
+def test_one_namespace_is_a_list_of_one(render) -> None:
+    old = render("operator", "--set", "watchNamespace=events")
+    assert old == render("operator", "--set", "watchNamespaces={events}")
+
+
+def test_a_list_and_one_more_namespace_are_refused(helm) -> None:
+    values = ("--set", "watchNamespaces={a,b}", "--set", "watchNamespace=c")
+    done = helm("template", "x", FOLDERS["operator"], "--kube-version", "1.34.0", *values)
+    assert done.returncode != 0
+    assert "watchNamespace and watchNamespaces: set one of them" in done.stderr
 
 
 def test_a_release_name_that_no_cluster_can_have_is_refused(helm) -> None:

@@ -51,7 +51,7 @@ VERBS = {
 PASSED_ON = {"clusters/api_writer.py"}
 """Where a variable is the kind that the caller names."""
 TABLES = (CLUSTER_STATE, PARTITION_TABLE, SECRET)
-WATCHED = tuple(LiveObjects(None, "", lambda _: None).informers)  # type: ignore[arg-type]
+WATCHED = tuple(LiveObjects(None, (), lambda _: None).informers)  # type: ignore[arg-type]
 KINDS_OF_VARIABLES = {
     ("live_objects.py", "Informer", "kind"): WATCHED,
     ("clusters/certificate_keeper.py", "apply", "child"): (SECRET,),

@@ -20,6 +20,8 @@ from fairlead_kube.kinds import POD
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from aiohttp import web
+
     from fairlead_kube.object_changes import ObjectChange
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -31,14 +33,21 @@ DEADLINE_S = 20.0
 class World:
     """Pods, and an informer that sees them through a proxy."""
 
-    def __init__(self, server: FakeApiServer, proxy: FaultProxy, client: KubeClient) -> None:
+    def __init__(
+        self,
+        server: FakeApiServer,
+        proxy: FaultProxy,
+        client: KubeClient,
+        namespaces: tuple[str, ...],
+    ) -> None:
         self.server = server
         self.proxy = proxy
         self.told: list[str] = []
+        self.on_told: Callable[[], None] = lambda: None
         self.informer = Informer(
             client,
             POD,
-            namespace="default",
+            namespaces=namespaces,
             on_change=self._tell,
             watch_s=WATCH_S,
             silence_grace_s=GRACE_S,
@@ -48,6 +57,7 @@ class World:
     def _tell(self, change: ObjectChange) -> None:
         sign = "-" if change.new is None else "+" if change.old is None else "~"
         self.told.append(sign + change.key[1])
+        self.on_told()
 
     async def start(self) -> None:
         self.task = asyncio.create_task(self.informer.run())
@@ -71,14 +81,16 @@ class World:
         assert known == {name: each["spec"] for name, each in self.server.objects[PODS].items()}
 
 
-def play(story: Callable[[World], Awaitable[None]]) -> None:
+def play(
+    story: Callable[[World], Awaitable[None]], namespaces: tuple[str, ...] = ("default",)
+) -> None:
     async def run() -> None:
         server = FakeApiServer()
         await server.start()
         proxy = FaultProxy(Credentials(server.url, None))
         await proxy.start()
         client = KubeClient(Credentials(proxy.url, None), request_timeout_s=0.5)
-        world = World(server, proxy, client)
+        world = World(server, proxy, client, namespaces)
         try:
             async with asyncio.timeout(2 * DEADLINE_S):
                 await world.put("a", n=1)
@@ -217,11 +229,10 @@ def test_without_the_server_the_picture_stays_and_is_made_good_afterwards() -> N
 
 def test_a_listener_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def story(world: World) -> None:
-        def fail(change: ObjectChange) -> None:
-            World._tell(world, change)
+        def fail() -> None:
             raise RuntimeError("cannot digest this")
 
-        world.informer._on_change = fail
+        world.on_told = fail
         await world.start()
         await world.put("b", n=1)
         await world.sees("+a", "+b")
@@ -239,3 +250,60 @@ def test_a_large_collection_is_listed_in_pages() -> None:
         assert world.server.lists == 3
 
     play(story)
+
+
+def is_of(namespace: str) -> Callable[[web.Request], bool]:
+    return lambda request: f"/namespaces/{namespace}/" in request.path
+
+
+def forbid(world: World, namespace: str, times: int) -> list[Fault]:
+    faults = [Fault(matches=is_of(namespace), status=403, reason="Forbidden") for _ in range(times)]
+    for fault in faults:
+        world.proxy.add(fault)
+    return faults
+
+
+def test_a_forbidden_namespace_does_not_hold_up_the_others() -> None:
+    async def story(world: World) -> None:
+        forbid(world, "gone", 3)
+        await world.server.put(PODS.replace("default", "gone"), "b", n=1)
+        await world.start()
+        assert world.told == ["+a"]
+        assert world.informer.age_s < 1
+        assert "Forbidden" in world.informer.problem
+        # It may be followed after all.
+        await world.until(lambda: world.told == ["+a", "+b"])
+        assert world.informer.problem == ""
+        assert set(world.informer.objects) == {("default", "a"), ("gone", "b")}
+
+    play(story, ("default", "gone"))
+
+
+def test_a_namespace_that_is_forbidden_later_keeps_its_objects_and_ages_nothing() -> None:
+    async def story(world: World) -> None:
+        other = PODS.replace("default", "other")
+        await world.server.put(other, "b", n=1)
+        await world.start()
+        assert sorted(world.told) == ["+a", "+b"]
+        faults = forbid(world, "other", 6)
+        await faults[2].happened.wait()
+        assert set(world.informer.objects) == {("default", "a"), ("other", "b")}
+        assert world.informer.age_s < WATCH_S + GRACE_S + 1
+        await world.server.remove(other, "b")
+        await world.until(lambda: world.told[-1] == "-b")
+
+    play(story, ("default", "other"))
+
+
+def test_an_informer_that_may_see_nothing_waits() -> None:
+    async def story(world: World) -> None:
+        faults = [*forbid(world, "default", 3), *forbid(world, "other", 3)]
+        task = asyncio.create_task(world.start())
+        for fault in faults[:2] + faults[3:5]:
+            await fault.happened.wait()
+            assert not world.informer.is_synced
+            assert world.informer.age_s == math.inf
+        await task
+        assert world.told == ["+a"]
+
+    play(story, ("default", "other"))

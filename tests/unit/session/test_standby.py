@@ -270,7 +270,7 @@ def test_the_secret_of_a_secret_object() -> None:
         from fairlead_kube.credentials import Credentials
 
         client = KubeClient(Credentials("http://127.0.0.1:1", None))
-        watches = Watches(client, "", on_clusters=lambda: None, on_machines=lambda: None)
+        watches = Watches(client, (), on_clusters=lambda: None, on_machines=lambda: None)
         watches.secrets._objects[("ns", "c-session")] = {"data": {"secret": encoded}}
         watches.secrets._objects[("ns", "short-session")] = {"data": {"secret": "YQ=="}}
         assert watches.find_secret(KEY) == SECRET

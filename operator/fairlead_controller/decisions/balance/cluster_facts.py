@@ -44,7 +44,7 @@ _NO_LOAD: Final = PartitionLoad()
 
 def build_brokers(state: ControllerState, disks: Mapping[int, DiskUse]) -> list[BalancedBroker]:
     """Return the brokers; shares go by the sizes of disks where every broker tells its own."""
-    image, cordoned = state.image, state.cordoned
+    image, closed = state.image, state.closed
     totals = {each: disks[each].total_bytes for each in image.brokers if each in disks}
     is_known = len(totals) == len(image.brokers) and all(totals.values())
     # Where brokers share an address, as on a laptop, no two of them are apart.
@@ -55,7 +55,7 @@ def build_brokers(state: ControllerState, disks: Mapping[int, DiskUse]) -> list[
             rack=broker.rack,
             capacity=(totals[broker_id] or 1) if is_known else 1,
             free_bytes=disks[broker_id].free_bytes if broker_id in disks else None,
-            is_cordoned=broker_id in cordoned,
+            is_cordoned=broker_id in closed,
         )
         for broker_id, broker in sorted(image.brokers.items())
     ]

@@ -167,7 +167,7 @@ def _assignments(
                 "with assignments given, partitions and replication factor have to be -1",
             )
         assigned = check_assignments(
-            topic["assignments"], state.image.brokers, cordoned=state.cordoned
+            topic["assignments"], state.image.brokers, cordoned=state.closed
         )
         check_replication_factor(len(assigned[0]))
         _check_partitions(len(assigned), partitions_max)
@@ -181,7 +181,7 @@ def _assignments(
         state.loads,
         partition_count=count,
         replication_factor=replicas,
-        cordoned=state.cordoned,
+        cordoned=state.closed,
         random=random,
     )
     return tuple(placed)

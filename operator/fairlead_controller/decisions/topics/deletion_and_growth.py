@@ -227,7 +227,7 @@ def _planned_growth(
         dict(enumerate(wanted["assignments"], start=present)),
         state.image.brokers,
         first_index=present,
-        cordoned=state.cordoned,
+        cordoned=state.closed,
         replication_factor=topic.replication_factor,
     )
 
@@ -247,7 +247,7 @@ def plan_growth(
         partition_count=count - len(topic.partitions),
         replication_factor=replication_factor,
         existing=[partition.replicas for partition in topic.partitions],
-        cordoned=state.cordoned,
+        cordoned=state.closed,
         random=random,
     )
 

@@ -33,7 +33,7 @@ def test_a_secret_that_is_about_to_go_is_not_taken_up(
     owners: list[tuple[str, str]], is_found: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client: Any = None  # nothing is asked
-    watches = Watches(client, "", on_clusters=lambda: None, on_machines=lambda: None)
+    watches = Watches(client, (), on_clusters=lambda: None, on_machines=lambda: None)
     cluster = {"metadata": {"name": "demo", "uid": "now"}}
     monkeypatch.setattr(watches.clusters, "objects", {KEY: cluster})
     monkeypatch.setattr(watches.secrets, "objects", {("shop", "demo-session"): secret(*owners)})

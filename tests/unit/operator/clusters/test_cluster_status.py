@@ -9,7 +9,7 @@ from operator_views import pool_view
 
 from fairlead_operator.clusters.broker_states import build_broker_states, pod_failure
 from fairlead_operator.clusters.plan import PoolPlan
-from fairlead_operator.clusters.rolling import BrokerState, Drain, Wait
+from fairlead_operator.clusters.rolling import OUTSIDE_WINDOW, BrokerState, Drain, Wait
 from fairlead_operator.clusters.status import (
     ClusterFacts,
     PoolFacts,
@@ -356,3 +356,16 @@ def test_the_generation_of_settings_stays_until_all_brokers_go_by_a_later_one() 
     assert (rolling["observedGeneration"], rolling["configGeneration"]) == (4, 3)
     refused = build_cluster_status(facts(generation=4, config_problem="no room"), rolling, LATER)
     assert claims(refused)["Progressing"] == ("True", "ConfigNotInForce")
+
+
+def test_restarts_that_wait_for_a_window_say_until_when() -> None:
+    roll = Wait(OUTSIDE_WINDOW, "the next maintenance window begins at 2026-01-03T02:00:00Z")
+    waits = facts(roll=roll, next_window="2026-01-03T02:00:00Z")
+    status = build_cluster_status(waits, {}, NOW)
+    assert claims(status)["Progressing"] == ("True", "WaitingForWindow")
+    assert claims(status)["Ready"] == ("True", "Ready")
+    assert status["restartsWaitUntil"] == "2026-01-03T02:00:00Z"
+    assert build_cluster_status(waits, status, LATER) == status, "nothing to write"
+    after = build_cluster_status(facts(next_window="2026-01-03T02:00:00Z"), status, LATER)
+    assert "restartsWaitUntil" not in after, "nobody waits"
+    assert claims(after)["Progressing"] == ("False", "Settled")

@@ -92,7 +92,7 @@ def ask(
     client = NotedClient(is_namespace_going=is_namespace_going)
 
     async def run() -> str:
-        live = LiveObjects(client, "", lambda _: None)  # type: ignore[arg-type]
+        live = LiveObjects(client, (), lambda _: None)  # type: ignore[arg-type]
         found = {LOG_CLUSTER: [CLUSTER_BODY], BROKER_POOL: [POOL_BODY]} | there
         for kind, manifests in found.items():
             live.informers[kind]._objects |= {

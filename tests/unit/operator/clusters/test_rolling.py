@@ -7,6 +7,7 @@ import pytest
 
 from fairlead_operator.clusters.rolling import (
     DRAIN_S_MAX,
+    OUTSIDE_WINDOW,
     BrokerState,
     DeletePod,
     Drain,
@@ -121,3 +122,34 @@ def test_a_broker_that_goes_anyway_is_not_restarted_while_it_serves() -> None:
     assert isinstance(decide_roll_action(observed(broker(0), stuck)), DeletePod)
     begun = replace(leaving, draining_s=1.0, leaders=0)
     assert isinstance(decide_roll_action(observed(broker(0), begun)), DeletePod)
+
+
+HELD = {"hold": "the next one begins at noon"}
+
+
+def test_brokers_that_serve_wait_for_a_window() -> None:
+    waits = Wait(OUTSIDE_WINDOW, "the next one begins at noon")
+    assert decide_roll_action(observed(broker(0, **OLD), broker(1), **HELD)) == waits
+    assert decide_roll_action(observed(broker(0), broker(1), **HELD)) == NothingToRoll()
+
+
+def test_a_broker_that_was_about_to_restart_when_the_window_ended_gets_its_leaders_back() -> None:
+    draining = broker(0, **OLD, draining_s=3.0, leaders=0)
+    action = decide_roll_action(observed(draining, broker(1), **HELD))
+    assert action == Undrain(0, is_put_off=True)
+    restarted = broker(0, draining_s=3.0)
+    assert decide_roll_action(observed(restarted, broker(1, **OLD), **HELD)) == Undrain(0)
+
+
+def test_a_broker_that_does_not_run_waits_for_no_window() -> None:
+    stuck = broker(1, **OLD, is_ready=False, is_live=False, is_recovering=False)
+    action = decide_roll_action(observed(broker(0, **OLD), stuck, **HELD))
+    assert isinstance(action, DeletePod)
+    assert action.broker_id == 1
+
+
+def test_a_fenced_broker_is_left_as_it_is_and_others_wait_for_it() -> None:
+    fenced = {"is_fenced": True, "is_ready": False, "is_live": False, "is_recovering": False}
+    assert decide_roll_action(observed(broker(0), broker(1, **OLD, **fenced))) == NothingToRoll()
+    action = decide_roll_action(observed(broker(0, **OLD), broker(1, **OLD, **fenced)))
+    assert action == Wait("BrokerNotReady", "broker 1 is fenced by order")

@@ -52,7 +52,7 @@ class NotedEvents:
 
 def clusters_of(asks_for_account: bool, listeners: Sequence[Mapping[str, Any]]) -> LiveObjects:
     """One cluster of the job's namespace, and one of another that lets it in."""
-    live = LiveObjects(None, "", lambda _: None)  # type: ignore[arg-type]
+    live = LiveObjects(None, (), lambda _: None)  # type: ignore[arg-type]
     spark = {"driverAccount": asks_for_account}
     live.informers[LOG_CLUSTER]._objects.update(
         {

@@ -55,7 +55,7 @@ def test_nothing_new_is_placed_on_it(four: Any) -> None:
     assert replicas(four, 2) == 0
     answer = four.world.create("v", partitions=1, replication_factor=4)
     assert answer["error_code"] == RefusalCode.INVALID_REPLICATION_FACTOR
-    assert "3 brokers that are not being drained (1 are)" in answer["error_message"]
+    assert "3 brokers that are not being drained or fenced (1 are)" in answer["error_message"]
     fields = {"partitions": -1, "replication_factor": -1, "assignments": {0: [2]}}
     answer = four.world.create("w", **fields)
     assert answer["error_code"] == RefusalCode.INVALID_REPLICA_ASSIGNMENT

@@ -1,0 +1,92 @@
+"""`fairlead broker fence` and `unfence`: out of service until a person takes that back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from fairlead_cli.advice import cluster_arguments
+from fairlead_cli.name_completion import complete_brokers
+from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BY_HAND: Final = "by hand"
+"""The reason of who gives none."""
+
+FENCE_EPILOG = """\b
+Examples:
+  fairlead broker fence 3
+  fairlead broker fence 3 --reason "its disk reports errors"
+
+Its leaders move at once, it is in no in-sync set any more, and gets nothing new, until
+`fairlead broker unfence 3`: not after a restart, nor with another controller. Its process goes on,
+and copies what it holds. Exits with 1, and names partitions, if these would have too few replicas
+in sync; then nothing has changed.
+"""
+UNFENCE_EPILOG = """\b
+Examples:
+  fairlead broker unfence 3
+
+It is in service as soon as it says that it is ready, and in sync once it has what it missed.
+"""
+
+
+@click.command("fence", epilog=FENCE_EPILOG)
+@click.argument(
+    "broker_id", metavar="ID", type=click.IntRange(min=0), shell_complete=complete_brokers
+)
+@click.option("--reason", default=BY_HAND, metavar="TEXT", help="Who or why; kept with the order.")
+@data_option
+@bootstrap_option
+@table_or_json
+def fence(*, broker_id: int, reason: str, data: Path, bootstrap: str | None, output: str) -> None:
+    """Take a broker out of service, until it is unfenced."""
+    if not reason.strip():
+        raise click.UsageError("--reason: an empty reason would be no order")
+    _order(data, bootstrap, broker_id, reason.strip())
+    if output == "json":
+        _print(broker_id, reason.strip())
+        return
+    click.echo(f"Broker {broker_id} is fenced: it leads nothing, and gets nothing new.")
+    click.echo(f"Let it back with:  fairlead broker unfence {broker_id}{cluster_arguments()}")
+
+
+@click.command("unfence", epilog=UNFENCE_EPILOG)
+@click.argument(
+    "broker_id", metavar="ID", type=click.IntRange(min=0), shell_complete=complete_brokers
+)
+@data_option
+@bootstrap_option
+@table_or_json
+def unfence(*, broker_id: int, data: Path, bootstrap: str | None, output: str) -> None:
+    """Let a fenced broker be in service again."""
+    _order(data, bootstrap, broker_id, None)
+    if output == "json":
+        _print(broker_id, None)
+        return
+    click.echo(f"Broker {broker_id} may be in service again, as soon as it is ready.")
+
+
+def _order(data: Path, bootstrap: str | None, broker_id: int, reason: str | None) -> None:
+    from fairlead_cli.broker.drain import order
+    from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_model.configs.broker_configs import BROKER_FENCE
+
+    order(resolve_bootstrap(bootstrap, data), broker_id, BROKER_FENCE, reason)
+
+
+def _print(broker_id: int, reason: str | None) -> None:
+    from fairlead_cli.output import print_json
+
+    print_json({"id": broker_id, "fencedBy": reason})
+
+
+def read_fence(host: str, port: int, broker_id: int) -> str | None:
+    """Return why a broker is fenced by order, as it knows itself; None if it is not."""
+    from fairlead_cli.broker.drain import read_config
+    from fairlead_model.configs.broker_configs import BROKER_FENCE
+
+    return read_config(host, port, broker_id, BROKER_FENCE) or None

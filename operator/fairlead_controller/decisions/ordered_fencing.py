@@ -1,0 +1,91 @@
+"""Fencing by order: a person takes a broker out of service, until that is taken back.
+
+A dynamic config of the broker holds the order (`BROKER_FENCE`), so the store keeps it, and it
+outlives restarts of the broker and of controllers. The broker is fenced as one that is dead, though
+its process goes on: it leads nothing, is in no in-sync set and gets nothing new, and copies on what
+it holds, so that it is in sync soon after the order is taken back.
+
+Unlike a death it is refused where it would do harm: where too few replicas in sync, or none, would
+be left.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from fairlead_controller.decisions.draft import Draft
+from fairlead_controller.decisions.events import AlterConfigs
+from fairlead_controller.decisions.leadership import remove_from_partitions
+from fairlead_controller.decisions.state import ControllerState
+from fairlead_model.cluster import BrokerChanged
+from fairlead_model.configs.config_values import BROKER_FENCE
+from fairlead_model.ids import BrokerId
+from fairlead_model.session.calls import (
+    AlterableResource,
+    AlterConfigsCall,
+    AlterOperation,
+    ConfigAlteration,
+    ResourceType,
+)
+from fairlead_model.session.refusals import RefusalCode, RefusedError
+
+NAMED_MAX: Final = 5
+"""Partitions that a refusal names."""
+
+
+def fence_by_order(broker_id: BrokerId, reason: str | None) -> AlterConfigs:
+    """Return the event that gives the order, or with None takes it back."""
+    operation = AlterOperation.DELETE if reason is None else AlterOperation.SET
+    alteration = ConfigAlteration(name=BROKER_FENCE, operation=operation, value=reason)
+    resource = AlterableResource(
+        resource_type=ResourceType.BROKER, name=str(broker_id), alterations=[alteration]
+    )
+    call = AlterConfigsCall(resources=[resource], validate_only=False, incremental=True)
+    return AlterConfigs(call)
+
+
+def check_fence(state: ControllerState, broker_id: BrokerId) -> None:
+    """Raise RefusedError, which names partitions, if they need the broker in service."""
+    obstacles = list(find_obstacles(state, broker_id))
+    if not obstacles:
+        return
+    named = "; ".join(obstacles[:NAMED_MAX])
+    more = len(obstacles) - NAMED_MAX
+    raise RefusedError(
+        RefusalCode.POLICY_VIOLATION,
+        f"broker {broker_id} cannot be fenced, because partitions need it: {named}"
+        + (f"; and {more} more" if more > 0 else ""),
+    )
+
+
+def find_obstacles(state: ControllerState, broker_id: BrokerId) -> Iterator[str]:
+    """Walk the partitions that need a broker in service, and say why."""
+    for topic, index in state.image.replicas_of(broker_id):
+        partition = topic.partitions[index]
+        name = f"{topic.name}-{index}"
+        if broker_id in partition.isr:
+            serves = state.electability(topic.topic_id, index)
+            left = sum(serves(each) for each in partition.isr if each != broker_id)
+            needed = partition.effective_min_isr
+            if not left:
+                yield f"{name} has no other replica in sync"
+            elif left < needed:
+                yield f"{name} would have {left} in sync, and needs {needed} (min.insync.replicas)"
+        elif not partition.has_leader and broker_id in {*partition.elr, *partition.last_known_elr}:
+            yield f"{name} has no leader, and this broker may be the one that can lead it"
+
+
+def follow_fence(draft: Draft, broker_id: BrokerId, *, was_ordered: bool) -> None:
+    """Fence a broker that is ordered out of service from now on.
+
+    One whose order was taken back is put into service when it says next that it is ready.
+    """
+    is_ordered = broker_id in draft.state.ordered_out
+    known = draft.state.image.brokers[broker_id]
+    if was_ordered and not is_ordered:
+        draft.explain(f"broker {broker_id} may be in service again")
+    if was_ordered or not is_ordered or known.fenced:
+        return
+    draft.add(BrokerChanged(replace(known, fenced=True)))
+    lost = remove_from_partitions(draft, broker_id, f"broker {broker_id} is fenced by order")
+    draft.explain(f"broker {broker_id} is fenced by order; {lost} partitions change leader")
