@@ -11,14 +11,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Those that need a name and a password."""
+OAUTHBEARER: Final = "OAUTHBEARER"
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _ITERATIONS_MAX: Final = 1 << 20
 """A broker that asks for more than this would hold its clients up."""
 _NONCE_BYTES: Final = 24
 _HEADER: Final = b"n,,"
+_STATUS_SHOWN: Final = 200
 
 
 class LoginRefusedError(Exception):
@@ -31,7 +34,17 @@ Login: TypeAlias = "Generator[bytes, bytes, None]"
 
 def log_in(mechanism: str, user: str, password: str, send: Callable[[bytes], bytes]) -> None:
     """Log in; `send` takes a token and returns the broker's. LoginRefusedError."""
-    login = begin_login(mechanism, user, password)
+    _exchange(begin_login(mechanism, user, password), send)
+
+
+def log_in_by_token(
+    token: str, extensions: Sequence[tuple[str, str]], send: Callable[[bytes], bytes]
+) -> None:
+    """Log in by OAUTHBEARER (RFC 7628, KIP-342); `send` as above. LoginRefusedError."""
+    _exchange(_show_token(token, extensions), send)
+
+
+def _exchange(login: Login, send: Callable[[bytes], bytes]) -> None:
     with suppress(StopIteration):
         token = next(login)
         while True:
@@ -48,6 +61,16 @@ def begin_login(mechanism: str, user: str, password: str) -> Login:
             f"sasl.mechanism={mechanism} is none that is served here: {', '.join(MECHANISMS)}"
         )
     yield from _prove_by_scram(_HASHES[mechanism], user, password)
+
+
+def _show_token(token: str, extensions: Sequence[tuple[str, str]]) -> Login:
+    pairs = (("auth", f"Bearer {token}"), *extensions)
+    said = "".join(f"{name}={text}\x01" for name, text in pairs)
+    status = yield _HEADER + f"\x01{said}\x01".encode()
+    if status:
+        # The broker says why, and fails the login when it is told that this was heard.
+        yield b"\x01"
+        raise LoginRefusedError(f"it answers {status[:_STATUS_SHOWN].decode(errors='replace')}")
 
 
 def _prove_by_scram(hash_name: str, user: str, password: str) -> Login:

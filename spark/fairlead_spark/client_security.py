@@ -2,26 +2,47 @@
 
 A User's Secret holds such a file (`librdkafka.config`), and `fairlead up --secure` writes them. It
 is read for each connection, on whichever machine makes it, so a password or certificate that
-changes is taken up, and none stands among the options that Spark shows.
+changes is taken up, and none stands among the options that Spark shows. With a secret of OAuth it
+is `token_endpoint.py` that fetches what logs in.
 """
 
+import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from fairlead_spark.errors import OptionError
-from fairlead_wire.sasl_login import MECHANISMS
+from fairlead_spark.token_endpoint import TokenEndpoint
+from fairlead_wire.sasl_login import MECHANISMS, OAUTHBEARER
 
 BOOTSTRAP: Final = "bootstrap.servers"
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISM: Final = ("sasl.mechanism", "sasl.mechanisms")
+_METHOD: Final = "sasl.oauthbearer.method"
+_OIDC: Final = "oidc"
+_TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  # A name.
+_CLIENT_ID: Final = "sasl.oauthbearer.client.id"
+_CLIENT_SECRET: Final = "sasl.oauthbearer.client.secret"  # noqa: S105  # A name.
+_SCOPE: Final = "sasl.oauthbearer.scope"
+_EXTENSIONS: Final = "sasl.oauthbearer.extensions"
+_TOKEN_CA: Final = "https.ca.location"  # noqa: S105  # A name.
+_EXTENSION: Final = re.compile(r"([A-Za-z]+)=([\x21-\x7E \t\r\n]*)")
+"""RFC 7628, 3.1; `auth` is the token's own."""
 _SERVED: Final = (
     BOOTSTRAP,
     "security.protocol",
     *_MECHANISM,
     "sasl.username",
     "sasl.password",
+    _METHOD,
+    _TOKEN_URL,
+    _CLIENT_ID,
+    _CLIENT_SECRET,
+    _SCOPE,
+    _EXTENSIONS,
+    _TOKEN_CA,
     "ssl.ca.location",
     "ssl.certificate.location",
     "ssl.key.location",
@@ -32,11 +53,13 @@ _SERVED: Final = (
 
 @dataclass(frozen=True)
 class Login:
-    """Who logs in, and by what."""
+    """Who logs in, and by what: a password, or tokens with `extensions`."""
 
     mechanism: str
     user: str
-    password: str = field(repr=False)
+    password: str = field(default="", repr=False)
+    tokens: TokenEndpoint | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,12 +125,74 @@ def _build_tls(path: str, settings: dict[str, str]) -> ssl.SSLContext:
 
 def _read_login(path: str, settings: dict[str, str]) -> Login:
     mechanism = next((settings[name] for name in _MECHANISM if name in settings), "")
+    if mechanism == OAUTHBEARER:
+        return _read_token_login(path, settings)
     if mechanism not in MECHANISMS:
         raise OptionError(
             f"clientConfig: {path}: sasl.mechanism is '{mechanism}'; it can be "
-            f"{', '.join(MECHANISMS)}"
+            f"{', '.join((*MECHANISMS, OAUTHBEARER))}"
         )
     for name in ("sasl.username", "sasl.password"):
         if not settings.get(name):
             raise OptionError(f"clientConfig: {path}: {name} is missing")
     return Login(mechanism, settings["sasl.username"], settings["sasl.password"])
+
+
+def _read_token_login(path: str, settings: dict[str, str]) -> Login:
+    method = settings.get(_METHOD, "")
+    if method.lower() != _OIDC:
+        raise OptionError(
+            f"clientConfig: {path}: {_METHOD} is '{method}'; with OAUTHBEARER it has to be "
+            f"{_OIDC}: there is no callback that could give tokens"
+        )
+    for name in (_TOKEN_URL, _CLIENT_ID, _CLIENT_SECRET):
+        if not settings.get(name):
+            raise OptionError(f"clientConfig: {path}: {name} is missing")
+    url = settings[_TOKEN_URL]
+    if not _is_https(url):
+        raise OptionError(
+            f"clientConfig: {path}: {_TOKEN_URL} is {url}: it has to begin with https://HOST, "
+            "because the client's secret goes there"
+        )
+    tokens = TokenEndpoint(
+        url,
+        settings[_CLIENT_ID],
+        settings[_CLIENT_SECRET],
+        settings.get(_SCOPE, ""),
+        settings.get(_TOKEN_CA),
+    )
+    try:
+        ssl.create_default_context(cafile=tokens.ca_file)
+    except OSError as error:
+        raise OptionError(
+            f"clientConfig: {path}: {_TOKEN_CA}: {tokens.ca_file} cannot be read: {error}"
+        ) from error
+    extensions = _read_extensions(path, settings.get(_EXTENSIONS, ""))
+    return Login(OAUTHBEARER, tokens.client_id, tokens=tokens, extensions=extensions)
+
+
+def _is_https(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        # A port that is none raises, too. What stands before an @ would be shown.
+        return (
+            parts.scheme == "https"
+            and bool(parts.hostname and parts.port != 0)
+            and (parts.username is None)
+        )
+    except ValueError:
+        return False
+
+
+def _read_extensions(path: str, text: str) -> tuple[tuple[str, str], ...]:
+    """Read `name=value,name=value`."""
+    extensions = []
+    for pair in filter(None, (each.strip() for each in text.split(","))):
+        match = _EXTENSION.fullmatch(pair)
+        if match is None or match[1] == "auth":
+            raise OptionError(
+                f"clientConfig: {path}: {_EXTENSIONS}: '{pair}' is not NAME=VALUE, with a name of "
+                "letters"
+            )
+        extensions.append((match[1], match[2]))
+    return tuple(extensions)

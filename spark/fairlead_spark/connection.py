@@ -1,8 +1,13 @@
 """One blocking connection to a broker. Requests may be sent ahead of the replies before them.
 
 A reply lies in a buffer that the next one overwrites: whoever wants to keep bytes copies them.
+
+A login may last for a time only, as brokers say (KIP-368), or as its token does: then the
+connection logs in again by itself, before a request.
 """
 
+import math
+import random
 import socket
 import struct
 import time
@@ -11,18 +16,20 @@ from typing import Any, Final
 from fairlead_spark import limits
 from fairlead_spark.client_security import ClientSecurity, Login
 from fairlead_spark.errors import SourceError
+from fairlead_spark.token_endpoint import forget_token, read_token
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.header import decode_response, encode_request_frame
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest
-from fairlead_wire.sasl_login import LoginRefusedError, log_in
+from fairlead_wire.sasl_login import LoginRefusedError, log_in, log_in_by_token
 
 _LENGTH: Final = struct.Struct(">i")
 # Version 0 is answered by every broker there is, and tells all that is needed.
 _API_VERSIONS_VERSION: Final = 0
 _SASL_HANDSHAKE_VERSION: Final = 1
 _SASL_AUTHENTICATE_VERSION: Final = 2
+_LOGIN_BUFFER_BYTES: Final = 4096
 
 
 class Connection:
@@ -48,6 +55,11 @@ class Connection:
         self._correlation_id = 0
         self._buffer = bytearray(64 * 1024)
         self._served: dict[int, tuple[int, int]] = {}
+        self._login = security.login
+        self._waiting = 0
+        self._due = math.inf
+        # Fetched before the broker waits for it.
+        token = _read_token(security.login)
         self._socket = _open_socket(
             host, port, receive_buffer_bytes, min(timeout_s, limits.CONNECT_TIMEOUT_S)
         )
@@ -59,7 +71,7 @@ class Connection:
                 each.api_key: (each.min_version, each.max_version) for each in reply.api_keys
             }
             if security.login is not None:
-                self._log_in(security.login)
+                self._log_in(security.login, token)
         except BaseException:
             self._socket.close()
             raise
@@ -83,13 +95,19 @@ class Connection:
         return self._call_in(message, version, timeout_s=timeout_s)
 
     def send(self, message: Any, version: int) -> int:
-        """Send a request; return its id, which `receive` asks for."""
+        """Send a request; return its id, which `receive` asks for.
+
+        SourceError if the broker does not let us in again.
+        """
+        if not self._waiting and time.monotonic() >= self._due:
+            self._log_in_again()
         self._correlation_id += 1
         frame = encode_request_frame(
             message.API_KEY, version, self._correlation_id, self._client_id, message
         )
         self._socket.settimeout(self._timeout_s)
         self._socket.sendall(b"".join(frame))  # type: ignore[arg-type]
+        self._waiting += 1
         return self._correlation_id
 
     def receive(self, api_key: int, version: int, sent: int, *, timeout_s: float) -> Any:
@@ -106,6 +124,7 @@ class Connection:
         correlation_id, reply = decode_response(frame, api_key, version)
         if correlation_id != sent:
             raise RemoteProtocolError(f"broker {self.address} answers another request")
+        self._waiting -= 1
         return reply
 
     def close(self) -> None:
@@ -121,13 +140,29 @@ class Connection:
         """Where the last reply lies."""
         return self._buffer
 
-    def _log_in(self, login: Login) -> None:
+    def _log_in_again(self) -> None:
+        """Log in before the time is over. The last reply stays where it lies."""
+        login = self._login
+        if login is None:
+            return
+        token = _read_token(login)
+        self._due = math.inf
+        kept, self._buffer = self._buffer, bytearray(_LOGIN_BUFFER_BYTES)
+        try:
+            self._log_in(login, token)
+        finally:
+            self._buffer = kept
+
+    def _log_in(self, login: Login, bearer: str) -> None:
         """Log in; SourceError if the broker refuses, because no further try would help."""
+        lifetime_ms = 0
 
         def send(token: bytes) -> bytes:
+            nonlocal lifetime_ms
             reply = self.call(SaslAuthenticateRequest(token), _SASL_AUTHENTICATE_VERSION)
             if reply.error_code:
                 raise LoginRefusedError(reply.error_message or f"error {reply.error_code}")
+            lifetime_ms = reply.session_lifetime_ms
             return bytes(reply.auth_bytes)
 
         try:
@@ -135,12 +170,25 @@ class Connection:
             if handshake.error_code:
                 enabled = ", ".join(handshake.mechanisms)
                 raise LoginRefusedError(f"it takes {enabled}, not {login.mechanism}")
-            log_in(login.mechanism, login.user, login.password, send)
+            began = time.monotonic()
+            if login.tokens is None:
+                log_in(login.mechanism, login.user, login.password, send)
+            else:
+                log_in_by_token(bearer, login.extensions, send)
         except LoginRefusedError as refused:
+            whose = f"user {login.user}"
+            if login.tokens is not None:
+                forget_token(login.tokens)
+                whose = f"client {login.user} with a token of {login.tokens.url}"
             raise SourceError(
-                f"broker {self.address} does not let user {login.user} in: {refused}. Check the "
-                "file that clientConfig names"
+                f"broker {self.address} does not let {whose} in: {refused}. Check the file that "
+                "clientConfig names"
             ) from refused
+        if lifetime_ms > 0:
+            # Not all at once where many connections began together.
+            share = random.uniform(*limits.REAUTHENTICATION_SHARES)  # noqa: S311
+            wait_s = lifetime_ms / 1000 * share
+            self._due = began + max(wait_s, limits.REAUTHENTICATION_S_MIN)
 
     def _call_in(self, message: Any, version: int, *, timeout_s: float | None = None) -> Any:
         sent = self.send(message, version)
@@ -158,6 +206,10 @@ class Connection:
             if not size:
                 raise ConnectionError(f"broker {self.address} closed the connection")
             at += size
+
+
+def _read_token(login: Login | None) -> str:
+    return "" if login is None or login.tokens is None else read_token(login.tokens)
 
 
 def _open_socket(

@@ -32,6 +32,15 @@ GROUP_MARKER_S: Final = 0.01
 """Between looks whether a commit is to be seen: its marker comes a moment behind the answer."""
 GROUP_LEAVE_S: Final = 2.0
 GROUP_BACKOFF_S_MAX: Final = 30.0
+TOKEN_TIMEOUT_S: Final = 10.0
+"""Of a token's endpoint, each time that something is waited for."""
+TOKEN_RETRY_S: Final = 5.0
+"""Until another try to have a new one, while the one of before is good."""
+TOKEN_ANSWER_BYTES_MAX: Final = 256 * 1024
+REAUTHENTICATION_S_MIN: Final = 1.0
+REAUTHENTICATION_SHARES: Final = (0.85, 0.95)
+"""Of the time that a broker lets a login last: somewhere between these a client logs in again, as
+Java's does."""
 RETRY_BACKOFF_S: Final = 0.1
 RETRY_BACKOFF_S_MAX: Final = 1.0
 THROTTLE_S_MAX: Final = 1.0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from proofs import SINK_SEEDS
-from sink_simulator.world import Options, SimulationFailed, run_seed
+from sink_simulator.world import Options, Place, SimulationFailed, run_seed
 
 from fairlead_spark.exactly_once import batch_decision
 from fairlead_spark.exactly_once.batch_decision import (
@@ -31,9 +31,15 @@ SEEDS = SINK_SEEDS.chosen()
 FIRST_SEED = int(os.environ.get("FAIRLEAD_FIRST_SEED", "0"))
 ONLY_SEED = os.environ.get("FAIRLEAD_SEED")
 CHOSEN = [int(ONLY_SEED)] if ONLY_SEED else list(range(FIRST_SEED, FIRST_SEED + SEEDS))
-MUTANT_SEEDS = 300
+MUTANT_SEEDS = 700
 CALM = Options(has_faults=False)
 TIME_OUTS = Options(has_time_outs=True)
+ONCE_FAILED = (500990, 504241, 1795459613)
+"""A task of an earlier batch woke up between a decision and its end, and took the same id."""
+SLEEPY_SEEDS = 300
+SHORT_SLEEPS = Options(sleeps=(Place.COMPUTES,))
+"""Only where a second look helps."""
+AWAKE = Options(sleeps=())
 
 
 @pytest.mark.proof
@@ -42,6 +48,12 @@ def test_each_row_is_there_once(options: Options) -> None:
     for seed in CHOSEN:
         outcome = run_seed(seed, options)
         assert options.has_time_outs or outcome.lost is None
+
+
+@pytest.mark.parametrize("options", [Options(), TIME_OUTS], ids=["faults", "time-outs"])
+def test_each_row_is_there_once_in_seeds_that_once_failed(options: Options) -> None:
+    for seed in ONCE_FAILED:
+        run_seed(seed, options)
 
 
 def test_a_driver_may_be_killed_at_every_step() -> None:
@@ -73,6 +85,7 @@ def test_one_seed_is_one_history() -> None:
 def test_every_kind_of_fault_happens() -> None:
     happened = {name for seed in range(40) for name in run_seed(seed, TIME_OUTS).faults}
     assert happened == {
+        "a task sleeps",
         "freeze a driver",
         "freeze a task",
         "kill a driver",
@@ -179,6 +192,14 @@ def notes_the_end_before_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(batch_decision, "_finish", finish)
 
 
+def tells_no_task_that_its_batch_was_given_up(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BatchWriter, "key", property(lambda _: object()))
+
+
+def has_the_same_ids_in_each_batch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(batch_decision, "TURNS", 1)
+
+
 SINK_MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
     decides_after_the_commit,
     decides_without_a_look_at_transactions,
@@ -187,8 +208,9 @@ SINK_MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
     aborts_what_the_next_run_has_open,
     aborts_what_an_older_driver_may_still_decide,
     passes_over_what_is_lost,
-    believes_an_old_decision_when_it_finds_a_loss,
     notes_the_end_before_it,
+    tells_no_task_that_its_batch_was_given_up,
+    has_the_same_ids_in_each_batch,
 ]
 
 
@@ -200,8 +222,55 @@ def test_a_mutant_is_caught(
     assert_caught(Options(), TIME_OUTS)
 
 
-def test_a_task_that_takes_its_id_before_it_reads_is_caught() -> None:
-    assert_caught(Options(reads_first=False))
+def test_a_task_that_does_not_look_at_what_it_has_opened_is_caught() -> None:
+    assert_caught(Options(looks_when_open=False))
+
+
+def test_a_second_look_is_enough_for_tasks_whose_rows_were_long_in_coming(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It alone: without turns."""
+    has_the_same_ids_in_each_batch(monkeypatch)
+    for seed in range(SLEEPY_SEEDS):
+        run_seed(seed, SHORT_SLEEPS)
+    assert_caught(replace(SHORT_SLEEPS, looks_again=False))
+
+
+def test_an_old_decision_that_is_believed_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant = believes_an_old_decision_when_it_finds_a_loss
+    assert_caught_where_turns_do_not_help(AWAKE, AWAKE, mutant, monkeypatch)
+
+
+def test_a_task_that_takes_its_id_before_it_reads_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    too_early = replace(AWAKE, reads_first=False)
+    assert_caught_where_turns_do_not_help(AWAKE, too_early, lambda _: None, monkeypatch)
+
+
+def assert_caught_where_turns_do_not_help(
+    sound: Options,
+    broken: Options,
+    mutant: Callable[[pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two walls: without the turns, the rule that is broken makes the difference."""
+    for seed in range(MUTANT_SEEDS):
+        with monkeypatch.context() as patch:
+            has_the_same_ids_in_each_batch(patch)
+            if not fails(seed, sound):
+                mutant(patch)
+                if fails(seed, broken):
+                    return
+    pytest.fail("no seed catches it")
+
+
+def fails(seed: int, options: Options) -> bool:
+    try:
+        run_seed(seed, options)
+    except SimulationFailed:
+        return True
+    return False
 
 
 def assert_caught(*options: Options) -> None:

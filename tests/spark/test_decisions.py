@@ -29,7 +29,7 @@ from fairlead_spark.errors import (
     SinkError,
     TakenOverError,
 )
-from fairlead_spark.exactly_once.batch_commit import BatchCommit
+from fairlead_spark.exactly_once.batch_commit import BatchCommit, abort_leftovers
 from fairlead_spark.exactly_once.batch_decision import (
     BatchWriter,
     Decision,
@@ -39,6 +39,12 @@ from fairlead_spark.exactly_once.batch_decision import (
 )
 from fairlead_spark.exactly_once.decision_log import DecisionLog
 from fairlead_spark.exactly_once.decision_records import DecisionReplay
+from fairlead_spark.exactly_once.task_transaction import (
+    Attempt,
+    OverError,
+    TaskTransaction,
+    WriteName,
+)
 from fairlead_spark.offsets import TopicPartition
 from fairlead_spark.transactions import TransactionClient
 from fairlead_wire.messages.produce import (
@@ -174,7 +180,7 @@ def test_a_batch_is_there_when_it_is_decided_and_again_when_it_is_run_again(quer
     again = query.writer(0, since_ms=2, run="next")
     query.commit(again, query.prepare(again, "a", "b", "c"))
     assert query.committed() == ["a", "b", "c"]
-    assert query.log().read() == Decision(0, "next", 2, is_ended=True)
+    assert query.log().read() == Decision(0, "next", 2, is_ended=True, turn=1)
     later = query.writer(1, since_ms=2, run="next")
     query.commit(later, query.prepare(later, "d"))
     assert query.committed() == ["a", "b", "c", "d"]
@@ -228,7 +234,8 @@ def test_the_open_decision_of_another_query_hides_none(query: Query) -> None:
     where = TopicPartition("fairlead-spark-decisions", 0)
     other.cluster.retry(lambda: other.client.add_partitions(owner, [where]), "a partition")
     query.cluster.retry(
-        lambda: other.log()._produce(decision_batch(other, owner), owner), "a decision"
+        lambda: other.log()._produce(decision_batch(other, owner), owner.transactional_id),
+        "a decision",
     )
     decide_only(query, Decision(1, "run", 1, is_ended=True))
     assert query.log().read() == Decision(1, "run", 1, is_ended=True)
@@ -286,6 +293,58 @@ def test_a_batch_that_failed_is_aborted_with_what_its_lost_attempts_have_open(qu
     query.abort(writer, prepared)
     assert query.client.find_lost([prepared, lost, other]) == [prepared, lost]
     query.client.end([other], is_commit=False)
+
+
+@pytest.fixture
+def task(query: Query) -> TaskTransaction:
+    return TaskTransaction(
+        query.cluster, query.writer(3, run=query.name), Attempt(0, 1, is_first=True), 60
+    )
+
+
+def test_a_task_that_opens_its_transaction_when_its_batch_was_given_up_ends_it(
+    query: Query, task: TaskTransaction
+) -> None:
+    """Its driver has looked for what is open before, and does not look again."""
+    assert task.is_needed()
+    begun = task.begin()
+    query.abort(query.writer(3, run=query.name))
+    with pytest.raises(SinkError, match=f"batch 3 of {query.name} is over"):
+        query.cluster.retry(lambda: task.add([TopicPartition(query.topic, 0)]), "a partition")
+    assert query.client.find_lost([begun]) == []
+    task.abort()
+    assert query.client.find_lost([begun]) == [begun]
+
+
+def test_a_task_of_a_batch_write_finds_that_it_was_given_up_though_none_was_heard_of(
+    query: Query,
+) -> None:
+    writer = query.writer(0)._replace(write=f"w-{query.name}")
+    task = TaskTransaction(query.cluster, writer, Attempt(0, 1, is_first=True), 60)
+    assert task.is_needed()
+    abort_leftovers(query.cluster, WriteName(query.name, 0, writer.write))
+    with pytest.raises(SinkError, match=f"batch 0 of {query.name} is over"):
+        task.begin()
+
+
+def test_a_task_that_wakes_up_behind_a_decision_takes_no_id(
+    query: Query, task: TaskTransaction
+) -> None:
+    assert task.is_needed()
+    same = TaskTransaction(
+        query.cluster, query.writer(3, run=query.name), Attempt(0, 1, is_first=True), 60
+    )
+    same.begin()
+    query.cluster.retry(lambda: same.add([TopicPartition(query.topic, 0)]), "a partition")
+    assert same.prepared is not None
+    decide_only(query, Decision(3, query.name, 1, (same.prepared,), turn=1))
+    with pytest.raises(OverError, match=f"batch 3 of {query.name} was decided"):
+        task.begin()
+    query.commit(query.writer(3, run=query.name), same.prepared)
+    later = TaskTransaction(
+        query.cluster, query.writer(4, run=query.name), Attempt(0, 1, is_first=True), 60
+    )
+    assert later.begin().transactional_id != same.transactional_id
 
 
 def test_a_time_out_that_brokers_refuse_is_an_error_that_names_both_settings(query: Query) -> None:

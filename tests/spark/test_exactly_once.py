@@ -412,7 +412,7 @@ def halting_sink() -> type[FairleadDataSource]:
             carry_out = BatchCommit._carry_out
 
             def halt(driver: BatchCommit, step: Step) -> Any:
-                if isinstance(step, EndTransactions):
+                if isinstance(step, EndTransactions) and step.is_commit:
                     raise SinkError("the driver dies")
                 return carry_out(driver, step)
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
 from local_cluster import Cli, take_cluster_ports
+from secure_listener import Certificates
+from token_server import TokenServer
+from tokens import TokenIssuer, oauth_settings
 
 from fairlead_cli.local.client_files import read_client_file
+from fairlead_spark.client_settings import ClientSettings
+from fairlead_spark.cluster import Cluster
+from fairlead_spark.errors import SourceError
+from fairlead_wire.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS = 50
+LIFE_S = 4
+ISSUER = TokenIssuer()
 RIGHTS = (
     "READ topic:in",
     "WRITE topic:out",
@@ -43,7 +53,13 @@ spec:
 def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     cli = Cli(tmp_path_factory.mktemp("secure") / "data", *take_cluster_ports())
     try:
-        outcome = cli.up("--secure")
+        settings = {
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER",
+            "super.users": "User:admin;User:service",
+            **oauth_settings(ISSUER.write(tmp_path_factory.mktemp("keys") / "jwks.json")),
+        }
+        said = [word for name, text in settings.items() for word in ("--set", f"{name}={text}")]
+        outcome = cli.up("--secure", *said)
         assert outcome.code == 0, outcome
         for topic in ("in", "out", "closed"):
             cli.ok("topic", "create", topic)
@@ -56,6 +72,26 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
         yield cli
     finally:
         cli.close()
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenServer]:
+    def answer() -> tuple[int, dict[str, Any]]:
+        return 200, {"access_token": ISSUER.sign(sub="service"), "expires_in": 600}
+
+    certificates = Certificates(tmp_path_factory.mktemp("certificates"))
+    with TokenServer(certificates, answer).serving() as started:
+        yield started
+
+
+def token_file(cli: Cli, tokens: TokenServer, folder: Path, **changes: str) -> Path:
+    known = read_client_file(client_file(cli, "admin"))
+    settings = tokens.client_settings(**changes)
+    for name in ("bootstrap.servers", "ssl.ca.location"):
+        settings[name] = known[name]
+    file = folder / "service.librdkafka"
+    file.write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
+    return file
 
 
 def client_file(cli: Cli, user: str) -> Path:
@@ -86,6 +122,70 @@ def test_a_refused_login_fails_at_once_and_says_whose(
     with pytest.raises(Exception, match="does not let user copier in") as refused:
         read(spark, file, "in")
     assert "not-his" not in str(refused.value)
+
+
+def test_tasks_log_in_by_tokens(
+    spark: SparkSession, cli: Cli, tokens: TokenServer, tmp_path: Path
+) -> None:
+    file = token_file(cli, tokens, tmp_path)
+    cli.ok("topic", "create", "by-token")
+    rows = spark.createDataFrame([(f"token {number}",) for number in range(ROWS)], ["value"])
+    options = {"clientConfig": str(file), "topic": "by-token", "exactlyOnce": "true"}
+    rows.write.format("fairlead").options(**options).mode("append").save()
+    assert read(spark, file, "by-token") == {f"token {number}" for number in range(ROWS)}
+
+
+def test_a_client_whose_secret_is_refused_fails_at_once_and_names_the_endpoint(
+    spark: SparkSession, cli: Cli, tokens: TokenServer, tmp_path: Path
+) -> None:
+    changed = {"sasl.oauthbearer.client.secret": "not-its"}
+    file = token_file(cli, tokens, tmp_path, **changed)
+    with pytest.raises(Exception, match=f"{tokens.url} gives client app no token") as refused:
+        read(spark, file, "in")
+    assert "not-its" not in str(refused.value)
+
+
+def test_a_connection_logs_in_again_before_its_token_ends(
+    cli: Cli, tokens: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker ends a login with its token; the reply that was read last stays where it lies."""
+
+    def answer() -> tuple[int, dict[str, Any]]:
+        # In whole seconds, and not before the endpoint says that it ends.
+        token = ISSUER.sign(sub="service", exp=int(time.time()) + LIFE_S + 1)
+        return 200, {"access_token": token, "expires_in": LIFE_S}
+
+    monkeypatch.setattr(tokens, "answer", answer)
+    file = token_file(cli, tokens, tmp_path, **{"sasl.oauthbearer.scope": "short"})
+    bootstrap = read_client_file(file)["bootstrap.servers"]
+    cluster = Cluster(ClientSettings(bootstrap, config_file=str(file)))
+    (node_id, *_) = cluster.read_node_ids()
+    connection = cluster.connection(node_id)
+    until = time.monotonic() + 2.5 * LIFE_S
+    asked = len(tokens.asked)
+    while time.monotonic() < until:
+        kept = bytes(connection.frame)
+        sent = connection.send(MetadataRequest(topics=[]), 12)
+        assert connection.frame[: len(kept)] == kept
+        connection.receive(MetadataRequest.API_KEY, 12, sent, timeout_s=30)
+        time.sleep(0.1)
+    assert cluster.connection(node_id) is connection
+    assert len(tokens.asked) >= asked + 2
+    cluster.close()
+
+
+def test_a_token_that_the_broker_refuses_is_an_error_that_shows_none(
+    cli: Cli, tokens: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = TokenIssuer().sign(sub="service")
+    monkeypatch.setattr(tokens, "answer", lambda: (200, {"access_token": foreign}))
+    file = token_file(cli, tokens, tmp_path, **{"sasl.oauthbearer.scope": "foreign"})
+    bootstrap = read_client_file(file)["bootstrap.servers"]
+    cluster = Cluster(ClientSettings(bootstrap, config_file=str(file)))
+    said = f"does not let client app with a token of {tokens.url} in"
+    with pytest.raises(SourceError, match=said) as refused:
+        cluster.read_node_ids()
+    assert foreign not in str(refused.value)
 
 
 def test_what_the_user_may_not_read_is_not_read(spark: SparkSession, cli: Cli) -> None:

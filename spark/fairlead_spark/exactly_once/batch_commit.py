@@ -14,6 +14,7 @@ from fairlead_spark.exactly_once.batch_decision import (
     BatchWriter,
     EndTransactions,
     FindLost,
+    NoteGivenUp,
     PreparedTransaction,
     ReadDecision,
     Report,
@@ -83,6 +84,8 @@ class BatchCommit:
                 self._write(step)
             case EndTransactions():
                 return self._client.end(step.transactions, is_commit=step.is_commit)
+            case NoteGivenUp():
+                self._log.note_given_up(self._writer.key)
             case AbortLeftovers():
                 self._abort_leftovers(step.replaced)
             case Report():
@@ -117,8 +120,10 @@ def abort_leftovers(cluster: Cluster, write: WriteName) -> None:
     """Abort what any task of a batch write that failed has open.
 
     Spark tells its driver of tasks that have ended before it gave the write up, and of no others.
+    It runs these on for a while: one whose transaction begins when this has looked finds the note.
     For a write of which no task was heard: what is decided must not be aborted.
     """
+    DecisionLog(cluster, DecisionReplay(write.name)).note_given_up(write.run)
     _abort_open(TransactionClient(cluster), write.name, lambda name: is_of_run(name, write.run))
 
 

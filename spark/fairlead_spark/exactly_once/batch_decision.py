@@ -11,11 +11,16 @@ any other driver that is still on its way is refused by the brokers; then it rea
 Of two drivers the one whose application began later stays: an older one finds a decision of the
 newer and ends.
 
+A task that stood still may wake up when its batch is over. It looks at the log right before it
+takes its transactional id, and again when its transaction has begun; and ids go by turns, so that
+no batch has an id of the one before it (`TURNS`).
+
 A generator yields steps and is sent what came of each (`batch_commit.py` carries them out; tests
 do so with brokers of their own, and stop it anywhere).
 """
 
 import re
+import zlib
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -25,7 +30,19 @@ from fairlead_spark.errors import FencedError, LostTransactionError, SinkError, 
 PREFIX: Final = "fairlead-spark"
 TAKE_OVERS_MAX: Final = 5
 """Other drivers, each of which took over while this one was about to decide."""
-_TASK_ID: Final = re.compile(rf"{re.escape(PREFIX)}\.(.+)\.(\d+)-([^.]+)\.\d+\.r?\d+")
+TURNS: Final = 11
+"""Batches until first attempts have the same transactional ids again.
+
+A task that has looked at the log, and then stands still before brokers have its request for an id,
+harms nobody for so many batches: of ten seconds each, longer than executors are believed to live
+(`spark.network.timeout`, 120 s).
+"""
+DRAWS: Final = 9
+"""Ids of a partition in a turn. Spark counts attempts from 0 again where it runs a stage again: of
+two such tasks one in so many pairs has one id. Brokers keep TURNS times DRAWS ids a partition for
+`transactional.id.expiration.ms` (7 days), however many batches there are."""
+_TASK_ID: Final = re.compile(rf"{re.escape(PREFIX)}\.(.+)\.(\d+)-([^.]+)\.\d+\.(?:r?\d+|\d+-\d+)")
+"""With those of a first attempt as they were before there were turns: `0`."""
 REPLACED_MAX: Final = 100
 """Runs of one application that are remembered: those whose processes may still be there."""
 _NAMES_SHOWN: Final = 3
@@ -36,7 +53,8 @@ class BatchWriter(NamedTuple):
 
     `name` is the query's id or the user's `txnAppId`, `batch` the number of Spark or `txnVersion`.
     `run` is one start of the query, `since_ms` when its Spark application began, and `execution`
-    counts what that application runs.
+    counts what that application runs. `write` is a batch write's own, empty in a stream: in
+    `foreachBatch` many have one run.
     """
 
     name: str
@@ -44,6 +62,12 @@ class BatchWriter(NamedTuple):
     run: str
     since_ms: int
     execution: int = 0
+    write: str = ""
+
+    @property
+    def key(self) -> str:
+        """Return under which key of the log it stands that this was given up."""
+        return self.write or self.run
 
     @property
     def transactional_id(self) -> str:
@@ -51,7 +75,7 @@ class BatchWriter(NamedTuple):
         return f"{PREFIX}.{self.name}.driver"
 
     def task_transactional_id(self, partition: int, attempt: str) -> str:
-        """Return a task's id: that of another run, or of another attempt, is another one."""
+        """Return a task's id: that of another run, or of another `name_attempt`, is another one."""
         return f"{PREFIX}.{self.name}.{self.since_ms}-{self.run}.{partition}.{attempt}"
 
     def may_abort(self, transactional_id: str, replaced: Collection[str]) -> bool:
@@ -62,6 +86,19 @@ class BatchWriter(NamedTuple):
         since_ms, run = int(match[2]), match[3]
         is_own = since_ms == self.since_ms and run in (self.run, *replaced)
         return is_own or since_ms < self.since_ms
+
+
+def name_attempt(last: "Decision | None", attempt_id: int, *, is_first: bool) -> str:
+    """Return what tells a task's id from those of its partition's other attempts.
+
+    `last` is the last decision, and `attempt_id` is counted by the application. Ids of those who
+    are not first are never used again: there are few.
+    """
+    if not is_first:
+        return f"r{attempt_id}"
+    turn = 0 if last is None else last.turn
+    # Not the remainder: stages have as many tasks each time.
+    return f"{turn % TURNS}-{zlib.crc32(str(attempt_id).encode()) % DRAWS}"
 
 
 def is_of_run(transactional_id: str, run: str) -> bool:
@@ -83,7 +120,7 @@ class Decision:
     """The last batch that is decided, and by whom. `transactions` are to be committed.
 
     `replaced` are earlier runs of the same application: the process that commits for a query may
-    outlive it, and find the next run at work.
+    outlive it, and find the next run at work. `turn` counts decisions, and batches given up.
     """
 
     batch: int
@@ -93,6 +130,7 @@ class Decision:
     is_ended: bool = False
     execution: int = 0
     replaced: tuple[str, ...] = ()
+    turn: int = 0
 
 
 @dataclass(frozen=True)
@@ -132,6 +170,11 @@ class EndTransactions:
 
 
 @dataclass(frozen=True)
+class NoteGivenUp:
+    """Note durably that this writer's batch was given up, for tasks that Spark still runs."""
+
+
+@dataclass(frozen=True)
 class AbortLeftovers:
     """Abort what tasks have left open: attempts that failed or lost, and runs that are gone.
 
@@ -150,18 +193,35 @@ class Report:
 
 
 Step = (
-    ReadDecision | TakeOver | FindLost | WriteDecision | EndTransactions | AbortLeftovers | Report
+    ReadDecision
+    | TakeOver
+    | FindLost
+    | WriteDecision
+    | EndTransactions
+    | NoteGivenUp
+    | AbortLeftovers
+    | Report
 )
 Steps = Generator[Step, Any, None]
 
 
-def must_write(writer: BatchWriter, decision: Decision | None) -> bool:
+def must_write(
+    writer: BatchWriter, decision: Decision | None, given_up: Collection[str] = ()
+) -> bool:
     """Tell whether a task has anything to write: not if its batch is decided.
 
-    A task asks before it takes its transactional id, which would abort a transaction of that id.
-    FencedError: the task is of a driver that was replaced.
+    A task asks three times. First before it computes anything. Then right before it takes its
+    transactional id, which aborts a transaction of that id: its batch may be long over. And when
+    its own has begun: a driver that gave the batch up notes that, and then aborts what is open, so
+    that of a task and its driver one sees the other.
+    FencedError: the task is of a driver that was replaced. SinkError: its batch was given up.
     """
     _check_order(writer, decision)
+    if writer.key in given_up:
+        raise SinkError(
+            f"batch {writer.batch} of {writer.name} is over, while this task was still at work: "
+            "another of its tasks failed, or another attempt took this one's place"
+        )
     return decision is None or decision.batch < writer.batch
 
 
@@ -216,8 +276,9 @@ def abort_batch(writer: BatchWriter, prepared: Sequence[PreparedTransaction]) ->
         if decided is not None and decided.batch >= writer.batch:
             return None
         nothing = Decision(writer.batch - 1, writer.run, writer.since_ms, is_ended=True)
-        own = _owned_by(writer, decided or nothing)
+        own = replace(_owned_by(writer, decided or nothing), turn=_next_turn(decided))
         yield WriteDecision(own, decided)
+        yield NoteGivenUp()
         if prepared:
             yield EndTransactions(tuple(prepared), is_commit=False)
         return own
@@ -271,6 +332,7 @@ def _decide(
         prepared,
         execution=writer.execution,
         replaced=_replaced_by(writer, last),
+        turn=_next_turn(last),
     )
     yield WriteDecision(decision, last)
     return decision
@@ -320,6 +382,10 @@ def _owned_by(writer: BatchWriter, decided: Decision) -> Decision:
         execution=writer.execution,
         replaced=_replaced_by(writer, decided),
     )
+
+
+def _next_turn(last: Decision | None) -> int:
+    return 1 if last is None else last.turn + 1
 
 
 def _replaced_by(writer: BatchWriter, last: Decision | None) -> tuple[str, ...]:

@@ -97,19 +97,26 @@ class DecisionLog:
             lambda: client.add_partitions(owner, [_WHERE]), f"topic {DECISIONS_TOPIC}"
         )
         offset = self._cluster.retry(
-            lambda: self._produce(batch, owner), f"topic {DECISIONS_TOPIC}"
+            lambda: self._produce(batch, owner.transactional_id), f"topic {DECISIONS_TOPIC}"
         )
         self._read_until(offset)
         is_last = self.replay.decision == behind
         if client.end([owner], is_commit=is_last) or not is_last:
             raise TakenOverError(f"{owner.transactional_id}: another driver has taken over")
 
-    def _produce(self, batch: bytes, owner: PreparedTransaction) -> int:
+    def note_given_up(self, key: str) -> None:
+        """Write a tombstone, which stays for `delete.retention.ms` behind the next compaction."""
+        self._ensure_topic()
+        record = Record(0, time.time_ns() // 1_000_000, key.encode(), None)
+        batch = encode_batch([record], codec=Codec.GZIP)
+        self._cluster.retry(lambda: self._produce(batch, None), f"topic {DECISIONS_TOPIC}")
+
+    def _produce(self, batch: bytes, transactional_id: str | None) -> int:
         """Return the offset of the record."""
         timeout_s = self._cluster.settings.request_timeout_s
         partition = PartitionProduceData(_WHERE.partition, batch)
         request = ProduceRequest(
-            transactional_id=owner.transactional_id,
+            transactional_id=transactional_id,
             acks=_ALL,
             timeout_ms=round(timeout_s * 1000),
             topic_data=[TopicProduceData(name=DECISIONS_TOPIC, partition_data=[partition])],

@@ -1,8 +1,10 @@
 """Decisions as records of a compacted topic, and what a query's records add up to. Pure.
 
 The key is the query's name, the value JSON, so that any consumer can show who decided what. A
-record counts once the marker that commits it is there: this reads all batches, not only those below
-the last stable offset, because an open transaction of another query would hide its own.
+tombstone ends it: nothing is to be known of the name any more; and under the key of a batch that
+was given up there is nothing else. A record counts once the marker that commits it is there: this
+reads all batches, not only those below the last stable offset, because an open transaction of
+another query would hide its own.
 """
 
 import json
@@ -16,6 +18,8 @@ from fairlead_wire.record_batch import BatchHeader
 from fairlead_wire.records import ControlType, Record, decode_end_of_transaction
 
 DECISIONS_TOPIC: Final = "fairlead-spark-decisions"
+ENDED_MAX: Final = 1000
+"""Keys that are remembered: those of batches of which tasks may still be there."""
 _VERSION: Final = 1
 
 
@@ -23,6 +27,7 @@ _VERSION: Final = 1
 class DecisionReplay:
     """A query's last decision, as far as the log was read.
 
+    `ended` are the last keys of tombstones, also of others: who reads on may be after another one.
     `unsettled` are decisions without a marker yet, by their producer ids, each with the offset of
     the first.
     """
@@ -30,11 +35,12 @@ class DecisionReplay:
     name: str
     next_offset: int = 0
     decision: Decision | None = None
+    ended: tuple[str, ...] = ()
     unsettled: dict[int, tuple[int, Decision | None]] = field(default_factory=dict)
 
     def apply(self, header: BatchHeader, records: Iterable[Record]) -> "DecisionReplay":
         """Return what it is behind one more batch of the log."""
-        decision, unsettled = self.decision, self.unsettled
+        decision, unsettled, ended = self.decision, self.unsettled, self.ended
         if header.is_control:
             if header.producer_id in unsettled and (outcome := _outcome(records)) is not None:
                 unsettled = dict(unsettled)
@@ -44,6 +50,8 @@ class DecisionReplay:
         else:
             key = self.name.encode()
             for record in records:
+                if record.value is None and record.key is not None:
+                    ended = (*ended, record.key.decode(errors="replace"))[-ENDED_MAX:]
                 if record.key != key:
                     continue
                 found = None if record.value is None else decode_decision(record.value)
@@ -52,7 +60,13 @@ class DecisionReplay:
                     unsettled = unsettled | {header.producer_id: (first, found)}
                 else:
                     decision = found
-        return replace(self, next_offset=header.next_offset, decision=decision, unsettled=unsettled)
+        return replace(
+            self,
+            next_offset=header.next_offset,
+            decision=decision,
+            unsettled=unsettled,
+            ended=ended,
+        )
 
     def resumable(self) -> "DecisionReplay":
         """Return from where another process reads on: before the first unsettled record."""
@@ -72,6 +86,7 @@ def encode_decision(decision: Decision) -> bytes:
             "transactions": [list(each) for each in decision.transactions],
             "execution": decision.execution,
             "replaced": list(decision.replaced),
+            "turn": decision.turn,
         },
         separators=(",", ":"),
     ).encode()
@@ -97,6 +112,8 @@ def decode_decision(value: bytes) -> Decision:
             is_ended=bool(found["is_ended"]),
             execution=int(found["execution"]),
             replaced=tuple(map(str, found["replaced"])),
+            # Not in records of versions before this.
+            turn=int(found.get("turn", 0)),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise SinkError(

@@ -5,7 +5,7 @@ the tasks returned. What follows from what is in `batch_decision.py`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -24,6 +24,7 @@ from fairlead_spark.exactly_once.batch_decision import (
 )
 from fairlead_spark.exactly_once.decision_records import DecisionReplay
 from fairlead_spark.exactly_once.task_transaction import (
+    OverError,
     TaskTransaction,
     WriteName,
     name_write,
@@ -71,7 +72,8 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Take back the rows of all tasks."""
         if _tasks(messages):
-            abort_tasks(self._options, messages)
+            is_remembered = self._options.txn_app_id is not None
+            abort_tasks(self._options, messages, is_remembered=is_remembered)
         else:
             # No task was heard of, so nothing can have been decided.
             abort_leftovers(keep_cluster(self._options.client, is_sink=True), self._name)
@@ -109,7 +111,7 @@ def prepare_rows(
     transaction = TaskTransaction(
         cluster,
         writer,
-        writer.task_transactional_id(*read_attempt()),
+        read_attempt(),
         read_producer_settings(options.client).transaction_timeout_s,
     )
     is_needed = transaction.is_needed()
@@ -117,16 +119,20 @@ def prepare_rows(
     if is_needed:
         try:
             records = RowWriter(options, columns, cluster, transaction).write(batches).records
+        except OverError:
+            transaction.abort()
+            is_needed = False
         except BaseException:
             transaction.abort()
             raise
     return TaskPrepared(
         writer,
         records,
-        transaction.prepared,
+        transaction.prepared if is_needed else None,
         tuple(sorted(transaction.partitions)),
         not is_needed,
-        transaction.replay,
+        # What others have ended is nothing to the driver.
+        replace(transaction.replay, ended=()),
     )
 
 
@@ -155,12 +161,18 @@ def commit_tasks(
         )
 
 
-def abort_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+def abort_tasks(
+    options: SinkOptions,
+    messages: Sequence[WriterCommitMessage | None],
+    *,
+    is_remembered: bool = True,
+) -> None:
     """Abort what tasks have prepared, unless it was decided."""
     tasks = _tasks(messages)
     if tasks:
         prepared = [each.transaction for each in tasks if each.transaction is not None]
-        _driver(options, tasks).run(abort_batch(tasks[0].writer, prepared))
+        driver = _driver(options, tasks, is_remembered=is_remembered)
+        driver.run(abort_batch(tasks[0].writer, prepared))
 
 
 def _tasks(messages: Sequence[WriterCommitMessage | None]) -> list[TaskPrepared]:

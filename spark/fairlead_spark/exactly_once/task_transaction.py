@@ -13,7 +13,13 @@ from pyspark import TaskContext
 from fairlead_spark import limits
 from fairlead_spark.cluster import CONNECTION_ERRORS, Cluster, PassingError
 from fairlead_spark.errors import SinkError, SourceError, TakenOverError
-from fairlead_spark.exactly_once.batch_decision import BatchWriter, PreparedTransaction, must_write
+from fairlead_spark.exactly_once.batch_decision import (
+    BatchWriter,
+    Decision,
+    PreparedTransaction,
+    must_write,
+    name_attempt,
+)
 from fairlead_spark.exactly_once.decision_log import DecisionLog
 from fairlead_spark.exactly_once.decision_records import DecisionReplay
 from fairlead_spark.offsets import TopicPartition
@@ -61,35 +67,45 @@ def read_batch_writer(write: WriteName | None, context: Any = None) -> BatchWrit
         return BatchWriter(query_id, int(batch_id), run_id, began, execution)
     # In foreachBatch a query's writes share the ids of its run.
     run = write.run if query_id is None or run_id is None else run_id
-    return BatchWriter(write.name, write.batch, run, began, execution)
+    return BatchWriter(write.name, write.batch, run, began, execution, write.run)
 
 
-def read_attempt(context: Any = None) -> tuple[int, str]:
-    """Return the running task's partition, and what tells its attempt from all others of the run.
+class Attempt(NamedTuple):
+    """One of a task's attempts. `id` is counted by the application, and no other has it."""
 
-    First attempts of a partition have the same in each batch, so that ids stay few. Spark counts
-    them from 0 again where it runs a stage again, and does not tell Python so. Of two tasks with
-    one id the later aborts what the earlier prepared, and the driver finds that before it decides.
-    A known hole: one that wakes up between the decision and its end is not found (docs/spark.md).
+    partition: int
+    id: int
+    is_first: bool
+
+
+def read_attempt(context: Any = None) -> Attempt:
+    """Return which attempt the running task is.
+
+    Spark counts attempts from 0 again where it runs a stage again, and does not tell Python so.
     """
     context = context or TaskContext.get()
-    attempt = f"r{context.taskAttemptId()}" if context.attemptNumber() else "0"
-    return context.partitionId(), attempt
+    return Attempt(context.partitionId(), context.taskAttemptId(), context.attemptNumber() == 0)
+
+
+class OverError(Exception):
+    """The batch was decided while a task was at work that nobody waits for any more."""
 
 
 class TaskTransaction:
     """One task's transaction; `prepared` once it has begun. For one thread."""
 
     def __init__(
-        self, cluster: Cluster, writer: BatchWriter, transactional_id: str, timeout_s: float
+        self, cluster: Cluster, writer: BatchWriter, attempt: Attempt, timeout_s: float
     ) -> None:
         self._cluster = cluster
         self._client = TransactionClient(cluster)
         self._writer = writer
-        self.transactional_id = transactional_id
+        self._attempt = attempt
         self._timeout_s = timeout_s
+        self.transactional_id = ""
         self.partitions: set[TopicPartition] = set()
         self.prepared: PreparedTransaction | None = None
+        self._is_seen = False
         self.replay = DecisionReplay(writer.name)
 
     def is_needed(self) -> bool:
@@ -98,22 +114,43 @@ class TaskTransaction:
         To begin would abort what this id has prepared before, and that may be decided.
         """
         key = (self._cluster.settings.bootstrap_servers, self._writer.name)
-        log = DecisionLog(self._cluster, _replays.pop(key, self.replay))
-        decision = log.read()
-        self.replay = log.replay.resumable()
-        if len(_replays) >= limits.DECISION_LOGS_MAX:
-            _replays.pop(next(iter(_replays)))
-        _replays[key] = self.replay
-        return must_write(self._writer, decision)
+        self.replay = _replays.pop(key, self.replay)
+        try:
+            return must_write(self._writer, self._read(), self.replay.ended)
+        finally:
+            if len(_replays) >= limits.DECISION_LOGS_MAX:
+                _replays.pop(next(iter(_replays)))
+            _replays[key] = self.replay
 
     def begin(self) -> PreparedTransaction:
-        """Take the id of this attempt."""
+        """Take the id of this attempt, unless its batch is over: rows may have been long in coming.
+
+        OverError: it was decided. SinkError: it was given up.
+        """
+        last = self._check_need()
+        attempt = name_attempt(last, self._attempt.id, is_first=self._attempt.is_first)
+        self.transactional_id = self._writer.task_transactional_id(self._attempt.partition, attempt)
         self.prepared = self._client.begin(self.transactional_id, self._timeout_s)
         return self.prepared
+
+    def _read(self) -> Decision | None:
+        log = DecisionLog(self._cluster, self.replay)
+        decision = log.read()
+        self.replay = log.replay.resumable()
+        return decision
+
+    def _check_need(self) -> Decision | None:
+        """Return the last decision; an error says that the task's batch is over."""
+        decision = self._read()
+        if not must_write(self._writer, decision, self.replay.ended):
+            raise OverError(f"batch {self._writer.batch} of {self._writer.name} was decided")
+        return decision
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Add partitions before they are written to, asked once.
 
+        The first make the transaction one that a driver sees. So then the task looks once more:
+        whoever gave its batch up before has not seen it.
         PassingError where it is worth another try; SinkError if brokers have ended the transaction.
         """
         new = [each for each in partitions if each not in self.partitions]
@@ -126,6 +163,9 @@ class TaskTransaction:
                 f"{error} The task's transaction was ended: it took longer than "
                 "kafka.transaction.timeout.ms, or another attempt or driver took its place"
             ) from error
+        if not self._is_seen:
+            self._check_need()
+            self._is_seen = True
         self.partitions.update(new)
 
     def abort(self) -> None:

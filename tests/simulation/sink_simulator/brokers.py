@@ -43,6 +43,7 @@ class Brokers:
         self._ids: dict[str, Transaction] = {}
         self.output: Counter[Row] = Counter()
         self.decisions: list[Decision | None] = [None]
+        self.given_up: set[str] = set()
         self.timed_out: set[PreparedTransaction] = set()
 
     def begin(self, name: str) -> PreparedTransaction:
@@ -55,13 +56,16 @@ class Brokers:
             held.state = EMPTY
         return PreparedTransaction(name, held.producer_id, held.epoch)
 
-    def write(self, by: PreparedTransaction, what: Row | Decision) -> None:
+    def open(self, by: PreparedTransaction) -> None:
         held = self._ids[by.transactional_id]
         if (held.producer_id, held.epoch) != by[1:]:
             raise TakenOverError(by.transactional_id)
         if held.state != ONGOING:
             held.state, held.written = ONGOING, []
-        held.written.append(what)
+
+    def write(self, by: PreparedTransaction, what: Row | Decision) -> None:
+        self.open(by)
+        self._ids[by.transactional_id].written.append(what)
 
     def end(self, by: PreparedTransaction, *, is_commit: bool) -> bool:
         held = self._ids[by.transactional_id]
@@ -99,9 +103,6 @@ class Brokers:
         if may_be_old and self._rng.random() < 0.1:
             return self._rng.choice(self.decisions[-3:])
         return self.decisions[-1]
-
-    def open_count(self) -> int:
-        return sum(held.state == ONGOING for held in self._ids.values())
 
     def _settle(self, held: Transaction, outcome: str) -> None:
         if held.state != ONGOING:

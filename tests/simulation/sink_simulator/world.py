@@ -12,6 +12,7 @@ import random
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from fairlead_spark.errors import (
@@ -24,8 +25,10 @@ from fairlead_spark.exactly_once import batch_decision
 from fairlead_spark.exactly_once.batch_decision import (
     AbortLeftovers,
     BatchWriter,
+    Decision,
     EndTransactions,
     FindLost,
+    NoteGivenUp,
     PreparedTransaction,
     ReadDecision,
     Steps,
@@ -51,17 +54,29 @@ class SimulationFailed(AssertionError):  # noqa: N818  # As those of the other s
     """A promise was broken; the text says which, with which seed, and what had happened."""
 
 
+class Place(Enum):
+    """Where a task may stand still."""
+
+    COMPUTES = "it has looked for the first time, and its rows are long in coming"
+    ASKS = "it has looked again, and brokers do not have its request for an id yet"
+
+
 @dataclass(frozen=True)
 class Options:
     """What may happen.
 
     `kill_at` kills the driver at that step, `kill_again_at` the next one; without faults nothing
-    else happens. `reads_first`: a task reads what was decided before it takes its id.
+    else happens. `reads_first`: a task reads what was decided before it takes its id;
+    `looks_again`: right before it, too; `looks_when_open`: and when its transaction is open.
+    `sleeps`: where tasks may stand still until a later batch is decided.
     """
 
     has_faults: bool = True
     has_time_outs: bool = False
     reads_first: bool = True
+    looks_again: bool = True
+    looks_when_open: bool = True
+    sleeps: tuple[Place, ...] = (Place.COMPUTES, Place.ASKS)
     kill_at: int | None = None
     kill_again_at: int | None = None
 
@@ -130,7 +145,9 @@ class Driver:
             batch, is_planned = batch + 1, False
 
     def _write(self, batch: int) -> Generator[None, None, None]:
-        writer = BatchWriter(QUERY, batch, self.run, self.since_ms, self.world.count())
+        execution = self.world.count()
+        write = f"write{execution}"
+        writer = BatchWriter(QUERY, batch, self.run, self.since_ms, execution, write)
         try:
             yield from self._run_tasks(writer)
             own = [each for each in self.prepared.values() if each is not None]
@@ -153,7 +170,7 @@ class Driver:
         self.writer, self.prepared, self.failed_tasks = writer, {}, 0
         attempts = dict.fromkeys(range(PARTITIONS), 0)
         for partition in attempts:
-            self.world.start(Task(self, writer, partition, "0"))
+            self.world.start(Task(self, writer, partition))
         while len(self.prepared) < PARTITIONS:
             yield
             if self.failed_tasks >= ATTEMPTS_MAX:
@@ -163,8 +180,7 @@ class Driver:
                 is_slow = self.world.is_faulty and self.world.rng.random() < 0.01
                 if partition not in self.prepared and (is_lost or is_slow):
                     attempts[partition] += 1
-                    attempt = f"r{self.world.count()}"
-                    self.world.start(Task(self, writer, partition, attempt))
+                    self.world.start(Task(self, writer, partition, self.world.count()))
 
     def _carry_out(self, steps: Steps) -> Generator[None, None, None]:
         answer: Any = None
@@ -201,9 +217,14 @@ class Driver:
                         if not brokers.end(each, is_commit=step.is_commit):
                             answer.append(each)
                         self.world.maybe_break_off()
+                case NoteGivenUp():
+                    assert self.writer is not None
+                    brokers.given_up.add(self.writer.key)
                 case AbortLeftovers():
                     writer = BatchWriter(QUERY, 0, self.run, self.since_ms)
                     replaced = step.replaced
+                    if self.writer is not None:
+                        self.world.swept.add(self.writer)
                     found = brokers.abort_open(
                         lambda name: writer.may_abort(name, replaced)  # noqa: B023
                     )
@@ -225,43 +246,87 @@ class Driver:
         if not step.decision.is_ended:
             transactions = step.decision.transactions
             self.world.decided.update(dict.fromkeys(transactions, step.decision.batch))
+            self.world.wake_up_sleepers(step.decision)
 
 
 class Task:
-    """One attempt to write one partition of a batch."""
+    """One attempt to write one partition of a batch; first ones have `attempt` 0."""
 
-    def __init__(self, driver: Driver, writer: BatchWriter, partition: int, attempt: str) -> None:
+    def __init__(
+        self, driver: Driver, writer: BatchWriter, partition: int, attempt: int = 0
+    ) -> None:
         self.driver = driver
         self.writer = writer
         self.partition = partition
-        self._name = writer.task_transactional_id(partition, attempt)
+        self._attempt = attempt
+        self.prepared: PreparedTransaction | None = None
+        self._is_late = False
         self.pauses = self._live()
 
     def _live(self) -> Generator[None, None, None]:
+        yield
+        is_failure = False
+        try:
+            is_needed = yield from self._write()
+        except (TakenOverError, FencedError, SinkError):
+            is_needed, is_failure = False, True
+        if not is_needed and self.prepared is not None:
+            yield
+            self.driver.world.brokers.end(self.prepared, is_commit=False)
+        if self.prepared is not None and self._is_late:
+            self.driver.world.check_left(self.prepared)
+        yield
+        if self.driver.writer != self.writer:
+            return
+        if is_failure:
+            self.driver.failed_tasks += 1
+        else:
+            prepared = self.prepared if is_needed else None
+            self.driver.prepared.setdefault(self.partition, prepared)
+
+    def _write(self) -> Generator[None, None, bool]:
+        """As `TaskTransaction`; tell whether the batch was still to be written."""
         world = self.driver.world
         plan = world.checkpoint.plans[self.writer.batch]
-        yield
-        prepared = None
-        try:
-            if not world.options.reads_first:
-                prepared = world.brokers.begin(self._name)
-                yield
-            decision = world.brokers.read(may_be_old=False)
+        if not world.options.reads_first:
+            self._begin(world.brokers.read(may_be_old=False))
             yield
-            if batch_decision.must_write(self.writer, decision):
-                prepared = prepared or world.brokers.begin(self._name)
-                for index in range(ROWS):
-                    yield
-                    row = Row(self.writer.batch, plan, self.partition, index)
-                    world.brokers.write(prepared, row)
-            else:
-                prepared = None
-        except (TakenOverError, FencedError):
-            self.driver.failed_tasks += self.driver.writer == self.writer
-            return
+        if not (yield from self._look()):
+            return False
+        world.maybe_sleep(self, Place.COMPUTES)
         yield
-        if self.driver.writer == self.writer:
-            self.driver.prepared.setdefault(self.partition, prepared)
+        last = world.brokers.read(may_be_old=False)
+        if world.options.looks_again:
+            if not (yield from self._look()):
+                return False
+            world.maybe_sleep(self, Place.ASKS)
+            yield
+        if self.prepared is None:
+            self._begin(last)
+        yield
+        assert self.prepared is not None
+        world.brokers.open(self.prepared)
+        self._is_late = self.writer in world.swept
+        yield
+        if world.options.looks_when_open and not (yield from self._look()):
+            return False
+        for index in range(ROWS):
+            yield
+            row = Row(self.writer.batch, plan, self.partition, index)
+            world.brokers.write(self.prepared, row)
+        return True
+
+    def _look(self) -> Generator[None, None, bool]:
+        brokers = self.driver.world.brokers
+        decision, given_up = brokers.read(may_be_old=False), frozenset(brokers.given_up)
+        yield
+        return batch_decision.must_write(self.writer, decision, given_up)
+
+    def _begin(self, last: Decision | None) -> None:
+        # All first attempts draw the same.
+        attempt = batch_decision.name_attempt(last, self._attempt, is_first=not self._attempt)
+        name = self.writer.task_transactional_id(self.partition, attempt)
+        self.prepared = self.driver.world.brokers.begin(name)
 
 
 class World:
@@ -284,6 +349,9 @@ class World:
         self._steps = 0
         self._since_ms = 0
         self._newest: Driver | None = None
+        self.swept: set[BatchWriter] = set()
+        self._sleepers: dict[Task, int] = {}
+        self._awake: list[Task] = []
 
     def run(self) -> Outcome:
         self._start_driver()
@@ -293,6 +361,7 @@ class World:
                 raise self._failure("it does not end")
             if self._steps > FAULTY_STEPS:
                 self.is_faulty = False
+                self._sleepers.clear()
             if self._steps in (self.options.kill_at, self.options.kill_again_at):
                 self._kill_driver()
             if self.is_faulty and self.rng.random() < 0.05:
@@ -302,6 +371,8 @@ class World:
             self._go_on()
             if self.lost is not None:
                 break
+        else:
+            self._let_tasks_end()
         self._check()
         return Outcome(
             self.faults, zlib.crc32("\n".join(self._history).encode()), self._steps, self.lost
@@ -321,11 +392,33 @@ class World:
         return self._counter
 
     def is_running(self, driver: Driver, writer: BatchWriter, partition: int) -> bool:
+        """Tell whether Spark believes in one: not in that of an executor that is silent."""
         return any(
             isinstance(each, Task)
+            and each not in self._sleepers
             and (each.driver, each.writer, each.partition) == (driver, writer, partition)
             for each in self._actors
         )
+
+    def maybe_sleep(self, task: Task, place: Place) -> None:
+        """Let a task stand still until a later batch of its run is decided."""
+        if self.is_faulty and place in self.options.sleeps and self.rng.random() < 0.05:
+            self.faults["a task sleeps"] += 1
+            self._sleepers[task] = task.writer.batch + self.rng.randint(1, BATCHES - 1)
+            self.note(f"a task of batch {task.writer.batch} sleeps: {place.value}")
+
+    def wake_up_sleepers(self, decision: Decision) -> None:
+        """Wake them at the worst moment: between a decision and its end."""
+        for task, batch in list(self._sleepers.items()):
+            if decision.batch >= batch and decision.run == task.driver.run:
+                del self._sleepers[task]
+                self._awake.append(task)
+                self.note(f"a task of batch {task.writer.batch} wakes up in {decision.batch}")
+
+    def check_left(self, transaction: PreparedTransaction) -> None:
+        """Nobody looks for what a task opens when its driver has: it ends that itself."""
+        if self.brokers.is_open(transaction):
+            raise self._failure(f"{transaction.transactional_id} is left open")
 
     def note(self, what: str) -> None:
         self._history.append(f"{self._steps} {what}")
@@ -357,14 +450,28 @@ class World:
         self.note(f"{driver.run} starts, application {driver.since_ms}")
 
     def _go_on(self) -> None:
-        ready = [
-            each for each in self._actors if self._frozen.get(each, 0) <= self._steps
-        ] or self._actors
+        able = [each for each in self._actors if each not in self._sleepers] or self._actors
+        ready = [each for each in able if self._frozen.get(each, 0) <= self._steps] or able
         actor = self.rng.choice(ready)
+        if self._awake and self.rng.random() < 0.8:
+            actor = self._awake[-1]
         try:
             next(actor.pauses)
         except (StopIteration, DriverEnds):
-            self._actors.remove(actor)
+            self._remove(actor)
+
+    def _remove(self, actor: Driver | Task) -> None:
+        self._actors.remove(actor)
+        if isinstance(actor, Task):
+            self._sleepers.pop(actor, None)
+            if actor in self._awake:
+                self._awake.remove(actor)
+
+    def _let_tasks_end(self) -> None:
+        """Let those end that nobody waits for."""
+        for actor in self._actors:
+            for _ in actor.pauses:
+                pass
 
     def _fail(self) -> None:
         drivers = [each for each in self._actors if isinstance(each, Driver)]
@@ -386,7 +493,7 @@ class World:
             if len(drivers) < DRIVERS_MAX:
                 self._start_driver()
         elif kind == "kill a task" and tasks:
-            self._actors.remove(self.rng.choice(tasks))
+            self._remove(self.rng.choice(tasks))
         elif kind == "freeze a task" and tasks:
             self._frozen[self.rng.choice(tasks)] = self._steps + self.rng.randint(5, 300)
         elif kind == "time out":

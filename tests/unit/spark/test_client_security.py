@@ -9,6 +9,7 @@ import pytest
 from fairlead_spark.client_security import Login, read_security
 from fairlead_spark.errors import OptionError
 from fairlead_spark.options import parse_sink_options, parse_source_options
+from fairlead_spark.token_endpoint import TokenEndpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +21,15 @@ security.protocol=sasl_plaintext
 sasl.mechanism=SCRAM-SHA-512
 sasl.username=app
 sasl.password=a=b
+"""
+
+TOKENS = """\
+security.protocol=sasl_ssl
+sasl.mechanism=OAUTHBEARER
+sasl.oauthbearer.method=oidc
+sasl.oauthbearer.token.endpoint.url=https://sso.example/token
+sasl.oauthbearer.client.id=app
+sasl.oauthbearer.client.secret=a=b
 """
 
 
@@ -48,6 +58,16 @@ def test_a_password_is_neither_among_the_options_nor_shown(tmp_path) -> None:
     assert "a=b" not in repr(read_security(path))
 
 
+def test_tokens_are_fetched_as_the_file_says_and_the_secret_is_not_shown(tmp_path) -> None:
+    more = "sasl.oauthbearer.scope=kafka\nsasl.oauthbearer.extensions=team=a b,logicalCluster=lkc\n"
+    security = read_security(written(tmp_path, TOKENS + more))
+    login = security.login
+    assert login is not None
+    assert login.tokens == TokenEndpoint("https://sso.example/token", "app", "a=b", "kafka")
+    assert login.extensions == (("team", "a b"), ("logicalCluster", "lkc"))
+    assert "a=b" not in repr(security)
+
+
 def test_without_a_file_nothing_is_done() -> None:
     security = read_security(None)
     assert (security.tls, security.login) == (None, None)
@@ -69,7 +89,15 @@ def test_brokers_are_checked_by_name_unless_the_file_says_no(tmp_path) -> None:
         ("security.protocol=tls", "it can be PLAINTEXT, SSL"),
         ("compression.type=lz4", "all others are options"),
         ("sasl.jaas.config=x", "all others are options"),
-        (LOGIN.replace("SCRAM-SHA-512", "OAUTHBEARER"), "it can be PLAIN, SCRAM"),
+        (LOGIN.replace("SCRAM-SHA-512", "GSSAPI"), "it can be PLAIN, SCRAM"),
+        (LOGIN.replace("SCRAM-SHA-512", "OAUTHBEARER"), "sasl.oauthbearer.method is ''; with OAUT"),
+        (TOKENS.replace("=oidc", "=default"), "sasl.oauthbearer.method is 'default'"),
+        (TOKENS.replace("client.secret", "scope"), "sasl.oauthbearer.client.secret is missing"),
+        (TOKENS.replace("https:", "http:"), "it has to begin with https://HOST"),
+        (TOKENS.replace("https://", "https://user:pw@"), "it has to begin with https://HOST"),
+        (TOKENS + "https.ca.location=/no/such/ca\n", "/no/such/ca cannot be read"),
+        (TOKENS + "sasl.oauthbearer.extensions=a=b,no\n", "'no' is not NAME=VALUE"),
+        (TOKENS + "sasl.oauthbearer.extensions=auth=b\n", "'auth=b' is not NAME=VALUE"),
         (LOGIN.replace("sasl.mechanism=SCRAM-SHA-512\n", ""), "sasl.mechanism is ''"),
         (LOGIN.replace("sasl.password=a=b\n", ""), "sasl.password is missing"),
         ("security.protocol=ssl\nssl.ca.location=/no/such/ca", "cannot be read"),

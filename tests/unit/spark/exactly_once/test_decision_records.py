@@ -5,6 +5,7 @@ import pytest
 from fairlead_spark.errors import SinkError
 from fairlead_spark.exactly_once.batch_decision import Decision, PreparedTransaction
 from fairlead_spark.exactly_once.decision_records import (
+    ENDED_MAX,
     DecisionReplay,
     decode_decision,
     encode_decision,
@@ -20,7 +21,7 @@ from fairlead_wire.records import (
 )
 
 FIRST = Decision(1, "run", 5, (PreparedTransaction("id", 7, 3),), execution=2)
-SECOND = Decision(2, "next", 6, is_ended=True, replaced=("run",))
+SECOND = Decision(2, "next", 6, is_ended=True, replaced=("run",), turn=9)
 
 
 def written(
@@ -56,6 +57,12 @@ def replayed(*batches: bytes, replay: DecisionReplay | None = None) -> DecisionR
 def test_a_decision_survives_its_record() -> None:
     assert decode_decision(encode_decision(FIRST)) == FIRST
     assert decode_decision(encode_decision(SECOND)) == SECOND
+
+
+def test_a_record_of_a_version_without_turns_is_read() -> None:
+    older = encode_decision(FIRST).replace(b',"turn":0', b"")
+    assert b"turn" not in older
+    assert decode_decision(older) == FIRST
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"[1]", b"nonsense", b'{"version":1,"batch":"x"}'])
@@ -99,6 +106,16 @@ def test_a_tombstone_forgets() -> None:
         marker(3, ControlType.COMMIT),
     )
     assert forgotten.decision is None
+
+
+def test_tombstones_of_all_keys_are_remembered_as_far_as_they_count() -> None:
+    replay = replayed(written(0, None, name="write"), written(1, FIRST), written(2, None, name="w"))
+    assert replay.ended == ("write", "w")
+    assert replay.decision is None
+    assert replay.resumable().ended == ("write", "w")
+    many = [written(3 + number, None, name=f"n{number}") for number in range(ENDED_MAX)]
+    later = replayed(*many, replay=replay)
+    assert (len(later.ended), later.ended[0]) == (ENDED_MAX, "n0")
 
 
 def test_whoever_reads_on_begins_before_what_is_unsettled() -> None:

@@ -4,7 +4,12 @@ import pytest
 
 from fairlead_spark.errors import SinkError
 from fairlead_spark.exactly_once.batch_decision import BatchWriter
-from fairlead_spark.exactly_once.task_transaction import name_write, read_attempt, read_batch_writer
+from fairlead_spark.exactly_once.task_transaction import (
+    Attempt,
+    name_write,
+    read_attempt,
+    read_batch_writer,
+)
 
 
 class Context:
@@ -43,8 +48,12 @@ def test_a_stream_has_the_names_that_spark_gives_it() -> None:
 def test_a_batch_write_has_the_users_name_and_in_foreach_batch_the_ids_of_the_run() -> None:
     write = name_write("nightly", 20)
     alone = Context(spark_app_startTime="1000", spark_jobGroup_id="unrelated")
-    assert read_batch_writer(write, alone) == BatchWriter("nightly", 20, write.run, 1000)
-    assert read_batch_writer(write, Context(**STREAM)) == BatchWriter("nightly", 20, "r", 1000, 12)
+    assert read_batch_writer(write, alone) == BatchWriter(
+        "nightly", 20, write.run, 1000, 0, write.run
+    )
+    assert read_batch_writer(write, Context(**STREAM)) == BatchWriter(
+        "nightly", 20, "r", 1000, 12, write.run
+    )
 
 
 def test_a_batch_write_without_a_name_has_one_of_its_own() -> None:
@@ -53,9 +62,9 @@ def test_a_batch_write_without_a_name_has_one_of_its_own() -> None:
     assert first.batch == 0
 
 
-def test_attempts_of_a_partition_are_told_apart_and_first_ones_have_one_name() -> None:
-    assert read_attempt(Context()) == (3, "0")
-    assert read_attempt(Context(attempt=1)) == (3, "r99")
+def test_attempts_of_a_partition_are_told_apart() -> None:
+    assert read_attempt(Context()) == Attempt(3, 99, is_first=True)
+    assert read_attempt(Context(attempt=1)) == Attempt(3, 99, is_first=False)
 
 
 def test_a_stream_that_does_not_say_its_batch_is_an_error() -> None:

@@ -1,0 +1,173 @@
+"""Tokens of a client that logs in by OAUTHBEARER: fetched by its id and secret (RFC 6749, 4.4).
+
+As librdkafka does with `sasl.oauthbearer.method=oidc`. A token is kept in the process until four
+fifths of its life are over, and then fetched anew; while that fails it is used to its end. No text
+of an error holds a secret or a token.
+"""
+
+import base64
+import json
+import logging
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.client import HTTPException
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+from fairlead_spark import limits
+from fairlead_spark.errors import SourceError
+
+logger = logging.getLogger(__name__)
+
+LIFE_SHARE: Final = 0.8
+_PASSING: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+_SAID: Final = ("error", "error_description")
+_SHOWN: Final = 200
+
+_lock: Final = threading.Lock()
+_kept: dict["TokenEndpoint", "_Token"] = {}
+
+
+@dataclass(frozen=True)
+class TokenEndpoint:
+    """Where tokens are fetched, and by whom."""
+
+    url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str = ""
+    ca_file: str | None = None
+
+
+class _Token(NamedTuple):
+    """A token of this process, and when it is fetched anew and ends, by the monotonic clock."""
+
+    token: str
+    fetch_at: float
+    ends_at: float
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The secret goes nowhere else."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Follow none: the answer is an error then."""
+
+
+def read_token(endpoint: TokenEndpoint) -> str:
+    """Return a token that lives on for a while.
+
+    ConnectionError where another try may help, SourceError where none does.
+    """
+    with _lock:
+        now = time.monotonic()
+        kept = _kept.get(endpoint)
+        if kept is None or now >= kept.fetch_at:
+            _kept[endpoint] = kept = _renew(endpoint, kept, now)
+        return kept.token
+
+
+def forget_token(endpoint: TokenEndpoint) -> None:
+    """Fetch the next one anew: a broker has refused this one."""
+    with _lock:
+        _kept.pop(endpoint, None)
+
+
+def _renew(endpoint: TokenEndpoint, kept: _Token | None, now: float) -> _Token:
+    try:
+        token, life_s = _fetch(endpoint)
+    except ConnectionError as error:
+        if kept is None or now >= kept.ends_at:
+            raise
+        logger.warning("the token of before is used on: %s", error)
+        return kept._replace(fetch_at=now + limits.TOKEN_RETRY_S)
+    # By when it was asked for: it lives since then, or later.
+    return _Token(token, now + life_s * LIFE_SHARE, now + life_s)
+
+
+def _fetch(endpoint: TokenEndpoint) -> tuple[str, float]:
+    """Return a token, and for how many seconds it is good."""
+    fields = {"grant_type": "client_credentials"}
+    if endpoint.scope:
+        fields["scope"] = endpoint.scope
+    # As they are: librdkafka and Java encode neither, unlike RFC 6749, 2.3.1.
+    pair = f"{endpoint.client_id}:{endpoint.client_secret}"
+    request = urllib.request.Request(  # noqa: S310  # The settings allow https alone.
+        endpoint.url,
+        urlencode(fields).encode(),
+        {
+            "Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}",
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Accept": "application/json",
+        },
+    )
+    try:
+        context = ssl.create_default_context(cafile=endpoint.ca_file)
+    except OSError as error:
+        raise SourceError(f"https.ca.location: {endpoint.ca_file} cannot be read") from error
+    https = urllib.request.HTTPSHandler(context=context)
+    opener = urllib.request.build_opener(https, _NoRedirects)
+    try:
+        with opener.open(request, timeout=limits.TOKEN_TIMEOUT_S) as answer:
+            data = answer.read(limits.TOKEN_ANSWER_BYTES_MAX + 1)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _refusal(endpoint, error) from None
+    except urllib.error.URLError as error:
+        text = f"{endpoint.url} cannot be asked for a token: {error.reason}"
+        if isinstance(error.reason, ssl.SSLCertVerificationError):
+            raise SourceError(f"{text}. Check https.ca.location") from None
+        raise ConnectionError(text) from None
+    except (OSError, HTTPException) as error:
+        raise ConnectionError(f"{endpoint.url} gives no token: {error}") from None
+    return _parse(endpoint, data)
+
+
+def _refusal(endpoint: TokenEndpoint, error: urllib.error.HTTPError) -> Exception:
+    text = f"{endpoint.url} gives client {endpoint.client_id} no token: it answers {error.code}"
+    try:
+        found = json.loads(error.read(limits.TOKEN_ANSWER_BYTES_MAX))
+        said = ": ".join(str(found[each]) for each in _SAID if each in found)[:_SHOWN]
+    except (ValueError, TypeError, OSError, HTTPException, RecursionError):
+        said = ""
+    if said and endpoint.client_secret not in said:
+        text += f", {said}"
+    if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR or error.code in _PASSING:
+        return ConnectionError(text)
+    return SourceError(f"{text}. Check the file that clientConfig names")
+
+
+def _parse(endpoint: TokenEndpoint, data: bytes) -> tuple[str, float]:
+    text = f"{endpoint.url} answers with what is no token"
+    if len(data) > limits.TOKEN_ANSWER_BYTES_MAX:
+        raise SourceError(f"{text}: more than {limits.TOKEN_ANSWER_BYTES_MAX} bytes")
+    try:
+        found = json.loads(data)
+        token = found["access_token"]
+        if (
+            not isinstance(token, str)
+            or not token.isascii()
+            or not token.isprintable()
+            or not token
+        ):
+            raise TypeError
+        said = found.get("expires_in")
+        life_s = _life_by_claim(token) if said is None else float(said)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise SourceError(text) from None
+    return token, life_s
+
+
+def _life_by_claim(token: str) -> float:
+    """Return for how long a JWT is good by its own words; 0 if it does not say."""
+    parts = token.split(".")
+    try:
+        claims: Any = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return max(0.0, float(claims["exp"]) - time.time())
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+        return 0.0
