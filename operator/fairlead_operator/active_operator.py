@@ -136,17 +136,7 @@ class ActiveOperator:
                 namespaces=namespaces,
                 metrics=RebalanceMetrics(self._metrics.registry),
             ).run(),
-            "drills": DrillRunner(
-                client,
-                controller,
-                events,
-                metrics=DrillMetrics(self._metrics.registry),
-                namespaces=namespaces,
-                controller_access=ControllerAccess(
-                    is_allowed=settings.allows_controller_drills,
-                    operator_namespace=settings.namespace,
-                ),
-            ).run(),
+            "drills": self._drills(events, namespaces).run(),
             "stream jobs": StreamJobRunner(
                 client,
                 events,
@@ -158,6 +148,20 @@ class ActiveOperator:
                 metrics=StreamJobMetrics(self._metrics.registry),
             ).run(),
         }
+
+    def _drills(self, events: EventWriter, namespaces: tuple[str, ...]) -> DrillRunner:
+        settings = self._settings
+        return DrillRunner(
+            self._client,
+            self._controller,
+            events,
+            metrics=DrillMetrics(self._metrics.registry),
+            namespaces=namespaces,
+            controller_access=ControllerAccess(
+                is_allowed=settings.allows_controller_drills,
+                operator_namespace=settings.namespace,
+            ),
+        )
 
 
 async def _reconcile(loop: ReconcileLoop, live: LiveObjects, reconciler: ClusterReconciler) -> None:

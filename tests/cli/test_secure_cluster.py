@@ -137,7 +137,7 @@ def test_nobody_comes_in_clear(cli: Cli) -> None:
 def test_commands_log_in_by_themselves(cli: Cli) -> None:
     assert TOPIC in cli.ok("topic", "list").out
     cli.ok("produce", TOPIC, stdin="world\n")
-    assert "world" in cli.ok("consume", TOPIC, "--count", "1").out
+    assert "world" in cli.ok("consume", TOPIC, "--until-end").out
     assert cli.ok("broker", "list", "-o", "json").json
     assert cli.ok("status").out
 

@@ -111,9 +111,7 @@ class Partition:
         self.log = log
         self.traffic = TopicTraffic() if traffic is None else traffic
         self.flow = PartitionFlow()
-        self.leader_id = -1
-        self.leader_epoch = -1
-        self.partition_epoch = -1
+        self.leader_id = self.leader_epoch = self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.adding: tuple[int, ...] = ()
