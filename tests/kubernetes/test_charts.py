@@ -141,6 +141,8 @@ NEEDED = [
     "watch consumergroups.fairlead.io",
     "patch consumergroups.fairlead.io",
     "patch consumergroups.fairlead.io/status",
+    # Its finalizer, while a drill has cut off a broker.
+    "patch failoverdrills.fairlead.io",
     "patch failoverdrills.fairlead.io/status",
     "watch rebalances.fairlead.io",
     "patch rebalances.fairlead.io",
@@ -176,7 +178,7 @@ NEEDED_FOR_ACCOUNTS = [
 ]
 TOO_MUCH = [
     "update logclusters.fairlead.io/status",
-    "patch failoverdrills.fairlead.io",
+    "delete failoverdrills.fairlead.io",
     "delete rebalances.fairlead.io",
     "watch partitiontables.fairlead.io",
     "delete consumergroups.fairlead.io",
@@ -282,7 +284,7 @@ def test_a_cluster_survives_upgrade_uninstall_and_reinstall(place: str) -> None:
     release = ("helm", "upgrade", "--install", "events", CLUSTER, "-n", place)
     small = ("--set", "pools.brokers.replicas=0,pools.brokers.storage.size=1Gi")
     notes = run(*release, *small, "--set", "topics.orders.partitions=2")
-    assert f"events-bootstrap.{place}.svc:9092" in notes
+    assert f"events-bootstrap.{place}.svc:9093" in notes
     identity = ("get", "logcluster", "events", "-o", "jsonpath={.metadata.uid}")
     uid = run("kubectl", "-n", place, *identity)
     # A topic that is taken out of the values stays: its records are worth more than tidiness.

@@ -136,7 +136,7 @@ def test_defaults_are_filled_in(space: Space) -> None:
     assert filled(drill()) == {
         "clusterName": "demo",
         "target": {"type": "Leader"},
-        "fault": {"type": "Kill", "durationSeconds": 10},
+        "fault": {"type": "Kill", "durationSeconds": 10, "runMs": 50, "stallMs": 200},
         "workload": {
             "partitions": 6,
             "replicationFactor": 3,
@@ -147,6 +147,8 @@ def test_defaults_are_filled_in(space: Space) -> None:
         "limits": {"lost": 0, "duplicates": 0, "reordered": 0},
         "runs": 1,
         "suspend": False,
+        "allowUnsafe": False,
+        "historyLimit": 10,
     }
 
 

@@ -84,6 +84,12 @@ class ControllerWorld:
     def is_moving(self) -> bool:
         return bool(self.controller.committed.moves)
 
+    @property
+    def moving(self) -> int:
+        """How many partitions are being moved, or are to be next."""
+        moves = self.controller.committed.moves
+        return len([*moves.running, *moves.queued])
+
     async def create_topic(self, name: str, *assignments: list[int]) -> None:
         wanted = {"name": name, "partitions": -1, "replication_factor": -1}
         call = {

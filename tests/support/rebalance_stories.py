@@ -303,6 +303,12 @@ async def a_round_of_which_everything_is_called_back_is_not_begun_at_once_again(
     await bench.create(mode="Auto")
     await bench.until("Moving", "Moving")
     plan = (await bench.until("Moving", "Moving"))["plan"]
+
+    async def are_ordered() -> bool:
+        """The status is written before the moves are."""
+        return bench.world.moving == len(plan["moves"])
+
+    await eventually(are_ordered, lambda: "all moves of the plan to be ordered")
     for move in plan["moves"]:
         await bench.world.reassign(move["partition"], None)
     status = await bench.until("Watching", "RoundFailed")
