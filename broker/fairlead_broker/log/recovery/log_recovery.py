@@ -235,31 +235,16 @@ class LogRecovery:
         self._remembered_epochs = self._epochs.entries()
         self._epochs.truncate_from_end(bases[first])
         self._end_offset = self._last_batch_end = bases[first]
-        begin = 0
         for at in range(first, len(bases)):
             base = bases[at]
             is_gap = base != self._end_offset and at > first
             if is_gap and not self._is_compacted_away(base):
                 self._reason = f"segment {base} does not follow offset {self._end_offset}"
                 self._is_unclean = True
-                if not self._end_offset < base <= self._recovery_point:
-                    self._remove_segments(bases[at:])
-                    return
-                self._begin_at(base, bases[begin:at])
-                begin = at
+                self._remove_segments(bases[at:])
+                return
             if not self._scan_segment(base, is_first=at == 0, later=bases[at + 1 :], now_ms=now_ms):
                 return
-
-    def _begin_at(self, base: int, before: list[int]) -> None:
-        """Drop the segments before a gap that lies below the recovery point.
-
-        The names of all that was flushed were durable, so the missing segments were deleted, from
-        the log's beginning on, as retention does; a power cut has given back the oldest alone.
-        """
-        self._remove_segments(before)
-        self._written.clear()
-        self._epochs.truncate_from_start(base)
-        self._end_offset = self._last_batch_end = base
 
     def _is_compacted_away(self, base: int) -> bool:
         """Whether the gap before a segment is one of compaction, and not what the crash has taken.
@@ -361,10 +346,10 @@ class LogRecovery:
         return earliest
 
     def _remove_segments(self, bases: list[int]) -> None:
-        """Newest first: a crash in between must not leave another hole."""
+        """Newest first: a crash in between must not leave a hole."""
         sizes = {e.name: e.size for e in self._disk.list_directory(self._directory)}
         for base in reversed(bases):
-            logger.warning("%s: segment %d is beyond a gap in the log", self._directory, base)
+            logger.warning("%s: segment %d lies behind the end of the log", self._directory, base)
             for suffix in SEGMENT_SUFFIXES:
                 unlink_if_present(self._disk, self._path(base, suffix))
             size = sizes[offset_name(base) + LOG_SUFFIX]
