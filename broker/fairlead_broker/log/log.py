@@ -233,7 +233,7 @@ class Log:
         offline from now on.
         """
         if self.refusal is not None:
-            self._refuse_append()
+            self._refuse_lead()
         header = check_produced_batch(
             batch,
             self.config,
@@ -311,7 +311,7 @@ class Log:
         then), KAFKA_STORAGE_ERROR as in `append_as_leader`.
         """
         if self.refusal is not None:
-            self._refuse_append()
+            self._refuse_lead()
         self.producers.check_marker(marker)
         try:
             offset = marker_append.append_end_marker(
@@ -628,6 +628,12 @@ class Log:
                 logger.warning("%s: the next start finishes a compaction: %s", self.path, error)
         for segment in self.segments:
             segment.close()
+
+    def _refuse_lead(self) -> NoReturn:
+        if self.refusal == truncation.AWAITS_CHECKPOINT:
+            # It was elected within milliseconds of its truncation: whoever asks again is served.
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.path} is {self.refusal}")
+        self._refuse_append()
 
     def _refuse_append(self) -> NoReturn:
         if self.is_offline or self.refusal == "closed":

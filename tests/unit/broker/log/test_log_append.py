@@ -11,6 +11,7 @@ from log_batches import (
     read_headers,
 )
 
+from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_model.invariants import InvariantViolation
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.record_batch import TimestampType
@@ -184,3 +185,21 @@ def test_a_roll_after_a_truncation_forgets_no_producer(bench):
     log.roll(now_ms + 1_000)
     retry = log.append_as_leader(batch(producer=(7, 0, 1)), leader_epoch=0, now_ms=now_ms)
     assert retry.is_duplicate
+
+
+def test_who_leads_before_its_truncation_is_durable_asks_to_be_asked_again(bench):
+    """A follower that is elected within milliseconds; a follower never appends then."""
+    log = bench.create()
+    append(log, batch(producer=(7, 0, 0)), batch(producer=(7, 0, 1)))
+    log.truncate_to(1)
+    marker = EndMarker(7, 1, coordinator_epoch=1, is_commit=False, transaction_version=2)
+    for act in (
+        lambda: log.append_as_leader(batch(), leader_epoch=1, now_ms=0),
+        lambda: log.append_end_marker(marker, leader_epoch=1, now_ms=0),
+    ):
+        with pytest.raises(KafkaError) as caught:
+            act()
+        assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(InvariantViolation):
+        log.append_as_follower(as_leader_sent(1), now_ms=0)
+    assert log.log_end_offset == 1
