@@ -217,7 +217,7 @@ def tell_answers(probe: PartitionProbe, told_counts: list[int]) -> None:
     """New answers. A probe sends one record at a time: the answers are those in order."""
     for answer in probe.answers:
         sequence = told_counts[probe.partition]
-        begun_ns, ended_ns = (int(at * NS_PER_S) for at in answer)
+        begun_ns, ended_ns = int(answer.begun * NS_PER_S), int(answer.ended * NS_PER_S)
         offset = probe.history.offsets[sequence]
         tell(f"acknowledged {probe.partition} {sequence} {begun_ns} {ended_ns} {offset}")
         told_counts[probe.partition] += 1
