@@ -55,7 +55,7 @@ down: $(BIN)/fairlead ## stop the local cluster; its data stays
 	@$(BIN)/fairlead down
 
 .PHONY: test
-test: $(VENV)/.dev ## the tests that need no Kubernetes, but for those that run long (some 10 minutes on two cores)
+test: $(VENV)/.dev ## the tests that need no Kubernetes, but for those that run long
 ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
