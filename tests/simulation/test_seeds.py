@@ -87,9 +87,10 @@ def test_seeds_that_failed_with_all_that_they_draw() -> None:
     600619: a power loss brought back a segment that lay below the start. 601051: a hurt broker led
     between two records (both of the observer). 1795418514: see 1795418343 of the ZooKeeper
     seeds. 1795459575: a power cut took the names of a follower's first segments, and it counted
-    again without what was in them."""
+    again without what was in them. 1795600024: a leader that had stood still told a producer that
+    its records were gone."""
     seeds = [1266, 2290, 3579, 100299, 100668, 300055, 301938, 302274, 320156, 400756, 401910]
-    play([109, *seeds, 600619, 601051, 1795418514, 1795459575])
+    play([109, *seeds, 600619, 601051, 1795418514, 1795459575, 1795600024])
 
 
 def test_seeds_with_transactions_that_once_failed() -> None:

@@ -270,7 +270,7 @@ def _append(
             records, required_acks=acks, now_ms=broker.clock.now_ms(), guard=guard
         )
     except KafkaError as error:
-        _check_gap(error, partition, broker.clock.monotonic_ms())
+        _check_gap(error, partition, broker)
         raise
     traffic = partition.traffic
     traffic.batches_in += 1
@@ -281,22 +281,25 @@ def _append(
     return partition, result
 
 
-def _check_gap(error: KafkaError, partition: Partition, now_ms: int) -> None:
-    """Raise NOT_LEADER_OR_FOLLOWER for a gap in a producer's sequences that a new leader finds.
+def _check_gap(error: KafkaError, partition: Partition, broker: Broker) -> None:
+    """Raise NOT_LEADER_OR_FOLLOWER for a gap in a producer's sequences that may not be one.
 
     A client may hear of a new leader, from the old one, before the new one does. Of the requests
     that it sends one behind the other, the first is refused then, and the next finds a leader and a
-    gap. For OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka takes a new epoch, and writes under it again
-    what the old leader had written and not acknowledged. This way all come again, in their order.
+    gap. And a leader that was stopped and woke lacks what its successor has taken since. For
+    OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka takes a new epoch, and writes under it again what the
+    old leader had written and not acknowledged. This way all come again, in their order.
     """
+    if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        return
     leader = partition.leader
-    if (
-        error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        and leader is not None
-        and now_ms - leader.began_ms < NEW_LEADER_MS
-    ):
+    if leader is not None and broker.clock.monotonic_ms() - leader.began_ms < NEW_LEADER_MS:
         raise KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"has just become the leader of {partition}: {error}"
+        )
+    if broker.wake_check.must_hold():
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"stood still, and may not lead {partition}: {error}"
         )
 
 

@@ -186,6 +186,27 @@ def test_a_gap_before_a_new_leader_comes_again_and_before_another_one_is_told(
     assert answer(4) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
 
 
+def test_a_leader_that_stood_still_takes_no_gap_for_lost_records(
+    live: LiveBroker, connect: Connect
+) -> None:
+    """What it lacks, its successor may have (simulation seed 1795600024)."""
+    live.add_partition("t")
+    client = connect()
+
+    def answer(sequence: int) -> list[tuple[int, int]]:
+        records = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=sequence)
+        return slots(client.call(request(("t", 0, records), acks=-1), 9))
+
+    leader = live.broker.partitions["t", 0].leader
+    assert leader is not None
+    live.run(lambda: setattr(leader, "began_ms", leader.began_ms - NEW_LEADER_MS))
+    assert answer(0) == [(ErrorCode.NONE, 0)]
+    assert answer(2) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+    live.broker.wake_check.must_hold = lambda: True
+    assert answer(2) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    assert answer(1) == [(ErrorCode.NONE, 1)]
+
+
 def test_acks_1_waits_for_the_flush_where_the_topic_asks_for_one(
     live: LiveBroker, connect: Connect
 ) -> None:
