@@ -27,6 +27,24 @@ FIRST_SPARE_ID = 1000
 WALL_MS = 1_700_000_000_000
 TIMEOUT_MS = 60_000
 
+EMPTY = TransactionState.EMPTY
+ONGOING = TransactionState.ONGOING
+PREPARE_COMMIT = TransactionState.PREPARE_COMMIT
+PREPARE_ABORT = TransactionState.PREPARE_ABORT
+COMPLETE_COMMIT = TransactionState.COMPLETE_COMMIT
+COMPLETE_ABORT = TransactionState.COMPLETE_ABORT
+IDLE = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
+ALL = (*IDLE, ONGOING, PREPARE_COMMIT, PREPARE_ABORT)
+
+NONE = ErrorCode.NONE
+CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
+FENCED = ErrorCode.PRODUCER_FENCED
+MAPPING = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+INVALID = ErrorCode.INVALID_TXN_STATE
+ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE
+BEGINS = "begins"
+"""In a table: no answer yet, because a record is in flight."""
+
 
 def metadata(
     state: TransactionState, epoch: int = 5, *partitions: int, **others: Any
@@ -208,3 +226,19 @@ class TransactionDriver:
 
     def error(self, name: str) -> ErrorCode:
         return self.answers[name].error
+
+
+def at(state: TransactionState, epoch: int = 5, **others: object) -> TransactionDriver:
+    partitions = (0, 1) if state in (ONGOING, PREPARE_COMMIT, PREPARE_ABORT) else ()
+    return TransactionDriver(metadata(state, epoch, *partitions, **others))
+
+
+def outcome(driver: TransactionDriver, name: str) -> ErrorCode | str:
+    """The answer, or that a record is in flight."""
+    return driver.error(name) if name in driver.answers else BEGINS
+
+
+def in_flight(driver: TransactionDriver) -> TransactionMetadata:
+    (transition,) = driver.in_flight
+    assert transition.metadata is not None
+    return transition.metadata
