@@ -1,24 +1,20 @@
 """What each API answers to who may not use it, with an authorizer that denies."""
 
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from live_broker import FrameClient, LiveBroker, batch
+from denying import Denying, error_codes
+from live_broker import batch
 
 from fairlead_broker.api_registry import HANDLERS
 from fairlead_broker.authorization import (
     ANONYMOUS,
-    BROKER,
     Access,
     Need,
     Operation,
-    Principal,
     ResourceType,
-    needs_cluster,
 )
 from fairlead_model.cluster import (
     AclChanged,
@@ -38,7 +34,6 @@ from fairlead_wire.messages import (
     alter_configs,
     alter_partition_reassignments,
     alter_user_scram_credentials,
-    api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
     create_acls,
@@ -92,55 +87,12 @@ DENIED = {
     CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-Question = tuple[Operation, ResourceType, str]
-
-
-class Denying:
-    """Denies what a test names by type and name, or by operation, and remembers who asked."""
-
-    def __init__(self, *denied: tuple[ResourceType, str]) -> None:
-        self.denied = set(denied)
-        self.asked: list[Question] = []
-        self.principals: set[tuple[Principal, str]] = set()
-
-    def is_allowed(
-        self,
-        principal: Principal,
-        host: str,
-        operation: Operation,
-        resource_type: ResourceType,
-        name: str,
-    ) -> bool:
-        self.principals.add((principal, host))
-        self.asked.append((operation, resource_type, name))
-        return (resource_type, name) not in self.denied
-
-    def would_allow(self, principal: Principal, host: str, *question: Any) -> bool:
-        return self.is_allowed(principal, host, *question)
-
-    def is_allowed_for_some(
-        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
-    ) -> bool:
-        return not any(kind is resource_type for kind, _ in self.denied)
-
-
 EVERYTHING = (
     (TOPIC, "t"),
     (GROUP, "g"),
     (CLUSTER, "kafka-cluster"),
     (TRANSACTIONAL_ID, "x"),
 )
-
-
-def error_codes(message: Any) -> Iterator[int]:
-    """Every error code in a reply, wherever it stands."""
-    for field in fields(message):
-        value = getattr(message, field.name)
-        if field.name in {"error_code", "partition_error_code"}:
-            yield value
-        for item in value if isinstance(value, list) else [value]:
-            if is_dataclass(item):
-                yield from error_codes(item)
 
 
 def committed(topic: str) -> Any:
@@ -677,84 +629,6 @@ def test_a_denied_topic_or_group_keeps_a_transaction_from_what_is_beside_it(stag
     assert stage.ask(offsets, 4).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     in_transaction = stage.ask(offset_in_transaction(4), 4)
     assert list(error_codes(in_transaction)) == [ErrorCode.GROUP_AUTHORIZATION_FAILED]
-
-
-@pytest.fixture
-def denying() -> Denying:
-    return Denying((TOPIC, "secret"))
-
-
-@pytest.fixture
-def live(tmp_path: Path, denying: Denying) -> Iterator[LiveBroker]:
-    with LiveBroker(tmp_path, authorizer=denying) as broker:
-        for name in ("open", "secret"):
-            broker.add_partition(name)
-        yield broker
-
-
-def produced(*topics: str, acks: int = 1) -> Any:
-    return produce.ProduceRequest(
-        acks=acks,
-        timeout_ms=1000,
-        topic_data=[
-            produce.TopicProduceData(
-                name, partition_data=[produce.PartitionProduceData(0, batch(b"v"))]
-            )
-            for name in topics
-        ],
-    )
-
-
-def fetched(*topics: str) -> Any:
-    return fetch.FetchRequest(
-        topics=[
-            fetch.FetchTopic(name, partitions=[fetch.FetchPartition(0, partition_max_bytes=1000)])
-            for name in topics
-        ]
-    )
-
-
-def test_requests_are_authorized_before_handlers_see_them(
-    live: LiveBroker, denying: Denying
-) -> None:
-    with FrameClient(live.port) as client:
-        assert list(error_codes(client.call(produced("open", "secret"), 9))) == [0, 29]
-        assert list(error_codes(client.call(produced("secret"), 9))) == [29]
-        reply = client.call(fetched("open", "secret"), 12)
-        slots = [topic.partitions[0] for topic in reply.responses]
-        assert [slot.error_code for slot in slots] == [0, 29]
-        assert [bool(slot.records) for slot in slots] == [True, False]
-        assert live.broker.partitions["secret", 0].log_end_offset == 0
-        client.send(produced("secret", acks=0), 9)
-        assert client.is_closed_by_peer()
-    assert denying.principals == {(ANONYMOUS, "127.0.0.1")}
-
-
-def test_what_the_request_alone_tells_is_decided_in_dispatch(
-    live: LiveBroker, denying: Denying, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(request: Any, context: Any) -> None:
-        raise AssertionError("the handler sees a request that was denied")
-
-    handler = HANDLERS[ApiKey.API_VERSIONS]
-    denying.denied.add((CLUSTER, "kafka-cluster"))
-    monkeypatch.setattr(handler, "access", needs_cluster(Operation.DESCRIBE))
-    monkeypatch.setattr(handler, "call", never)
-    with FrameClient(live.port) as client:
-        reply = client.call(api_versions.ApiVersionsRequest(), 0)
-        assert reply.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert denying.asked == [(Operation.DESCRIBE, CLUSTER, "kafka-cluster")]
-
-
-def test_brokers_are_not_asked(live: LiveBroker, denying: Denying) -> None:
-    with FrameClient(live.internal_port) as client:
-        live.eventually(lambda: len(live.server.connections) == 1)
-        (connection,) = live.server.connections
-        assert connection.principal == ANONYMOUS
-        client.prove()
-        assert connection.principal == BROKER
-        assert list(error_codes(client.call(fetched("secret"), 12))) == [0, 0]
-    assert denying.asked == []
 
 
 def test_configs_of_a_group_are_the_groups(stage: Any) -> None:

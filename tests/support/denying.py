@@ -1,0 +1,49 @@
+"""An authorizer that denies what a test names, and the error codes of any reply."""
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from fairlead_broker.authorization import Operation, Principal, ResourceType
+
+Question = tuple[Operation, ResourceType, str]
+
+
+class Denying:
+    """Denies what a test names by type and name, or by operation, and remembers who asked."""
+
+    def __init__(self, *denied: tuple[ResourceType, str]) -> None:
+        self.denied = set(denied)
+        self.asked: list[Question] = []
+        self.principals: set[tuple[Principal, str]] = set()
+
+    def is_allowed(
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> bool:
+        self.principals.add((principal, host))
+        self.asked.append((operation, resource_type, name))
+        return (resource_type, name) not in self.denied
+
+    def would_allow(self, principal: Principal, host: str, *question: Any) -> bool:
+        return self.is_allowed(principal, host, *question)
+
+    def is_allowed_for_some(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        return not any(kind is resource_type for kind, _ in self.denied)
+
+
+def error_codes(message: Any) -> Iterator[int]:
+    """Every error code in a reply, wherever it stands."""
+    for field in fields(message):
+        value = getattr(message, field.name)
+        if field.name in {"error_code", "partition_error_code"}:
+            yield value
+        for item in value if isinstance(value, list) else [value]:
+            if is_dataclass(item):
+                yield from error_codes(item)
