@@ -101,6 +101,8 @@ class Truth:
     """Records below may be gone: a leader has deleted them, which it may if they are committed."""
     is_forgiven: bool = False
     """More was broken at once than the claim covers: loss is possible, contradiction is not."""
+    had_nothing: bool = False
+    """It recovers, and nothing had been committed when that began."""
 
 
 class Checker:
@@ -200,7 +202,10 @@ class Checker:
         # A replica that has never been made is taken for one that is gone, where there are several
         # disks; no more than a false alarm if nothing was ever committed.
         is_empty = self.world.has_several_disks and not truth.committed
-        if record.is_recovering and not (truth.is_forgiven or self.is_confirmed or is_empty):
+        truth.had_nothing = record.is_recovering and (truth.had_nothing or is_empty)
+        if record.is_recovering and not (
+            truth.is_forgiven or self.is_confirmed or truth.had_nothing
+        ):
             self.fail("an unclean election, though enough replicas are left: %s", record)
         self.suspects[key] = None
 
