@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 from live_broker import FrameClient
 from waiting import wait_until
 
+from fairlead_broker.log.files.file_names import RETENTION_SUFFIX
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.header import decode_response
 from fairlead_wire.messages.fetch import (
@@ -218,7 +219,9 @@ def test_by_size_segments_go_while_they_are_read_and_the_disk_has_their_room(
         start = story.log_start()
         assert start > 4 * 1_024
         # The reply that is half sent has kept its file, and nobody else has kept any.
-        wait_until(lambda: story.unlinked_descriptors() == [f"{0:020}.log.deleted (deleted)"])
+        wait_until(
+            lambda: story.unlinked_descriptors() == [f"{0:020}.log{RETENTION_SUFFIX} (deleted)"]
+        )
         received += slow.receive_exactly(size - len(received))
         _, response = decode_response(memoryview(received), FetchRequest.API_KEY, FETCH_VERSION)
         found = values(partition_of(response))

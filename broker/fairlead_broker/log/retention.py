@@ -10,7 +10,12 @@ import logging
 
 from fairlead_broker.limits import SEGMENTS_DELETED_A_TURN
 from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
-from fairlead_broker.log.files.file_names import SNAPSHOT_SUFFIX, offset_name
+from fairlead_broker.log.files.file_names import (
+    DELETED_SUFFIX,
+    RETENTION_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    offset_name,
+)
 from fairlead_broker.log.segment import Segment
 from fairlead_broker.log.segmented_log import SegmentedLog
 from fairlead_model.invariants import require
@@ -107,10 +112,12 @@ def advance_log_start_offset(log: SegmentedLog, offset: int) -> None:
     log.epochs.truncate_from_start(offset)
 
 
-def remove_segments(log: SegmentedLog, segments: list[Segment], now_ms: int) -> None:
+def remove_segments(
+    log: SegmentedLog, segments: list[Segment], now_ms: int, suffix: str = DELETED_SUFFIX
+) -> None:
     """Take segments out of the log and rename their files; unlinked after the grace."""
     for segment in segments:
-        paths = segment.mark_deleted()
+        paths = segment.mark_deleted(suffix)
         log.deletions.add(paths, now_ms + log.config.file_delete_delay_ms)
     log.deferred.note_directory(log.path)
 
@@ -123,7 +130,9 @@ def _delete_first(log: SegmentedLog, count: int, now_ms: int) -> None:
     del log.segments[:count], log.bases[:count]
     # The start moves first: nobody may look for the segments that are renamed next.
     advance_log_start_offset(log, max(log.log_start_offset, log.segments[0].base_offset))
-    remove_segments(log, gone, now_ms)
+    # A power cut may undo one rename and keep a later one: the name tells recovery on which side of
+    # such a gap the log goes on.
+    remove_segments(log, gone, now_ms, RETENTION_SUFFIX)
     snapshots = [
         f"{log.path}/{offset_name(segment.base_offset)}{SNAPSHOT_SUFFIX}" for segment in gone
     ]

@@ -378,8 +378,8 @@ class Segment:
         self.indexed_position = builder.indexed_position
         logger.info("%s: its indexes were built anew", self.path)
 
-    def mark_deleted(self) -> list[str]:
-        """Rename all files to `.deleted` and let go of them; answers the paths to unlink later.
+    def mark_deleted(self, suffix: str = DELETED_SUFFIX) -> list[str]:
+        """Rename all files by `suffix` and let go of them; answers the paths to unlink later.
 
         The names go first: a crash in between leaves files that the next start removes. Slices
         that are being sent keep their descriptor.
@@ -392,11 +392,11 @@ class Segment:
         self.transaction_index.forget()
         stem = self.path.removesuffix(LOG_SUFFIX)
         deleted = []
-        for suffix in SEGMENT_SUFFIXES:
-            path = stem + suffix
-            if suffix == LOG_SUFFIX or self._disk.exists(path):
-                self._disk.rename(path, path + DELETED_SUFFIX)
-                deleted.append(path + DELETED_SUFFIX)
+        for kind in SEGMENT_SUFFIXES:
+            path = stem + kind
+            if kind == LOG_SUFFIX or self._disk.exists(path):
+                self._disk.rename(path, path + suffix)
+                deleted.append(path + suffix)
         return deleted
 
     def close(self) -> None:

@@ -12,7 +12,12 @@ many logs at once, in a thread.
 from bisect import bisect_left
 from typing import Final
 
-from fairlead_broker.log.files.file_names import SNAPSHOT_SUFFIX, parse_offset_name
+from fairlead_broker.log.files.file_names import (
+    LOG_SUFFIX,
+    RETENTION_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    parse_offset_name,
+)
 from fairlead_broker.log.producer_loading import load_producers
 from fairlead_broker.log.producers.producer_state import NO_OFFSET
 from fairlead_broker.log.retention import remove_segments
@@ -120,6 +125,17 @@ def _remove_snapshots(log: SegmentedLog, above: int) -> None:
             log.disk.unlink(f"{log.path}/{entry.name}")
 
 
+def _forget_retention(log: SegmentedLog, end_offset: int) -> None:
+    """Have nothing left that retention deleted above the new end, after an unclean election.
+
+    Recovery would take what is appended now for older than that, and drop it.
+    """
+    for entry in log.disk.list_directory(log.path):
+        deleted = parse_offset_name(entry.name, LOG_SUFFIX + RETENTION_SUFFIX)
+        if deleted is not None and deleted >= end_offset:
+            log.disk.unlink(f"{log.path}/{entry.name}")
+
+
 def _end_at(log: SegmentedLog, end_offset: int) -> None:
     log.set_active()
     log.log_end_offset = end_offset
@@ -132,6 +148,7 @@ def _end_at(log: SegmentedLog, end_offset: int) -> None:
     if log.epochs.is_dirty:
         log.write_epochs()
     _remove_snapshots(log, end_offset)
+    _forget_retention(log, end_offset)
     # A snapshot does not tell of these. Whose marker was cut off is open again.
     ended = [each for each in log.producers.unreplicated if each.marker_offset < end_offset]
     # There is no clock here: silence counts from when any of them was last heard. From zero, the

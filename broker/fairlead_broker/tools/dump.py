@@ -31,6 +31,7 @@ from fairlead_broker.log.files.file_names import (
     METADATA_RECORD,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
+    RETENTION_SUFFIX,
     SNAPSHOT_SUFFIX,
     START_RECORD,
     SWAP_SUFFIX,
@@ -140,7 +141,7 @@ def open_dump(path: str | Path, *, records: bool = False) -> Dump:
     """
     path = Path(path)
     name = path.name
-    for suffix in (DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX):
+    for suffix in (RETENTION_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX):
         name = name.removesuffix(suffix)
     entry = _BY_NAME.get(name)
     if entry is None:

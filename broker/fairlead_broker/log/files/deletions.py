@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
 from fairlead_broker.disk import Disk, remove_tree, unlink_if_present
+from fairlead_broker.log.files.file_names import RETENTION_SUFFIX
 
 FIRST_RETRY_MS: Final = 30_000
 LONGEST_RETRY_MS: Final = 3_600_000
@@ -62,17 +63,27 @@ class DeletionJob:
 
     def run(self) -> None:
         """`Deletions.complete` must be called afterwards: it keeps what the disk refused."""
+        synced: set[str] = set()
         for pending in self._due:
             left: list[str] = []
             last_error: OSError | None = None
             for path in pending.paths:
                 try:
+                    if path.endswith(RETENTION_SUFFIX):
+                        self._sync_directory(path, synced)
                     self._remove(self._disk, path)
                 except OSError as error:
                     left.append(path)
                     last_error = error
             if last_error is not None:
                 self.refused.append((replace(pending, paths=left), last_error))
+
+    def _sync_directory(self, path: str, synced: set[str]) -> None:
+        """Let a name go that tells of retention only when the older ones are gone for good."""
+        directory = path.rpartition("/")[0]
+        if directory not in synced:
+            self._disk.fsync_directory(directory)
+            synced.add(directory)
 
 
 class Deletions:

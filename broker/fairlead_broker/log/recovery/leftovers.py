@@ -1,8 +1,9 @@
 """Files that a crash left half way: finished or discarded before a log is opened.
 
 `.deleted` was on its way out; `.cleaned` and `.tmp` are unfinished; `.swap` is complete output of
-compaction, so the swap is finished; an index without its log means nothing. Each step can be
-repeated: a crash in here leaves a state that the next start handles the same way.
+compaction, so the swap is finished; an index without its log means nothing. What is older than a
+segment that retention deleted was deleted before it, even where a power cut undid that. Each step
+can be repeated: a crash in here leaves a state that the next start handles the same way.
 """
 
 from fairlead_broker.disk import Disk, unlink_if_present
@@ -11,6 +12,7 @@ from fairlead_broker.log.files.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
+    RETENTION_SUFFIX,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     offset_name,
@@ -25,7 +27,11 @@ WORKING_SUFFIXES = (*_DISCARDED, SWAP_SUFFIX)
 
 def settle_leftovers(disk: Disk, directory: str, names: set[str]) -> bool:
     """Finish or discard; answers whether anything in the directory changed."""
-    changed = False
+    changed = _repeat_retention(disk, directory, names)
+    if changed:
+        # Only then may the names go that tell of it.
+        disk.fsync_directory(directory)
+        names = {entry.name for entry in disk.list_directory(directory)}
     for name in sorted(names):
         if name.endswith(_DISCARDED):
             changed |= unlink_if_present(disk, f"{directory}/{name}")
@@ -46,6 +52,23 @@ def settle_leftovers(disk: Disk, directory: str, names: set[str]) -> bool:
                 changed |= unlink_if_present(disk, f"{directory}/{name}")
     if changed:
         disk.fsync_directory(directory)
+    return changed
+
+
+def _repeat_retention(disk: Disk, directory: str, names: set[str]) -> bool:
+    """Remove each segment that is older than one that retention deleted.
+
+    It deletes the oldest first, but names reach the disk in any order. Left there, the older one
+    would be the log's beginning, with a gap behind it; and recovery ends a log at a gap.
+    """
+    deleted = [parse_offset_name(name, LOG_SUFFIX + RETENTION_SUFFIX) for name in names]
+    newest = max((base for base in deleted if base is not None), default=-1)
+    changed = False
+    for name in sorted(names):
+        for suffix in (LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX):
+            base = parse_offset_name(name, suffix)
+            if base is not None and base < newest:
+                changed |= unlink_if_present(disk, f"{directory}/{name}")
     return changed
 
 

@@ -1,8 +1,13 @@
 """Segments go by age and size, consumed or not, but never above the high watermark."""
 
+import errno
+
 import pytest
 from log_batches import LogBench, append, batch, read_headers
 
+from fairlead_broker.disk import RealDisk
+from fairlead_broker.log.files.file_names import RETENTION_SUFFIX
+from fairlead_broker.log.truncation import restart_at
 from fairlead_model.invariants import InvariantViolation
 
 DAY_MS = 86_400_000
@@ -109,7 +114,8 @@ def test_files_are_renamed_at_once_and_removed_after_the_grace(bench, tmp_path):
     log = fill(bench, [10, 20], retention_ms=100)
     log.delete_expired_segments(115, 2)
     names = {path.name for path in tmp_path.glob("t-0/*.deleted")}
-    assert names == {f"{0:020}{suffix}.deleted" for suffix in (".log", ".index", ".timeindex")}
+    kinds = (".log", ".index", ".timeindex")
+    assert names == {f"{0:020}{kind}.retention.deleted" for kind in kinds}
     assert log.begin_deletions(600) is None
     job = log.begin_deletions(615)
     assert job is not None
@@ -126,3 +132,74 @@ def test_leftovers_of_a_deletion_are_removed_at_start(bench, tmp_path):
     log = bench.load()
     assert not list(tmp_path.glob("t-0/*.deleted"))
     assert (log.log_start_offset, log.log_end_offset) == (2, 3)
+
+
+def test_what_a_power_cut_brings_back_of_a_deletion_does_not_end_the_log(bench, tmp_path):
+    """Renames reach the disk in any order: one that is undone would leave a gap behind it."""
+    log = fill(bench, [10, 20, 30, 500], retention_ms=100)
+    assert log.delete_expired_segments(400, 4) == 3
+    log.close()
+    oldest = tmp_path / "t-0" / f"{0:020}.log"
+    oldest.with_name(oldest.name + RETENTION_SUFFIX).rename(oldest)
+    log = bench.load()
+    assert (log.log_start_offset, log.log_end_offset) == (3, 4)
+    assert not oldest.exists()
+    assert not list(tmp_path.glob("t-0/*.deleted"))
+
+
+def test_names_that_tell_of_retention_go_only_when_the_deletion_is_durable(bench, tmp_path):
+    log = fill(bench, [10, 20, 30, 500], retention_ms=100)
+    assert log.delete_expired_segments(400, 4) == 3
+    job = log.begin_deletions(900)
+    assert job is not None
+    disk, deleted = RecordingDisk(), set(job.paths)
+    job._disk = disk
+    job.run()
+    assert disk.calls[0] == ("fsync_directory", f"{tmp_path}/t-0")
+    assert {path for call, path in disk.calls if call == "unlink"} == deleted
+    assert [call for call, _ in disk.calls].count("fsync_directory") == 1
+
+
+def test_a_directory_that_cannot_be_synced_keeps_these_names(bench, tmp_path):
+    log = fill(bench, [10, 20, 500], retention_ms=100)
+    assert log.delete_expired_segments(400, 3) == 2
+    job = log.begin_deletions(900)
+    assert job is not None
+    disk = RecordingDisk()
+    disk.is_failing = True
+    job._disk = disk
+    job.run()
+    assert len(list(tmp_path.glob("t-0/*.retention.deleted"))) == 6
+    assert log.deletions.complete(job, 900) is not None
+
+
+def test_a_log_that_is_cut_below_what_retention_deleted_keeps_what_comes_then(bench, tmp_path):
+    """After an unclean election: the new leader has less than was deleted here."""
+    log = fill(bench, [10, 20, 30, 500], retention_ms=100)
+    assert log.delete_expired_segments(400, 4) == 3
+    restart_at(log, 1)
+    assert not list(tmp_path.glob(f"t-0/{2:020}.log.*"))
+    log.refusal = None  # as the next checkpoint does
+    assert append(log, batch()) == [1]
+    log.close()
+    log = bench.load()
+    assert (log.log_start_offset, log.log_end_offset) == (1, 2)
+
+
+class RecordingDisk(RealDisk):
+    """Tells what was synced and removed, in its order."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+        self.is_failing = False
+
+    def fsync_directory(self, path):
+        if self.is_failing:
+            raise OSError(errno.EIO, "Input/output error")
+        self.calls.append(("fsync_directory", path))
+        super().fsync_directory(path)
+
+    def unlink(self, path):
+        self.calls.append(("unlink", path))
+        super().unlink(path)

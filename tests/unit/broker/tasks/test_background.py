@@ -198,7 +198,7 @@ def test_retention_deletes_old_segments_and_their_files_after_the_grace(stage: A
         housekeeping = Housekeeping(stage.broker, executor)
         await housekeeping.apply_retention()
         names = [path.name for path in (stage.directory / "t-0").iterdir()]
-        assert [name for name in names if name.endswith(".log.deleted")]
+        assert [name for name in names if name.endswith(".log.retention.deleted")]
         stage.clock.advance(500)
         await housekeeping.unlink_deleted()
 

@@ -12,6 +12,7 @@ import pytest
 from fairlead_broker.disk import RealDisk
 from fairlead_broker.limits import SEGMENTS_DELETED_A_TURN
 from fairlead_broker.log.files.deletions import LONGEST_RETRY_MS
+from fairlead_broker.log.files.file_names import RETENTION_SUFFIX
 from fairlead_broker.tasks.housekeeping import Housekeeping
 
 SMALL_SEGMENTS = {"segment.bytes": "1024", "file.delete.delay.ms": "0"}
@@ -71,7 +72,8 @@ def test_files_that_cannot_be_unlinked_are_tried_again(
     async def story(housekeeping: Housekeeping) -> None:
         metrics, waits = stage.broker.metrics, []
         await housekeeping.unlink_deleted()
-        assert [path.name for path in log.directory.glob("*.deleted")] == [disk.kept + ".deleted"]
+        kept = [path.name for path in log.directory.glob("*.deleted")]
+        assert kept == [disk.kept + RETENTION_SUFFIX]
         assert metrics.undeleted == 1
         for _ in range(10):
             waits.append(log.deletions._pending[-1].waited_ms)
