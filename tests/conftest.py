@@ -124,6 +124,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(marker)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Keep the test's name in a file while it runs: a run that hangs and is ended has no summary.
+
+    The folder is `FAIRLEAD_TESTS_UNDER_WAY`; each process has one file there.
+    """
+    folder = os.environ.get("FAIRLEAD_TESTS_UNDER_WAY")
+    if folder is None:
+        return (yield)
+    note = Path(folder, str(os.getpid()))
+    note.write_text(f"{item.nodeid}\n")
+    try:
+        return (yield)
+    finally:
+        note.unlink()
+
+
 class NotReadyError(Exception):
     """A process ended, or said nothing, before it was ready; the text holds its last words."""
 

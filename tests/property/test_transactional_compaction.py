@@ -145,11 +145,12 @@ class CompactedTopic:
         if version > 1:
             self.epochs[producer_id] += 1
             self.sequences[producer_id] = 0
-        elif self.log.producers.get(producer_id) is None:
-            # It was silent for too long. What a marker alone leaves asks for a first sequence.
-            self.sequences[producer_id] = 0
         marker = EndMarker(producer_id, self.epochs[producer_id], 0, commits, version)
         self.log.append_end_marker(marker, leader_epoch=0, now_ms=self.now_ms)
+        entry = self.log.producers.get(producer_id)
+        if entry is None or not entry.batches:
+            # It was silent for too long. What a marker alone leaves asks for a first sequence.
+            self.sequences[producer_id] = 0
         if producer_id in self.begun:
             self.outcomes[self.begun.pop(producer_id)] = commits
 
