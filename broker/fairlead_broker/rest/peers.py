@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairlead_broker.limits import REST_PEER_CONNECTIONS_MAX
 from fairlead_broker.peer_check import PeerProofError
-from fairlead_broker.tasks.leader_connection import connect_to_leader
+from fairlead_broker.tasks.leader_connecting import connect_to_leader
 from fairlead_wire.errors import RemoteProtocolError
 
 if TYPE_CHECKING:

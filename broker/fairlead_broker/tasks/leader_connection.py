@@ -26,11 +26,8 @@ from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairlead_model.cluster import ClusterImage
-    from fairlead_tls.followed_certificate import FollowedPeer
     from fairlead_wire.message import Message
 
-CONNECT_TIMEOUT_S: Final = 2.0
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_SIZE: Final = 4
 _CALL_TIMEOUT_S: Final = 5.0
@@ -38,48 +35,6 @@ _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 2
 _QUIET_FRAMES_MAX: Final = 200
 """After so many replies that need but an eighth of the buffer, a smaller one takes its place."""
-
-
-async def connect_to_leader(
-    image: ClusterImage,
-    leader_id: int,
-    secret: bytes,
-    *,
-    client_id: str,
-    certificate: FollowedPeer | None = None,
-) -> LeaderConnection:
-    """Connect to a broker's internal listener; on return both sides have proved themselves.
-
-    Over TLS if there is a `certificate`. PeerProofError, RemoteProtocolError, OSError or
-    TimeoutError.
-    """
-    registration = image.brokers.get(leader_id)
-    endpoint = None
-    if registration is not None:
-        endpoint = next((each for each in registration.endpoints if each.is_internal), None)
-    if endpoint is None:
-        raise ConnectionRefusedError("it has no internal listener")
-    if certificate is None:
-        connection = await LeaderConnection.open(
-            endpoint.host, endpoint.port, client_id=client_id, timeout_s=CONNECT_TIMEOUT_S
-        )
-    else:
-        from fairlead_broker.tasks.tls_leader_connection import open_tls
-
-        connection = await open_tls(
-            endpoint.host,
-            endpoint.port,
-            leader_id,
-            certificate.current,
-            client_id=client_id,
-            timeout_s=CONNECT_TIMEOUT_S,
-        )
-    try:
-        await connection.prove(secret)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def new_socket(host: str) -> socket.socket:

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.peer_check import PeerProofError
-from fairlead_broker.tasks.leader_connection import connect_to_leader
+from fairlead_broker.tasks.leader_connecting import connect_to_leader
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.header import decode_response
 

@@ -25,7 +25,7 @@ from fairlead_broker.replication.follower_state import (
     FetchPosition,
     Retry,
 )
-from fairlead_broker.tasks.leader_connection import connect_to_leader
+from fairlead_broker.tasks.leader_connecting import connect_to_leader
 from fairlead_model.invariants import InvariantViolation
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.replica_fetch import decode_reply, encode_fetch

@@ -23,7 +23,7 @@ from simulator.virtual_loop import PROCESS, Process
 from fairlead_broker import broker as broker_module
 from fairlead_broker.coordinator import loading as coordinator_loading
 from fairlead_broker.session import controller_session, link
-from fairlead_broker.tasks import leader_connection
+from fairlead_broker.tasks import leader_connecting
 from fairlead_controller import reassigner
 from fairlead_controller.controller import Controller, open_controller
 from fairlead_controller.decisions.events import ElectLeaders
@@ -227,7 +227,7 @@ def replaced_edges(world: World) -> Iterator[None]:
         (link, "secrets", nonces),
         (controller_session, "random", _Chance(world.rng)),
         (broker_module, "random", SimpleNamespace(SystemRandom=lambda: world.rng)),
-        (leader_connection, "LeaderConnection", SimLeaderConnection),
+        (leader_connecting, "LeaderConnection", SimLeaderConnection),
         (coordinator_loading, "_read_slice", bytes),
         (
             controller_session,
