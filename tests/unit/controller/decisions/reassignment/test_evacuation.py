@@ -177,3 +177,25 @@ def test_racks_and_machines_are_kept_apart(make_mover: Callable[[int], Any]) -> 
     mover.drain(2)
     mover.settle()
     assert mover.world.partition().replicas == (0, 1, 3), "the rack c that it leaves"
+
+
+def test_the_last_broker_of_a_rack_goes_when_a_person_asks(
+    make_mover: Callable[[int], Any],
+) -> None:
+    """The others of fewer racks take what it has; a rack that comes back gets its share again."""
+    mover = make_mover(0)
+    for broker_id, rack in enumerate(["a", "b", "c", "c"]):
+        mover.world.start_broker(broker_id, rack=rack, host_name=f"h{broker_id}")
+    mover.world.create("t", partitions=12, replication_factor=3)
+    assert mover.drain(1)[0] is NONE
+    mover.settle()
+    for partition in mover.world.partitions("t"):
+        assert set(partition.replicas) == {0, 2, 3}
+    mover.world.create("u", partitions=6, replication_factor=2)
+    for partition in mover.world.partitions("u"):
+        assert 0 in partition.replicas, "two racks are left, and each has one"
+        assert 1 not in partition.replicas
+    assert mover.undrain(1)[0] is NONE
+    mover.world.create("v", partitions=6, replication_factor=3)
+    for partition in mover.world.partitions("v"):
+        assert {0, 1} < set(partition.replicas)
