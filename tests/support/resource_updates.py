@@ -112,6 +112,20 @@ UPDATES = (
     Update("another limit", drill(), drill(limits={"recoveryMs": 500}), _ANOTHER_DRILL),
     Update("another workload", drill(), drill(workload={"partitions": 1}), _ANOTHER_DRILL),
     Update("more runs", drill(), drill(runs=2), _ANOTHER_DRILL),
+    Update("a drill that may harm now", drill(), drill(allowUnsafe=True), _ANOTHER_DRILL),
+    Update(
+        "another cut",
+        drill(fault={"type": "Isolate", "cut": "All"}),
+        drill(fault={"type": "Isolate", "cut": "Brokers"}),
+        _ANOTHER_DRILL,
+    ),
+    Update("another hour", drill(schedule="0 3 * * *"), drill(schedule="30 4 * * *")),
+    Update(
+        "an hour of another time zone",
+        drill(schedule="0 3 * * *"),
+        drill(schedule="0 3 * * *", timeZone="Europe/Berlin"),
+    ),
+    Update("no schedule any more", drill(schedule="0 3 * * *"), drill()),
 )
 
 RENAMES = (
