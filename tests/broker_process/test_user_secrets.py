@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import random
+import subprocess
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from fake_resource_server import FakeResourceServer
 from live_candidates import Child
+from needed_tools import is_on_the_path
 from secure_listener import Certificates
 from topic_bench import eventually
 from user_bench import CLUSTER, InProcessController, allow, encoded, user
@@ -34,6 +37,7 @@ from fairlead_operator.events import EventWriter
 from fairlead_operator.specs.client_access import MOUNT_FOLDER
 from fairlead_operator.specs.names import (
     CLUSTER_LABEL,
+    REST_PORT,
     authority_secret_name,
     trust_secret_name,
 )
@@ -64,10 +68,18 @@ def listener(login: str, port: int) -> dict[str, Any]:
     }
 
 
+class Ports(NamedTuple):
+    """Where the broker listens."""
+
+    scram: int
+    tls: int
+    rest: int
+
+
 class World:
     """A cluster of one broker, and the operator of its Users."""
 
-    def __init__(self, kube: KubeClient, controller: Any, folder: Path, ports: list[int]) -> None:
+    def __init__(self, kube: KubeClient, controller: Any, folder: Path, ports: Ports) -> None:
         self.kube = kube
         self.controller = controller
         self._folder = folder
@@ -87,20 +99,28 @@ class World:
         folder.mkdir(exist_ok=True)
         for key, text in secret["data"].items():
             (folder / key).write_bytes(base64.b64decode(text))
+        self._bring_here(folder / "curl.config", folder / "rest.url", folder / "librdkafka.config")
         text = (folder / "librdkafka.config").read_text()
-        for port in self._ports:
-            text = text.replace(f"{CLUSTER}-bootstrap.{NAMESPACE}.svc:{port}", f"127.0.0.1:{port}")
-        text = text.replace(MOUNT_FOLDER, str(folder))
-        (folder / "librdkafka.config").write_text(text)
         return dict(line.split("=", 1) for line in text.splitlines())
+
+    def _bring_here(self, *files: Path) -> None:
+        """Name this machine and the folder, where a pod finds a Service and its mount."""
+        service = f"{CLUSTER}-bootstrap.{NAMESPACE}.svc"
+        for file in files:
+            text = file.read_text().replace(
+                f"{service}:{REST_PORT}", f"{service}:{self._ports.rest}"
+            )
+            text = text.replace(service, "127.0.0.1")
+            file.write_text(text.replace(MOUNT_FOLDER, str(file.parent)))
 
 
 @asynccontextmanager
-async def world(directory: Path) -> AsyncIterator[World]:
+async def world(directory: Path, http_login: str) -> AsyncIterator[World]:
     certificates = Certificates(directory / "tls")
     (directory / "secret").write_bytes(SECRET_TEXT)
     (directory / "secret").chmod(0o600)
-    session, scram, tls = take_ports(3)
+    session, *taken = take_ports(4)
+    ports = Ports(*taken)
     async with AsyncExitStack() as stack:
         store = await open_file_store(directory / "store")
         stack.push_async_callback(store.close)
@@ -112,7 +132,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
         stack.push_async_callback(server.stop)
         await server.start(host="127.0.0.1", session_port=session, http_port=0)
         await stack.enter_async_context(running(server.sessions.watch()))
-        broker = start_broker(directory, certificates, session=session, scram=scram, tls=tls)
+        broker = start_broker(directory, certificates, session, ports, http_login)
         stack.callback(broker.end)
         await until(lambda: controller.committed.image.is_live(0), deadline_s=START_S)
 
@@ -129,14 +149,16 @@ async def world(directory: Path) -> AsyncIterator[World]:
         ):
             metadata = {"name": name, "labels": {CLUSTER_LABEL: CLUSTER}}
             await kube.create(SECRET, NAMESPACE, {"metadata": metadata, "data": data})
-        listeners = [listener("scram-sha-512", scram), listener("tls", tls)]
-        manifest = {"metadata": {"name": CLUSTER}, "spec": {"listeners": listeners}}
+        listeners = [listener("scram-sha-512", ports.scram), listener("tls", ports.tls)]
+        rest = {"enabled": True, "tls": {}, "authentication": {"type": http_login}}
+        spec = {"listeners": listeners, "rest": rest}
+        manifest = {"metadata": {"name": CLUSTER}, "spec": spec}
         await kube.create(LOG_CLUSTER, NAMESPACE, manifest)
         remote = InProcessController(controller, f"{NAMESPACE}/{CLUSTER}")
         remote.sessions = server.sessions  # type: ignore[assignment]
         sync = UserSync(kube, remote, EventWriter(kube), namespaces=[NAMESPACE])
         await stack.enter_async_context(running(sync.run()))
-        yield World(kube, controller, directory, [scram, tls])
+        yield World(kube, controller, directory, ports)
 
 
 @asynccontextmanager
@@ -149,22 +171,34 @@ async def running(work: Any) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
+MAPPING_RULES = "RULE:^CN=([^,+]+)$/$1/,DEFAULT"
+HTTP_LOGINS = {
+    "scram-sha-512": {"fairlead.rest.authentication": "BASIC"},
+    "tls": {
+        "listener.name.rest.ssl.client.auth": "required",
+        "listener.name.rest.ssl.principal.mapping.rules": MAPPING_RULES,
+    },
+}
+
+
 def start_broker(
-    directory: Path, certificates: Certificates, *, session: int, scram: int, tls: int
+    directory: Path, certificates: Certificates, session: int, ports: Ports, http_login: str
 ) -> Child:
     values = {
         "node.id": "0",
         "log.dirs": str(directory / "broker"),
-        "listeners": f"SCRAM://127.0.0.1:{scram},TLS://127.0.0.1:{tls},INTERNAL://127.0.0.1:0",
+        "listeners": f"SCRAM://127.0.0.1:{ports.scram},TLS://127.0.0.1:{ports.tls},INTERNAL://127.0.0.1:0",
         "listener.security.protocol.map": "SCRAM:SASL_SSL,TLS:SSL",
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "ssl.keystore.location": str(certificates.issue("server")),
         "ssl.truststore.location": str(certificates.ca),
         "listener.name.tls.ssl.client.auth": "required",
-        "listener.name.tls.ssl.principal.mapping.rules": "RULE:^CN=([^,+]+)$/$1/,DEFAULT",
+        "listener.name.tls.ssl.principal.mapping.rules": MAPPING_RULES,
+        "fairlead.rest.listener": f"https://127.0.0.1:{ports.rest}",
         "fairlead.http.listener": "127.0.0.1:0",
         "fairlead.controller.sessions": f"ws://127.0.0.1:{session}",
         "fairlead.cluster.secret.file": str(directory / "secret"),
+        **HTTP_LOGINS[http_login],
     }
     chosen = [f"--set={name}={value}" for name, value in values.items()]
     return Child(["-m", "fairlead_broker", *chosen], directory / "broker.log")
@@ -202,6 +236,15 @@ def look(settings: dict[str, str], topic: str) -> int:
         return 0 if error is None else int(error.code())
     finally:
         consumer.close()
+
+
+def read_by_http(folder: Path, topic: str) -> int:
+    """Read the topic's first record with curl; the status of the answer."""
+    url = f"{(folder / 'rest.url').read_text()}/topics/{topic}/partitions/0/records?timeout=0"
+    command = ["curl", "-s", "-K", str(folder / "curl.config"), "--noproxy", "*"]
+    asked = [*command, "-o", str(folder / "answer"), "-w", "%{http_code}", url]
+    said = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    return int(said.stdout)
 
 
 def look_from_spark(folder: Path, topic: str) -> int:
@@ -255,6 +298,9 @@ def test_an_application_does_what_its_user_may_and_nothing_else(tmp_path, login)
         assert await ask(look_from_spark, tmp_path / "app", "orders") == 1
         with pytest.raises(SourceError, match="TOPIC_AUTHORIZATION_FAILED"):
             await ask(look_from_spark, tmp_path / "app", "payments")
+        if is_on_the_path("curl"):
+            assert await ask(read_by_http, tmp_path / "app", "orders") == HTTPStatus.OK
+            assert await ask(read_by_http, tmp_path / "app", "payments") == HTTPStatus.FORBIDDEN
 
         reading = {"spec": {"acls": [allow("Read"), spec["acls"][1]]}}
         await of.kube.patch(USER, NAMESPACE, "app", reading)
@@ -268,7 +314,7 @@ def test_an_application_does_what_its_user_may_and_nothing_else(tmp_path, login)
         assert code == denied if login == "tls" else code != 0
 
     async def played() -> None:
-        async with world(tmp_path) as of:
+        async with world(tmp_path, login) as of:
             await story(of)
 
     asyncio.run(played())

@@ -1,18 +1,24 @@
-"""At which listener of a LogCluster a user comes in. Pure."""
+"""At which listener of a LogCluster a user comes in, and whether the HTTP API takes him. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from fairlead_operator.resources.user import LoginType
-from fairlead_operator.specs.names import bootstrap_service_name, listener_service_name
+from fairlead_operator.specs.names import (
+    REST_PORT,
+    bootstrap_service_name,
+    listener_service_name,
+)
 
 INSIDE: Final = "Internal"
 MOUNT_FOLDER: Final = "/etc/fairlead/user"
-"""Where the Secret of a User is mounted: its librdkafka.config can name certificates by files
-only."""
+"""Where the Secret of a User is mounted: its librdkafka.config and curl.config can name
+certificates by files only."""
 CONFIG_KEY: Final = "librdkafka.config"
 """The settings for librdkafka in that Secret."""
+CURL_KEY: Final = "curl.config"
+"""The settings for `curl -K` in that Secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +31,47 @@ class ClientAccess:
     is_of_own_authority: bool = False
     """Whether the cluster's own authority has issued what brokers show there."""
 
+
+@dataclass(frozen=True, slots=True)
+class HttpAccess:
+    """Where the HTTP API is, as it is reached inside Kubernetes; it speaks TLS."""
+
+    url: str
+    is_of_own_authority: bool = False
+    """Whether the cluster's own authority has issued what brokers show there."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserAccess:
+    """All ways that take a user's login; None where there is no such."""
+
+    kafka: ClientAccess | None
+    http: HttpAccess | None = None
+
     @property
-    def is_tls(self) -> bool:
-        """Whether connections are encrypted."""
-        return self.protocol.endswith("SSL")
+    def takes_login(self) -> bool:
+        """Whether there is a way at all."""
+        return self.kafka is not None or self.http is not None
+
+    @property
+    def is_of_own_authority(self) -> bool:
+        """Whether a client has to trust the cluster's own authority somewhere."""
+        ways = (self.kafka, self.http)
+        return any(way is not None and way.is_of_own_authority for way in ways)
+
+
+def find_user_access(cluster: Mapping[str, Any], login: LoginType) -> UserAccess:
+    """Return the ways into a LogCluster that take a login."""
+    return UserAccess(find_access(cluster, login), _find_http(cluster, login))
+
+
+def _find_http(cluster: Mapping[str, Any], login: LoginType) -> HttpAccess | None:
+    rest = (cluster.get("spec") or {}).get("rest") or {}
+    if not rest.get("enabled") or (rest.get("authentication") or {}).get("type") != login:
+        return None
+    metadata = cluster["metadata"]
+    host = f"{bootstrap_service_name(metadata['name'])}.{metadata['namespace']}.svc"
+    return HttpAccess(f"https://{host}:{REST_PORT}", _is_own(rest.get("tls") or {}))
 
 
 def find_access(cluster: Mapping[str, Any], login: LoginType) -> ClientAccess | None:
@@ -55,5 +98,9 @@ def _access(
     return ClientAccess(
         f"{service}.{metadata['namespace']}.svc:{listener['port']}",
         transport if login == "tls" else f"SASL_{transport}",
-        is_tls and not (tls.get("certificate") or tls.get("issuerRef")),
+        is_tls and _is_own(tls),
     )
+
+
+def _is_own(tls: Mapping[str, Any]) -> bool:
+    return not (tls.get("certificate") or tls.get("issuerRef"))

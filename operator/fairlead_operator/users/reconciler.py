@@ -19,7 +19,7 @@ from fairlead_model.security.acl import AclBinding
 from fairlead_model.security.scram import DEFAULT_ITERATIONS, ScramMechanism, derive
 from fairlead_operator.controller_client import ControllerRefusedError, ControllerUnavailableError
 from fairlead_operator.events import EventWriter
-from fairlead_operator.specs.client_access import find_access
+from fairlead_operator.specs.client_access import find_user_access
 from fairlead_operator.topics.topic_resource import FINALIZER, ClusterKey, ResourceKey
 from fairlead_operator.topics.topic_status import Verdict, build_status_patch
 from fairlead_operator.topics.work_queue import WorkQueue
@@ -211,8 +211,8 @@ class UserReconciler:
 
     async def _ensure_secret(self, work: _Work) -> None:
         resource = work.resource
-        access = find_access(self._scope.clusters[resource.cluster_key], resource.login)
-        work.sight = replace(work.sight, has_listener=access is not None)
+        access = find_user_access(self._scope.clusters[resource.cluster_key], resource.login)
+        work.sight = replace(work.sight, has_listener=access.takes_login)
         try:
             work.secret = await self._secrets.ensure(resource, work.manifest, access)
         except UserSecretError as problem:

@@ -8,10 +8,22 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fairlead_kube.kinds import SECRET, USER
-from fairlead_model.security.client_texts import render_java, render_librdkafka, scram_jaas_config
+from fairlead_model.security.client_texts import (
+    render_curl,
+    render_java,
+    render_librdkafka,
+    scram_jaas_config,
+)
 from fairlead_model.security.scram import SALT_SEED_BYTES, build_salt
 from fairlead_operator.resources.user import LoginType
-from fairlead_operator.specs.client_access import CONFIG_KEY, MOUNT_FOLDER, ClientAccess
+from fairlead_operator.specs.client_access import (
+    CONFIG_KEY,
+    CURL_KEY,
+    MOUNT_FOLDER,
+    ClientAccess,
+    HttpAccess,
+    UserAccess,
+)
 from fairlead_operator.specs.names import (
     CERTIFICATES_LABEL,
     CLUSTER_LABEL,
@@ -73,10 +85,10 @@ def password_problem(password: str) -> str:
 def build_data(
     resource: UserResource,
     material: UserMaterial,
-    access: ClientAccess | None,
+    access: UserAccess,
     trusted: bytes,
 ) -> dict[str, bytes]:
-    """Return what the Secret holds; `access` is None where no listener takes the login."""
+    """Return what the Secret holds: settings for each way that takes the login."""
     data: dict[str, bytes] = {"username": resource.user.encode()}
     if resource.login == "scram-sha-512":
         data[PASSWORD_KEY] = material.password.encode()
@@ -90,13 +102,19 @@ def build_data(
         }
     if trusted:
         data["ca.crt"] = trusted
-    if access is not None:
-        java = java_settings(resource, material, access, trusted)
-        plain = librdkafka_settings(resource, material, access, trusted)
+    if access.kafka is not None:
+        java = java_settings(resource, material, access.kafka, trusted)
+        plain = librdkafka_settings(resource, material, access.kafka)
         data |= {
-            "bootstrap.servers": access.bootstrap.encode(),
+            "bootstrap.servers": access.kafka.bootstrap.encode(),
             "client.properties": render_java(java).encode(),
             CONFIG_KEY: render_librdkafka(plain).encode(),
+        }
+    if access.http is not None:
+        curl = curl_settings(resource, material, access.http)
+        data |= {
+            "rest.url": access.http.url.encode(),
+            CURL_KEY: render_curl(curl).encode(),
         }
     return data
 
@@ -119,13 +137,13 @@ def java_settings(
             "ssl.keystore.certificate.chain": material.certificate.decode(),
             "ssl.keystore.key": material.key.decode(),
         }
-    if access.is_tls and trusted:
+    if access.is_of_own_authority:
         settings |= _PEM | {"ssl.truststore.certificates": trusted.decode()}
     return settings
 
 
 def librdkafka_settings(
-    resource: UserResource, material: UserMaterial, access: ClientAccess, trusted: bytes
+    resource: UserResource, material: UserMaterial, access: ClientAccess
 ) -> dict[str, str]:
     """Return what librdkafka and confluent-kafka take."""
     settings = {
@@ -145,8 +163,22 @@ def librdkafka_settings(
             "ssl.certificate.location": f"{MOUNT_FOLDER}/user.crt",
             "ssl.key.location": f"{MOUNT_FOLDER}/user.key",
         }
-    if access.is_tls and trusted:
+    if access.is_of_own_authority:
         settings["ssl.ca.location"] = f"{MOUNT_FOLDER}/ca.crt"
+    return settings
+
+
+def curl_settings(
+    resource: UserResource, material: UserMaterial, access: HttpAccess
+) -> dict[str, str]:
+    """Return what curl takes for the HTTP API; a token comes from whoever has issued it."""
+    settings: dict[str, str] = {}
+    if resource.login == "scram-sha-512":
+        settings["user"] = f"{resource.user}:{material.password}"
+    elif resource.login == "tls":
+        settings |= {"cert": f"{MOUNT_FOLDER}/user.crt", "key": f"{MOUNT_FOLDER}/user.key"}
+    if access.is_of_own_authority:
+        settings["cacert"] = f"{MOUNT_FOLDER}/ca.crt"
     return settings
 
 

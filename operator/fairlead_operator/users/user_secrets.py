@@ -24,7 +24,7 @@ from fairlead_operator.certificates.rotation import (
 from fairlead_operator.events import EventWriter
 from fairlead_operator.refusals import describe_refusal, is_refusal
 from fairlead_operator.resources.user import SecretKeyRef
-from fairlead_operator.specs.client_access import ClientAccess
+from fairlead_operator.specs.client_access import UserAccess
 from fairlead_operator.specs.names import authority_secret_name, trust_secret_name
 from fairlead_operator.topics.topic_resource import ResourceKey
 from fairlead_operator.users.keystores import build_pkcs12
@@ -60,7 +60,7 @@ class UserSecretError(Exception):
 class _Sources:
     """Where the contents of a Secret come from, besides what it holds."""
 
-    access: ClientAccess | None
+    access: UserAccess
     given: str | None
     """The password that somebody else has chosen."""
     trusted: bytes
@@ -102,7 +102,7 @@ class UserSecrets:
         self._written.pop(key, None)
 
     async def ensure(
-        self, resource: UserResource, user: Manifest, access: ClientAccess | None
+        self, resource: UserResource, user: Manifest, access: UserAccess
     ) -> UserSecret:
         """Return the Secret of a User, made or corrected if need be.
 
@@ -188,8 +188,8 @@ class UserSecrets:
             keystore_password=password,
         )
 
-    def _trusted(self, resource: UserResource, access: ClientAccess | None) -> bytes:
-        if access is None or not access.is_of_own_authority:
+    def _trusted(self, resource: UserResource, access: UserAccess) -> bytes:
+        if not access.is_of_own_authority:
             return b""
         held = self._find((resource.namespace, trust_secret_name(resource.cluster)))
         trusted = read_data(held or {}).get(CA_CERTIFICATE, b"")

@@ -65,8 +65,9 @@ def judge(resource: UserResource, sight: UserSight) -> Verdict | None:  # noqa: 
         return None
     if not sight.has_listener:
         message = (
-            f"no listener of LogCluster {resource.cluster} has authentication.type "
-            f"{resource.login}, so the Secret says nothing about where to connect"
+            f"no listener of LogCluster {resource.cluster}, nor its HTTP API, has "
+            f"authentication.type {resource.login}, so the Secret says nothing about where to "
+            "connect"
         )
         return False, "NoListener", message
     if sight.left_out:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import base64
+import subprocess
+import threading
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_certificates
+from needed_tools import is_on_the_path, missing
 
 from fairlead_cli.local.client_files import read_client_file
 from fairlead_operator.certificates.authority import issue_client, make_authority
-from fairlead_operator.specs.client_access import ClientAccess, find_access
+from fairlead_operator.specs.client_access import (
+    ClientAccess,
+    HttpAccess,
+    UserAccess,
+    find_access,
+    find_user_access,
+)
 from fairlead_operator.users.keystores import build_pkcs12
 from fairlead_operator.users.user_resource import UserResource, read_user_resource
 from fairlead_operator.users.user_secret import (
@@ -27,6 +38,10 @@ from fairlead_operator.users.user_secret import (
     revision_of,
     salt_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 ACCESS = ClientAccess("demo-bootstrap.shop.svc:9093", "SASL_SSL", is_of_own_authority=True)
 CA = b"-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"
@@ -66,7 +81,7 @@ def listener(login: str, **fields: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("password", ["simple", 'qu"o\\te', "\u00e4\U0001f600 mid", "a=b#c"])
 def test_clients_read_the_password_back(password: str, tmp_path) -> None:
-    data = build_data(SCRAM, UserMaterial(password=password), ACCESS, CA)
+    data = build_data(SCRAM, UserMaterial(password=password), UserAccess(ACCESS), CA)
     settings = java(data["client.properties"])
     quoted = password.replace("\\", "\\\\").replace('"', '\\"')
     assert settings["sasl.jaas.config"].endswith(f'username="app" password="{quoted}";')
@@ -82,8 +97,97 @@ def test_clients_read_the_password_back(password: str, tmp_path) -> None:
 
 
 def test_a_secret_without_a_listener_has_the_password_all_the_same() -> None:
-    data = build_data(SCRAM, UserMaterial(password="x"), None, b"")
+    data = build_data(SCRAM, UserMaterial(password="x"), UserAccess(None), b"")
     assert set(data) == {"username", "password", "sasl.jaas.config"}
+
+
+HTTP = HttpAccess("https://demo-bootstrap.shop.svc:8082", is_of_own_authority=True)
+
+
+@contextmanager
+def asked_server() -> Iterator[tuple[str, list[str]]]:
+    """An HTTP server that notes how clients say who they are."""
+    said: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            said.append(self.headers["Authorization"])
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/", said
+        thread.join(30)
+
+
+@pytest.mark.parametrize("password", ["simple", 'qu"o\\te', "mid: dle #", "\u00e4\U0001f600"])
+def test_curl_reads_the_password_back(password: str, tmp_path: Path) -> None:
+    data = build_data(SCRAM, UserMaterial(password=password), UserAccess(None, HTTP), CA)
+    assert set(data) == {
+        *("username", "password", "sasl.jaas.config", "ca.crt"),
+        *("rest.url", "curl.config"),
+    }
+    assert data["rest.url"] == b"https://demo-bootstrap.shop.svc:8082"
+    text = data["curl.config"].decode()
+    assert 'cacert = "/etc/fairlead/user/ca.crt"' in text
+    if not is_on_the_path("curl"):
+        missing("no curl here")
+    path = tmp_path / "curl.config"
+    path.write_text(text, encoding="utf-8")
+    with asked_server() as (url, said):
+        command = ["curl", "-s", "-K", str(path), "--noproxy", "*", url]
+        subprocess.run(command, check=True, timeout=30)
+    assert said == ["Basic " + base64.b64encode(f"app:{password}".encode()).decode()]
+
+
+def test_curl_shows_a_certificate_or_nothing_but_whom_it_trusts() -> None:
+    material = UserMaterial("", b"crt", b"key", b"p12", "word")
+    text = build_data(resource(type="tls"), material, UserAccess(None, HTTP), CA)["curl.config"]
+    assert text.decode().splitlines() == [
+        'cert = "/etc/fairlead/user/user.crt"',
+        'key = "/etc/fairlead/user/user.key"',
+        'cacert = "/etc/fairlead/user/ca.crt"',
+    ]
+    by_token = resource(type="oauth", subject="someone")
+    tokens = build_data(by_token, UserMaterial(), UserAccess(None, HTTP), CA)
+    assert tokens["curl.config"] == b'cacert = "/etc/fairlead/user/ca.crt"\n'
+
+
+def test_who_trusts_the_authority_for_http_alone_does_not_for_kafka() -> None:
+    theirs = ClientAccess("demo-bootstrap.shop.svc:9093", "SASL_SSL")
+    data = build_data(SCRAM, UserMaterial(password="x"), UserAccess(theirs, HTTP), CA)
+    assert b"ssl.ca.location" not in data["librdkafka.config"]
+    assert b"ssl.truststore" not in data["client.properties"]
+    assert b"cacert" in data["curl.config"]
+
+
+TLS_LOGIN = {"enabled": True, "authentication": {"type": "tls"}}
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ({}, None),
+        ({"enabled": True}, None),
+        (TLS_LOGIN | {"enabled": False}, None),
+        (TLS_LOGIN | {"authentication": {"type": "scram-sha-512"}}, None),
+        (TLS_LOGIN | {"tls": {}}, HTTP),
+        (TLS_LOGIN | {"tls": {"issuerRef": {"name": "i"}}}, HttpAccess(HTTP.url)),
+    ],
+)
+def test_the_http_api_is_a_way_where_it_takes_the_login(
+    rest: dict[str, Any], expected: HttpAccess | None
+) -> None:
+    manifest = cluster()
+    manifest["spec"]["rest"] = rest
+    access = find_user_access(manifest, "tls")
+    assert access == UserAccess(None, expected)
+    assert access.takes_login == (expected is not None)
 
 
 def test_a_certificate_comes_in_all_forms_under_strimzis_names() -> None:
@@ -94,7 +198,7 @@ def test_a_certificate_comes_in_all_forms_under_strimzis_names() -> None:
     material = UserMaterial("", pair.certificate, pair.key, keystore, "word")
     user = resource(type="tls")
     access = ClientAccess("demo-bootstrap.shop.svc:9095", "SSL", True)
-    data = build_data(user, material, access, authority.certificate)
+    data = build_data(user, material, UserAccess(access), authority.certificate)
     assert {"user.crt", "user.key", "user.p12", "user.password", "ca.crt"} < set(data)
     settings = java(data["client.properties"])
     assert settings["ssl.keystore.certificate.chain"].encode() == pair.certificate
