@@ -182,11 +182,11 @@ class Checker:
             self.fail("I5: isr %s outside of %s", record.isr, record.replicas)
         if record.leader >= 0 and record.leader not in record.isr:
             self.fail("I5: leader %d outside of the isr %s", record.leader, record.isr)
-        lone = _lone_leader(old, record)
-        if lone is not None and record.min_insync_replicas < 2:
+        if record.min_insync_replicas < 2:
             # It may acknowledge alone for all that the controller knows, and the others are let go,
             # though it has lost data itself.
-            truth.is_forgiven |= self.world.brokers[lone].is_wounded
+            lone = _lone_leaders(old, record)
+            truth.is_forgiven |= any(self.world.brokers[each].is_wounded for each in lone)
         if old is None and all(self.world.brokers[each].is_wounded for each in record.isr):
             # Made by a controller that does not know yet what those that are in sync have lost.
             truth.is_forgiven = True
@@ -444,10 +444,11 @@ class Checker:
             self.fail("I2: %s saw the end at %d, then %d", consumer.name, consumer.latest, latest)
 
 
-def _lone_leader(old: Record | None, record: Record) -> int | None:
-    """Who leads, or led between two records: two brokers that are given up one after the other in
-    the same moment make one write, in which the second has led and does not any more."""
+def _lone_leaders(old: Record | None, record: Record) -> tuple[int, ...]:
+    """Who leads, or may have led between two records: brokers that are given up one after the other
+    in the same moment make one write, in which the second has led and does not any more."""
     if record.leader >= 0:
-        return record.leader
-    has_led = old is not None and record.leader_epoch > old.leader_epoch + 1
-    return record.isr[0] if has_led and record.isr else None
+        return (record.leader,)
+    if old is None or record.leader_epoch <= old.leader_epoch + 1:
+        return ()
+    return record.isr[:1] or tuple(each for each in old.isr if each != old.leader)
