@@ -36,6 +36,7 @@ from fairlead_bench.peers.own_ports import take_ports
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    from object_store import ObjectStoreServer
     from xdist.remote import Producer
     from zookeeper_ensemble import ZooKeeperEnsemble
 
@@ -376,6 +377,25 @@ def zookeeper_chroot(zookeeper: ZooKeeperEnsemble) -> Iterator[str]:
     zookeeper.start()
     yield zookeeper.make_chroot()
     zookeeper.start()
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServer]:
+    """A server of the S3 API for the whole run; each test makes buckets of its own."""
+    from object_store import running_object_store
+
+    with running_object_store(tmp_path_factory.mktemp("object-store")) as server:
+        yield server
+
+
+@pytest.fixture
+def aws(object_store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> ObjectStoreServer:
+    """The same, and the commands of this process ask it."""
+    for name in [each for each in os.environ if each.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in object_store.environment.items():
+        monkeypatch.setenv(name, value)
+    return object_store
 
 
 @pytest.fixture(scope="module")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fairlead_cli.advice import up_command
 from fairlead_cli.errors import CliError, InputError
+from fairlead_cli.exports.files import describe, read_document, write_document
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.store import FORM, open_access, read_store
 from fairlead_cli.options import data_option
@@ -20,11 +18,10 @@ from fairlead_cli.verb_group import VerbGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from fairlead_controller.stores.metadata_document import RestoredMetadata
     from fairlead_controller.stores.metadata_rewrite import Confirmed
-
-STDIN_STDOUT = "-"
 
 EPILOG = """\b
 Examples:
@@ -33,14 +30,17 @@ Examples:
   fairlead metadata restore metadata.json --data /new/place
   fairlead metadata confirm
   fairlead metadata export metadata.json --store zookeeper://127.0.0.1:2181/fairlead
+  fairlead metadata export s3://backups/fairlead/metadata.json
 """
 EXPORT_EPILOG = """\b
 Examples:
   fairlead metadata export metadata.json
   fairlead metadata export -            to stdout
+  fairlead metadata export s3://backups/fairlead/metadata.json
 
 It may be done while the cluster runs. The document is what was committed last. A user for
-ZooKeeper stands in the file that FAIRLEAD_ZOOKEEPER_DIGEST_FILE names.
+ZooKeeper stands in the file that FAIRLEAD_ZOOKEEPER_DIGEST_FILE names. For s3:// the variables of
+AWS's tools say where and as whom: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, ...
 """
 RESTORE_EPILOG = """\b
 Examples:
@@ -85,7 +85,7 @@ def metadata() -> None:
 @data_option
 @store_option
 def export(file: str, data: Path, store: str | None) -> None:
-    """Write the metadata to FILE as JSON."""
+    """Write the metadata to FILE as JSON: a path, - or s3://BUCKET/KEY."""
     from fairlead_controller.decisions.tables.stored_table import StoreError
 
     try:
@@ -97,12 +97,7 @@ def export(file: str, data: Path, store: str | None) -> None:
             f"cannot export the metadata of {data}: {error}",
             hint="Name the data directory of a local cluster with --data DIR.",
         ) from error
-    text = json.dumps(document, indent=2) + "\n"
-    if file == STDIN_STDOUT:
-        click.echo(text, nl=False)
-        return
-    write_whole(Path(file), text)
-    click.echo(f"Exported {describe(document)} to {file}.")
+    write_document(file, document)
 
 
 def read_metadata(layout: Layout, store: str | None) -> dict[str, Any]:
@@ -123,12 +118,12 @@ def read_metadata(layout: Layout, store: str | None) -> dict[str, Any]:
 @data_option
 @store_option
 def restore(file: str, data: Path, store: str | None) -> None:
-    """Rebuild the metadata from FILE in a place that has none.
+    """Rebuild the metadata from FILE (a path, - or s3://BUCKET/KEY) in a place that has none.
 
     The cluster must be stopped. Epochs and producer ids start far above those that brokers may
     have seen since the export, so that nothing of the time after it is taken for current.
     """
-    document = read_document_file(file)
+    document = read_document(file)
     if store is not None:
         restored = restore_at(store, document)
     else:
@@ -240,37 +235,3 @@ def restore_errors(where: str, hint: str) -> Iterator[None]:
         ) from error
     except (StoreError, OSError) as error:
         raise CliError(f"cannot restore into {where}: {error}", hint=hint) from error
-
-
-def read_document_file(file: str) -> object:
-    """JSON of a file or of stdin."""
-    try:
-        text = sys.stdin.read() if file == STDIN_STDOUT else read_text(file)
-        return json.loads(text)
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
-    except ValueError as error:
-        raise InputError(f"{file} is not JSON: {error}") from error
-
-
-def read_text(file: str) -> str:
-    """ValueError for what is not text either."""
-    return Path(file).read_text()
-
-
-def write_whole(path: Path, text: str) -> None:
-    """All of it or nothing: an export is often a backup."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    try:
-        temporary.write_text(text)
-        temporary.replace(path)
-    except OSError as error:
-        raise CliError(f"cannot write {path}: {error.strerror}") from error
-
-
-def describe(document: Any) -> str:
-    """`3 brokers, 7 topics`."""
-    from fairlead_cli.output import format_count
-
-    brokers = format_count(len(document["brokers"]), "broker")
-    return f"{brokers}, {format_count(len(document['topics']), 'topic')}"

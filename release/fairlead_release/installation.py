@@ -16,7 +16,7 @@ def bare_environment(home: Path, environment: Mapping[str, str] = os.environ) ->
     return {**kept, "HOME": str(home)}
 
 
-def install_release(dist: Path, folder: Path, extra: str = "operator") -> Path:
+def install_release(dist: Path, folder: Path, extras: str = "operator,s3") -> Path:
     """Make a virtual environment with the release in it; return its interpreter.
 
     The lock gives versions and hashes of what others made; the release itself comes by its name.
@@ -30,6 +30,6 @@ def install_release(dist: Path, folder: Path, extra: str = "operator") -> Path:
     lock = dist / "requirements" / "fairlead.txt"
     run((*install, *offline, "--no-deps", "--require-hashes", "--requirement", lock),
         folder=folder, environment=environment)  # fmt: skip
-    run((*install, *offline, "--find-links", dist, f"fairlead[{extra}]"),
+    run((*install, *offline, "--find-links", dist, f"fairlead[{extras}]"),
         folder=folder, environment=environment)  # fmt: skip
     return python

@@ -40,7 +40,7 @@ def declared_locks(project: dict[str, Any]) -> tuple[Lock, ...]:
     wire = [each for each in dependencies if each.startswith(OF_THE_WIRE)]
     return (
         Lock("build", (*project["build-system"]["requires"], "setuptools", "wheel")),
-        Lock("fairlead", (*dependencies, *extras["operator"])),
+        Lock("fairlead", (*dependencies, *extras["operator"], *extras["s3"])),
         Lock("spark", (*wire, *extras["spark"]), from_sources=("pyspark",)),
     )
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fairlead_cli.errors import CliError, InputError
+from fairlead_cli.exports.files import describe, read_document, write_document
+from fairlead_cli.exports.folders import FolderType, open_folder
 from fairlead_cli.kubectl.access import Access, access_options
-from fairlead_cli.metadata import STDIN_STDOUT, describe, read_document_file, write_whole
+from fairlead_cli.output import format_count
 from fairlead_cli.verb_group import VerbGroup
 
 if TYPE_CHECKING:
@@ -33,13 +33,16 @@ Examples:
 BACKUP_EPILOG = """\b
 Examples:
   kubectl fairlead metadata backup /backup --keep 168
+  kubectl fairlead metadata backup s3://backups/events --keep 168
 
 Files are called CLUSTER-TIME.json. The chart fairlead-cluster runs this as a CronJob
-(metadataBackup.enabled).
+(metadataBackup.enabled). For s3:// the variables of AWS's tools say where and as whom:
+AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, ...
 """
 IMPORT_EPILOG = """\b
 Examples:
   kubectl fairlead metadata import metadata.json --cluster events
+  kubectl fairlead metadata import s3://backups/events/events-20260101T001700.000000Z.json
 
 Brokers and operator may go on. Everything that the cluster's ClusterState and PartitionTables say
 is replaced. Each partition has a leader again when all its replicas are there, the one whose log
@@ -69,31 +72,30 @@ def metadata() -> None:
 @cluster_option
 @access_options
 def export(*, file: str, cluster: str | None, access: Access) -> None:
-    """Write the metadata of a cluster to FILE as JSON."""
+    """Write the metadata of a cluster to FILE as JSON: a path, - or s3://BUCKET/KEY."""
     _, document = read_metadata(access, cluster)
-    text = json.dumps(document, indent=2) + "\n"
-    if file == STDIN_STDOUT:
-        click.echo(text, nl=False)
-        return
-    write_whole(Path(file), text)
-    click.echo(f"Exported {describe(document)} to {file}.")
+    write_document(file, document)
 
 
 @metadata.command("backup", epilog=BACKUP_EPILOG)
-@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("directory", type=FolderType())
 @click.option(
     "--keep", type=click.IntRange(1), default=168, show_default=True, help="Files to keep."
 )
 @cluster_option
 @access_options
-def backup(*, directory: Path, keep: int, cluster: str | None, access: Access) -> None:
-    """Export the metadata of a cluster into DIRECTORY, and remove the oldest exports."""
-    from fairlead_cli.backups import remove_oldest, save
+def backup(*, directory: str, keep: int, cluster: str | None, access: Access) -> None:
+    """Export the metadata of a cluster into DIRECTORY, and remove the oldest exports.
 
+    DIRECTORY is one that exists, or s3://BUCKET/FOLDER.
+    """
+    from fairlead_cli.exports.backups import remove_oldest, save
+
+    folder = open_folder(directory)
     name, document = read_metadata(access, cluster)
-    path = save(directory, name, document)
-    removed = remove_oldest(directory, name, keep=keep)
-    click.echo(f"Exported {describe(document)} to {path}; removed {len(removed)} old exports.")
+    click.echo(f"Exported {describe(document)} to {save(folder, name, document)}.")
+    removed = remove_oldest(folder, name, keep=keep)
+    click.echo(f"Removed {format_count(len(removed), 'old export')}.")
 
 
 @metadata.command("import", epilog=IMPORT_EPILOG)
@@ -103,11 +105,12 @@ def backup(*, directory: Path, keep: int, cluster: str | None, access: Access) -
 def import_metadata(*, file: str, cluster: str | None, access: Access) -> None:
     """Put the metadata in FILE in the place of what a cluster has.
 
+    FILE is a path, - for stdin, or s3://BUCKET/KEY.
     Epochs and producer ids start far above those that brokers may have seen.
     """
     from fairlead_controller.stores.kubernetes_transfer import import_into_kubernetes
 
-    document = read_document_file(file)
+    document = read_document(file)
 
     async def write(client: KubeClient, namespace: str) -> Any:
         name = await choose_cluster(client, namespace, cluster)

@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 from reigning_candidate import NAMESPACE, Candidate, play
 
-from fairlead_cli.backups import remove_oldest, save
 from fairlead_cli.kubectl.main import plugin
 from fairlead_controller.decisions.events import RegisterBroker, UnfenceBroker
 from fairlead_controller.decisions.tables.new_beginning import EPOCH_JUMP
@@ -28,6 +27,8 @@ from fairlead_model.session.refusals import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
+
+    from object_store import ObjectStoreServer
 
 KINDS = (CLUSTER_STATE, PARTITION_TABLE)
 Objects = dict[str, dict[str, Any]]
@@ -168,27 +169,32 @@ def test_a_deleted_table_comes_back_from_an_export(populate: Any) -> None:
     play(story, "a")
 
 
+def as_typed(candidate: Candidate, kubeconfig: Path) -> Callable[..., Awaitable[str]]:
+    """Return what runs a verb of `kubectl fairlead metadata`, and gives what it says."""
+    context = {"name": "c", "context": {"cluster": "c", "user": "u", "namespace": NAMESPACE}}
+    config = {
+        "clusters": [{"name": "c", "cluster": {"server": candidate.server.url}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [context],
+        "current-context": "c",
+    }
+    kubeconfig.write_text(json.dumps(config))
+
+    async def run(*arguments: str) -> str:
+        command = ["metadata", *arguments, "--kubeconfig", str(kubeconfig)]
+        result = await asyncio.to_thread(CliRunner().invoke, plugin, command)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            return f"{type(result.exception).__name__}: {result.exception}"
+        return result.output
+
+    return run
+
+
 def test_the_verbs_of_kubectl(populate: Any, tmp_path: Path) -> None:
     """Export, backup, import and confirm, as a person types them."""
-    kubeconfig = tmp_path / "config"
 
     async def story(candidate: Candidate) -> None:
-        context = {"name": "c", "context": {"cluster": "c", "user": "u", "namespace": NAMESPACE}}
-        config = {
-            "clusters": [{"name": "c", "cluster": {"server": candidate.server.url}}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-            "contexts": [context],
-            "current-context": "c",
-        }
-        kubeconfig.write_text(json.dumps(config))
-
-        async def run(*arguments: str) -> str:
-            command = ["metadata", *arguments, "--kubeconfig", str(kubeconfig)]
-            result = await asyncio.to_thread(CliRunner().invoke, plugin, command)
-            if result.exception is not None and not isinstance(result.exception, SystemExit):
-                return f"{type(result.exception).__name__}: {result.exception}"
-            return result.output
-
+        run = as_typed(candidate, tmp_path / "config")
         await populate(candidate)
         assert "has not one LogCluster but none" in await run("export", "-")
         await candidate.server.put(candidate.path(LOG_CLUSTER), "a")
@@ -227,11 +233,36 @@ def test_the_verbs_of_kubectl(populate: Any, tmp_path: Path) -> None:
     play(story, "a")
 
 
-def test_only_old_exports_of_the_same_cluster_are_removed(tmp_path: Path) -> None:
-    others = [tmp_path / name for name in ("a-notes.json", "a-b-20260101T000000.000000Z.json")]
-    for other in others:
-        other.write_text("{}")
-    saved = [save(tmp_path, "a", {"number": number}) for number in range(4)]
-    assert remove_oldest(tmp_path, "a", keep=3) == saved[:1]
-    assert sorted(tmp_path.iterdir()) == sorted([*others, *saved[1:]])
-    assert remove_oldest(tmp_path, "a", keep=3) == []
+def test_the_verbs_of_kubectl_with_an_object_store(
+    populate: Any, aws: ObjectStoreServer, tmp_path: Path
+) -> None:
+    """The same names and the same pruning as in a folder, and the way back."""
+    bucket = aws.make_bucket()
+    folder = f"s3://{bucket.name}/clusters"
+
+    async def story(candidate: Candidate) -> None:
+        run = as_typed(candidate, tmp_path / "config")
+        await populate(candidate)
+        await candidate.server.put(candidate.path(LOG_CLUSTER), "a")
+        exported = await run("export", f"{folder}/now.json")
+        assert exported == f"Exported 3 brokers, 1 topic to {folder}/now.json.\n"
+        for _ in range(4):
+            said = await run("backup", folder, "--keep", "3")
+        saved, removed = said.splitlines()
+        assert removed == "Removed 1 old export."
+        *_, newest = exports = [key for key in bucket.list_keys() if "now" not in key]
+        assert saved == f"Exported 3 brokers, 1 topic to s3://{bucket.name}/{newest}."
+        assert len(exports) == 3
+        assert json.loads(bucket.get(newest)) == json.loads(bucket.get("clusters/now.json"))
+
+        objects = backup(candidate)
+        await candidate.decide("a")
+        await put_back(candidate, objects)
+        await find_out(candidate)
+        said = await run("import", f"s3://{bucket.name}/{newest}")
+        assert "Imported 3 brokers, 1 topic: controller epoch" in said
+        await candidate.reigning("a", after=EPOCH_JUMP)
+        assert has_topic(candidate)
+        assert "(NoSuchBucket)" in await run("backup", "s3://nobody-made-it")
+
+    play(story, "a")

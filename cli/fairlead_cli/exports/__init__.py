@@ -1,0 +1,1 @@
+"""Documents of exported metadata: files, folders of backups, and both in an object store."""

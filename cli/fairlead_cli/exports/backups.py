@@ -1,0 +1,30 @@
+"""A folder of exports of the metadata, of which the oldest are removed."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from fairlead_cli.exports.folders import Folder
+
+TIME_FORMAT: Final = "%Y%m%dT%H%M%S.%fZ"
+"""Names sort as the times do; no ':' stands in them, which not every file system takes."""
+
+
+def save(folder: Folder, cluster: str, document: dict[str, Any]) -> str:
+    """Write an export durably, all of it or nothing; return where. CliError."""
+    name = f"{cluster}-{datetime.now(UTC).strftime(TIME_FORMAT)}.json"
+    return folder.write(name, json.dumps(document) + "\n")
+
+
+def remove_oldest(folder: Folder, cluster: str, *, keep: int) -> list[str]:
+    """Remove exports of a cluster until so many are left, the newest; return the others' names."""
+    name = re.compile(rf"{re.escape(cluster)}-\d{{8}}T\d{{6}}\.\d{{6}}Z\.json")
+    exports = sorted(each for each in folder.list_names(f"{cluster}-") if name.fullmatch(each))
+    old = exports[:-keep]
+    for each in old:
+        folder.remove(each)
+    return old

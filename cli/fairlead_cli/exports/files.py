@@ -1,0 +1,69 @@
+"""One document of metadata, written or read: a file, stdin and stdout, or an `s3://…`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from fairlead_cli.errors import CliError, InputError
+from fairlead_cli.exports.s3_address import is_s3, parse_file
+from fairlead_cli.output import format_count
+
+STDIN_STDOUT: Final = "-"
+
+
+def write_document(file: str, document: dict[str, Any]) -> None:
+    """Write an export, all of it or nothing, and say so; to stdout write nothing else. CliError."""
+    text = json.dumps(document, indent=2) + "\n"
+    if file == STDIN_STDOUT:
+        click.echo(text, nl=False)
+        return
+    if is_s3(file):
+        from fairlead_cli.exports.object_store import ObjectStore
+
+        address = parse_file(file)
+        ObjectStore(address.bucket).write(address.key, text.encode())
+    else:
+        write_whole(Path(file), text)
+    click.echo(f"Exported {describe(document)} to {file}.")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """All of it or nothing: an export is often a backup."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    try:
+        temporary.write_text(text)
+        temporary.replace(path)
+    except OSError as error:
+        raise CliError(f"cannot write {path}: {error.strerror}") from error
+
+
+def read_document(file: str) -> object:
+    """Return the JSON of a file, of stdin or of an object; CliError."""
+    try:
+        return json.loads(_read_text(file))
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{file} is not JSON: {error}") from error
+
+
+def _read_text(file: str) -> str | bytes:
+    if file == STDIN_STDOUT:
+        return sys.stdin.read()
+    if is_s3(file):
+        from fairlead_cli.exports.object_store import ObjectStore
+
+        address = parse_file(file)
+        return ObjectStore(address.bucket).read(address.key)
+    return Path(file).read_text()
+
+
+def describe(document: Any) -> str:
+    """`3 brokers, 7 topics`."""
+    brokers = format_count(len(document["brokers"]), "broker")
+    return f"{brokers}, {format_count(len(document['topics']), 'topic')}"
