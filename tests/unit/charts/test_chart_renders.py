@@ -191,10 +191,89 @@ def test_a_backup_goes_to_the_volume_that_is_named(render) -> None:
     assert pod["volumes"] == [volume]
 
 
+BACKUP = ("metadataBackup.enabled=true", "metadataBackup.image=fairlead:1")
+TO_BUCKET = (*BACKUP, "metadataBackup.uri=s3://backups/events")
+
+
+def given(*settings: str) -> list[str]:
+    return [part for setting in settings for part in ("--set", setting)]
+
+
+def test_a_backup_goes_to_an_object_store_as_the_command_reads_it(render) -> None:
+    rendered = {each["kind"]: each for each in objects(render("cluster", *given(*TO_BUCKET)))}
+    assert "PersistentVolumeClaim" not in rendered
+    pod = rendered["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert "volumes" not in pod
+    assert "volumeMounts" not in container
+    assert "env" not in container, "whoever the pod is to the store"
+    _, _, verb, *arguments = [*container["command"], *container["args"]]
+    context = metadata.commands[verb].make_context(verb, arguments)
+    assert context.params["directory"] == "s3://backups/events"
+
+
+def test_a_backup_is_told_where_the_store_is_and_who_asks(render) -> None:
+    store = ("endpoint=http://minio:9000", "region=here", "credentialsSecret=keys")
+    settings = [f"metadataBackup.{setting}" for setting in store]
+    rendered = objects(render("cluster", *given(*TO_BUCKET, *settings)))
+    (job,) = [each for each in rendered if each["kind"] == "CronJob"]
+    (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    assert container["env"] == [
+        {"name": "AWS_ENDPOINT_URL_S3", "value": "http://minio:9000"},
+        {"name": "AWS_REGION", "value": "here"},
+        *(
+            {"name": key, "valueFrom": {"secretKeyRef": {"name": "keys", "key": key}}}
+            for key in keys
+        ),
+    ]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_account_of_a_backup_may_have_a_role(keep: bool, render) -> None:
+    role = (
+        r"metadataBackup.serviceAccount.annotations.eks\.amazonaws\.com/role-arn=arn:aws:iam::1:x"
+    )
+    text = render("cluster", *given(*TO_BUCKET, role, f"keep={str(keep).lower()}"))
+    assert text.count("arn:aws:iam::1:x") == 1
+    (account,) = [
+        each
+        for each in objects(text)
+        if each["kind"] == "ServiceAccount" and each["metadata"]["name"].endswith("backup")
+    ]
+    expected = {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:x"}
+    if keep:
+        expected["helm.sh/resource-policy"] = "keep"
+    assert account["metadata"]["annotations"] == expected
+    part = text[text.index("kind: ServiceAccount") :].partition("---")[0]
+    assert part.count("annotations:") == 1, "YAML readers take the last of two, helm refuses them"
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        (
+            (*TO_BUCKET, "metadataBackup.volume.emptyDir.medium=Memory"),
+            "metadataBackup.uri and metadataBackup.volume: set one of them",
+        ),
+        ((*BACKUP, "metadataBackup.endpoint=http://minio"), "name it by metadataBackup.uri"),
+        ((*BACKUP, "metadataBackup.credentialsSecret=keys"), "name it by metadataBackup.uri"),
+        ((*BACKUP, "metadataBackup.region=here"), "name it by metadataBackup.uri"),
+    ],
+)
+def test_a_backup_has_one_place(settings: tuple[str, ...], complaint: str, helm) -> None:
+    flags = ("--kube-version", "1.34.0", *given(*settings))
+    done = helm("template", "x", FOLDERS["cluster"], *flags)
+    assert done.returncode != 0
+    assert complaint in done.stderr
+
+
 @pytest.mark.parametrize(
     ("chart", "setting", "complaint"),
     [
         ("cluster", "metadataBackup.keep=0", "at '/metadataBackup/keep'"),
+        ("cluster", "metadataBackup.uri=gs://backups", "at '/metadataBackup/uri'"),
+        ("cluster", "metadataBackup.endpoint=minio:9000", "at '/metadataBackup/endpoint'"),
         ("operator", "replicas=two", "at '/replicas': got string, want integer"),
         ("operator", "replica=2", "additional properties 'replica' not allowed"),
         ("operator", "image.digest=sha256:xyz", "at '/image/digest'"),
