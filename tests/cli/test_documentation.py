@@ -54,8 +54,9 @@ BLOCKS = list(read_blocks())
 
 
 # Those of Spark run in the session of tests/spark, those of ZooKeeper beside its ensemble, those of
-# HTTPS with the secure cluster of test_secure_cluster.py.
-HERE = [block for block in BLOCKS if block.kind not in {None, "spark", "zookeeper", "https"}]
+# HTTPS with the secure cluster of test_secure_cluster.py, those of S3 in test_backup_page.py.
+ELSEWHERE = {None, "spark", "zookeeper", "https", "s3"}
+HERE = [block for block in BLOCKS if block.kind not in ELSEWHERE]
 
 
 NEEDED_BY = {"kcat": ("kcat",), "http": ("curl",)}
