@@ -229,6 +229,12 @@ def test_a_backup_is_told_where_the_store_is_and_who_asks(render) -> None:
     ]
 
 
+def test_a_backup_goes_on_with_the_values_of_an_earlier_chart(render) -> None:
+    new = ("uri", "credentialsSecret", "endpoint", "region", "serviceAccount")
+    without = [f"metadataBackup.{name}=null" for name in new]
+    assert render("cluster", *given(*BACKUP, *without)) == render("cluster", *given(*BACKUP))
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_the_account_of_a_backup_may_have_a_role(keep: bool, render) -> None:
     role = (
