@@ -49,7 +49,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_made = 0
         self.set_exception_handler(self._on_exception)
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks: list[tuple[asyncio.Task[Any], Process | None]] = []
         self.set_task_factory(self._make_task)
 
     def _make_task(
@@ -59,13 +59,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         process never does."""
         task = asyncio.Task(work, loop=self, context=context)
         task._log_destroy_pending = False  # type: ignore[attr-defined]
-        self._tasks.append(task)
+        owner = PROCESS.get() if context is None else context.get(PROCESS)
+        self._tasks.append((task, owner))
         return task
 
     def unheard_failure(self) -> BaseException | None:
-        """What a task has ended with that nobody awaited."""
-        for task in self._tasks:
-            if task.done() and task._log_traceback:  # type: ignore[attr-defined]
+        """What a task has ended with that nobody awaited; who was killed may have been about to."""
+        for task, owner in self._tasks:
+            was_killed = owner is not None and not owner.is_alive
+            if task.done() and task._log_traceback and not was_killed:  # type: ignore[attr-defined]
                 return task.exception()
         return None
 
@@ -73,7 +75,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """End all tasks for good; nothing that they do now counts."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Some had not begun.
-            for task in self._tasks:
+            for task, _ in self._tasks:
                 if not task.done():
                     with suppress(BaseException):
                         task.get_coro().close()  # type: ignore[union-attr]
