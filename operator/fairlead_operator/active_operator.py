@@ -14,6 +14,7 @@ from fairlead_kube.client import KubeClient
 from fairlead_operator.clusters.api_writer import ApiWriter
 from fairlead_operator.clusters.broker_roller import BrokerRoller
 from fairlead_operator.clusters.deletion import Deletions
+from fairlead_operator.clusters.hibernation_watch import HibernationWatch
 from fairlead_operator.clusters.reconcile_loop import ReconcileLoop
 from fairlead_operator.clusters.reconciler import ClusterReconciler
 from fairlead_operator.clusters.status_writer import StatusWriter
@@ -92,11 +93,13 @@ class ActiveOperator:
         client, controller, settings = self._client, self._controller, self._settings
         events = EventWriter(client, instance=settings.pod_name)
         writer = ApiWriter(client, live, self._metrics)
+        roller = BrokerRoller(live, writer, controller)
         reconciler = ClusterReconciler(
             live,
             writer,
             controller=controller,
-            roller=BrokerRoller(live, writer, controller),
+            roller=roller,
+            hibernations=HibernationWatch(live, client, roller, events),
             events=events,
             settings=settings,
         )

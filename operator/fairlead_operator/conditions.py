@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from fairlead_model.resources.hibernation import HIBERNATED, SLEEP_REASONS
 from fairlead_operator.resources.condition import MESSAGE_LENGTH_MAX
 
 Condition = dict[str, Any]
@@ -63,6 +64,12 @@ def set_paused(
 def find_condition(conditions: Sequence[Mapping[str, Any]], type: str) -> Mapping[str, Any] | None:
     """Return the condition of a type."""
     return next((entry for entry in conditions if entry.get("type") == type), None)
+
+
+def is_asleep(log_cluster: Mapping[str, Any]) -> bool:
+    """Tell whether brokers of a LogCluster stop or have stopped to sleep, and are not all back."""
+    conditions = (log_cluster.get("status") or {}).get("conditions") or ()
+    return (find_condition(conditions, HIBERNATED) or {}).get("reason") in SLEEP_REASONS
 
 
 def without_condition(conditions: Sequence[Mapping[str, Any]], type: str) -> list[Condition]:

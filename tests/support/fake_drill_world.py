@@ -81,6 +81,7 @@ class FakeWorld:
         self.starts = 1
         self.restarts: list[str] = []
         self.under_replicated = 0
+        self.is_hibernated = False
         self.loss_of_two = (0, 0, 0)
         self.verdict: dict[str, Any] | None = None
 
@@ -94,7 +95,8 @@ class FakeWorld:
         if kind.kind == "LogCluster":
             metadata = {"name": name, "namespace": "ns", "uid": "c"}
             kinds = {"apiVersion": "fairlead.io/v1alpha1", "kind": "LogCluster"}
-            return kinds | {"metadata": metadata, "spec": {}}
+            spec = {"hibernated": True} if self.is_hibernated else {}
+            return kinds | {"metadata": metadata, "spec": spec}
         raise ApiError(404, "NotFound", name)
 
     async def list(self, _kind: Any, _namespace: str) -> Any:
@@ -253,12 +255,12 @@ class OperatorDiedError(BaseException):
     """Raised in the middle of a step."""
 
 
-def new_runner(world: Any) -> DrillRunner:
+def new_runner(world: Any, registry: CollectorRegistry | None = None) -> DrillRunner:
     return DrillRunner(
         world,
         world,
         world,
-        metrics=DrillMetrics(CollectorRegistry()),
+        metrics=DrillMetrics(registry or CollectorRegistry()),
         default_image="image",
         agents=world,
     )

@@ -1,4 +1,4 @@
-"""How many topics and partitions a cluster may have, and whether it keeps users. Pure.
+"""How many topics and partitions a cluster may have, and what else it may not do. Pure.
 
 The limit keeps a loop of CreateTopics from filling the store. Topics that are being deleted count
 until they are gone, because their lines are still stored.
@@ -21,6 +21,9 @@ class ClusterLimits:
     partitions: int = _DEFAULTS.partitions_max
     why_no_credentials: str = ""
     """Why nothing that verifies a password may be stored; empty where it may."""
+    withholds_unclean: bool = False
+    """Whether no topic's config lets a replica lead that may lack records: the cluster sleeps or
+    wakes, and all brokers that hold everything are about to come back."""
 
     def check_room(
         self, topics: int, partitions: int, *, new_topics: int = 0, new_partitions: int = 0

@@ -1,5 +1,7 @@
 """Dynamic configs of all brokers: which a LogCluster declares, and what follows from them. Pure.
 
+Other limits of the cluster have the same consequence: they may let unclean elections happen again.
+
 Those that a LogCluster declares are stored among the others, with their names beside them
 (`DECLARED_CONFIGS`), so that the next controller still knows whose they are. They are changed in
 the LogCluster only: one that it no longer names is unset. What people have set besides stays. A
@@ -9,7 +11,7 @@ value for one broker is stronger, as in Kafka, and is nobody's but theirs.
 from collections.abc import Collection, Mapping
 
 from fairlead_controller.decisions.draft import Draft
-from fairlead_controller.decisions.events import Decision, DeclareBrokerConfigs
+from fairlead_controller.decisions.events import Decision, DeclareBrokerConfigs, LimitCluster
 from fairlead_controller.decisions.leadership import elect_leaderless
 from fairlead_controller.decisions.minimum_in_sync import spread_minimum
 from fairlead_controller.decisions.state import ControllerState
@@ -101,9 +103,23 @@ def _not_settable() -> RefusedError:
     )
 
 
+def decide_limits(state: ControllerState, event: LimitCluster) -> Decision:
+    """Take other limits; unclean elections that these no longer withhold are due now."""
+    draft = Draft(state)
+    draft.add(event.limits)
+    if state.limits.withholds_unclean and not event.limits.withholds_unclean:
+        elect_where_allowed(draft)
+    return draft.decision({})
+
+
 def follow_change(draft: Draft) -> None:
     """Add what follows from other configs of all brokers: minima, and elections they allow."""
     spread_minimum(draft)
+    elect_where_allowed(draft)
+
+
+def elect_where_allowed(draft: Draft) -> None:
+    """Elect leaders for leaderless partitions whose topics allow unclean election."""
     state = draft.state
     waiting = [
         (topic, index)

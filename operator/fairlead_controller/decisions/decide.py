@@ -7,7 +7,10 @@ and only then sends the reply.
 from dataclasses import replace
 from typing import Final, assert_never
 
-from fairlead_controller.decisions.cluster_wide_configs import decide_declared_configs
+from fairlead_controller.decisions.cluster_wide_configs import (
+    decide_declared_configs,
+    decide_limits,
+)
 from fairlead_controller.decisions.config_changes import decide_config_changes
 from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.draining import decide_drain
@@ -113,7 +116,7 @@ def decide(  # noqa: PLR0911, PLR0912
         case DrainBrokers():
             return decide_drain(state, event)
         case LimitCluster():
-            return Decision(changes=(event.limits,), reply={})
+            return decide_limits(state, event)
         case RecordIntent():
             return decide_intent(state, event, room)
         case ClearIntent():

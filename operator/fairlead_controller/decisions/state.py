@@ -200,7 +200,9 @@ class ControllerState:
         return lambda broker_id: broker_id not in offline and self.is_electable(broker_id)
 
     def allows_unclean_election(self, topic: TopicImage) -> bool:
-        """Tell whether the topic's configs allow an unclean election."""
+        """Tell whether the topic's configs allow an unclean election, and nothing withholds it."""
+        if self.limits.withholds_unclean:
+            return False
         cluster_wide = self.image.broker_configs.get(CLUSTER_WIDE, {})
         value = topic.configs.get(UNCLEAN_ELECTION) or cluster_wide.get(UNCLEAN_ELECTION, "false")
         return value.strip().lower() == "true"

@@ -18,6 +18,7 @@ from fairlead_model.configs.controller_configs import (
     SessionTiming,
     read_controller_configs,
 )
+from fairlead_model.resources.hibernation import DOWN_REASONS, HIBERNATED, SLEEP_REASONS
 
 RECLAIM_DELETE: Final = "Delete"
 
@@ -38,6 +39,8 @@ class ClusterSpec:
     limits: ClusterLimits = field(default_factory=ClusterLimits)
     timing: SessionTiming = DEFAULT_TIMING
     config: Mapping[str, str] = field(default_factory=dict)
+    is_down: bool = False
+    """Whether its brokers have been stopped to sleep."""
 
 
 def read_cluster_spec(manifest: Mapping[str, Any]) -> ClusterSpec:
@@ -46,6 +49,7 @@ def read_cluster_spec(manifest: Mapping[str, Any]) -> ClusterSpec:
     config = {str(name): _text(value) for name, value in (spec.get("config") or {}).items()}
     defaults = spec.get("defaults") or {}
     controller = _controller_configs(config)
+    sleep_reason = _sleep_reason(manifest)
     return ClusterSpec(
         uid=metadata["uid"],
         is_being_deleted=bool(metadata.get("deletionTimestamp")),
@@ -55,10 +59,22 @@ def read_cluster_spec(manifest: Mapping[str, Any]) -> ClusterSpec:
         balances_leaders=controller.balances_leaders,
         balance_interval_s=controller.balance_interval_s,
         imbalance_percentage_max=controller.imbalance_percentage_max,
-        limits=ClusterLimits(controller.topics_max, controller.partitions_max),
+        limits=ClusterLimits(
+            controller.topics_max,
+            controller.partitions_max,
+            withholds_unclean=spec.get("hibernated") is True or sleep_reason in SLEEP_REASONS,
+        ),
         timing=controller.timing,
         config=config,
+        is_down=sleep_reason in DOWN_REASONS,
     )
+
+
+def _sleep_reason(manifest: Mapping[str, Any]) -> str:
+    """Return what the operator's other process says of the cluster's sleep; empty if nothing."""
+    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    reasons = (entry["reason"] for entry in conditions if entry.get("type") == HIBERNATED)
+    return str(next(reasons, ""))
 
 
 def _controller_configs(config: Mapping[str, str]) -> ControllerConfigs:

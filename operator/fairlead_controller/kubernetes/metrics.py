@@ -106,9 +106,15 @@ class CandidateMetrics(Collector):
         available = GaugeMetricFamily(
             "fairlead_store_available", "0 while metadata is frozen.", labels=labels
         )
+        asleep = GaugeMetricFamily(
+            "fairlead_cluster_hibernated",
+            "1 while the brokers of a cluster have been stopped on purpose.",
+            labels=labels,
+        )
         for key, reign in self.reigns.items():
             available.add_metric(list(key), float(reign.is_store_available))
-        return (available,)
+            asleep.add_metric(list(key), float(reign.spec.is_down))
+        return available, asleep
 
     def _reign_metrics(self) -> Iterable[Metric]:
         labels = ["namespace", "cluster"]

@@ -29,6 +29,7 @@ from fairlead_operator.clusters.rolling import (
 )
 from fairlead_operator.controller_client import ControllerClient, ControllerRefusedError
 from fairlead_operator.live_objects import ClusterKey, LiveObjects, Manifest
+from fairlead_operator.specs.stateful_set import count_replicas
 from fairlead_operator.specs.views import PoolView
 
 
@@ -166,7 +167,7 @@ class BrokerRoller:
     ) -> dict[int, bool | None]:
         """Ask the brokers that run without being ready."""
         recovering: dict[int, bool | None] = {}
-        replicas = 0 if stateful_set is None else int(stateful_set["spec"].get("replicas", 1))
+        replicas = 0 if stateful_set is None else count_replicas(stateful_set)
         for ordinal in range(replicas):
             pod = pods.get(pool.pod_name(ordinal))
             if pod is None or is_pod_ready(pod):

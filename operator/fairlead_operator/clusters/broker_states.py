@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from fairlead_operator.clusters.rolling import BrokerState
-from fairlead_operator.specs.stateful_set import CONTAINER
+from fairlead_operator.specs.stateful_set import CONTAINER, count_replicas
 from fairlead_operator.specs.views import PoolView
 
 REVISION_LABEL = "controller-revision-hash"
@@ -31,7 +31,7 @@ def build_broker_states(
         return []
     revision = (stateful_set.get("status") or {}).get("updateRevision", "")
     states = []
-    for ordinal in range(int(stateful_set["spec"].get("replicas", 1))):
+    for ordinal in range(count_replicas(stateful_set)):
         broker_id, name = pool.spec.id_base + ordinal, pool.pod_name(ordinal)
         pod = pods.get(name)
         known = (controller_brokers or {}).get(broker_id, {})

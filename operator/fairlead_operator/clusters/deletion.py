@@ -35,7 +35,7 @@ from fairlead_operator.live_objects import (
     is_left_alone,
 )
 from fairlead_operator.specs.names import POOL_LABEL, stateful_set_name
-from fairlead_operator.specs.stateful_set import running_ids
+from fairlead_operator.specs.stateful_set import count_replicas, running_ids
 from fairlead_operator.specs.views import is_going, is_protected
 
 RECLAIM_DELETE: Final = "Delete"
@@ -138,7 +138,7 @@ class Deletions:
         replicas = {int(each["id"]): int(each["replicas"]) for each in status["brokers"]}
         running = running_ids(self._live.of_cluster(STATEFUL_SET, key))
         running.pop(name, None)
-        live_replicas = None if live is None else int(live["spec"].get("replicas", 1))
+        live_replicas = None if live is None else count_replicas(live)
         count = count_brokers(id_base, live_replicas, traces, replicas, running)
         holding = [
             f"{broker_id} ({replicas[broker_id]})"

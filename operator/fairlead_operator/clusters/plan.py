@@ -15,11 +15,13 @@ from fairlead_kube.kinds import (
     STATEFUL_SET,
     ResourceKind,
 )
+from fairlead_model.resources.hibernation import HIBERNATED
 from fairlead_operator.clusters.broker_image import choose_image
 from fairlead_operator.clusters.disruptions import USUAL
 from fairlead_operator.clusters.pool_decisions import (
     GrowthDecision,
     PoolTraces,
+    ScaleDecision,
     count_brokers,
     decide_growth,
     decide_ids,
@@ -46,7 +48,12 @@ from fairlead_operator.specs.services import (
     build_headless_service,
     build_listener_bootstrap,
 )
-from fairlead_operator.specs.stateful_set import build_stateful_set, running_ids
+from fairlead_operator.specs.stateful_set import (
+    build_stateful_set,
+    count_replicas,
+    running_ids,
+    sleeps,
+)
 from fairlead_operator.specs.views import ClusterView, Manifest, PoolView
 
 LiveKey = tuple[str, str]
@@ -86,6 +93,8 @@ class ClusterObserved:
     """Name of the pod from which each broker registered."""
     max_unavailable: int = USUAL
     """How many brokers may be evicted now (`disruptions`)."""
+    sleeps: bool = False
+    """Whether no broker of the cluster is to run (`hibernation`)."""
     named_by_pools: frozenset[str] = frozenset()
     """Settings that BrokerPools of the cluster name, whatever else is the matter with these."""
 
@@ -107,6 +116,8 @@ class PoolPlan:
     """What to tell the controller about brokers that leave, or stay after all."""
     departed: tuple[int, ...] = ()
     """Brokers that have left and are to be unregistered."""
+    is_asleep: bool = False
+    """Its brokers do not run, and come back as many as they are now."""
     growth: GrowthDecision = field(default_factory=GrowthDecision)
     addresses: Mapping[int, Addresses] = field(default_factory=dict)
     """What was looked up of the addresses outside, by broker id."""
@@ -178,7 +189,11 @@ def plan_cluster(observed: ClusterObserved, settings: OperatorSettings) -> Clust
         for pool in observed.pools
     )
     pools = tuple(
-        _as_it_is(plan, present[plan.pool.name]) if plan.pool.spec.paused else plan
+        _as_it_is(plan, present[plan.pool.name], observed)
+        if plan.pool.spec.paused
+        else _asleep(plan)
+        if observed.sleeps and plan.children
+        else plan
         for plan in pools
     )
     held = {plan.pool.uid for plan in pools if plan.pool.spec.paused}
@@ -201,11 +216,31 @@ def plan_cluster(observed: ClusterObserved, settings: OperatorSettings) -> Clust
     )
 
 
-def _as_it_is(plan: PoolPlan, present: int) -> PoolPlan:
+def _asleep(plan: PoolPlan) -> PoolPlan:
+    """Return the plan for a pool that sleeps: what needs its brokers waits until they are awake."""
+    wanted, present = plan.pool.spec.replicas, plan.replicas
+    reason, blocked = plan.blocked_reason, plan.blocked
+    if wanted < present:
+        reason = HIBERNATED
+        blocked = f"{present} brokers sleep; {wanted} remain once these are awake and emptied"
+    return replace(
+        plan,
+        is_asleep=True,
+        blocked_reason=reason,
+        blocked=blocked,
+        order=None,
+        departed=(),
+        growth=replace(plan.growth, claims=(), recreates=False),
+    )
+
+
+def _as_it_is(plan: PoolPlan, present: int, observed: ClusterObserved) -> PoolPlan:
     """Return the plan for a paused pool: the brokers that it has, and no larger volumes."""
+    live = observed.live.get((STATEFUL_SET.kind, plan.pool.stateful_set))
     return replace(
         plan,
         replicas=present,
+        is_asleep=live is not None and sleeps(live),
         blocked_reason="",
         blocked="",
         leaving=(),
@@ -245,7 +280,7 @@ def _count_present(observed: ClusterObserved, pool: PoolView, running: Mapping[s
     replicas = {broker_id: each.replicas for broker_id, each in (observed.brokers or {}).items()}
     return count_brokers(
         pool.spec.id_base,
-        None if live is None else _size_of(live),
+        None if live is None else count_replicas(live),
         PoolTraces.find(
             pool.stateful_set,
             pods=observed.pods,
@@ -255,10 +290,6 @@ def _count_present(observed: ClusterObserved, pool: PoolView, running: Mapping[s
         None if observed.brokers is None else replicas,
         {name: ids for name, ids in running.items() if name != pool.stateful_set},
     )
-
-
-def _size_of(stateful_set: Mapping[str, Any]) -> int:
-    return int(stateful_set["spec"].get("replicas", 1))
 
 
 def _plan_pool(
@@ -286,7 +317,11 @@ def _plan_pool(
             blocked="no image is known: set spec.image of the LogCluster, or install the operator "
             "with one",
         )
-    scale = decide_scale(pool, present, observed.brokers, taken)
+    scale = (
+        ScaleDecision(present)
+        if observed.sleeps
+        else decide_scale(pool, present, observed.brokers, taken)
+    )
     growth = _decide_pool_growth(observed, pool, live, present)
     services = build_broker_services(cluster, pool, scale.replicas)
     addresses = _look_up_addresses(observed, pool, scale.replicas)
@@ -301,7 +336,7 @@ def _plan_pool(
     config_map = build_config_map(cluster, pool, given, addresses=addresses, brokers=brokers)
     children = [WantedObject(SERVICE, with_hash(manifest)) for manifest in services]
     children.append(WantedObject(CONFIG_MAP, with_hash(config_map)))
-    if not growth.recreates:
+    if observed.sleeps or not growth.recreates:
         stateful_set = build_stateful_set(
             cluster,
             pool,
@@ -309,6 +344,7 @@ def _plan_pool(
             replicas=replicas,
             config_hash=given.config_hash,
             storage_size=growth.template_size,
+            is_asleep=observed.sleeps,
         )
         children.append(WantedObject(STATEFUL_SET, with_hash(stateful_set)))
     return PoolPlan(
@@ -321,7 +357,7 @@ def _plan_pool(
         progress=describe_holdings(scale.leaving, observed.brokers or {}) if scale.leaving else "",
         order=decide_order(pool, present, observed.brokers),
         departed=find_departed(
-            pool, None if live is None else _size_of(live), observed.pods, observed.brokers
+            pool, None if live is None else count_replicas(live), observed.pods, observed.brokers
         ),
         growth=growth,
         addresses=addresses,

@@ -11,6 +11,7 @@ from fairlead_operator.clusters.scale_down import BrokerHoldings, describe_holdi
 from fairlead_operator.controller_client import ControllerClient, ControllerRefusedError
 from fairlead_operator.events import EventWriter
 from fairlead_operator.live_objects import LiveObjects
+from fairlead_operator.specs.stateful_set import count_replicas
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class PoolScaler:
         """Report that empty brokers stop, before they do."""
         pool = plan.pool
         live = self._live.get(STATEFUL_SET, pool.namespace, pool.stateful_set)
-        present = 0 if live is None else int(live["spec"].get("replicas", 1))
+        present = 0 if live is None else count_replicas(live)
         gone = pool.broker_ids(present)[plan.replicas :]
         if gone:
             message = f"{_are(gone)} removed: other brokers have all that they held"

@@ -32,6 +32,8 @@ from fairlead_operator.clusters.certificate_keeper import (
 from fairlead_operator.clusters.disruptions import DisruptionSight, decide_disruptions, read_budget
 from fairlead_operator.clusters.driver_accounts import DriverAccounts
 from fairlead_operator.clusters.fencing import FenceReport, FenceTeller
+from fairlead_operator.clusters.hibernation import Hibernation
+from fairlead_operator.clusters.hibernation_watch import HibernationWatch
 from fairlead_operator.clusters.maintenance_windows import RestartHold, find_hold
 from fairlead_operator.clusters.plan import (
     ClusterObserved,
@@ -120,6 +122,7 @@ class ClusterReconciler:
         *,
         controller: ControllerClient,
         roller: BrokerRoller,
+        hibernations: HibernationWatch,
         events: EventWriter,
         settings: OperatorSettings,
     ) -> None:
@@ -127,6 +130,7 @@ class ClusterReconciler:
         self._writer = writer
         self._controller = controller
         self._roller = roller
+        self._hibernations = hibernations
         self._events = events
         self._settings = settings
         self._statuses = StatusWriter(writer, events)
@@ -191,8 +195,11 @@ class ClusterReconciler:
         view = await self._ask_controller(key)
         if view.reign is not None:
             await self._tell_interruption(manifest, view.reign)
+        hibernation = await self._hibernations.decide(manifest, cluster, views, view.status)
         observed = replace(
-            self._observe(cluster, views, view.status), named_by_pools=names_in_pools(pools)
+            self._observe(cluster, views, view.status),
+            sleeps=hibernation.sleeps,
+            named_by_pools=names_in_pools(pools),
         )
         plan = plan_cluster(observed, self._settings)
         is_paused = cluster.is_paused
@@ -221,6 +228,7 @@ class ClusterReconciler:
                 controller=view.status,
                 refusals=refusals,
                 hold="" if hold is None else hold.message,
+                hibernation=hibernation,
             )
             is_whole = len(views) == len(pools) and not refusals.by_part
             config = await self._tell_settings(
@@ -233,6 +241,7 @@ class ClusterReconciler:
             certificate_problems=certificates.problems,
             rotation=certificates.rotation,
             is_paused=is_paused,
+            hibernation=hibernation,
             is_deletion_held="deletionTimestamp" in manifest["metadata"],
             wanted=sum(pool.replicas for pool in plan.pools),
             brokers=[broker for brokers in states.values() for broker in brokers],
@@ -273,14 +282,17 @@ class ClusterReconciler:
         controller: Mapping[str, Any] | None,
         refusals: Refusals,
         hold: str,
+        hibernation: Hibernation,
     ) -> RollAction:
         """Take the next step of a rolling restart, if there is one, and report it."""
+        if hibernation.sleeps:
+            return NothingToRoll()  # whoever wakes has the present template
         if controller is not None:
             await self._roller.release(key, controller)
         roll: RollAction = Wait(REFUSED, "the API server refuses to let a broker's pod be deleted")
         with refusals.noting(POD.kind, "of a broker that has to restart"):
             roll = await self._roller.roll(
-                key, pools, _that_may_roll(pools, states), controller, hold=hold
+                key, pools, _that_may_roll(pools, states, hibernation), controller, hold=hold
             )
         await self._tell_roll(manifest, roll)
         return roll
@@ -424,7 +436,11 @@ class ClusterReconciler:
 
         `uncertified` are pools whose brokers cannot start, for want of certificates.
         """
-        waiting = {each.pool.stateful_set for each in plan.pools if each.pool.name in uncertified}
+        waiting = {
+            each.pool.stateful_set
+            for each in plan.pools
+            if each.pool.name in uncertified and not each.is_asleep
+        }
         has_secret, secret = False, (SECRET.kind, secret_name(cluster.name))
         with refusals.noting(*secret):
             has_secret = await self._ensure_secret(cluster)
@@ -536,10 +552,15 @@ def _facts_of(cluster: ClusterView, view: ControllerView) -> ClusterFacts:
 
 
 def _that_may_roll(
-    pools: Sequence[PoolView], states: Mapping[str, Sequence[BrokerState]]
+    pools: Sequence[PoolView],
+    states: Mapping[str, Sequence[BrokerState]],
+    hibernation: Hibernation,
 ) -> dict[str, Sequence[BrokerState]]:
-    """Return all brokers; those of a paused pool count as up to date, because they stay."""
-    held = {pool.name for pool in pools if pool.spec.paused}
+    """Return all brokers; those of a paused pool count as up to date, because they stay.
+
+    So do all that are about to sleep: they come back with the present template.
+    """
+    held = {pool.name for pool in pools if pool.spec.paused or hibernation.is_about_to_sleep}
     return {
         name: [replace(broker, is_outdated=False) for broker in brokers]
         if name in held

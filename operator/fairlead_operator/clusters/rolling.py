@@ -126,7 +126,7 @@ def decide_roll_action(observed: RollObserved) -> RollAction:
         return _delete(stuck, "it does not serve, and gets a pod with the present settings")
     if observed.hold:
         return _put_off(outdated, observed.hold)
-    obstacle = _find_obstacle(observed)
+    obstacle = find_obstacle(observed)
     if obstacle is not None:
         return obstacle
     return _next_step(outdated)
@@ -163,7 +163,7 @@ def _next_step(outdated: Sequence[BrokerState]) -> RollAction:
     )
 
 
-def _find_obstacle(observed: RollObserved) -> Wait | None:
+def find_obstacle(observed: RollObserved) -> Wait | None:
     """Return why no broker that serves may restart now."""
     absent = next((broker for broker in observed.brokers if not _serves(broker)), None)
     if absent is not None:

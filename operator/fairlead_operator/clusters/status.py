@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from fairlead_model.resources.hibernation import ASLEEP, HIBERNATED, STOPPING, WAKING
 from fairlead_operator.clusters.fencing import FenceReport, describe_fences
+from fairlead_operator.clusters.hibernation import Hibernation, HibernationPhase
 from fairlead_operator.clusters.plan import PoolPlan
 from fairlead_operator.clusters.rolling import (
     OUTSIDE_WINDOW,
@@ -42,6 +44,7 @@ REFUSED: Final = "Refused"
 CLUSTER_NOT_FOUND: Final = "ClusterNotFound"
 STORE_ROLLED_BACK: Final = "StoreRolledBack"
 """Reason for a cluster whose metadata objects are older than what was seen of them."""
+BROKERS_FAILING: Final = "BrokersFailing"
 BROKERS_FENCED: Final = "BrokersFenced"
 UPGRADE_AVAILABLE: Final = "UpgradeAvailable"
 """Condition that is there while brokers run another image than the operator has for them."""
@@ -55,6 +58,7 @@ DELETING: Final = "Deleting"
 """Reason for a deletion that is not finished."""
 CLUSTER_PAUSED: Final = "the LogCluster is paused; elections go on"
 POOL_PAUSED: Final = "the pool is paused: changes wait until spec.paused is false; elections go on"
+POOL_ASLEEP: Final = "changes take effect once the brokers are awake"
 DELETION_HELD: Final = (
     "the LogCluster is to be deleted but protected, and its brokers go on: set "
     "spec.deletionProtection to false to let it go"
@@ -78,6 +82,7 @@ class ClusterFacts:
     rotation: str = ""
     """Where a rotation of the authority is."""
     is_paused: bool = False
+    hibernation: Hibernation = field(default_factory=Hibernation)
     is_deletion_held: bool = False
     """Somebody has asked to delete a protected cluster."""
     wanted: int = 0
@@ -174,6 +179,12 @@ def _passing_claims(facts: ClusterFacts) -> dict[str, _Claim | None]:
     claims: dict[str, _Claim | None] = {UPGRADE_AVAILABLE: upgrade}
     if facts.controller is not None and not facts.is_paused:
         claims[BROKERS_FENCED] = describe_fences(facts.fences)
+    hibernation = facts.hibernation
+    claims[HIBERNATED] = (
+        (hibernation.reason == ASLEEP, hibernation.reason, hibernation.message)
+        if hibernation.phase is not HibernationPhase.AWAKE
+        else None
+    )
     return claims
 
 
@@ -219,8 +230,13 @@ def _ready_claim(facts: ClusterFacts, status: Status) -> _Claim:
         return (False, REFUSED, facts.refused)
     if facts.store_rolled_back:
         return (False, STORE_ROLLED_BACK, facts.store_problem)
+    if facts.hibernation.is_down:
+        return (False, HIBERNATED, facts.hibernation.message)
     if facts.controller is None:
         return (None, "ControllerNotReachable", facts.controller_problem or "not asked yet")
+    if facts.hibernation.phase is HibernationPhase.WAKING:
+        reason, message = unready_brokers(status["brokersReady"], facts.wanted, facts.brokers)
+        return (False, reason if reason == BROKERS_FAILING else WAKING, message)
     if not facts.wanted:
         return (False, "NoBrokers", "no BrokerPool brings brokers to this cluster: make one")
     if status["offline"]:
@@ -249,7 +265,7 @@ def unready_brokers(ready: int, wanted: int, brokers: Sequence[BrokerState]) -> 
     more = f" (and {len(failing) - 1} more)" if len(failing) > 1 else ""
     worst = failing[0]
     text = f"{message}; broker {worst.broker_id} (pod {worst.pod}){more}: {worst.failure}"
-    return "BrokersFailing", text
+    return BROKERS_FAILING, text
 
 
 def _progress_claim(facts: ClusterFacts, ready: int) -> _Claim:
@@ -260,6 +276,10 @@ def _progress_claim(facts: ClusterFacts, ready: int) -> _Claim:
         is_deleting = reason == DELETING
         what = "it is being deleted" if is_deleting else "it waits for a spec without mistakes"
         return (False, reason, what)
+    if facts.hibernation.is_down:
+        is_stopping = facts.hibernation.phase is HibernationPhase.STOPPING
+        reason = STOPPING if is_stopping else HIBERNATED
+        return (is_stopping, reason, facts.hibernation.message)
     message = describe_roll(facts.roll)
     if message:
         return (True, _roll_reason(facts.roll), message)
@@ -285,6 +305,8 @@ def _store_claim(facts: ClusterFacts) -> _Claim:
 
 
 def _degraded_claim(facts: ClusterFacts, status: Status) -> _Claim:
+    if facts.hibernation.is_down:
+        return (False, HIBERNATED, "no broker is to serve")
     if facts.controller is None:
         return (None, "ControllerNotReachable", facts.controller_problem or "not asked yet")
     under, offline = status["underReplicated"], status["offline"]
@@ -380,8 +402,12 @@ def _pool_conditions(
     )
     problem = pool_problem(facts)
     wanted = facts.plan.replicas if facts.plan is not None else 0
-    is_starting = ready < wanted and (problem is None or problem[0] != REFUSED)
-    if is_starting:
+    is_asleep = facts.plan is not None and facts.plan.is_asleep
+    is_starting = ready < wanted and (problem is None or problem[0] != REFUSED) and not is_asleep
+    if is_asleep:
+        message = f"{wanted} brokers sleep until spec.hibernated of the LogCluster is false"
+        conditions = claim("Ready", False, HIBERNATED, message)
+    elif is_starting:
         conditions = claim("Ready", False, *unready_brokers(ready, wanted, facts.brokers))
     elif problem is not None:
         conditions = claim("Ready", False, *problem)
@@ -390,6 +416,8 @@ def _pool_conditions(
     outdated = sum(broker.is_outdated for broker in facts.brokers)
     if is_paused:
         conditions = claim("Progressing", False, PAUSED, POOL_PAUSED)
+    elif is_asleep:
+        conditions = claim("Progressing", False, HIBERNATED, POOL_ASLEEP)
     elif outdated:
         image = facts.plan.image if facts.plan is not None else ""
         message = (

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from fairlead_kube.errors import ApiError, ApiUnavailableError
+from fairlead_model.resources.hibernation import HIBERNATED
 from fairlead_operator.consumer_groups.group_client import BrokersUnreachableError, GroupClient
 from fairlead_operator.consumer_groups.group_resource import ClusterKey, ResourceKey
 from fairlead_operator.consumer_groups.group_scope import Followed, GroupScope
@@ -91,6 +92,10 @@ class ClusterGroups:
             *(self._refuse(followed) for followed in mine if followed.resource.problem)
         )
         if not sound:
+            return
+        if self._scope.is_asleep(self._cluster):
+            ready = Verdict(None, HIBERNATED, "the LogCluster sleeps; figures are the last ones")
+            await asyncio.gather(*(self._excuse(each, ready, is_retried=True) for each in sound))
             return
         looked_at = self._now()
         try:

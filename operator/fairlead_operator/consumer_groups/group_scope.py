@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fairlead_operator.conditions import is_asleep
 from fairlead_operator.consumer_groups.group_resource import (
     ClusterKey,
     GroupResource,
@@ -52,6 +53,10 @@ class GroupScope:
         """Tell whether a resource, or its whole cluster, is to be left as it is."""
         place = self.cluster_of(resource)
         return resource.is_paused or (place is not None and is_cluster_paused(self.clusters[place]))
+
+    def is_asleep(self, cluster: ClusterKey) -> bool:
+        """Tell whether the brokers of a cluster sleep."""
+        return is_asleep(self.clusters.get(cluster) or {})
 
     def of_cluster(self, cluster: ClusterKey) -> list[GroupResource]:
         """Return all resources that are ours and follow a group of this cluster."""

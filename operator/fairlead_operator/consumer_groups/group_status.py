@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from fairlead_model.resources.hibernation import HIBERNATED
 from fairlead_operator.conditions import (
     find_condition,
     set_condition,
@@ -182,7 +183,7 @@ def turned_bad(before: Mapping[str, Any], ready: Verdict) -> bool:
     A group that does not exist yet needs none, nor does a coordinator that moves or loads, as in
     every new cluster.
     """
-    if ready.holds or ready.reason in {NOT_FOUND.reason, COORDINATOR_MOVES}:
+    if ready.holds or ready.reason in {NOT_FOUND.reason, COORDINATOR_MOVES, HIBERNATED}:
         return False
     known = find_condition(before.get("conditions") or [], READY)
     return known is None or known.get("reason") != ready.reason

@@ -1,9 +1,12 @@
 """Whether a cluster may be broken on purpose now, and if not, why. Pure."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.drills.observations import ClusterObservation, ControllerAccess, Loss
+
+CLUSTER_HIBERNATED: Final = "ClusterHibernated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,12 @@ def find_objection(spec: FailoverDrillSpec, cluster: ClusterObservation) -> Obje
         return Objection(
             "DrillsDisabled",
             f"LogCluster {name} does not allow drills: set its spec.drills.enabled to true",
+        )
+    if cluster.is_hibernated:
+        return Objection(
+            CLUSTER_HIBERNATED,
+            f"LogCluster {name} sleeps, or is about to: set its spec.hibernated to false, and wait "
+            "until it is awake",
         )
     unhealthy = find_ailment(name, cluster)
     if unhealthy is not None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from fairlead_model.resources.failover_drill import DrillTarget
+from fairlead_operator.conditions import is_asleep
 
 PodState = Literal["Absent", "Starting", "Running", "Ended"]
 NO_LEADER: Final = -1
@@ -53,6 +54,8 @@ class ClusterObservation:
     controller_epoch: int = 0
     is_paused: bool = False
     """Whether the operator leaves the cluster as it is."""
+    is_hibernated: bool = False
+    """Whether the cluster sleeps, or is to."""
     epochs: Mapping[int, int] = field(default_factory=dict)
     """Of each broker: another one after each start."""
     nodes: Mapping[int, str] = field(default_factory=dict)
@@ -165,6 +168,7 @@ def observe_cluster(
         offline=int(counts["offline"]),
         controller_epoch=int(controller_status["controller"]["epoch"]),
         is_paused=spec.get("paused") is True or spec.get("pauseReconciliation") is True,
+        is_hibernated=spec.get("hibernated") is True or is_asleep(log_cluster),
         epochs={int(broker["id"]): int(broker.get("epoch", 0)) for broker in brokers},
         nodes={int(broker["id"]): str(broker.get("hostName") or "") for broker in brokers},
         zones={int(broker["id"]): str(broker.get("rack") or "") for broker in brokers},

@@ -36,6 +36,7 @@ from fairlead_operator.drills.agent_pod import (
 from fairlead_operator.drills.agent_rights import ensure_rights
 from fairlead_operator.drills.cuts import CUT_FINALIZER, NetworkCuts
 from fairlead_operator.drills.faults import TargetError
+from fairlead_operator.drills.health import CLUSTER_HIBERNATED
 from fairlead_operator.drills.measurement import judge, summarize_runs, summarize_verdict
 from fairlead_operator.drills.metrics import DrillMetrics
 from fairlead_operator.drills.observations import ControllerAccess
@@ -255,7 +256,13 @@ class DrillRunner:
     def _show_schedule(self, drill: Mapping[str, Any], spec: FailoverDrillSpec) -> None:
         due, _ = find_due(drill, spec)
         status = drill.get("status") or {}
-        history: Sequence[Mapping[str, Any]] = status.get("history") or ({},)
+        # That it was not done to a cluster that slept on purpose tells nobody anything.
+        asleep = f"{CLUSTER_HIBERNATED}: "
+        history: Sequence[Mapping[str, Any]] = [
+            each
+            for each in status.get("history") or ()
+            if not str(each.get("message", "")).startswith(asleep)
+        ] or [{}]
         is_begun = (status.get("phase") or "Pending") in steps.ACTIVE
         self._metrics.note_schedule(
             *_key(drill),

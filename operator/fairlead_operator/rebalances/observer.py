@@ -11,7 +11,7 @@ from fairlead_controller.views.assignment import read_assignment
 from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import FAILOVER_DRILL, LOG_CLUSTER, REBALANCE
-from fairlead_operator.conditions import find_condition
+from fairlead_operator.conditions import find_condition, is_asleep
 from fairlead_operator.controller_client import (
     ControllerRefusedError,
     ControllerUnavailableError,
@@ -105,7 +105,7 @@ class Observer:
 
     async def _find_cluster(
         self, namespace: str, name: str
-    ) -> Literal["Absent", "Paused", "Changing", "Present"]:
+    ) -> Literal["Absent", "Paused", "Hibernated", "Changing", "Present"]:
         try:
             manifest = await self._client.get(LOG_CLUSTER, namespace, name)
         except ApiError as error:
@@ -114,6 +114,8 @@ class Observer:
             raise
         if is_cluster_paused(manifest):
             return "Paused"
+        if (manifest.get("spec") or {}).get("hibernated") is True or is_asleep(manifest):
+            return "Hibernated"
         conditions = (manifest.get("status") or {}).get("conditions") or ()
         progressing = find_condition(conditions, "Progressing") or {}
         if is_going(manifest) or progressing.get("status") == "True":

@@ -43,6 +43,7 @@ DISTURBING: Final = frozenset(
     {
         "AnotherRebalance",
         "ClusterChanging",
+        "ClusterHibernated",
         "ClusterPaused",
         "ClusterUnhealthy",
         "ControllerUnavailable",
@@ -108,7 +109,7 @@ class RebalanceView:
 class ClusterSight:
     """The LogCluster, and what its controller says."""
 
-    presence: Literal["Absent", "Paused", "Changing", "Present"] = "Present"
+    presence: Literal["Absent", "Paused", "Hibernated", "Changing", "Present"] = "Present"
     """Paused: its spec says so. Changing: a rolling restart or another change goes on."""
     state: ControllerState | None = None
     """None where the controller does not answer, or was not asked."""
@@ -249,6 +250,8 @@ def find_obstacle(it: RebalanceView, sight: ClusterSight) -> Tell | None:
         return Tell("ClusterNotFound", f"there is no LogCluster {name} here")
     if sight.presence == "Paused":
         return Tell("ClusterPaused", f"LogCluster {name} is paused")
+    if sight.presence == "Hibernated":
+        return Tell("ClusterHibernated", f"LogCluster {name} sleeps, or is about to")
     if sight.other:
         message = f"rebalance {sight.other} of this cluster is under way: this one waits for it"
         return Tell("AnotherRebalance", message)

@@ -356,6 +356,12 @@ class LogClusterSpec:
         "say. Elections and failover go on, and so do deletions.",
     ] = False
     pause_reconciliation: Annotated[bool, "The older name of paused; either one pauses."] = False
+    hibernated: Annotated[
+        bool,
+        "Let the cluster sleep: all brokers stop in good order once all replicas are in sync, and "
+        "their pods go. Volumes, metadata, addresses, Secrets, Topics and Users stay; false starts "
+        "the brokers again.",
+    ] = False
     drills: Annotated[Drills, "Failover drills."] = field(default_factory=Drills)
     rest: Annotated[RestSettings, "The HTTP API of the brokers."] = field(
         default_factory=RestSettings
@@ -485,6 +491,7 @@ LOG_CLUSTER: Final = ResourceDefinition(
         Column("Offline", ".status.offline", "integer"),
         Column("Controller", ".status.controller.pod"),
         Column("Ready", READY),
+        Column("Hibernated", '.status.conditions[?(@.type=="Hibernated")].status'),
         AGE,
         Column("Reason", READY_REASON, is_wide=True),
         Column("Partitions", ".status.partitions", "integer", is_wide=True),

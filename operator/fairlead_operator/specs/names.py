@@ -35,6 +35,8 @@ RESTARTS_ALLOWED_ANNOTATION: Final = "fairlead.io/restarts-allowed-until"
 """On a LogCluster: a time until which brokers may restart outside of maintenance windows, too."""
 ROTATE_ANNOTATION: Final = "fairlead.io/rotate-authority"
 """On a LogCluster: each new value asks for another authority. On the Secret: the last one done."""
+AWAKE_REPLICAS_ANNOTATION: Final = "fairlead.io/awake-replicas"
+"""On the StatefulSet of a cluster that sleeps: how many brokers wake."""
 MANAGED_ANNOTATION: Final = "fairlead.io/managed"
 MANAGED_SELECTOR: Final = f"{MANAGED_BY_LABEL}={FIELD_MANAGER},{CLUSTER_LABEL}"
 

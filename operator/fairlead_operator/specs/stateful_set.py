@@ -2,6 +2,9 @@
 
 Pods return without the operator's help (Parallel), and change only when the operator deletes them
 one by one (OnDelete). Volumes are never deleted by the StatefulSet.
+
+That of a cluster that sleeps runs no pods; an annotation says how many brokers it has. These keep
+their ids, Services and volumes, so brokers are counted by `count_replicas`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,6 +12,7 @@ from typing import Any, Final
 
 from fairlead_kube.kinds import STATEFUL_SET
 from fairlead_operator.specs.names import (
+    AWAKE_REPLICAS_ANNOTATION,
     CONFIG_FOLDER,
     CONFIG_HASH_ANNOTATION,
     DATA_FOLDER,
@@ -60,12 +64,17 @@ def build_stateful_set(
     replicas: int,
     config_hash: str,
     storage_size: str,
+    is_asleep: bool = False,
 ) -> Manifest:
-    """Return the StatefulSet; `storage_size` is that of its claims, fixed once it lives."""
+    """Return the StatefulSet of so many brokers, none of which runs if it `is_asleep`.
+
+    `storage_size` is that of its claims, fixed once it lives.
+    """
     labels = pool_labels(cluster.name, pool.name)
-    manifest = build_child(STATEFUL_SET, pool, pool.stateful_set, labels)
+    asleep = {AWAKE_REPLICAS_ANNOTATION: str(replicas)} if is_asleep else {}
+    manifest = build_child(STATEFUL_SET, pool, pool.stateful_set, labels, annotations=asleep)
     manifest["spec"] = {
-        "replicas": replicas,
+        "replicas": 0 if is_asleep else replicas,
         "serviceName": headless_service_name(cluster.name),
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "OnDelete"},
@@ -83,18 +92,31 @@ def build_stateful_set(
     return manifest
 
 
+def sleeps(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether a live StatefulSet has its brokers sleep."""
+    return AWAKE_REPLICAS_ANNOTATION in (manifest["metadata"].get("annotations") or {})
+
+
+def count_replicas(manifest: Mapping[str, Any]) -> int:
+    """Count the brokers of a live StatefulSet, also while they sleep."""
+    awake = (manifest["metadata"].get("annotations") or {}).get(AWAKE_REPLICAS_ANNOTATION, "")
+    if awake.isascii() and awake.isdecimal():
+        return int(awake)
+    return int(manifest["spec"].get("replicas", 1))
+
+
 def running_ids(stateful_sets: Iterable[Mapping[str, Any]]) -> dict[str, range]:
-    """Return the ids of running brokers, by the name of their StatefulSet."""
+    """Return the ids of running or sleeping brokers, by the name of their StatefulSet."""
     return {each["metadata"]["name"]: broker_ids_of(each) for each in stateful_sets}
 
 
 def broker_ids_of(manifest: Mapping[str, Any]) -> range:
-    """Return the ids of the brokers that a live StatefulSet runs; none if it is not one of ours."""
+    """Return the ids of a live StatefulSet's brokers; none if it is not one of ours."""
     for container in manifest["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or ():
             if variable["name"] == ID_BASE_VARIABLE:
                 first = int(variable["value"])
-                return range(first, first + int(manifest["spec"].get("replicas", 1)))
+                return range(first, first + count_replicas(manifest))
     return range(0)
 
 

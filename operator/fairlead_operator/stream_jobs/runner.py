@@ -28,6 +28,7 @@ from fairlead_kube.kinds import (
 from fairlead_kube.object_changes import ObjectChange, ObjectKey
 from fairlead_model.resources.stream_job import StreamJobSpec
 from fairlead_model.resources.topic_manifest import ManifestError
+from fairlead_operator.conditions import is_asleep
 from fairlead_operator.events import EventWriter
 from fairlead_operator.schedule import ScheduleError, next_time
 from fairlead_operator.specs.names import FIELD_MANAGER
@@ -227,7 +228,11 @@ class StreamJobRunner:
         view, obstacle = self._view(key, job, spec)
         fingerprint = manifests.job_hash(view)
         driver = self._driver(key, job)
-        sight = steps.JobSight(now, fingerprint, driver, obstacle, next_run_at)
+        asleep = is_asleep(self._clusters.cluster((view.cluster_namespace, view.cluster)))
+        if asleep and obstacle is None:
+            message = f"LogCluster {view.cluster} sleeps: the job goes on once it is awake"
+            obstacle = steps.CLUSTER_HIBERNATED, message
+        sight = steps.JobSight(now, fingerprint, driver, obstacle, next_run_at, asleep)
         step = steps.decide_job_step(spec, status.values, sight)
         match step:
             case steps.Hold(phase, reason, message, until):

@@ -4,7 +4,7 @@
 |---|---|---|
 | none | never run, or its time has come | StartDriver |
 | none | a run without an end | RecordEnd: the pod was lost |
-| there | suspended, changed, or of an older run | StopDriver |
+| there | suspended, changed, of an older run, or its cluster sleeps | StopDriver |
 | ended | end not noted | RecordEnd |
 | ended | noted, and another run is due | StopDriver, then as above |
 | runs | | Watch |
@@ -24,6 +24,9 @@ from fairlead_operator.stream_jobs.driver import DriverPod
 
 Obstacle: TypeAlias = tuple[str, str]
 """Reason and message why no driver can be made."""
+CLUSTER_HIBERNATED: Final = "ClusterHibernated"
+ASLEEP_LOOK: Final = timedelta(seconds=5)
+"""How often a job looks whether its cluster is awake."""
 STEADY_S: Final = 600.0
 """A driver that ran for so long ends a series of failures."""
 
@@ -39,6 +42,8 @@ class JobSight:
     """Why no driver can be made; one that runs is left alone."""
     next_run_at: datetime | None = None
     """When the schedule is due for the first time after the last start; None without one."""
+    is_cluster_asleep: bool = False
+    """The brokers sleep: a driver that runs has nobody to talk to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,8 @@ def _with_driver(
         return Hold("Stopping", "Stopping", "the driver is ending")
     if spec.suspend:
         return StopDriver(driver.run, "Suspended", "the job was suspended")
+    if sight.is_cluster_asleep and not driver.has_ended:
+        return StopDriver(driver.run, CLUSTER_HIBERNATED, "the LogCluster sleeps")
     if driver.run != run:
         return StopDriver(driver.run, "Superseded", f"the driver is of run {driver.run}, not {run}")
     if not driver.has_ended:
@@ -127,7 +134,8 @@ def _next_run(spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSight) -
     """Return when the next driver is due: now, later, or never. No driver runs."""
     due = _due(spec, status, sight)
     if isinstance(due, StartDriver) and sight.obstacle is not None:
-        return Hold("Pending", *sight.obstacle)
+        until = sight.now + ASLEEP_LOOK if sight.is_cluster_asleep else None
+        return Hold("Pending", *sight.obstacle, until)
     return due
 
 

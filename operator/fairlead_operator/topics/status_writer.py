@@ -158,6 +158,7 @@ class TopicStatusWriter:
             entry=entry,
             refusal=self._scope.refusal(resource),
             is_paused=self._scope.is_paused(resource),
+            is_asleep=self._scope.is_asleep(resource),
         )
         return verdict, entry if presence is ClusterPresence.PRESENT else None
 

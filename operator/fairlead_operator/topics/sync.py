@@ -17,6 +17,7 @@ from fairlead_kube.informer import Informer
 from fairlead_kube.kinds import LOG_CLUSTER, TOPIC
 from fairlead_kube.object_changes import ObjectChange
 from fairlead_model.resources.topic_claims import read_reference
+from fairlead_operator.conditions import is_asleep
 from fairlead_operator.events import EventWriter
 from fairlead_operator.specs.views import is_cluster_paused, is_going
 from fairlead_operator.topics.cluster_topics import ClusterTopics, TopicController
@@ -42,6 +43,11 @@ def _was_paused(change: ObjectChange) -> bool:
     """Tell whether a LogCluster has just been paused, or goes on again."""
     before, now = change.old, change.new
     return bool(before and now) and is_cluster_paused(before or {}) != is_cluster_paused(now or {})
+
+
+def _slept(change: ObjectChange) -> bool:
+    """Tell whether a LogCluster has just fallen asleep, or is awake again."""
+    return is_asleep(change.old or {}) != is_asleep(change.new or {})
 
 
 def _ready_brokers(log_cluster: Mapping[str, Any] | None) -> int:
@@ -133,7 +139,8 @@ class TopicSync:
             self._add_waiting(change.key)
         is_deleting = change.new is None or is_going(change.new)
         has_new_rules = change.old is not None and _rules(change.old) != _rules(change.new)
-        if change.old is None or is_deleting or has_new_rules or _was_paused(change):
+        is_other = has_new_rules or _was_paused(change) or _slept(change)
+        if change.old is None or is_deleting or is_other:
             self._add_all(change.key)
             self._add_all((change.key[0], NAMELESS))
 

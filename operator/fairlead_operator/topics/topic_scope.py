@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fairlead_model.resources.topic_claims import read_reference
+from fairlead_operator.conditions import is_asleep
 from fairlead_operator.specs.views import is_cluster_paused, is_going
 from fairlead_operator.topics.claims import Claims
 from fairlead_operator.topics.cluster_topics import ClusterTopics, TopicController
@@ -189,6 +190,10 @@ class TopicScope:
         """Tell whether a resource, or its whole cluster, is to be left as it is."""
         cluster = self.clusters.get(resource.cluster_key)
         return resource.is_paused or (cluster is not None and is_cluster_paused(cluster))
+
+    def is_asleep(self, resource: TopicResource) -> bool:
+        """Tell whether the brokers of a resource's cluster sleep."""
+        return is_asleep(self.clusters.get(resource.cluster_key) or {})
 
     def only_cluster(self, resource: TopicResource) -> str:
         """Return the only LogCluster of a namespace; empty if there is none, or more than one.

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from fairlead_model.resources.hibernation import HIBERNATED
 from fairlead_operator.conditions import (
     PAUSED,
     find_condition,
@@ -21,6 +22,9 @@ DELETING: Final = "Deleting"
 REASSIGNING: Final = "Reassigning"
 _COUNTS: Final = ("partitions", "replicationFactor", "underReplicated", "offline", "reassigning")
 LEADERS_LENGTH_MAX: Final = 1024
+ASLEEP_MESSAGE: Final = (
+    "the LogCluster sleeps: records are kept, and what needs brokers is done once it is awake"
+)
 PAUSED_MESSAGE: Final = (
     "paused is true, here or in the LogCluster: changes of the spec wait until it is false"
 )
@@ -38,6 +42,7 @@ def judge(
     entry: Mapping[str, Any] | None,
     refusal: Refusal | None = None,
     is_paused: bool = False,
+    is_asleep: bool = False,
 ) -> Verdict | None:
     """Return what `Ready` says; None while there is nothing to say yet.
 
@@ -66,12 +71,15 @@ def judge(
                 "delete one of the two"
             )
             return False, "Conflict", message
-        if is_paused:
+        if is_paused and not is_asleep:
             return (False, PAUSED, PAUSED_MESSAGE) if entry is None else _judge_entry(entry)
-        if result is None:
+        if result is None and not is_asleep:
             return None
-        if result["state"] != "ok":
-            return False, str(result["reason"]), str(result["message"])
+        if result is not None and result["state"] != "ok":
+            reason = HIBERNATED if is_asleep else str(result["reason"])
+            return False, reason, str(result["message"])
+    if is_asleep:
+        return False, HIBERNATED, ASLEEP_MESSAGE
     return None if entry is None else _judge_entry(entry)
 
 
@@ -193,10 +201,10 @@ def is_off_size(resource: TopicResource, entry: Mapping[str, Any]) -> bool:
 def turned_bad(before: Mapping[str, Any], verdict: Verdict) -> bool:
     """Tell whether a resource is not ready for another reason than before.
 
-    A cluster that starts is not such a reason.
+    A cluster that starts or sleeps is not such a reason.
     """
     is_ready, reason, message = verdict
     known = find_condition(before.get("conditions") or [], READY)
-    if is_ready or reason == "WaitingForBrokers":
+    if is_ready or reason in {"WaitingForBrokers", HIBERNATED}:
         return False
     return known is None or (known.get("reason"), known.get("message")) != (reason, message)

@@ -20,6 +20,7 @@ from fairlead_controller.decisions.events import (
     UnfenceBroker,
 )
 from fairlead_controller.decisions.tables.stored_table import StoredTable, StoreError
+from fairlead_controller.kubernetes.cluster_spec import ClusterSpec
 from fairlead_controller.kubernetes.metrics import CandidateMetrics
 from fairlead_controller.metrics.local_page import LocalMetrics
 from fairlead_controller.metrics.loop_lag import LoopLag
@@ -206,10 +207,18 @@ def test_a_candidate_tells_of_each_cluster_under_its_name(
         parts = SimpleNamespace(controller=controller, sessions=sessions)
         reigns: Any = {
             ("logs", "a"): SimpleNamespace(
-                controller_epoch=1, takeover_s=0.5, is_store_available=True, parts=parts
+                controller_epoch=1,
+                takeover_s=0.5,
+                is_store_available=True,
+                parts=parts,
+                spec=ClusterSpec("1"),
             ),
             ("logs", "b"): SimpleNamespace(
-                controller_epoch=0, takeover_s=0.0, is_store_available=False, parts=None
+                controller_epoch=0,
+                takeover_s=0.0,
+                is_store_available=False,
+                parts=None,
+                spec=ClusterSpec("2", is_down=True),
             ),
         }
         gate: Any = SimpleNamespace(waiting=2)
@@ -228,6 +237,8 @@ def test_a_candidate_tells_of_each_cluster_under_its_name(
     assert samples[("fairlead_lease_held",)] == 1
     assert samples[("fairlead_store_available", "a", "logs")] == 1
     assert samples[("fairlead_store_available", "b", "logs")] == 0
+    assert samples[("fairlead_cluster_hibernated", "a", "logs")] == 0
+    assert samples[("fairlead_cluster_hibernated", "b", "logs")] == 1
     assert samples[(f"{KAFKA}_activecontrollercount", "a", "logs")] == 1
     assert (f"{KAFKA}_activecontrollercount", "b", "logs") not in samples
     assert samples[(f"{KAFKA}_fencedbrokercount", "a", "logs")] == 1

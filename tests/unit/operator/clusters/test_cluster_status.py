@@ -228,7 +228,11 @@ def test_a_roll_names_the_image_and_counts_pods() -> None:
 
 
 def stateful_set(replicas: int = 2) -> dict[str, Any]:
-    return {"spec": {"replicas": replicas}, "status": {"updateRevision": "new"}}
+    return {
+        "metadata": {},
+        "spec": {"replicas": replicas},
+        "status": {"updateRevision": "new"},
+    }
 
 
 def pod(number: int, revision: str = "new", *, ready: bool = True, **metadata: Any) -> Any:

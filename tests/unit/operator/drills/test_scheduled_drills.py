@@ -36,9 +36,9 @@ def due_drill(**spec: Any) -> dict[str, Any]:
     return manifest(**EVERY_MINUTE, **spec) | {"status": before}
 
 
-def step_once(world: FakeWorld) -> None:
+def step_once(world: FakeWorld, registry: CollectorRegistry | None = None) -> None:
     drill = world.drill | {"metadata": dict(world.drill["metadata"])}
-    asyncio.run(new_runner(world)._step(drill))
+    asyncio.run(new_runner(world, registry)._step(drill))
 
 
 def test_a_drill_that_is_due_goes_all_the_way_and_leaves_a_row() -> None:
@@ -80,6 +80,26 @@ def test_it_is_skipped_with_a_reason_where_the_cluster_is_not_well() -> None:
     assert world.pod is None
     step_once(world)
     assert world.drill["status"]["nextRunAt"] > world.drill["status"]["endedAt"]
+
+
+def test_one_that_a_sleeping_cluster_skips_is_no_news_to_alerts() -> None:
+    world = FakeWorld(due_drill())
+    world.is_hibernated = True
+    step_once(world)
+    step_once(world)
+    row = world.drill["status"]["history"][0]
+    assert row["verdict"] == "Skipped"
+    assert row["message"].startswith("ClusterHibernated: ")
+    registry = CollectorRegistry()
+    step_once(world, registry)
+    told = {
+        result: registry.get_sample_value(
+            "fairlead_drill_scheduled_last_result",
+            {"namespace": "ns", "drill": world.drill["metadata"]["name"], "result": result},
+        )
+        for result in ("skipped", "failed")
+    }
+    assert told == {"skipped": 0.0, "failed": 1.0}, "what the one before has shown still counts"
 
 
 def test_one_that_nobody_began_in_time_is_skipped_and_not_caught_up_with() -> None:

@@ -122,6 +122,7 @@ decide = steps.decide_rebalance_step
     [
         (sight(None, presence="Absent"), "ClusterNotFound"),
         (sight(presence="Paused"), "ClusterPaused"),
+        (sight(presence="Hibernated"), "ClusterHibernated"),
         (sight(presence="Changing"), "ClusterChanging"),
         (sight(other="first"), "AnotherRebalance"),
         (UNSEEN, "ControllerUnavailable"),

@@ -47,8 +47,10 @@ def decide(
     obstacle: tuple[str, str] | None = None,
     next_run_at: datetime | None = None,
     now: datetime = NOW,
+    is_cluster_asleep: bool = False,
 ) -> Step:
-    return decide_job_step(job, status, JobSight(now, HASH, pod, obstacle, next_run_at))
+    sight = JobSight(now, HASH, pod, obstacle, next_run_at, is_cluster_asleep)
+    return decide_job_step(job, status, sight)
 
 
 RUNNING = {"run": 1, "jobHash": HASH, "phase": "Running"}
@@ -79,6 +81,17 @@ def test_suspending_stops_the_driver_and_then_holds() -> None:
 def test_resuming_goes_on_with_the_next_run_without_waiting() -> None:
     status = RUNNING | {"stoppedRun": 1, "phase": "Suspended"}
     assert decide(spec(), status, None) == StartDriver(2)
+
+
+def test_a_job_stops_while_its_cluster_sleeps_and_goes_on_where_it_was() -> None:
+    asleep: Any = {"obstacle": ("ClusterHibernated", "x"), "is_cluster_asleep": True}
+    step = decide(spec(), RUNNING, driver(), **asleep)
+    assert isinstance(step, StopDriver) and step.reason == "ClusterHibernated"
+    stopped = RUNNING | {"stoppedRun": 1}
+    held = decide(spec(), stopped, None, **asleep)
+    assert isinstance(held, Hold) and (held.phase, held.reason) == ("Pending", "ClusterHibernated")
+    assert held.until is not None, "it looks whether the cluster is awake"
+    assert decide(spec(), stopped, None) == StartDriver(2)
 
 
 def test_a_changed_job_replaces_its_driver() -> None:

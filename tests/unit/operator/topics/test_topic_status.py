@@ -162,3 +162,19 @@ def test_a_topic_with_another_number_of_replicas_to_come_is_told_to_the_controll
     assert is_off_size(resource(replicationFactor=3), {**ENTRY, "targetFactors": [2, 3]})
     assert not is_off_size(resource(replicationFactor=3), ENTRY)
     assert not is_off_size(resource(), ENTRY)
+
+
+def test_a_topic_of_a_cluster_that_sleeps_says_so_and_alarms_nobody() -> None:
+    offline = ENTRY | {"offline": 3}
+    refused = OK | {"state": "refused", "reason": "Refused", "message": "there are no brokers"}
+    for fields, text in (
+        ({"entry": offline}, "sleeps"),
+        ({"entry": offline, "is_paused": True}, "sleeps"),
+        ({"entry": None, "result": None}, "sleeps"),
+        ({"entry": None, "result": refused}, "no brokers"),
+    ):
+        told = verdict(is_asleep=True, **fields)
+        assert told[:2] == (False, "Hibernated")
+        assert text in told[2]
+        assert not turned_bad({}, told)
+    assert verdict(is_asleep=True, owner="older")[1] == "Conflict"

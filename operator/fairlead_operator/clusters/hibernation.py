@@ -1,0 +1,163 @@
+"""A cluster that sleeps: when its brokers may stop, and what is said of it until it is awake. Pure.
+
+Brokers of a cluster stop all at once, and each in good order, so that none has to recover its logs
+and whoever comes back first, second or last follows on where it stood. That is only so for brokers
+that serve: one that recovers after a crash, or that has replicas to catch up with, would take its
+unfinished business into the sleep, and wake as one whose log may lack something. So sleep begins
+only once every broker serves, every replica is in sync, and nothing moves. What has begun goes on,
+whatever is seen meanwhile: the StatefulSets remember it (`is_asleep`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from fairlead_model.resources.hibernation import ASLEEP, STOPPING, WAKING
+from fairlead_operator.clusters.rolling import BrokerState, RollObserved, find_obstacle
+from fairlead_operator.clusters.scale_down import named_brokers
+
+
+class HibernationPhase(Enum):
+    """How far a cluster is on its way into sleep or out of it."""
+
+    AWAKE = "awake"
+    WAITING = "waiting"
+    """It shall sleep, and something is in the way."""
+    STOPPING = "stopping"
+    ASLEEP = "asleep"
+    WAKING = "waking"
+
+
+@dataclass(frozen=True, slots=True)
+class Hibernation:
+    """What is decided about a cluster's sleep, and the condition that says so."""
+
+    phase: HibernationPhase = HibernationPhase.AWAKE
+    sleeps: bool = False
+    """Whether its brokers are to be stopped, or stay so."""
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def is_down(self) -> bool:
+        """Whether nobody is to expect brokers: they stop on purpose, or have stopped."""
+        return self.phase in {HibernationPhase.STOPPING, HibernationPhase.ASLEEP}
+
+    @property
+    def is_about_to_sleep(self) -> bool:
+        """Whether nothing new may begin that sleep would have to wait for."""
+        return self.phase is HibernationPhase.WAITING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HibernationSight:
+    """What the decision depends on."""
+
+    is_wanted: bool
+    is_begun: bool
+    """A StatefulSet of the cluster has its brokers sleep."""
+    was_asleep: bool = False
+    """The status says that it slept and is not yet awake."""
+    is_paused: bool = False
+    paused_pools: Sequence[str] = ()
+    pods: Sequence[str] = ()
+    """Names of the brokers' pods that exist."""
+    brokers: Sequence[BrokerState] = ()
+    controller: Mapping[str, Any] | None = None
+    drill: str = ""
+    """A drill of the cluster that is under way."""
+
+
+def decide_hibernation(sight: HibernationSight) -> Hibernation:
+    """Decide whether a cluster sleeps."""
+    if sight.is_paused:
+        return _leave_as_it_is(sight)
+    if not sight.is_wanted:
+        return _wake(sight)
+    if sight.is_begun:
+        return _go_on(sight)
+    obstacle = _find_obstacle(sight)
+    if obstacle is None:
+        return _go_on(sight)
+    reason, message = obstacle
+    if sight.was_asleep:
+        message = f"it sleeps again once it is awake: {message}"
+        return Hibernation(HibernationPhase.WAKING, reason=WAKING, message=message)
+    return Hibernation(
+        HibernationPhase.WAITING, reason=reason, message=f"brokers stop later: {message}"
+    )
+
+
+def _leave_as_it_is(sight: HibernationSight) -> Hibernation:
+    """Decide for a paused cluster, whose brokers stay as they are."""
+    if sight.is_begun:
+        message = "spec.paused is true: brokers sleep on until it is false"
+        phase = HibernationPhase.STOPPING if sight.pods else HibernationPhase.ASLEEP
+        return Hibernation(phase, True, STOPPING if sight.pods else ASLEEP, message)
+    if sight.is_wanted:
+        message = "brokers stop later: spec.paused is true"
+        return Hibernation(HibernationPhase.WAITING, reason="Paused", message=message)
+    return _wake(sight)
+
+
+def _go_on(sight: HibernationSight) -> Hibernation:
+    if sight.pods and sight.paused_pools:
+        message = f"BrokerPool {sight.paused_pools[0]} is paused: its brokers run on"
+        return Hibernation(HibernationPhase.STOPPING, True, STOPPING, message)
+    if sight.pods:
+        many = f"{len(sight.pods)} brokers stop" if len(sight.pods) > 1 else "1 broker stops"
+        return Hibernation(HibernationPhase.STOPPING, True, STOPPING, f"{many} in good order")
+    message = "no broker runs until spec.hibernated is false; volumes and metadata are kept"
+    return Hibernation(HibernationPhase.ASLEEP, True, ASLEEP, message)
+
+
+def _wake(sight: HibernationSight) -> Hibernation:
+    """Decide for a cluster that is not to sleep: it wakes until all its brokers serve."""
+    away = [broker.broker_id for broker in sight.brokers if not _serves(broker)]
+    if not sight.is_begun and not (sight.was_asleep and away):
+        return Hibernation()
+    message = f"{len(away)} brokers start: {named_brokers(away)}" if away else "brokers start"
+    if sight.paused_pools and sight.is_begun:
+        message = f"BrokerPool {sight.paused_pools[0]} is paused: its brokers sleep on"
+    return Hibernation(HibernationPhase.WAKING, reason=WAKING, message=message)
+
+
+def _find_obstacle(sight: HibernationSight) -> tuple[str, str] | None:
+    """Return reason and message of what has to end before brokers may stop."""
+    if not sight.pods and not sight.brokers:
+        return None
+    if sight.paused_pools:
+        return "PoolPaused", f"BrokerPool {sight.paused_pools[0]} is paused"
+    orphans = sorted(set(sight.pods) - {broker.pod for broker in sight.brokers})
+    if orphans:
+        return (
+            "PodOfNoPool",
+            f"pod {orphans[0]} is of no BrokerPool that can be read and that stays",
+        )
+    if sight.controller is None:
+        return "ControllerNotReachable", "the controller could not be asked for partitions"
+    if sight.drill:
+        return "DrillRunning", f"drill {sight.drill} is under way"
+    leaving = [broker.broker_id for broker in sight.brokers if broker.is_leaving]
+    if leaving:
+        return "Draining", f"{named_brokers(leaving)} will leave, and others take over first"
+    moving = sum(int(topic.get("reassigning") or 0) for topic in sight.controller["topics"])
+    if moving:
+        return "PartitionsMoving", f"replicas of {moving} partitions move"
+    drained = next((each for each in sight.brokers if each.draining_s is not None), None)
+    if drained is not None:
+        return "Rolling", f"leaders come back to broker {drained.broker_id}"
+    counts = sight.controller["partitions"]
+    wait = find_obstacle(
+        RollObserved(
+            brokers=sight.brokers,
+            under_replicated=counts["underReplicated"],
+            offline=counts["offline"],
+        )
+    )
+    return None if wait is None else (wait.reason, wait.message)
+
+
+def _serves(broker: BrokerState) -> bool:
+    return broker.is_ready and broker.is_live
