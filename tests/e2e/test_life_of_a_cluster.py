@@ -307,6 +307,37 @@ def count_records(installation: Installation, topic: str) -> int:
     return len(out.splitlines())
 
 
+def hibernate(installation: Installation, value: bool) -> None:
+    patch = json.dumps({"spec": {"hibernated": value}})
+    installation.kubectl("patch", "logcluster", CLUSTER, "--type=merge", "-p", patch)
+
+
+def test_a_cluster_sleeps_and_wakes(installation: Installation, summary: Summary) -> None:
+    """The application goes on where it was; no broker has to recover, and nothing is lost."""
+    installation.wait_cluster_ready()
+    before = count_records(installation, "weather")
+    assert before >= 100
+    address = installation.kubectl.get("service", f"{CLUSTER}-bootstrap")["spec"]["clusterIP"]
+    with under_load(installation, "slept") as verdict:
+        hibernate(installation, True)
+        slept_s = wait_until(lambda: not installation.pods(), "brokers do not stop", 120)
+        installation.kubectl(
+            "wait", "--for=condition=Hibernated", f"logcluster/{CLUSTER}", "--timeout=30s"
+        )
+        ready = installation.kubectl.condition("logcluster", CLUSTER, "Ready")
+        assert (ready["status"], ready["reason"]) == ("False", "Hibernated")
+        hibernate(installation, False)
+        woken_s = installation.wait_cluster_ready()
+    assert_clean(verdict)
+    assert count_records(installation, "weather") == before
+    again = installation.kubectl.get("service", f"{CLUSTER}-bootstrap")["spec"]["clusterIP"]
+    assert again == address
+    for pod in installation.pods():
+        said = installation.kubectl("logs", pod["metadata"]["name"])
+        assert "logs are open, 0 of them recovered" in said
+    summary.add("asleep, then awake", f"{slept_s:.0f} s and {woken_s:.0f} s", "lost 0")
+
+
 def test_uninstalled_and_installed_again(installation: Installation, summary: Summary) -> None:
     installation.wait_cluster_ready()
     before = count_records(installation, "weather")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fairlead_model.resources.hibernation import DOWN_REASONS, HIBERNATED
+
 if TYPE_CHECKING:
     from fairlead_kube.client import KubeClient
 
@@ -84,6 +86,10 @@ def find_complaints(snapshot: Snapshot) -> list[Complaint]:
                 "kubectl get pods -A -l app.kubernetes.io/component=operator",
             )
         ]
+    if condition(snapshot.cluster, HIBERNATED).get("reason") in DOWN_REASONS:
+        wake = '{"spec":{"hibernated":false}}'
+        advice = f"to wake it: kubectl patch logcluster {name} --type merge -p '{wake}'"
+        return [Complaint("the cluster sleeps, because spec.hibernated says so", advice)]
     complaints = []
     if status.get("offline"):
         complaints.append(

@@ -58,6 +58,9 @@ from fairlead_operator.specs.views import ClusterView, Manifest, PoolView
 
 LiveKey = tuple[str, str]
 """Kind and name; the namespace is the cluster's."""
+IMAGE_MISSING: Final = (
+    "no image is known: set spec.image of the LogCluster, or install the operator with one"
+)
 PRUNED_KINDS: Final = (SERVICE, CONFIG_MAP, POD_DISRUPTION_BUDGET, NETWORK_POLICY)
 
 
@@ -311,17 +314,11 @@ def _plan_pool(
     live = observed.live.get((STATEFUL_SET.kind, pool.stateful_set))
     if not image:
         return PoolPlan(
-            pool=pool,
-            replicas=present,
-            blocked_reason="NoImage",
-            blocked="no image is known: set spec.image of the LogCluster, or install the operator "
-            "with one",
+            pool=pool, replicas=present, blocked_reason="NoImage", blocked=IMAGE_MISSING
         )
-    scale = (
-        ScaleDecision(present)
-        if observed.sleeps
-        else decide_scale(pool, present, observed.brokers, taken)
-    )
+    scale = decide_scale(pool, present, observed.brokers, taken)
+    if observed.sleeps:
+        scale = ScaleDecision(present)
     growth = _decide_pool_growth(observed, pool, live, present)
     services = build_broker_services(cluster, pool, scale.replicas)
     addresses = _look_up_addresses(observed, pool, scale.replicas)

@@ -196,21 +196,14 @@ class ClusterReconciler:
         if view.reign is not None:
             await self._tell_interruption(manifest, view.reign)
         hibernation = await self._hibernations.decide(manifest, cluster, views, view.status)
-        observed = replace(
-            self._observe(cluster, views, view.status),
-            sleeps=hibernation.sleeps,
-            named_by_pools=names_in_pools(pools),
-        )
+        seen = self._observe(cluster, views, view.status, sleeps=hibernation.sleeps)
+        observed = replace(seen, named_by_pools=names_in_pools(pools))
         plan = plan_cluster(observed, self._settings)
         is_paused = cluster.is_paused
         refusals, certificates = Refusals(), CertificateReport()
         if not is_paused:
-            sight = CertificateSight(
-                cluster=cluster,
-                plan=plan,
-                live=observed.live,
-                pods=self._live.of_cluster(POD, key),
-            )
+            pods = self._live.of_cluster(POD, key)
+            sight = CertificateSight(cluster=cluster, plan=plan, live=observed.live, pods=pods)
             certificates = await self._certificates.look_after(sight, refusals)
             await self._carry_out(cluster, plan, refusals, certificates.blocked)
             plan = await self._scale_down(plan, observed)
@@ -378,6 +371,8 @@ class ClusterReconciler:
         cluster: ClusterView,
         pools: list[PoolView],
         controller: Mapping[str, Any] | None,
+        *,
+        sleeps: bool,
     ) -> ClusterObserved:
         key = (cluster.namespace, cluster.name)
         live: dict[LiveKey, Manifest] = {
@@ -398,6 +393,7 @@ class ClusterReconciler:
             brokers=read_holdings(controller),
             pods=[pod["metadata"]["name"] for pod in pods],
             registered=registered_pods(controller),
+            sleeps=sleeps,
             max_unavailable=self._decide_disruptions(
                 key, pods, controller, live.get((POD_DISRUPTION_BUDGET.kind, cluster.name))
             ),

@@ -26,3 +26,15 @@ def test_a_pool_that_is_blocked_is_named_with_the_reason() -> None:
     ]
     (complaint,) = find_complaints(Snapshot(cluster, pools, [], [], []))
     assert (complaint.what, complaint.advice) == ("pool more: IdsOverlap", "broker ids meet")
+
+
+def test_a_cluster_that_sleeps_says_only_how_to_wake_it() -> None:
+    cluster = resource(
+        "demo",
+        ("Ready", "False", "Hibernated", "no broker runs"),
+        ("Hibernated", "True", "Asleep", "no broker runs"),
+    )
+    cluster["status"]["offline"] = 12
+    (complaint,) = find_complaints(Snapshot(cluster, [resource("main", replicas=3)], [], [], []))
+    assert "sleeps" in complaint.what
+    assert "patch logcluster demo" in complaint.advice
