@@ -73,7 +73,7 @@ def read_cluster_spec(manifest: Mapping[str, Any]) -> ClusterSpec:
 def _sleep_reason(manifest: Mapping[str, Any]) -> str:
     """Return what the operator's other process says of the cluster's sleep; empty if nothing."""
     conditions = (manifest.get("status") or {}).get("conditions") or ()
-    reasons = (entry["reason"] for entry in conditions if entry.get("type") == HIBERNATED)
+    reasons = (each.get("reason") for each in conditions if each.get("type") == HIBERNATED)
     return str(next(reasons, ""))
 
 

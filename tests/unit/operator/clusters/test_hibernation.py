@@ -1,7 +1,9 @@
 """When a cluster may fall asleep, what its objects are meanwhile, and what is said of it."""
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from fairlead_operator.clusters.hibernation import (
     HibernationSight,
     decide_hibernation,
 )
+from fairlead_operator.clusters.hibernation_watch import HibernationWatch
 from fairlead_operator.clusters.plan import ClusterObserved, ClusterPlan, plan_cluster
 from fairlead_operator.clusters.rolling import BrokerState
 from fairlead_operator.clusters.status import (
@@ -297,3 +300,62 @@ def test_a_pool_says_that_it_sleeps(wanted: int, is_blocked: bool) -> None:
     assert (told["Ready"], told["Progressing"]) == (("False", "Hibernated"),) * 2
     assert ("Blocked" in told) == is_blocked
     assert status["brokerIds"] == [0, 1, 2]
+
+
+class Surroundings:
+    """What a HibernationWatch looks at, and the Events that it emits."""
+
+    def __init__(self) -> None:
+        self.stateful_sets: list[Any] = []
+        self.pods: list[Any] = []
+        self.drills: list[Any] = []
+        self.brokers = [broker(0), broker(1)]
+        self.events: list[str] = []
+
+    def of_cluster(self, kind: Any, _key: Any) -> list[Any]:
+        return self.pods if kind.kind == "Pod" else self.stateful_sets
+
+    async def list(self, _kind: Any, _namespace: str) -> Any:
+        return SimpleNamespace(items=self.drills)
+
+    async def observe(self, *_: Any) -> dict[str, Any]:
+        return {"main": self.brokers}
+
+    async def emit(self, _manifest: Any, reason: str, _message: str, *_: Any) -> None:
+        self.events.append(reason)
+
+
+def test_each_step_of_a_night_is_told_once_and_a_drill_is_waited_for() -> None:
+    around: Any = Surroundings()
+    watch = HibernationWatch(around, around, around, around)
+    manifest: dict[str, Any] = {"metadata": {"name": "demo", "namespace": "shop"}}
+
+    def look(is_wanted: bool) -> HibernationPhase:
+        view = cluster_view(hibernated=is_wanted)
+        hibernation = asyncio.run(watch.decide(manifest, view, [pool_view()], controller()))
+        manifest["status"] = cluster_status(hibernation, manifest.get("status"))
+        return hibernation.phase
+
+    around.pods = [{"metadata": {"name": name}} for name in PODS]
+    assert look(False) is AWAKE
+    drill = {"metadata": {"name": "nightly"}, "spec": {"clusterName": "demo"}}
+    around.drills = [drill | {"status": {"phase": "Running"}}]
+    for expected in (WAITING, WAITING):
+        assert look(True) is expected
+    around.drills = []
+    assert look(True) is STOPPING
+    around.stateful_sets = [
+        {"metadata": {"annotations": {"fairlead.io/awake-replicas": "2"}}, "spec": {"replicas": 0}}
+    ]
+    around.brokers = list(DOWN["brokers"])
+    assert look(True) is STOPPING
+    around.pods = []
+    for expected in (ASLEEP, ASLEEP):
+        assert look(True) is expected
+    assert look(False) is WAKING
+    around.stateful_sets = [{"metadata": {}, "spec": {"replicas": 2}}]
+    assert look(False) is WAKING
+    around.brokers = [broker(0), broker(1)]
+    for expected in (AWAKE, AWAKE):
+        assert look(False) is expected
+    assert around.events == ["HibernationWaits", "FallingAsleep", "Hibernated", "Waking", "Awake"]
