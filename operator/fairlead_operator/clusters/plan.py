@@ -191,14 +191,7 @@ def plan_cluster(observed: ClusterObserved, settings: OperatorSettings) -> Clust
         )
         for pool in observed.pools
     )
-    pools = tuple(
-        _as_it_is(plan, present[plan.pool.name], observed)
-        if plan.pool.spec.paused
-        else _asleep(plan)
-        if observed.sleeps and plan.children
-        else plan
-        for plan in pools
-    )
+    pools = tuple(_held_back(observed, plan, present[plan.pool.name]) for plan in pools)
     held = {plan.pool.uid for plan in pools if plan.pool.spec.paused}
     children = [*_shared_children(observed, settings)]
     for plan in pools:
@@ -219,6 +212,13 @@ def plan_cluster(observed: ClusterObserved, settings: OperatorSettings) -> Clust
     )
 
 
+def _held_back(observed: ClusterObserved, plan: PoolPlan, present: int) -> PoolPlan:
+    """Return a plan without what a pause or a sleep forbids."""
+    if plan.pool.spec.paused:
+        return _as_it_is(observed, plan, present)
+    return _asleep(plan) if observed.sleeps and plan.children else plan
+
+
 def _asleep(plan: PoolPlan) -> PoolPlan:
     """Return the plan for a pool that sleeps: what needs its brokers waits until they are awake."""
     wanted, present = plan.pool.spec.replicas, plan.replicas
@@ -237,7 +237,7 @@ def _asleep(plan: PoolPlan) -> PoolPlan:
     )
 
 
-def _as_it_is(plan: PoolPlan, present: int, observed: ClusterObserved) -> PoolPlan:
+def _as_it_is(observed: ClusterObserved, plan: PoolPlan, present: int) -> PoolPlan:
     """Return the plan for a paused pool: the brokers that it has, and no larger volumes."""
     live = observed.live.get((STATEFUL_SET.kind, plan.pool.stateful_set))
     return replace(
