@@ -113,6 +113,7 @@ def test_defaults_are_filled_in(space: Space) -> None:
         "defaults": {"partitions": 1, "replicationFactor": 3},
         "deletionProtection": False,
         "drills": {"enabled": True},
+        "hibernated": False,
         "interBroker": {"tls": False},
         "networkPolicy": {"enabled": True},
         "pauseReconciliation": False,
