@@ -230,7 +230,8 @@ def test_status_is_shown_in_columns_and_can_be_waited_for(space: Space) -> None:
     [
         (
             "lc",
-            "NAME BROKERS READY-BROKERS TOPICS UNDER-REPLICATED OFFLINE CONTROLLER READY AGE",
+            "NAME BROKERS READY-BROKERS TOPICS UNDER-REPLICATED OFFLINE CONTROLLER READY "
+            "HIBERNATED AGE",
         ),
         ("bp", "NAME CLUSTER BROKERS READY-BROKERS UPDATED READY AGE"),
         ("fd", "NAME TARGET FAULT PHASE DETECT ELECT RECOVER LOST DUP PASSED AGE"),
