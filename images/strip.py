@@ -32,7 +32,9 @@ def main(root: str) -> None:
             if service.is_dir() and service.name not in CALLED:
                 shutil.rmtree(service)
     for script in (environment / "bin").iterdir():
-        if not script.name.startswith("python"):
+        if script.is_dir():  # Byte code of scripts that are called `.py`.
+            shutil.rmtree(script)
+        elif not script.name.startswith("python"):
             script.unlink()
 
 
