@@ -17,6 +17,7 @@ from zookeeper_ensemble import running_ensemble
 from zookeeper_proxy import ZooKeeperProxy
 from zookeeper_store import connected, elected_store
 
+from fairlead_controller.decisions.tables.lines import CLUSTER_KEY
 from fairlead_controller.decisions.tables.stored_table import (
     StoreCorruptError,
     StoreError,
@@ -33,7 +34,7 @@ from fairlead_controller.stores.zookeeper_fence import raise_epoch, read_epoch
 from fairlead_zookeeper.address import ZooKeeperAccess, parse_connect_string
 from fairlead_zookeeper.client import ConnectionState, ZooKeeperClient
 from fairlead_zookeeper.operations import Create, Delete, SetData
-from fairlead_zookeeper.znodes import table_path
+from fairlead_zookeeper.znodes import CLUSTER_ID, table_path
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -147,6 +148,25 @@ def test_a_write_that_lands_after_another_election_is_refused(play: Callable[...
         with pytest.raises(SealedError):
             await commit
         assert (await world.table()).lines == {"a": "1"}
+
+    play(story)
+
+
+def test_a_controller_that_has_nothing_to_write_hears_of_another_election(
+    play: Callable[..., None],
+) -> None:
+    """From the sweep, where a znode of Kafka's is missing."""
+
+    async def story(world: World) -> None:
+        await world.put(**{CLUSTER_KEY: '{"cluster_id": "c"}'})
+        await world.store.load()
+        await world.other.multi([Delete(CLUSTER_ID)])
+        assert await world.store.sweep() == 1
+        await world.other.multi([Delete(CLUSTER_ID)])
+        await world.depose()
+        with pytest.raises(SealedError):
+            await world.store.sweep()
+        assert await world.other.exists(CLUSTER_ID) is None
 
     play(story)
 

@@ -60,7 +60,7 @@ from fairlead_zookeeper.client import (
     ZooKeeperClient,
     ZooKeeperError,
 )
-from fairlead_zookeeper.operations import Delete, Stat
+from fairlead_zookeeper.operations import Delete, Operation, Stat
 from fairlead_zookeeper.znodes import (
     BROKER_TOPICS,
     CONTROLLER_EPOCH,
@@ -215,7 +215,19 @@ class ZooKeeperStore(RemoteStore):
         fence = self._fence
         if fence is None:
             raise StoreError("this store was opened for reading only")
-        await self._client.multi([fence.check, Delete(path)])
+        await self._commit([fence.check, Delete(path)], fence)
+
+    async def _commit(self, operations: Sequence[Operation], fence: Fence) -> None:
+        """Carry out a multi of a sweep; SealedError if another controller has been elected.
+
+        One that has nothing to write would not hear of it otherwise, and reign on.
+        """
+        try:
+            await self._client.multi(operations)
+        except MultiError as error:
+            if error.operation == fence.check and not isinstance(error.cause, NoAuthError):
+                raise _sealed() from error
+            raise
 
     async def _write_in_turn(self, write: TableWrite, fence: Fence) -> WriteResult:
         async with self._slots:
@@ -305,9 +317,7 @@ class ZooKeeperStore(RemoteStore):
             ) from error
         self._availability.note_answer(is_write=True)
         if part is Refused.FENCE:
-            raise SealedError(
-                f"another controller has been elected: {CONTROLLER_EPOCH} has moved on"
-            ) from error
+            raise _sealed() from error
         logger.info("table %s was not as expected: %s", write.table, error)
         return CONFLICT
 
@@ -343,7 +353,7 @@ class ZooKeeperStore(RemoteStore):
         await self._projected(lambda view: view.note_found(present))
         changes, multis = await self._in_thread(self._plan_mending, paths, fence)
         for multi in multis:
-            await self._client.multi(multi.operations)
+            await self._commit(multi.operations, fence)
             written = multi.changes
             await self._projected(partial(Projections.note_written, changes=written))
         for change in changes:
@@ -433,6 +443,10 @@ class ZooKeeperStore(RemoteStore):
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
+
+
+def _sealed() -> SealedError:
+    return SealedError(f"another controller has been elected: {CONTROLLER_EPOCH} has moved on")
 
 
 async def load_tables(client: ZooKeeperClient) -> dict[str, StoredTable]:

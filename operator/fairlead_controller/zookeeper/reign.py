@@ -109,7 +109,10 @@ async def _take_over(store: ZooKeeperStore) -> Controller:
 
 
 async def keep_sweeping(store: ZooKeeperStore) -> None:
-    """Put back Kafka's znodes that are not what the tables say, now and every few minutes."""
+    """Put back Kafka's znodes that are not what the tables say, now and every few minutes.
+
+    SealedError if another controller has been elected.
+    """
     while True:
         try:
             if mended := await store.sweep():
