@@ -95,7 +95,7 @@ def restart_at(log: SegmentedLog, offset: int) -> None:
         log.segments.clear()
         log.bases.clear()
         remove_segments(log, gone[::-1], 0)
-        _remove_snapshots(log, NO_OFFSET)
+        _forget_above(log, NO_OFFSET)
         log.log_start_offset = offset
         log.start_before_cut = None
         # Epochs too: a leader that has forgotten the last one would send this log back for ever.
@@ -118,21 +118,17 @@ def _new_segment(log: SegmentedLog, base_offset: int) -> Segment:
     )
 
 
-def _remove_snapshots(log: SegmentedLog, above: int) -> None:
-    for entry in log.disk.list_directory(log.path):
-        snapshot = parse_offset_name(entry.name, SNAPSHOT_SUFFIX)
-        if snapshot is not None and snapshot > above:
-            log.disk.unlink(f"{log.path}/{entry.name}")
+def _forget_above(log: SegmentedLog, end_offset: int) -> None:
+    """Remove snapshots of what is cut off, and names that tell of retention above the new end.
 
-
-def _forget_retention(log: SegmentedLog, end_offset: int) -> None:
-    """Have nothing left that retention deleted above the new end, after an unclean election.
-
-    Recovery would take what is appended now for older than that, and drop it.
+    Such names are there after an unclean election only. Recovery would take what is appended now
+    for older than what they name, and drop it.
     """
     for entry in log.disk.list_directory(log.path):
+        snapshot = parse_offset_name(entry.name, SNAPSHOT_SUFFIX)
         deleted = parse_offset_name(entry.name, LOG_SUFFIX + RETENTION_SUFFIX)
-        if deleted is not None and deleted >= end_offset:
+        is_cut_off = snapshot is not None and snapshot > end_offset
+        if is_cut_off or (deleted is not None and deleted >= end_offset):
             log.disk.unlink(f"{log.path}/{entry.name}")
 
 
@@ -147,8 +143,7 @@ def _end_at(log: SegmentedLog, end_offset: int) -> None:
     log.epochs.truncate_from_end(end_offset)
     if log.epochs.is_dirty:
         log.write_epochs()
-    _remove_snapshots(log, end_offset)
-    _forget_retention(log, end_offset)
+    _forget_above(log, end_offset)
     # A snapshot does not tell of these. Whose marker was cut off is open again.
     ended = [each for each in log.producers.unreplicated if each.marker_offset < end_offset]
     # There is no clock here: silence counts from when any of them was last heard. From zero, the
