@@ -79,7 +79,8 @@ def test_with_an_epoch_for_each_transaction_markers_carry_the_next(tmp_path: Pat
                 assert code is ErrorCode.NONE
             assert await transactions.end(producer, version=5) is ErrorCode.NONE
             assert producer.epoch == epoch + 1
-        await transactions.until_state("CompleteCommit")
+            # A leader waits only so long for the markers of the transaction before.
+            await transactions.until_state("CompleteCommit")
         for broker_id, index in ((1, 0), (2, 1), (3, 2)):
             assert transactions.markers(broker_id, index) == [
                 Marker(producer.producer_id, epoch, True) for epoch in (1, 2, 3)
