@@ -24,7 +24,7 @@ SIDE_BY_SIDE := --numprocesses 4 --dist loadfile -m "not kubernetes and not alon
 # What measures time, or would be too much for others: faults at load, and groups of real clients.
 ALONE := @tests/alone.txt -m "alone and not kubernetes$(LEFT_OUT)"
 # The whole of what both do a part of (tests/support/proofs.py).
-PROOFS_SIMULATED := tests/simulation tests/fuzz/test_hostile_logins.py --numprocesses 2 --dist loadfile -m proof
+PROOFS_SIMULATED := tests/simulation tests/fuzz/test_hostile_logins.py tests/property --numprocesses 2 --dist loadfile -m proof
 PROOFS_LIVE := @tests/alone.txt tests/rest tests/spark tests/clients -m "proof and not kubernetes"
 
 .PHONY: help

@@ -5,17 +5,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from measured_clusters import GB, MB, state_of
+from proofs import REBALANCE_WALKS, seed_chunks
 
 from fairlead_controller.decisions.balance.cluster_facts import DiskUse, PartitionLoad
 from fairlead_operator.rebalances.automatic import Begin, Memory, decide_round, remember_moves
 from fairlead_operator.rebalances.measured_load import MeasuredLoad
 from fairlead_operator.resources.rebalance import AutomaticLimits
 
-WALKS = 1_000
 LOOK = timedelta(minutes=5)
 LOOKS = 24
 CALM_WALKS, CALM_LOOKS = 100, 72
+CHUNKS = seed_chunks(REBALANCE_WALKS)
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 LIMITS = AutomaticLimits(
     max_moves=4, max_gibibytes=60, cool_down_seconds=900, rest_seconds=3600, quiet_seconds=600
@@ -101,12 +103,14 @@ class Walk:
         self.memory = Memory(ended_at=self.now, moved=remembered)
 
 
-def test_a_thousand_wild_walks_move_nothing_twice_in_its_rest_and_keep_their_limits() -> None:
+@pytest.mark.proof
+@pytest.mark.parametrize("seeds", CHUNKS, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def test_wild_walks_move_nothing_twice_in_its_rest_and_keep_their_limits(seeds: list[int]) -> None:
     rest, cool_down = (
         timedelta(seconds=each) for each in (LIMITS.rest_seconds, LIMITS.cool_down_seconds)
     )
     rounds: Counter[int] = Counter()
-    for seed in range(WALKS):
+    for seed in seeds:
         walk = Walk(seed, swing=1.5)
         last: dict[tuple[str, int], datetime] = {}
         for _ in range(LOOKS):
@@ -121,7 +125,7 @@ def test_a_thousand_wild_walks_move_nothing_twice_in_its_rest_and_keep_their_lim
                 assert at - last.get(each, BEGIN - rest) >= rest, (seed, each, walk.begun)
                 last[each] = at
         rounds[len(walk.begun)] += 1
-    assert sum(count * number for count, number in rounds.items()) > WALKS, "they do wander"
+    assert sum(count * number for count, number in rounds.items()) > len(seeds), "they do wander"
 
 
 def test_walks_around_fixed_loads_come_to_rest() -> None:

@@ -57,6 +57,7 @@ TOOLS = {
             "Kafka's own tools, Spark, and ZooKeeper",
             "apt-get install default-jre-headless",
         ),
+        command("javac", "Kafka's log cleaner beside ours", "apt-get install default-jdk-headless"),
         Tool(
             "maven",
             "what is fetched once: Kafka's tools, Streams, Connect, Spark's connector, ZooKeeper",

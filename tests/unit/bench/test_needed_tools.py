@@ -22,7 +22,7 @@ def no_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_tools")
 def test_each_missing_tool_is_named_with_what_it_costs_and_how_to_get_it() -> None:
     lines = describe_missing()
-    assert len(lines) == len(TOOLS) == 8
+    assert len(lines) == len(TOOLS) == 9
     for line, tool in zip(lines, TOOLS.values(), strict=True):
         assert line.startswith(f"skips for want of {tool.name}: ")
         assert line.endswith(tool.how_to_get)
