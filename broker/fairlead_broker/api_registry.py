@@ -24,6 +24,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from fairlead_broker.authorization import (
@@ -221,7 +222,11 @@ class RequestContext:
 
     def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
         """Raise the KafkaError of a slot whose resource is denied to who asks."""
-        if not self.may(operation, resource_type, name):
+        channel = self.channel
+        authorizer = channel.authorizer
+        if authorizer is not None and not authorizer.is_allowed(
+            channel.principal, channel.client_host, operation, resource_type, name
+        ):
             raise KafkaError(DENIALS[resource_type])
 
     def respond(self, response: Any) -> None:
@@ -252,6 +257,7 @@ class Handler:
         "api_key",
         "borrows_frame",
         "call",
+        "call_if_allowed",
         "decode",
         "flexible_from",
         "internal_versions",
@@ -273,6 +279,10 @@ class Handler:
         self.access = access
         self.api_key = api_key
         self.call = call
+        self.call_if_allowed: Callable[[Any, RequestContext], Any] = (
+            call if isinstance(access, Access) else partial(self._authorize_and_call, access)
+        )
+        """Answers a request, or refuses it where it needs what who asks may not do."""
         self.versions = versions
         self.advertised = advertised
         self.internal_versions = internal_versions
@@ -281,12 +291,8 @@ class Handler:
         self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = REQUESTS[api_key].decode
         self.flexible_from: int = FLEXIBLE_FROM.get(api_key, _NEVER)
 
-    def call_if_allowed(self, request: Any, context: RequestContext) -> Any:
-        """Answer a request, or refuse it where it needs what who asks may not do."""
-        need = self.access
-        if isinstance(need, Access) or context.may(
-            need.operation, need.resource_type, need.name_of(request)
-        ):
+    def _authorize_and_call(self, need: Need, request: Any, context: RequestContext) -> Any:
+        if context.may(need.operation, need.resource_type, need.name_of(request)):
             return self.call(request, context)
         code = DENIALS[need.resource_type]
         context.broker.metrics.errors[code.name] += 1
