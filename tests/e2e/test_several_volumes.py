@@ -41,17 +41,9 @@ def disks(installation: Installation) -> Iterator[Installation]:
     installation.install_operator()
     installation.ensure_client()
     resources = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
-    installation.kubectl.apply(
-        resource("LogCluster", CLUSTER, reclaimPolicy="Delete"),
-        resource(
-            "BrokerPool",
-            "data",
-            clusterName=CLUSTER,
-            replicas=BROKERS,
-            storage=volumes(2),
-            resources=resources,
-        ),
-    )
+    pool = {"clusterName": CLUSTER, "replicas": BROKERS, "storage": volumes(2)}
+    installation.kubectl.apply(resource("LogCluster", CLUSTER, reclaimPolicy="Delete"))
+    installation.kubectl.apply(resource("BrokerPool", "data", **pool, resources=resources))
     ready = ("wait", "--for=condition=Ready", f"logcluster/{CLUSTER}", "--timeout=180s")
     wait_until(lambda: bool(installation.kubectl(*ready, timeout_s=190)), "no cluster", 200)
     yield installation
@@ -87,9 +79,12 @@ def under_load(installation: Installation, topic: str) -> Iterator[dict[str, Any
     bootstrap = f"{CLUSTER}-bootstrap:9092"
     command = ["kubectl", "-n", NAMESPACE, "exec", "-i", "client", "--", "python", "-"]
     command += [bootstrap, topic, str(PARTITIONS), str(RATE), STOP_FILE]
-    with LOAD_SOURCE.open() as source, subprocess.Popen(
-        command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        LOAD_SOURCE.open() as source,
+        subprocess.Popen(
+            command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process,
+    ):
         try:
             yield verdict
         finally:
@@ -138,7 +133,41 @@ def test_a_third_volume_is_added_under_load(disks: Installation, summary: Summar
         assert replicas_on(disks, broker, "spread")[2] == 0, "what there was stays where it was"
         assert replicas_on(disks, broker, "later") == [0, 0, 2], "what is new goes to the emptiest"
     silence = verdict["longestSilenceMs"]
-    summary.add("a third volume a broker", f"{took_s:.0f} s, longest silence {silence} ms", "0 lost")
+    summary.add(
+        "a third volume a broker", f"{took_s:.0f} s, longest silence {silence} ms", "0 lost"
+    )
+
+
+def restart(installation: Installation, pod: str) -> None:
+    old = installation.kubectl.get("pod", pod)["metadata"]["uid"]
+    installation.kubectl("delete", "pod", pod)
+
+    def is_back() -> bool:
+        metadata = installation.kubectl.get("pod", pod)["metadata"]
+        return bool(metadata["uid"] != old)
+
+    wait_until(is_back, f"{pod} does not come back", 60)
+    installation.kubectl("wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=60s")
+
+
+def test_a_volume_that_cannot_be_read_is_named_and_the_others_serve(disks: Installation) -> None:
+    pod, folder = f"{POOL}-2", "/var/lib/fairlead-1/log"
+    disks.kubectl.exec(pod, "chmod", "000", folder)
+    restart(disks, pod)
+    said = ("wait", "--for=condition=VolumesFailed", "brokerpool/data", "--timeout=60s")
+    disks.kubectl(*said)
+    told = disks.kubectl.condition("brokerpool", "data", "VolumesFailed")
+    assert "volume 1 has failed broker 2" in told["message"]
+    status = disks.kubectl.get("brokerpool", "data")["status"]
+    assert [each.get("failedOn") for each in status["volumes"]] == [None, [2], None]
+    cluster = disks.kubectl.get("logcluster", CLUSTER)["status"]
+    assert cluster["brokersReady"] == BROKERS, "it serves on from the other volumes"
+    disks.kubectl.exec(pod, "chmod", "755", folder)
+    restart(disks, pod)
+    wait_until(lambda: has_volumes(disks, 3), "its replicas come back", 90)
+    wait_until(
+        lambda: not disks.kubectl.condition("brokerpool", "data", "VolumesFailed"), "all well", 60
+    )
 
 
 def test_a_volume_that_brokers_have_cannot_be_taken_away(disks: Installation) -> None:

@@ -354,9 +354,7 @@ def test_a_pool_gets_a_volume_that_may_be_taken_back_until_a_broker_has_it(
 
     async def wish(*volumes: dict[str, Any]) -> None:
         storage = {"size": None, "volumes": list(volumes)}
-        await bench.kube.patch(
-            BROKER_POOL, bench.namespace, "main", {"spec": {"storage": storage}}
-        )
+        await bench.kube.patch(BROKER_POOL, bench.namespace, "main", {"spec": {"storage": storage}})
 
     async def templates() -> list[str]:
         found = (await bench.get(STATEFUL_SET, "demo-main"))["spec"]["volumeClaimTemplates"]
@@ -403,9 +401,7 @@ def test_a_pool_gets_a_volume_that_may_be_taken_back_until_a_broker_has_it(
 
         await bench.until(is_there, "and it may come again")
         bind = {"spec": {"volumeName": "some-disk"}}
-        await bench.kube.patch(
-            PERSISTENT_VOLUME_CLAIM, bench.namespace, "data-1-demo-main-0", bind
-        )
+        await bench.kube.patch(PERSISTENT_VOLUME_CLAIM, bench.namespace, "data-1-demo-main-0", bind)
 
         async def is_bound() -> bool:
             status = (await bench.get(BROKER_POOL, "main"))["status"]

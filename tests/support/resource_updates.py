@@ -32,7 +32,6 @@ class Update:
 _ANOTHER_DRILL = "a drill cannot be changed once it is made (only suspend and its schedule can)"
 
 
-
 def volumes(*sizes: str, **storage: object) -> Manifest:
     """A pool with volumes of these sizes, whose ids count from 0."""
     several = [{"id": number, "size": size} for number, size in enumerate(sizes)]

@@ -71,7 +71,10 @@ def expose_disks(
         "kafka_log_logmanager_logdirectoryoffline",
         "gauge",
         "1 for a log directory that has failed, 0 for one that is in use.",
-        [(label_set(log_dir=path), int(path in directories.failures)) for path in directories.paths],
+        [
+            (label_set(log_dir=path), int(path in directories.failures))
+            for path in directories.paths
+        ],
     )
 
 

@@ -325,13 +325,7 @@ def _plan_pool(
     scale = decide_scale(pool, present, observed.brokers, taken)
     if observed.sleeps:
         scale = ScaleDecision(present)
-    volumes = decide_volumes(
-        pool,
-        present,
-        None if live is None else read_claim_templates(live),
-        observed.claim_sizes,
-        observed.bound_claims,
-    )
+    volumes = _decide_pool_volumes(observed, pool, live, present)
     services = build_broker_services(cluster, pool, scale.replicas)
     addresses = _look_up_addresses(observed, pool, scale.replicas)
     reason, blocked = scale.reason, scale.blocked
@@ -375,6 +369,13 @@ def _plan_pool(
         live_settings=given.live,
         children=tuple(children),
     )
+
+
+def _decide_pool_volumes(
+    observed: ClusterObserved, pool: PoolView, live: Mapping[str, Any] | None, present: int
+) -> VolumeDecision:
+    templates = None if live is None else read_claim_templates(live)
+    return decide_volumes(pool, present, templates, observed.claim_sizes, observed.bound_claims)
 
 
 def _look_up_addresses(

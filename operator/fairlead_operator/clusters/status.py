@@ -394,7 +394,8 @@ def build_pool_status(facts: PoolFacts, previous: Status, now: datetime) -> Stat
         kept += ["replicas", "readyReplicas", "updatedReplicas"]
     status |= {name: previous[name] for name in kept if name in previous}
     if facts.plan is not None:
-        status.pop("volumes", None)
+        if not facts.plan.pool.spec.storage.volumes:
+            status.pop("volumes", None)
         pool = facts.plan.pool
         selector = pool_selector(pool.spec.cluster_name, pool.name)
         status["selector"] = ",".join(f"{name}={value}" for name, value in selector.items())
@@ -414,7 +415,7 @@ def _volume_status(facts: PoolFacts) -> Status:
     for held in facts.plan.volumes.held:
         if held.volume == 0:
             status["storageSize"] = held.size
-    if facts.plan.pool.spec.storage.volumes:
+    if facts.plan.pool.spec.storage.volumes and facts.plan.volumes.held:
         status["volumes"] = [
             {"id": held.volume, "size": held.size, "claims": held.claims, "bound": held.bound}
             | ({"failedOn": failed} if (failed := _failed_on(facts, held.volume)) else {})
@@ -427,10 +428,26 @@ def _failed_on(facts: PoolFacts, volume: int) -> list[int]:
     return sorted(each for each, failed in facts.failed_volumes.items() if volume in failed)
 
 
+def _volume_conditions(facts: PoolFacts, previous: Status, now: datetime) -> list[Condition]:
+    """Return the conditions of before, with what is known of failed volumes now."""
+    conditions: list[Condition] = list(previous.get("conditions") or ())
+    if facts.failed_volumes:
+        return set_condition(
+            conditions,
+            VOLUMES_FAILED,
+            True,
+            "LogDirectoryOffline",
+            describe_failed_volumes(facts.failed_volumes),
+            generation=facts.generation,
+            now=now,
+        )
+    return conditions if facts.plan is None else without_condition(conditions, VOLUMES_FAILED)
+
+
 def _pool_conditions(
     facts: PoolFacts, previous: Status, ready: int, now: datetime
 ) -> list[Condition]:
-    conditions: list[Condition] = list(previous.get("conditions") or ())
+    conditions = _volume_conditions(facts, previous, now)
 
     def claim(type: str, value: bool | None, reason: str, message: str) -> list[Condition]:
         return set_condition(
@@ -477,11 +494,6 @@ def _pool_conditions(
         conditions = claim("Progressing", False, problem[0], message)
     else:
         conditions = claim("Progressing", False, "Settled", "all brokers run with these settings")
-    if facts.failed_volumes:
-        message = describe_failed_volumes(facts.failed_volumes)
-        conditions = claim(VOLUMES_FAILED, True, "LogDirectoryOffline", message)
-    elif facts.plan is not None:
-        conditions = without_condition(conditions, VOLUMES_FAILED)
     if problem is not None:
         return claim("Blocked", True, *problem)
     return without_condition(conditions, "Blocked")

@@ -17,8 +17,8 @@ ONLY_GROWS: Final = (
     "partitions there"
 )
 NEVER_REMOVED: Final = (
-    "a volume that brokers have cannot be taken away, because it may hold replicas: put it back, or "
-    "make a new pool without it and move the partitions there"
+    "a volume that brokers have cannot be taken away, because it may hold replicas: put it back, "
+    "or make a new pool without it and move the partitions there"
 )
 _CLASS_STAYS: Final = (
     "the storage class of a pool cannot be changed: make a new pool and move the partitions there"

@@ -132,9 +132,7 @@ def _annotations(cluster: ClusterView, pool: PoolView, config_hash: str) -> dict
     return {**pool.spec.template.annotations, CONFIG_HASH_ANNOTATION: config_hash, **asked}
 
 
-def _pod_spec(
-    cluster: ClusterView, pool: PoolView, image: str, volumes: Sequence[int]
-) -> Manifest:
+def _pod_spec(cluster: ClusterView, pool: PoolView, image: str, volumes: Sequence[int]) -> Manifest:
     template = pool.spec.template
     spread = [dict(entry) for entry in template.topology_spread_constraints]
     spec: Manifest = {

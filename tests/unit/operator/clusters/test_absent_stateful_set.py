@@ -133,7 +133,14 @@ def test_names_of_other_pools_are_told_apart() -> None:
     traces = PoolTraces.find(
         "demo-main",
         pods=["demo-main-0", "demo-main-2-7", "demo-mainly-3", "client"],
-        claims=["data-demo-main-1", "data-12-demo-main-2", "data-x-demo-main-3", "data-demo-main-x", "demo-main-6", "logs-demo-main-9"],
+        claims=[
+            "data-demo-main-1",
+            "data-12-demo-main-2",
+            "data-x-demo-main-3",
+            "data-demo-main-x",
+            "demo-main-6",
+            "logs-demo-main-9",
+        ],
         registered=["demo-main-4", "demo-b-5", ""],
     )
     assert (traces.pods, traces.claims, traces.registered) == ({0}, {1, 2}, {4})

@@ -103,7 +103,7 @@ def test_each_of_several_volumes_is_a_log_directory_of_its_own() -> None:
 def test_the_broker_takes_the_directories_that_its_pod_has() -> None:
     """Its file is that of all pods of the pool, also of those that are yet to restart."""
     text = config_map(cluster_view())["data"]["server.properties"]
-    values = {name: "x" for name in ("POD_IP", "POD_NAME", "NODE_NAME", "BROKER_ID")}
+    values = dict.fromkeys(("POD_IP", "POD_NAME", "NODE_NAME", "BROKER_ID"), "x")
     file = read_properties(expand_properties(text, values | {"BROKER_ID": "1"}))
     variables = pod_spec(stateful_set(claims=TWO_CLAIMS))["containers"][0]["env"]
     told, warnings = read_environment({each["name"]: each.get("value", "") for each in variables})
