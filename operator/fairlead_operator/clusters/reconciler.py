@@ -229,7 +229,7 @@ class ClusterReconciler:
             config = await self._tell_settings(
                 manifest, plan, states, view.status, is_whole=is_whole
             )
-        failed = await self._volumes.look(key, views)
+        failed = await self._volumes.look(key, views, states)
         facts = replace(
             _facts_of(cluster, view),
             failed_volumes=failed,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from fairlead_kube.kinds import POD
-from fairlead_operator.clusters.broker_states import is_pod_ready
+from fairlead_operator.clusters.rolling import BrokerState
 from fairlead_operator.live_objects import ClusterKey, LiveObjects
 from fairlead_operator.pod_http import PodAnswerError, ask_pod
 from fairlead_operator.specs.names import HTTP_PORT, log_directory
@@ -33,18 +33,25 @@ class VolumeWatch:
         self._port = port
         self._known: dict[str, tuple[float, FailedVolumes]] = {}
 
-    async def look(self, key: ClusterKey, pools: Sequence[PoolView]) -> dict[int, FailedVolumes]:
-        """Return by broker what has failed; a broker that does not answer is as it was."""
+    async def look(
+        self,
+        key: ClusterKey,
+        pools: Sequence[PoolView],
+        states: Mapping[str, Sequence[BrokerState]],
+    ) -> dict[int, FailedVolumes]:
+        """Return by broker what has failed; a broker that does not answer is as it was.
+
+        `states` has the brokers of each pool.
+        """
         pods = {pod["metadata"]["name"]: pod for pod in self._live.of_cluster(POD, key)}
         there = {each["metadata"]["uid"] for each in self._live.informers[POD].objects.values()}
         self._known = {uid: said for uid, said in self._known.items() if uid in there}
         asked = [
-            (broker_id, pod, [volume.id for volume in pool.spec.storage.volumes])
+            (broker.broker_id, pods[broker.pod], [each.id for each in pool.spec.storage.volumes])
             for pool in pools
             if len(pool.spec.storage.volumes) > 1
-            for broker_id in pool.broker_ids(pool.spec.replicas)
-            if (pod := pods.get(pool.pod_name(broker_id - pool.spec.id_base))) is not None
-            and is_pod_ready(pod)
+            for broker in states.get(pool.name, ())
+            if broker.is_ready and broker.pod in pods
         ]
         answers = await asyncio.gather(*(self._ask(pod, volumes) for _, pod, volumes in asked))
         return {
