@@ -342,6 +342,78 @@ def test_volumes_that_cannot_grow_are_reported(bench: Bench, run: Any) -> None:
     run(scenario())
 
 
+def test_a_pool_gets_a_volume_that_may_be_taken_back_until_a_broker_has_it(
+    bench: Bench, run: Any
+) -> None:
+    """There is nobody who binds claims: the test says which volume a claim has."""
+    first, second = {"id": 0, "size": "1Gi"}, {"id": 1, "size": "2Gi", "storageClassName": "slow"}
+
+    async def claims() -> set[str]:
+        found = (await bench.kube.list(PERSISTENT_VOLUME_CLAIM, bench.namespace)).items
+        return {each["metadata"]["name"] for each in found}
+
+    async def wish(*volumes: dict[str, Any]) -> None:
+        storage = {"size": None, "volumes": list(volumes)}
+        await bench.kube.patch(BROKER_POOL, bench.namespace, "main", {"spec": {"storage": storage}})
+
+    async def templates() -> list[str]:
+        found = (await bench.get(STATEFUL_SET, "demo-main"))["spec"]["volumeClaimTemplates"]
+        return [each["metadata"]["name"] for each in found]
+
+    async def has_restarted(uid: str) -> dict[str, Any] | None:
+        pod = (await bench.pods()).get("demo-main-0")
+        return pod if pod and pod["metadata"]["uid"] != uid else None
+
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(), pool_manifest(1))
+        await bench.start(1)
+        uid = (await bench.pods())["demo-main-0"]["metadata"]["uid"]
+        await wish(first)
+        await wish(first, second)
+        pod = await bench.until(lambda: has_restarted(uid), "its broker restarts")
+        known = bench.operator.admin.brokers[0]
+        known["state"] = "fenced"
+        mounts = pod["spec"]["containers"][0]["volumeMounts"]
+        assert {"name": "data-1", "mountPath": "/var/lib/fairlead-1"} in mounts
+        assert await claims() == {"data-demo-main-0", "data-1-demo-main-0"}
+        assert pod["spec"]["securityContext"]["fsGroup"] == 10001
+
+        async def is_told() -> bool:
+            status = (await bench.get(BROKER_POOL, "main"))["status"]
+            told = [(each["id"], each["claims"], each["bound"]) for each in status["volumes"]]
+            return told == [(0, 1, 0), (1, 1, 0)]
+
+        await bench.until(is_told, "the status has both volumes")
+        await wish(first)
+
+        async def is_taken_back() -> bool:
+            return await templates() == ["data"] and await claims() == {"data-demo-main-0"}
+
+        await bench.until(is_taken_back, "nobody had it")
+        uid = pod["metadata"]["uid"]
+        await bench.until(lambda: has_restarted(uid), "the pod that waits for it goes, too")
+        known["state"] = "live"
+        await bench.make_ready_when_there("demo-main-0")
+        await wish(first, second)
+
+        async def is_there() -> bool:
+            return "data-1-demo-main-0" in await claims()
+
+        await bench.until(is_there, "and it may come again")
+        bind = {"spec": {"volumeName": "some-disk"}}
+        await bench.kube.patch(PERSISTENT_VOLUME_CLAIM, bench.namespace, "data-1-demo-main-0", bind)
+
+        async def is_bound() -> bool:
+            status = (await bench.get(BROKER_POOL, "main"))["status"]
+            return [each["bound"] for each in status.get("volumes", ())] == [0, 1]
+
+        await bench.until(is_bound, "it is told")
+        with pytest.raises(ApiError, match="a volume that brokers have cannot be taken away"):
+            await wish(first)
+
+    run(scenario())
+
+
 def test_a_cluster_that_is_left_alone_stays_untouched(bench: Bench, run: Any) -> None:
     async def scenario() -> None:
         cluster = cluster_manifest()

@@ -6,11 +6,16 @@ from typing import Any
 
 from fairlead_operator.clusters.scale_down import BrokerHoldings
 from fairlead_operator.settings import OperatorSettings
+from fairlead_operator.specs.claim_template import ClaimTemplate
 from fairlead_operator.specs.views import ClusterView, PoolView
 
 SETTINGS = OperatorSettings(
     pod_name="fairlead-operator-0", namespace="fairlead-system", broker_image="fairlead:1"
 )
+
+
+ONE_CLAIM = (ClaimTemplate(volume=0, size="1Gi"),)
+"""The templates of a pool with one volume a broker."""
 
 
 def cluster_view(**spec: Any) -> ClusterView:

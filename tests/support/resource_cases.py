@@ -335,6 +335,54 @@ POOLS = (
     ),
     both("a cluster in upper case", pool(clusterName="Demo"), "a LogCluster's name has lower case"),
     both("no size", pool(storage={"size": "0"}), "a volume needs a size above 0"),
+    Case(
+        "several volumes",
+        pool(
+            storage={
+                "storageClassName": "fast",
+                "volumes": [
+                    {"id": 0, "size": "10Gi"},
+                    {"id": 7, "size": "1Ti", "storageClassName": "slow", "annotations": {"a": "b"}},
+                ],
+            },
+            template={"env": [{"name": "TZ", "value": "UTC"}]},
+        ),
+    ),
+    Case("a size and no volumes", pool(storage={"size": "10Gi", "volumes": []})),
+    both("neither size nor volumes", pool(storage={}), "a pool has a size, which is that of each"),
+    both(
+        "a size and volumes",
+        pool(storage={"size": "10Gi", "volumes": [{"id": 0, "size": "10Gi"}]}),
+        "a pool has a size, which is that of each broker's one volume, or volumes",
+    ),
+    both(
+        "no first volume",
+        pool(storage={"volumes": [{"id": 1, "size": "10Gi"}]}),
+        "volumes need one with the id 0",
+    ),
+    both(
+        "a volume of nothing",
+        pool(storage={"volumes": [{"id": 0, "size": "0"}]}),
+        "a volume needs a size above 0",
+    ),
+    Case(
+        "one id for two volumes",
+        pool(storage={"volumes": [{"id": 0, "size": "1Gi"}, {"id": 0, "size": "2Gi"}]}),
+        "Duplicate value",
+        "two entries have the id 0",
+    ),
+    both(
+        "log directories by a variable",
+        pool(
+            storage={"volumes": [{"id": 0, "size": "1Gi"}]},
+            template={"env": [{"name": "FAIRLEAD_LOG_DIRS", "value": "/a"}]},
+        ),
+        "with storage.volumes the operator sets FAIRLEAD_LOG_DIRS itself",
+    ),
+    Case(
+        "log directories by a variable of one volume",
+        pool(template={"env": [{"name": "FAIRLEAD_LOG_DIRS", "value": "/a"}]}),
+    ),
     both("a size in words", pool(storage={"size": "big"}), "write a size such as 500Mi or 100Gi"),
     both("ids beyond the end", pool(idBase=999_998), "idBase + replicas must not be above 1000000"),
     both("long names", pool("p" * 48), "metadata.name and clusterName together name the pods"),

@@ -31,6 +31,15 @@ class Update:
 
 _ANOTHER_DRILL = "a drill cannot be changed once it is made (only suspend and its schedule can)"
 
+
+def volumes(*sizes: str, **storage: object) -> Manifest:
+    """A pool with volumes of these sizes, whose ids count from 0."""
+    several = [{"id": number, "size": size} for number, size in enumerate(sizes)]
+    return pool(storage={"volumes": several, **storage})
+
+
+SLOW = {"id": 1, "size": "10Gi", "storageClassName": "slow"}
+
 UPDATES = (
     Update("a cluster's listener goes", cluster(listeners=[listener()]), cluster()),
     Update("nothing new between brokers", cluster(), cluster(interBroker={"tls": False})),
@@ -66,6 +75,58 @@ UPDATES = (
         pool(storage={"size": "10Gi", "storageClassName": "fast"}),
         pool(),
         "the storage class of a pool cannot be changed",
+    ),
+    Update("one volume becomes two", pool(), volumes("10Gi", "20Gi")),
+    Update("one volume by its id", pool(), volumes("10Gi")),
+    Update("one volume without its id", volumes("10Gi"), pool()),
+    Update("one of two volumes grows", volumes("10Gi", "20Gi"), volumes("10Gi", "21Gi")),
+    Update(
+        "one volume shrinks as it becomes two",
+        pool(),
+        volumes("9Gi", "20Gi"),
+        "volumes can only grow: set at least the present size",
+    ),
+    Update(
+        "one of two volumes shrinks",
+        volumes("10Gi", "20Gi"),
+        volumes("10Gi", "19Gi"),
+        "volumes can only grow: set at least the present size",
+    ),
+    Update(
+        "a volume goes",
+        volumes("10Gi", "20Gi"),
+        volumes("10Gi"),
+        "a volume that brokers have cannot be taken away",
+    ),
+    Update(
+        "a volume gets another id",
+        volumes("10Gi", "20Gi"),
+        pool(storage={"volumes": [{"id": 0, "size": "10Gi"}, {"id": 2, "size": "20Gi"}]}),
+        "a volume that brokers have cannot be taken away",
+    ),
+    Update(
+        "two volumes become one",
+        volumes("10Gi", "20Gi"),
+        pool(),
+        "a volume that brokers have cannot be taken away",
+    ),
+    Update(
+        "one of two volumes gets another class",
+        volumes("10Gi", "10Gi"),
+        pool(storage={"volumes": [{"id": 0, "size": "10Gi"}, SLOW]}),
+        "the storage class of a pool cannot be changed",
+    ),
+    Update(
+        "a volume gets annotations",
+        volumes("10Gi"),
+        pool(storage={"volumes": [{"id": 0, "size": "10Gi", "annotations": {"a": "b"}}]}),
+        "annotations of volumes hold when they are made",
+    ),
+    Update(
+        "one volume becomes one of a class",
+        pool(),
+        pool(storage={"volumes": [{"id": 0, "size": "10Gi", "storageClassName": "fast"}]}),
+        "volume 0 is the one volume of before",
     ),
     Update(
         "another cluster", pool(), pool(clusterName="other"), "cannot change to another cluster"

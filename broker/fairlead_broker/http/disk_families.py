@@ -67,6 +67,15 @@ def expose_disks(
         "Log directories that have failed, and whose replicas are offline.",
         len(directories.failures),
     )
+    out.family(
+        "kafka_log_logmanager_logdirectoryoffline",
+        "gauge",
+        "1 for a log directory that has failed, 0 for one that is in use.",
+        [
+            (label_set(log_dir=path), int(path in directories.failures))
+            for path in directories.paths
+        ],
+    )
 
 
 def measure_disk(path: str) -> tuple[int, int]:

@@ -26,7 +26,7 @@ METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 REQUEST_SIZE_MAX: Final = 64 * 1024
 INDEX: Final = """A broker of Fairlead. Kafka clients use another port; here are
 
-/healthz   200 once the logs are open, 503 with the progress before
+/healthz   200 once the logs are open, 503 with the progress before; log directories that failed
 /livez     200 while the process runs
 /readyz    200 while it serves clients
 /certificates  what TLS listeners show and trust, by SHA-256
@@ -95,7 +95,11 @@ class HttpServer:
 
     async def _healthz(self, _: web.Request) -> web.Response:
         is_healthy = self._readiness.phase is not Phase.LOADING
-        return web.json_response(self._readiness.describe(), status=200 if is_healthy else 503)
+        answer = self._readiness.describe()
+        broker = self.metrics.broker
+        if broker is not None and broker.log_directories.failures:
+            answer["failedLogDirectories"] = dict(broker.log_directories.failures)
+        return web.json_response(answer, status=200 if is_healthy else 503)
 
     async def _livez(self, _: web.Request) -> web.Response:
         """Answer, which proves that the loop turns, however long recovery takes."""

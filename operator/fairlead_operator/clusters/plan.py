@@ -19,13 +19,16 @@ from fairlead_model.resources.hibernation import HIBERNATED
 from fairlead_operator.clusters.broker_image import choose_image
 from fairlead_operator.clusters.disruptions import USUAL
 from fairlead_operator.clusters.pool_decisions import (
-    GrowthDecision,
     PoolTraces,
     ScaleDecision,
     count_brokers,
-    decide_growth,
     decide_ids,
     decide_scale,
+)
+from fairlead_operator.clusters.pool_volumes import (
+    VOLUME_IN_USE,
+    VolumeDecision,
+    decide_volumes,
 )
 from fairlead_operator.clusters.scale_down import (
     BrokerHoldings,
@@ -36,11 +39,12 @@ from fairlead_operator.clusters.scale_down import (
 )
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.specs.apply_decision import needs_apply, with_hash
+from fairlead_operator.specs.claim_template import read_claim_templates
 from fairlead_operator.specs.config_map import Addresses, build_config_map, build_properties
 from fairlead_operator.specs.disruption_budget import build_disruption_budget
 from fairlead_operator.specs.listeners import looked_up_address, needs_lookup
 from fairlead_operator.specs.live_settings import decide_settings, find_live
-from fairlead_operator.specs.names import claim_name, config_map_name, listener_service_name
+from fairlead_operator.specs.names import config_map_name, listener_service_name
 from fairlead_operator.specs.network_policy import build_network_policy
 from fairlead_operator.specs.services import (
     build_bootstrap_service,
@@ -88,6 +92,8 @@ class ClusterObserved:
     """The cluster's objects of every kind that a plan may contain."""
     claim_sizes: Mapping[str, str]
     """Size asked for by each volume claim of the cluster."""
+    bound_claims: Collection[str] = ()
+    """Those of the claims that have their volume."""
     brokers: Mapping[int, BrokerHoldings] | None
     """What each broker holds; None if the controller cannot be asked."""
     pods: Collection[str] = ()
@@ -121,7 +127,7 @@ class PoolPlan:
     """Brokers that have left and are to be unregistered."""
     is_asleep: bool = False
     """Its brokers do not run, and come back as many as they are now."""
-    growth: GrowthDecision = field(default_factory=GrowthDecision)
+    volumes: VolumeDecision = field(default_factory=VolumeDecision)
     addresses: Mapping[int, Addresses] = field(default_factory=dict)
     """What was looked up of the addresses outside, by broker id."""
     live_settings: Mapping[str, str] = field(default_factory=dict)
@@ -159,7 +165,7 @@ class ClusterPlan:
         return not (
             self.applies
             or self.deletes
-            or any(plan.growth.claims or plan.growth.recreates or plan.order for plan in self.pools)
+            or any(plan.order or not plan.volumes.is_settled for plan in self.pools)
         )
 
 
@@ -233,7 +239,7 @@ def _asleep(plan: PoolPlan) -> PoolPlan:
         blocked=blocked,
         order=None,
         departed=(),
-        growth=replace(plan.growth, claims=(), recreates=False),
+        volumes=replace(plan.volumes, claims={}, recreates=False, leftovers=()),
     )
 
 
@@ -250,7 +256,7 @@ def _as_it_is(observed: ClusterObserved, plan: PoolPlan, present: int) -> PoolPl
         progress="",
         order=None,
         departed=(),
-        growth=replace(plan.growth, claims=(), recreates=False),
+        volumes=replace(plan.volumes, claims={}, recreates=False, leftovers=()),
     )
 
 
@@ -319,10 +325,12 @@ def _plan_pool(
     scale = decide_scale(pool, present, observed.brokers, taken)
     if observed.sleeps:
         scale = ScaleDecision(present)
-    growth = _decide_pool_growth(observed, pool, live, present)
+    volumes = _decide_pool_volumes(observed, pool, live, present)
     services = build_broker_services(cluster, pool, scale.replicas)
     addresses = _look_up_addresses(observed, pool, scale.replicas)
     reason, blocked = scale.reason, scale.blocked
+    if not blocked and volumes.blocked:
+        reason, blocked = VOLUME_IN_USE, volumes.blocked
     replicas = _replicas_with_addresses(cluster, pool, scale.replicas, addresses)
     if replicas < scale.replicas:
         replicas = max(replicas, min(present, scale.replicas))
@@ -333,14 +341,14 @@ def _plan_pool(
     config_map = build_config_map(cluster, pool, given, addresses=addresses, brokers=brokers)
     children = [WantedObject(SERVICE, with_hash(manifest)) for manifest in services]
     children.append(WantedObject(CONFIG_MAP, with_hash(config_map)))
-    if observed.sleeps or not growth.recreates:
+    if observed.sleeps or not volumes.recreates:
         stateful_set = build_stateful_set(
             cluster,
             pool,
             image=image,
             replicas=replicas,
             config_hash=given.config_hash,
-            storage_size=growth.template_size,
+            claims=volumes.templates,
             is_asleep=observed.sleeps,
         )
         children.append(WantedObject(STATEFUL_SET, with_hash(stateful_set)))
@@ -356,22 +364,18 @@ def _plan_pool(
         departed=find_departed(
             pool, None if live is None else count_replicas(live), observed.pods, observed.brokers
         ),
-        growth=growth,
+        volumes=volumes,
         addresses=addresses,
         live_settings=given.live,
         children=tuple(children),
     )
 
 
-def _decide_pool_growth(
+def _decide_pool_volumes(
     observed: ClusterObserved, pool: PoolView, live: Mapping[str, Any] | None, present: int
-) -> GrowthDecision:
-    claims = {claim_name(observed.cluster.name, pool.name, ordinal) for ordinal in range(present)}
-    sizes = {name: size for name, size in observed.claim_sizes.items() if name in claims}
-    if live is None:
-        return decide_growth(pool, None, sizes)
-    template = live["spec"]["volumeClaimTemplates"][0]
-    return decide_growth(pool, template["spec"]["resources"]["requests"]["storage"], sizes)
+) -> VolumeDecision:
+    templates = None if live is None else read_claim_templates(live)
+    return decide_volumes(pool, present, templates, observed.claim_sizes, observed.bound_claims)
 
 
 def _look_up_addresses(

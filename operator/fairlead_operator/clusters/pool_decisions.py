@@ -1,11 +1,11 @@
-"""How many brokers a pool may have, and how large their volumes may be. Pure."""
+"""How many brokers a pool may have, and with which ids. Pure."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
 from fairlead_operator.clusters.scale_down import BrokerHoldings, count_remaining
-from fairlead_operator.resources.quantity import quantity_value
 from fairlead_operator.specs.names import DATA_VOLUME
 from fairlead_operator.specs.views import PoolView
 
@@ -32,15 +32,15 @@ class PoolTraces:
     ) -> Self:
         """Pick one pool's entries from the pods, claims and registrations of a cluster."""
         return cls(
-            pods=_find_ordinals(stateful_set, pods),
-            claims=_find_ordinals(f"{DATA_VOLUME}-{stateful_set}", claims),
-            registered=_find_ordinals(stateful_set, registered),
+            pods=_find_ordinals(re.escape(stateful_set), pods),
+            claims=_find_ordinals(f"{DATA_VOLUME}(-[0-9]+)?-{re.escape(stateful_set)}", claims),
+            registered=_find_ordinals(re.escape(stateful_set), registered),
         )
 
 
 def _find_ordinals(stem: str, names: Iterable[str]) -> set[int]:
-    ends = (name.removeprefix(f"{stem}-") for name in names if name.startswith(f"{stem}-"))
-    return {int(end) for end in ends if end.isascii() and end.isdecimal()}
+    found = (re.fullmatch(f"{stem}-(?P<ordinal>[0-9]+)", name) for name in names)
+    return {int(each["ordinal"]) for each in found if each is not None}
 
 
 def count_brokers(
@@ -180,40 +180,3 @@ def _find_meeting(ids: range, others: Mapping[str, range]) -> str | None:
 
 def _shown(ids: range) -> str:
     return f"{ids.start} to {ids.stop - 1}" if len(ids) > 1 else str(ids.start)
-
-
-@dataclass(frozen=True, slots=True)
-class GrowthDecision:
-    """How to get larger volumes: claims to patch, then a StatefulSet to make anew."""
-
-    claims: tuple[str, ...] = ()
-    recreates: bool = False
-    template_size: str = ""
-    """What the StatefulSet's claims say until it is made anew."""
-    held_size: str = ""
-    """The largest size that a claim asks for; empty before there is one."""
-
-
-def decide_growth(
-    pool: PoolView, template_size: str | None, claim_sizes: Mapping[str, str]
-) -> GrowthDecision:
-    """Return the next step; `claim_sizes` are those of the pool's claims that exist.
-
-    `template_size` is that of the live StatefulSet's claims, None if there is none.
-    """
-    wanted = pool.spec.storage.size
-    sizes = [*([template_size] if template_size else []), *claim_sizes.values()]
-    held = max(sizes, key=quantity_value, default="")
-    template_size = template_size or wanted
-    smaller = tuple(
-        name
-        for name, size in sorted(claim_sizes.items())
-        if quantity_value(size) < quantity_value(wanted)
-    )
-    is_outgrown = quantity_value(template_size) < quantity_value(wanted)
-    return GrowthDecision(
-        smaller,
-        recreates=is_outgrown and not smaller,
-        template_size=template_size,
-        held_size=held,
-    )

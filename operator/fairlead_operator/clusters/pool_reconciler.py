@@ -1,7 +1,7 @@
-"""Lets the volumes of a pool grow, and remembers why they could not."""
+"""Lets the volumes of a pool grow and become more, and remembers why they could not."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,12 +11,17 @@ from fairlead_operator.clusters.api_writer import ApiWriter
 from fairlead_operator.clusters.plan import PoolPlan
 from fairlead_operator.clusters.rolling import BrokerState, RollAction
 from fairlead_operator.clusters.status import PoolFacts
+from fairlead_operator.clusters.volume_watch import FailedVolumes
 from fairlead_operator.events import EventWriter
 from fairlead_operator.live_objects import LiveObjects
 from fairlead_operator.refusals import is_refusal
+from fairlead_operator.specs.views import PoolView
 
 REFUSED_AGAIN_S: Final = 60.0
 """How long a refusal of the API server holds before the request is repeated."""
+
+_Wish = tuple[str, ...]
+"""Uid of a pool, and what it asks for of each volume."""
 
 
 class PoolReconciler:
@@ -26,18 +31,22 @@ class PoolReconciler:
         self._live = live
         self._writer = writer
         self._events = events
-        self._refused: dict[tuple[str, str], tuple[float, str]] = {}
-        """(uid of the pool, wanted size) → when the API server said no, and how."""
+        self._refused: dict[_Wish, tuple[float, str]] = {}
+        """When the API server said no to a wish, and how."""
 
     async def grow(self, plan: PoolPlan) -> None:
         """Enlarge claims, then make the StatefulSet anew around its pods."""
         pool = plan.pool
-        refused = self._refused.get((pool.uid, pool.spec.storage.size))
+        for claim in plan.volumes.leftovers:
+            live = self._live.get(PERSISTENT_VOLUME_CLAIM, pool.namespace, claim)
+            if live is not None and "deletionTimestamp" not in live["metadata"]:
+                await self._writer.delete(PERSISTENT_VOLUME_CLAIM, live)
+        wish = _wish_of(pool)
+        refused = self._refused.get(wish)
         if refused is not None and time.monotonic() - refused[0] < REFUSED_AGAIN_S:
             return
         self._refused = {key: why for key, why in self._refused.items() if key[0] != pool.uid}
-        size = pool.spec.storage.size
-        for claim in plan.growth.claims:
+        for claim, size in plan.volumes.claims.items():
             try:
                 await self._writer.patch(
                     PERSISTENT_VOLUME_CLAIM,
@@ -48,9 +57,10 @@ class PoolReconciler:
             except ApiError as error:
                 if not is_refusal(error):
                     raise
-                self._refused[pool.uid, size] = (time.monotonic(), error.message)
+                message = f"claim {claim} cannot grow to {size}: {error.message}"
+                self._refused[wish] = (time.monotonic(), message)
                 return
-        if plan.growth.recreates:
+        if plan.volumes.recreates:
             await self._recreate(plan)
 
     async def _recreate(self, plan: PoolPlan) -> None:
@@ -61,20 +71,50 @@ class PoolReconciler:
         await self._writer.delete(STATEFUL_SET, live, keeps_dependents=True)
         manifest = self._live.get(BROKER_POOL, pool.namespace, pool.name)
         if manifest is not None:
-            await self._events.emit(
-                manifest,
-                "StorageGrown",
-                f"volumes have {pool.spec.storage.size} now; the StatefulSet is made anew, its "
-                "pods go on",
-            )
+            await self._events.emit(manifest, *_news(plan))
 
-    def facts(self, plan: PoolPlan, brokers: Sequence[BrokerState], roll: RollAction) -> PoolFacts:
-        """Return the facts that the pool's status needs."""
-        refused = self._refused.get((plan.pool.uid, plan.pool.spec.storage.size))
+    def facts(
+        self,
+        plan: PoolPlan,
+        brokers: Sequence[BrokerState],
+        roll: RollAction,
+        failed: Mapping[int, FailedVolumes],
+    ) -> PoolFacts:
+        """Return the facts that the pool's status needs; `failed` are volumes, by broker."""
+        refused = self._refused.get(_wish_of(plan.pool))
         if refused is not None and not plan.blocked:
-            plan = replace(
-                plan,
-                blocked_reason="StorageNotExpandable",
-                blocked=f"volumes cannot grow to {plan.pool.spec.storage.size}: {refused[1]}",
-            )
-        return PoolFacts(generation=plan.pool.generation, plan=plan, brokers=brokers, roll=roll)
+            plan = replace(plan, blocked_reason="StorageNotExpandable", blocked=refused[1])
+        own = {each.broker_id for each in brokers}
+        return PoolFacts(
+            generation=plan.pool.generation,
+            plan=plan,
+            brokers=brokers,
+            roll=roll,
+            failed_volumes={each: volumes for each, volumes in failed.items() if each in own},
+        )
+
+
+def _wish_of(pool: PoolView) -> _Wish:
+    return (pool.uid, *(f"{each.id}:{each.size}" for each in pool.spec.storage.each_volume))
+
+
+def _news(plan: PoolPlan) -> tuple[str, str]:
+    """Return reason and message of the Event for a StatefulSet that is made anew."""
+    added, dropped = plan.volumes.added, plan.volumes.dropped
+    if added or dropped:
+        changes = [
+            f"{_named(ids)} {what}"
+            for ids, what in ((added, "added"), (dropped, "taken back"))
+            if ids
+        ]
+        return (
+            "VolumesChanged",
+            f"{', '.join(changes)}: the StatefulSet is made anew, and its brokers restart one by "
+            "one with the volumes that there are then",
+        )
+    sizes = ", ".join(each.size for each in plan.pool.spec.storage.each_volume)
+    return "StorageGrown", f"volumes have {sizes} now; the StatefulSet is made anew, its pods go on"
+
+
+def _named(volumes: Sequence[int]) -> str:
+    return f"volume{'s' if len(volumes) > 1 else ''} {', '.join(map(str, volumes))}"

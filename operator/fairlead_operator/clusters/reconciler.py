@@ -63,6 +63,7 @@ from fairlead_operator.clusters.status import (
     describe_roll,
 )
 from fairlead_operator.clusters.status_writer import StatusWriter
+from fairlead_operator.clusters.volume_watch import FailedVolumes, VolumeWatch
 from fairlead_operator.conditions import find_condition
 from fairlead_operator.controller_client import (
     ControllerClient,
@@ -135,6 +136,7 @@ class ClusterReconciler:
         self._settings = settings
         self._statuses = StatusWriter(writer, events)
         self._pools = PoolReconciler(live, writer, events)
+        self._volumes = VolumeWatch(live)
         self._scaler = PoolScaler(live, controller, events)
         self._settings_teller = SettingsTeller(controller, events)
         self._fences = FenceTeller(controller, events)
@@ -227,8 +229,10 @@ class ClusterReconciler:
             config = await self._tell_settings(
                 manifest, plan, states, view.status, is_whole=is_whole
             )
+        failed = await self._volumes.look(key, views, states)
         facts = replace(
             _facts_of(cluster, view),
+            failed_volumes=failed,
             refused=refusals.text,
             is_secured=cluster.spec.has_certificates and not is_paused,
             certificate_problems=certificates.problems,
@@ -249,7 +253,7 @@ class ClusterReconciler:
         )
         is_quiet &= await self._statuses.write_cluster(manifest, facts)
         told = [_with_refusal(each, refusals.by_part) for each in plan.pools]
-        is_quiet &= await self._write_pools(pools, told, states, roll)
+        is_quiet &= await self._write_pools(pools, told, states, roll, failed)
         return _pause_s(
             roll,
             is_quiet=is_quiet,
@@ -325,13 +329,14 @@ class ClusterReconciler:
         plans: Sequence[PoolPlan],
         states: Mapping[str, Sequence[BrokerState]],
         roll: RollAction,
+        failed: Mapping[int, FailedVolumes],
     ) -> bool:
         """Write the pools' statuses; tell whether all are up to date now."""
         manifests = {each["metadata"]["name"]: each for each in pools}
         is_quiet = True
         for plan in plans:
             name = plan.pool.name
-            facts = self._pools.facts(plan, states.get(name, ()), roll)
+            facts = self._pools.facts(plan, states.get(name, ()), roll, failed)
             is_quiet &= await self._statuses.write_pool(manifests[name], facts)
         return is_quiet
 
@@ -390,6 +395,9 @@ class ClusterReconciler:
                 claim["metadata"]["name"]: claim["spec"]["resources"]["requests"]["storage"]
                 for claim in claims
             },
+            bound_claims=[
+                claim["metadata"]["name"] for claim in claims if claim["spec"].get("volumeName")
+            ],
             brokers=read_holdings(controller),
             pods=[pod["metadata"]["name"] for pod in pods],
             registered=registered_pods(controller),

@@ -46,6 +46,8 @@ STORE_ROLLED_BACK: Final = "StoreRolledBack"
 """Reason for a cluster whose metadata objects are older than what was seen of them."""
 BROKERS_FAILING: Final = "BrokersFailing"
 BROKERS_FENCED: Final = "BrokersFenced"
+VOLUMES_FAILED: Final = "VolumesFailed"
+"""Condition of a pool whose brokers go on without a volume; reason of a degraded LogCluster."""
 UPGRADE_AVAILABLE: Final = "UpgradeAvailable"
 """Condition that is there while brokers run another image than the operator has for them."""
 DRAINING: Final = "Draining"
@@ -95,6 +97,8 @@ class ClusterFacts:
     store_problem: str = ""
     store_rolled_back: bool = False
     """Whether the tables are older than what was seen of them; then nothing is decided."""
+    failed_volumes: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+    """By broker: the volumes that have failed it, and how."""
     leaving: Sequence[int] = ()
     """Brokers that are emptied because their pool shall have fewer."""
     fences: FenceReport = field(default_factory=FenceReport)
@@ -312,9 +316,23 @@ def _degraded_claim(facts: ClusterFacts, status: Status) -> _Claim:
     under, offline = status["underReplicated"], status["offline"]
     if offline:
         return (True, "PartitionsOffline", f"{offline} partitions have no leader")
+    if facts.failed_volumes:
+        lacking = f"; {under} partitions lack replicas in sync" if under else ""
+        return (True, VOLUMES_FAILED, describe_failed_volumes(facts.failed_volumes) + lacking)
     if under:
         return (True, "UnderReplicated", f"{under} partitions lack replicas in sync")
     return (False, "InSync", "all partitions have all replicas in sync")
+
+
+def describe_failed_volumes(failed: Mapping[int, Mapping[int, str]]) -> str:
+    """Name brokers and the volumes that have failed them."""
+    said = [
+        f"volume {volume} has failed broker {broker_id}: {why}"
+        for broker_id, volumes in sorted(failed.items())
+        for volume, why in sorted(volumes.items())
+    ]
+    more = f" (and {len(said) - 3} more)" if len(said) > 3 else ""
+    return "; ".join(said[:3]) + more
 
 
 def is_put_off(action: RollAction) -> bool:
@@ -356,6 +374,8 @@ class PoolFacts:
     problem: tuple[str, str] | None = None
     brokers: Sequence[BrokerState] = ()
     roll: RollAction = field(default_factory=NothingToRoll)
+    failed_volumes: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+    """By broker: the volumes that have failed it, and how."""
 
 
 def build_pool_status(facts: PoolFacts, previous: Status, now: datetime) -> Status:
@@ -368,28 +388,66 @@ def build_pool_status(facts: PoolFacts, previous: Status, now: datetime) -> Stat
         "readyReplicas": ready,
         "updatedReplicas": sum(not broker.is_outdated for broker in pods),
     }
-    kept = ["selector", "brokerIds", "storageSize"]
+    kept = ["selector", "brokerIds", "storageSize", "volumes"]
     if facts.problem is not None and facts.problem[0] != CLUSTER_NOT_FOUND:
         # Nobody has looked; what runs goes on as it was.
         kept += ["replicas", "readyReplicas", "updatedReplicas"]
     status |= {name: previous[name] for name in kept if name in previous}
     if facts.plan is not None:
+        if not facts.plan.pool.spec.storage.volumes:
+            status.pop("volumes", None)
         pool = facts.plan.pool
         selector = pool_selector(pool.spec.cluster_name, pool.name)
         status["selector"] = ",".join(f"{name}={value}" for name, value in selector.items())
         status["brokerIds"] = list(pool.broker_ids(facts.plan.replicas))
         if facts.plan.leaving:
             status["draining"] = list(facts.plan.leaving)
-        if facts.plan.growth.held_size:
-            status["storageSize"] = facts.plan.growth.held_size
+        status |= _volume_status(facts)
     status["conditions"] = _pool_conditions(facts, previous, ready, now)
     return status
+
+
+def _volume_status(facts: PoolFacts) -> Status:
+    """Return what there is of the pool's volumes; each by itself where it names several."""
+    if facts.plan is None:
+        return {}
+    status: Status = {}
+    for held in facts.plan.volumes.held:
+        if held.volume == 0:
+            status["storageSize"] = held.size
+    if facts.plan.pool.spec.storage.volumes and facts.plan.volumes.held:
+        status["volumes"] = [
+            {"id": held.volume, "size": held.size, "claims": held.claims, "bound": held.bound}
+            | ({"failedOn": failed} if (failed := _failed_on(facts, held.volume)) else {})
+            for held in facts.plan.volumes.held
+        ]
+    return status
+
+
+def _failed_on(facts: PoolFacts, volume: int) -> list[int]:
+    return sorted(each for each, failed in facts.failed_volumes.items() if volume in failed)
+
+
+def _volume_conditions(facts: PoolFacts, previous: Status, now: datetime) -> list[Condition]:
+    """Return the conditions of before, with what is known of failed volumes now."""
+    conditions: list[Condition] = list(previous.get("conditions") or ())
+    if facts.failed_volumes:
+        return set_condition(
+            conditions,
+            VOLUMES_FAILED,
+            True,
+            "LogDirectoryOffline",
+            describe_failed_volumes(facts.failed_volumes),
+            generation=facts.generation,
+            now=now,
+        )
+    return conditions if facts.plan is None else without_condition(conditions, VOLUMES_FAILED)
 
 
 def _pool_conditions(
     facts: PoolFacts, previous: Status, ready: int, now: datetime
 ) -> list[Condition]:
-    conditions: list[Condition] = list(previous.get("conditions") or ())
+    conditions = _volume_conditions(facts, previous, now)
 
     def claim(type: str, value: bool | None, reason: str, message: str) -> list[Condition]:
         return set_condition(

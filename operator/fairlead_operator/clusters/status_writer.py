@@ -10,6 +10,7 @@ from fairlead_operator.clusters.status import (
     BROKERS_FENCED,
     CERTIFICATE_PROBLEM,
     CERTIFICATES_READY,
+    VOLUMES_FAILED,
     ClusterFacts,
     PoolFacts,
     build_cluster_status,
@@ -58,6 +59,9 @@ class StatusWriter:
         problem = pool_problem(facts)
         if problem is not None:
             await self._tell_problem(manifest, "Blocked", *problem)
+        failed = find_condition(status["conditions"], VOLUMES_FAILED)
+        if failed is not None:
+            await self._tell_problem(manifest, VOLUMES_FAILED, failed["reason"], failed["message"])
         return await self._write(BROKER_POOL, manifest, status)
 
     async def write_pool_problem(self, manifest: Manifest, reason: str, message: str) -> bool:

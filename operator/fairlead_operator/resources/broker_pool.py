@@ -25,7 +25,17 @@ from fairlead_operator.resources.definition import (
     ResourceDefinition,
     ScalePaths,
 )
-from fairlead_operator.resources.quantity import quantity_value
+from fairlead_operator.resources.storage import (
+    FIRST_GROWS_CEL,
+    LOG_DIRECTORIES_VARIABLE,
+    NEVER_REMOVED,
+    ONLY_GROWS,
+    OTHERS_GROW_CEL,
+    VOLUME_ID_MAX,
+    VOLUMES_MAX,
+    VOLUMES_STAY_CEL,
+    Storage,
+)
 
 BROKERS_MAX: Final = 1_000
 BROKER_ID_MAX: Final = 999_999
@@ -41,75 +51,12 @@ OWN_ENVIRONMENT: Final = (
 POOL_NAME_LENGTH_MAX: Final = 51
 """Of cluster and pool together: a StatefulSet's revision label adds a dash and ten characters."""
 
-_ONLY_GROWS: Final = (
-    "volumes can only grow: set at least the present size, or make a new pool and move the "
-    "partitions there"
-)
 _LABEL_VALUE: Final = Text(63)
 _Amounts: TypeAlias = Annotated[
     Mapping[str, Annotated[str, Quantity()]],
     "Amounts by name, such as cpu and memory.",
     Bound(16),
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
-    """The volume of each broker."""
-
-    RULES: ClassVar = (
-        Rule(
-            cel="quantity(self.size).isGreaterThan(quantity('0'))",
-            message="a volume needs a size above 0",
-            field="size",
-            holds=lambda storage: quantity_value(storage.size) > 0,
-        ),
-        Rule(
-            cel="",  # the rule below the root, which sees the status too
-            message=_ONLY_GROWS,
-            field="size",
-            holds_change=lambda old, new: quantity_value(new.size) >= quantity_value(old.size),
-        ),
-        Rule(
-            cel="has(self.storageClassName) == has(oldSelf.storageClassName) && "
-            "(!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
-            message="the storage class of a pool cannot be changed: make a new pool and move the "
-            "partitions there",
-            field="storageClassName",
-            holds_change=lambda old, new: old.storage_class_name == new.storage_class_name,
-        ),
-        Rule(
-            cel="has(self.annotations) == has(oldSelf.annotations) && "
-            "(!has(self.annotations) || self.annotations == oldSelf.annotations)",
-            message="annotations of volumes hold when they are made: annotate the "
-            "PersistentVolumeClaims that there are, or make a new pool",
-            field="annotations",
-            holds_change=lambda old, new: old.annotations == new.annotations,
-        ),
-    )
-
-    size: Annotated[
-        str,
-        "Size of each broker's volume, such as 100Gi. It may only grow; a growth that the volumes "
-        "could not follow may be taken back.",
-        Text(
-            maximum=32,
-            minimum=1,
-            pattern=r"[0-9]{1,15}(\.[0-9]{1,9})?(k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?",
-            hint="write a size such as 500Mi or 100Gi",
-        ),
-    ]
-    storage_class_name: Annotated[
-        str | None,
-        "StorageClass of the volumes; it cannot be changed. Default: the default class.",
-        Text(253, 1),
-    ] = None
-    annotations: Annotated[
-        Mapping[str, Annotated[str, Text(4096)]],
-        "Annotations that the volumes' claims are made with. They cannot be changed here: annotate "
-        "the PersistentVolumeClaims.",
-        Bound(32),
-    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +167,17 @@ class BrokerPoolSpec:
             field="replicas",
             holds=lambda spec: spec.id_base + spec.replicas <= BROKER_ID_MAX + 1,
         ),
+        Rule(
+            cel="!has(self.storage.volumes) || !has(self.template) || !has(self.template.env) || "
+            f"!self.template.env.exists(e, e.name == '{LOG_DIRECTORIES_VARIABLE}')",
+            message=f"with storage.volumes the operator sets {LOG_DIRECTORIES_VARIABLE} itself: "
+            "leave it out",
+            field="template.env",
+            holds=lambda spec: (
+                not spec.storage.volumes
+                or all(each.name != LOG_DIRECTORIES_VARIABLE for each in spec.template.env)
+            ),
+        ),
     )
 
     cluster_name: Annotated[
@@ -234,7 +192,7 @@ class BrokerPoolSpec:
         "the ids of two pools of a cluster must not meet.",
         Whole(0, BROKER_ID_MAX),
     ] = 0
-    storage: Annotated[Storage, "The volume of each broker."]
+    storage: Annotated[Storage, "The volume of each broker, or its volumes."]
     resources: Annotated[
         PodResources | None,
         "What the broker's container asks for and may use. A broker is one process on one core; "
@@ -267,7 +225,6 @@ class BrokerPoolSpec:
         return read_manifest(manifest, ManifestForm("BrokerPool", cls, _ROOT_RULES))
 
 
-_SIZE: Final = "quantity(self.spec.storage.size)"
 _ROOT_RULES: Final[tuple[RootRule[BrokerPoolSpec], ...]] = (
     RootRule(
         cel="!self.metadata.name.contains('.') && "
@@ -279,15 +236,27 @@ _ROOT_RULES: Final[tuple[RootRule[BrokerPoolSpec], ...]] = (
             "." not in name and len(name) + len(spec.cluster_name) <= POOL_NAME_LENGTH_MAX
         ),
     ),
-    RootRule(
-        # A size that the volumes never got may be taken back.
-        cel=f"{_SIZE}.compareTo(quantity(oldSelf.spec.storage.size)) >= 0 || "
-        "(has(self.status) && has(self.status.storageSize) && "
-        f"{_SIZE}.compareTo(quantity(self.status.storageSize)) >= 0)",
-        message=_ONLY_GROWS,
-        field="spec.storage.size",
-    ),
+    RootRule(cel=FIRST_GROWS_CEL, message=ONLY_GROWS, field="spec.storage"),
+    RootRule(cel=OTHERS_GROW_CEL, message=ONLY_GROWS, field="spec.storage.volumes"),
+    RootRule(cel=VOLUMES_STAY_CEL, message=NEVER_REMOVED, field="spec.storage.volumes"),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeStatus:
+    """One of several volumes of the pool's brokers."""
+
+    id: Annotated[int, "Number of the volume.", Whole(0, VOLUME_ID_MAX)]
+    size: Annotated[str, "The largest size that one of its claims asks for.", Text(32)]
+    claims: Annotated[int, "Claims for it that exist.", COUNT]
+    bound: Annotated[
+        int, "Claims that have their volume: while there is one, the volume stays.", COUNT
+    ]
+    failed_on: Annotated[
+        tuple[Annotated[int, Whole(0, BROKER_ID_MAX)], ...],
+        "Ids of brokers that go on without it, because it has failed them.",
+        Bound(BROKERS_MAX),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,8 +282,15 @@ class BrokerPoolStatus:
         Bound(BROKERS_MAX),
     ] = ()
     storage_size: Annotated[
-        str, "The largest size that a volume of the pool asks for.", Text(32)
+        str,
+        "The largest size that a volume of the pool asks for; of several that with the id 0.",
+        Text(32),
     ] = ""
+    volumes: Annotated[
+        tuple[VolumeStatus, ...],
+        "What there is of each volume, where spec.storage names several.",
+        Bound(2 * VOLUMES_MAX, key="id"),
+    ] = ()
 
 
 BROKER_POOL: Final = ResourceDefinition(
@@ -336,7 +312,7 @@ BROKER_POOL: Final = ResourceDefinition(
         AGE,
         Column("Reason", READY_REASON, is_wide=True),
         Column("Id Base", ".spec.idBase", "integer", is_wide=True),
-        Column("Storage", ".spec.storage.size", is_wide=True),
+        Column("Storage", ".status.storageSize", is_wide=True),
         Column("Rack", ".spec.rack", is_wide=True),
     ),
     example="""\

@@ -5,6 +5,9 @@ whose lines come on top: addresses that only Kubernetes knows. Those are not par
 pods (`live_settings`), so a new broker's address restarts no broker; a changed one takes effect
 when its broker next restarts. The same holds for settings that follow from the number of brokers,
 which are at the end of the file: scaling restarts no broker either.
+
+`log.dirs` names the first volume here. A pod with several has a variable on top that names those
+that it has mounted (`stateful_set`), so no broker looks for one that its pod is yet to get.
 """
 
 from collections.abc import Mapping
@@ -17,7 +20,6 @@ from fairlead_operator.specs.listeners import OutsideAddress, needs_lookup, shar
 from fairlead_operator.specs.live_settings import LIVE, SIZED, PoolSettings, render_properties
 from fairlead_operator.specs.names import (
     CONFIG_HASH_ANNOTATION,
-    DATA_FOLDER,
     HTTP_PORT,
     INTERNAL_LISTENER,
     INTERNAL_PORT,
@@ -30,6 +32,7 @@ from fairlead_operator.specs.names import (
     bootstrap_service_name,
     config_map_name,
     headless_service_name,
+    log_directory,
     pool_labels,
 )
 from fairlead_operator.specs.views import ClusterView, Manifest, PoolView, build_child
@@ -53,7 +56,7 @@ def build_properties(
         "num.partitions": str(cluster.spec.defaults.partitions),
         "default.replication.factor": str(cluster.spec.defaults.replication_factor),
         "node.id": "${BROKER_ID}",
-        "log.dirs": f"{DATA_FOLDER}/log",
+        "log.dirs": log_directory(0),
         "listeners": ",".join(_bound_listeners(cluster)),
         "advertised.listeners": _advertised(cluster, pool, {}),
         "fairlead.host.name": "${NODE_NAME}",

@@ -106,9 +106,27 @@ def network_policy_name(cluster: str) -> str:
     return f"{cluster}-brokers"
 
 
-def claim_name(cluster: str, pool: str, ordinal: int) -> str:
+def data_volume(volume: int) -> str:
+    """Return the name of a volume in the pods, which is also how its claims begin.
+
+    Names of clusters begin with a letter, so no claim of volume 0 is called like one of another.
+    """
+    return f"{DATA_VOLUME}-{volume}" if volume else DATA_VOLUME
+
+
+def data_folder(volume: int) -> str:
+    """Return where a volume is mounted."""
+    return f"{DATA_FOLDER}-{volume}" if volume else DATA_FOLDER
+
+
+def log_directory(volume: int) -> str:
+    """Return the folder of a volume that is one of the broker's `log.dirs`."""
+    return f"{data_folder(volume)}/log"
+
+
+def claim_name(cluster: str, pool: str, ordinal: int, volume: int = 0) -> str:
     """Return the name of a broker's volume claim, as StatefulSets choose it."""
-    return f"{DATA_VOLUME}-{stateful_set_name(cluster, pool)}-{ordinal}"
+    return f"{data_volume(volume)}-{stateful_set_name(cluster, pool)}-{ordinal}"
 
 
 def cluster_labels(cluster: str) -> dict[str, str]:

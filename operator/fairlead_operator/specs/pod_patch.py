@@ -6,11 +6,17 @@ or an object of a list, and `$patch: replace` takes the patch's content instead 
 Source: Kubernetes' strategic merge patch, with the merge keys of PodSpec and Container.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from fairlead_operator.resources.broker_pool import OWN_ENVIRONMENT
-from fairlead_operator.specs.names import CONFIG_FOLDER, DATA_FOLDER, DATA_VOLUME, SECRET_FOLDER
+from fairlead_operator.resources.storage import LOG_DIRECTORIES_VARIABLE
+from fairlead_operator.specs.names import (
+    CONFIG_FOLDER,
+    SECRET_FOLDER,
+    data_folder,
+    data_volume,
+)
 
 Manifest = dict[str, Any]
 BROKER_CONTAINER: Final = "broker"
@@ -35,7 +41,6 @@ OWN_FIELDS: Final = ("args", "command", "image", "name")
 """Of the broker's container; its image is the cluster's."""
 DIRECTIVE: Final = "$patch"
 OWN_MOUNTS: Final = {
-    DATA_FOLDER: DATA_VOLUME,
     CONFIG_FOLDER: CONFIG_VOLUME,
     SECRET_FOLDER: SESSION_VOLUME,
 }
@@ -97,13 +102,16 @@ def _is_deletion(value: object) -> bool:
     return isinstance(value, Mapping) and value.get(DIRECTIVE) == "delete"
 
 
-def pod_patch_problem(patch: Mapping[str, Any]) -> str:
+def pod_patch_problem(patch: Mapping[str, Any], data: Collection[int] = (0,)) -> str:
     """Say what a patch must not do to a broker's pod; empty if it may be applied.
 
-    It may add to the pod and change how it runs, but not what the broker is started with.
+    It may add to the pod and change how it runs, but not what the broker is started with. `data`
+    are the ids of the pool's volumes.
     """
+    own_container = _own_container(data)
+    own_volumes = [{"name": CONFIG_VOLUME}, {"name": SESSION_VOLUME}]
     try:
-        merged = merge_pod_spec(_OWN_PARTS, patch)
+        merged = merge_pod_spec({"containers": [own_container], "volumes": own_volumes}, patch)
     except PodPatchError as error:
         return str(error)
     for name in OWN_POD_FIELDS:
@@ -111,34 +119,30 @@ def pod_patch_problem(patch: Mapping[str, Any]) -> str:
             return f"podSpec.{name}: the operator and the StatefulSet decide it: leave it out"
     broker = merged.get("containers", [{}])[0] if merged.get("containers") else {}
     for name in OWN_FIELDS:
-        if broker.get(name) != _OWN_CONTAINER.get(name):
+        if broker.get(name) != own_container.get(name):
             return f"podSpec.containers[{BROKER_CONTAINER}].{name}: the operator sets it"
     for field, key in (("env", "name"), ("volumeMounts", "mountPath")):
         present = {each[key]: each for each in broker.get(field) or ()}
-        for own in _OWN_CONTAINER[field]:
+        for own in own_container[field]:
             if present.get(own[key]) != own:
                 place = f"podSpec.containers[{BROKER_CONTAINER}].{field}"
                 return f"{place}: {own[key]} is the operator's own: leave it out"
     volumes = {each["name"]: each for each in merged.get("volumes") or ()}
-    changed = [each["name"] for each in _OWN_PARTS["volumes"] if volumes.get(each["name"]) != each]
-    if DATA_VOLUME in volumes:
-        changed.append(DATA_VOLUME)
+    changed = [each["name"] for each in own_volumes if volumes.get(each["name"]) != each]
+    changed += [name for name in map(data_volume, data) if name in volumes]
     if changed:
         return f"podSpec.volumes: {changed[0]} is the operator's own: choose another name"
     return ""
 
 
-_OWN_CONTAINER: Final[Manifest] = {
-    "name": BROKER_CONTAINER,
-    "image": "",
-    "command": [],
-    "env": [{"name": name} for name in OWN_ENVIRONMENT],
-    "volumeMounts": [
-        {"mountPath": folder, "name": volume} for folder, volume in OWN_MOUNTS.items()
-    ],
-}
-_OWN_PARTS: Final[Manifest] = {
-    "containers": [_OWN_CONTAINER],
-    "volumes": [{"name": CONFIG_VOLUME}, {"name": SESSION_VOLUME}],
-}
-"""The parts of a broker's pod that a patch leaves as they are, without their values."""
+def _own_container(data: Collection[int]) -> Manifest:
+    """Return the parts of the broker's container that a patch leaves alone, without values."""
+    variables = [*OWN_ENVIRONMENT, *([LOG_DIRECTORIES_VARIABLE] if len(data) > 1 else [])]
+    mounts = {data_folder(each): data_volume(each) for each in data} | OWN_MOUNTS
+    return {
+        "name": BROKER_CONTAINER,
+        "image": "",
+        "command": [],
+        "env": [{"name": name} for name in variables],
+        "volumeMounts": [{"mountPath": folder, "name": name} for folder, name in mounts.items()],
+    }

@@ -1,22 +1,23 @@
 """The StatefulSet of a pool. Pure.
 
 Pods return without the operator's help (Parallel), and change only when the operator deletes them
-one by one (OnDelete). Volumes are never deleted by the StatefulSet.
+one by one (OnDelete). Volumes are never deleted by the StatefulSet. Where there are several, a
+variable of the pod names all log directories: mounts and list are of one template.
 
 That of a cluster that sleeps runs no pods; an annotation says how many brokers it has. These keep
 their ids, Services and volumes, so brokers are counted by `count_replicas`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from fairlead_kube.kinds import STATEFUL_SET
+from fairlead_operator.resources.storage import LOG_DIRECTORIES_VARIABLE
+from fairlead_operator.specs.claim_template import ClaimTemplate, build_claim_template
 from fairlead_operator.specs.names import (
     AWAKE_REPLICAS_ANNOTATION,
     CONFIG_FOLDER,
     CONFIG_HASH_ANNOTATION,
-    DATA_FOLDER,
-    DATA_VOLUME,
     HTTP_PORT,
     INTERNAL_PORT,
     OPERATOR_PORT,
@@ -27,7 +28,10 @@ from fairlead_operator.specs.names import (
     TLS_FOLDER,
     broker_selector,
     config_map_name,
+    data_folder,
+    data_volume,
     headless_service_name,
+    log_directory,
     pool_labels,
     pool_selector,
     secret_name,
@@ -63,12 +67,12 @@ def build_stateful_set(
     image: str,
     replicas: int,
     config_hash: str,
-    storage_size: str,
+    claims: Sequence[ClaimTemplate],
     is_asleep: bool = False,
 ) -> Manifest:
     """Return the StatefulSet of so many brokers, none of which runs if it `is_asleep`.
 
-    `storage_size` is that of its claims, fixed once it lives.
+    `claims` are templates of its claims, fixed once it lives.
     """
     labels = pool_labels(cluster.name, pool.name)
     asleep = {AWAKE_REPLICAS_ANNOTATION: str(replicas)} if is_asleep else {}
@@ -85,9 +89,11 @@ def build_stateful_set(
                 "labels": {**pool.spec.template.labels, **labels},
                 "annotations": _annotations(cluster, pool, config_hash),
             },
-            "spec": _pod_spec(cluster, pool, image),
+            "spec": _pod_spec(cluster, pool, image, [claim.volume for claim in claims]),
         },
-        "volumeClaimTemplates": [_claim_template(cluster, pool, storage_size)],
+        "volumeClaimTemplates": [
+            build_claim_template(claim, pool_selector(cluster.name, pool.name)) for claim in claims
+        ],
     }
     return manifest
 
@@ -126,23 +132,7 @@ def _annotations(cluster: ClusterView, pool: PoolView, config_hash: str) -> dict
     return {**pool.spec.template.annotations, CONFIG_HASH_ANNOTATION: config_hash, **asked}
 
 
-def _claim_template(cluster: ClusterView, pool: PoolView, size: str) -> Manifest:
-    spec: Manifest = {
-        "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": size}},
-    }
-    if pool.spec.storage.storage_class_name is not None:
-        spec["storageClassName"] = pool.spec.storage.storage_class_name
-    metadata: Manifest = {
-        "name": DATA_VOLUME,
-        "labels": pool_selector(cluster.name, pool.name),
-    }
-    if pool.spec.storage.annotations:
-        metadata["annotations"] = dict(pool.spec.storage.annotations)
-    return {"metadata": metadata, "spec": spec}
-
-
-def _pod_spec(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
+def _pod_spec(cluster: ClusterView, pool: PoolView, image: str, volumes: Sequence[int]) -> Manifest:
     template = pool.spec.template
     spread = [dict(entry) for entry in template.topology_spread_constraints]
     spec: Manifest = {
@@ -158,7 +148,7 @@ def _pod_spec(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "topologySpreadConstraints": spread or _spread(cluster),
-        "containers": [_container(cluster, pool, image)],
+        "containers": [_container(cluster, pool, image, volumes)],
         "volumes": [
             {
                 "name": CONFIG_VOLUME,
@@ -198,7 +188,9 @@ def _spread(cluster: ClusterView) -> list[Manifest]:
     ]
 
 
-def _container(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
+def _container(
+    cluster: ClusterView, pool: PoolView, image: str, volumes: Sequence[int]
+) -> Manifest:
     first, *others = cluster.spec.inside_listeners
     ports = [
         ("kafka", first.port),
@@ -221,7 +213,7 @@ def _container(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
             "--config",
             f"{CONFIG_FOLDER}/{PROPERTIES_KEY}",
         ],
-        "env": _environment(pool),
+        "env": _environment(pool, volumes),
         "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports],
         "resources": _resources(pool),
         "securityContext": {
@@ -233,7 +225,7 @@ def _container(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
         # A command, because clusters before 1.30 drop the field for a sleep without one.
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(ENDPOINTS_MOVE_S)]}}},
         "volumeMounts": [
-            {"name": DATA_VOLUME, "mountPath": DATA_FOLDER},
+            *({"name": data_volume(each), "mountPath": data_folder(each)} for each in volumes),
             {"name": CONFIG_VOLUME, "mountPath": CONFIG_FOLDER, "readOnly": True},
             {"name": SESSION_VOLUME, "mountPath": SECRET_FOLDER, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 (a volume of its own)
@@ -247,7 +239,7 @@ def _container(cluster: ClusterView, pool: PoolView, image: str) -> Manifest:
     return container
 
 
-def _environment(pool: PoolView) -> list[Manifest]:
+def _environment(pool: PoolView, volumes: Sequence[int]) -> list[Manifest]:
     own: list[Manifest] = [{"name": ID_BASE_VARIABLE, "value": str(pool.spec.id_base)}]
     for name, path in (
         ("POD_NAME", "metadata.name"),
@@ -263,6 +255,9 @@ def _environment(pool: PoolView) -> list[Manifest]:
             own.append({"name": variable.name, "valueFrom": dict(variable.value_from)})
         else:
             own.append({"name": variable.name, "value": variable.value or ""})
+    if len(volumes) > 1:
+        value = ",".join(map(log_directory, volumes))
+        own.append({"name": LOG_DIRECTORIES_VARIABLE, "value": value})
     return own
 
 

@@ -108,7 +108,8 @@ class PoolView:
         """Read a BrokerPool; ManifestError lists what is wrong with its spec."""
         metadata = manifest["metadata"]
         spec = BrokerPoolSpec.from_manifest(manifest)
-        problem = pod_patch_problem(spec.template.pod_spec or {})
+        volumes = [volume.id for volume in spec.storage.each_volume]
+        problem = pod_patch_problem(spec.template.pod_spec or {}, volumes)
         if problem:
             raise ManifestError([f"BrokerPool {metadata['name']}: spec.template.{problem}"])
         return cls(

@@ -11,11 +11,14 @@ import pytest
 
 from fairlead_broker.http.metrics_page import MetricsPage
 from fairlead_broker.http.readiness import Phase, Readiness
+from fairlead_broker.http.server import HttpServer
+from fairlead_broker.settings import HttpAddress
 from fairlead_broker.tasks.checkpoints import CheckpointWriter
 from fairlead_broker.tasks.disk_check import DiskCheck
 from fairlead_model.cluster import PartitionChanged, empty_image
 from fairlead_model.ids import TopicId
 from fairlead_model.partition import PartitionRegistration
+from fairlead_operator.pod_http import ask_pod
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
@@ -106,10 +109,35 @@ def test_metrics_tell_each_directory_and_how_many_have_failed(
     for folder in ("one", "two"):
         assert f'fairlead_disk_size_bytes{{log_dir="{tmp_path / folder}"}}' in text
     assert "\nkafka_log_logmanager_offlinelogdirectorycount 0\n" in text
+    offline = "kafka_log_logmanager_logdirectoryoffline"
+    assert f'\n{offline}{{log_dir="{tmp_path / "two"}"}} 0\n' in text
     fail_second(stage, monkeypatch)
     text = stage.run(page.text())
     assert f'fairlead_disk_size_bytes{{log_dir="{tmp_path / "two"}"}}' not in text
     assert "\nkafka_log_logmanager_offlinelogdirectorycount 1\n" in text
+    assert f'\n{offline}{{log_dir="{tmp_path / "one"}"}} 0\n' in text
+    assert f'\n{offline}{{log_dir="{tmp_path / "two"}"}} 1\n' in text
+
+
+def test_the_health_page_names_the_directories_that_have_failed(
+    stage: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stage.topic("a")
+    stage.topic("b")
+    server = HttpServer(Readiness(phase=Phase.SERVING))
+    server.metrics.broker = stage.broker
+
+    async def asked() -> Any:
+        port = await server.start(HttpAddress("127.0.0.1", 0))
+        try:
+            return (await ask_pod("127.0.0.1", port, "/healthz", timeout_s=5.0)).json()
+        finally:
+            await server.stop()
+
+    assert stage.run(asked()) == {"state": "serving"}
+    fail_second(stage, monkeypatch)
+    answer = stage.run(asked())
+    assert list(answer["failedLogDirectories"]) == [str(tmp_path / "two")]
 
 
 def test_each_directory_has_checkpoints_of_its_own_logs(stage: Any, tmp_path: Path) -> None:

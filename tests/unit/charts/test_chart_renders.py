@@ -289,6 +289,12 @@ def test_a_backup_has_one_place(settings: tuple[str, ...], complaint: str, helm)
         ("cluster", "topics.x.partitions=0", "at '/topics/x/partitions': minimum: got 0, want 1"),
         ("cluster", "cluster.listners=", "additional properties 'listners' not allowed"),
         ("cluster", "pools.brokers.storage.size=10 G", "at '/pools/brokers/storage/size'"),
+        ("cluster", "pools.brokers.storage.volumes[0].size=1Gi", "missing property 'id'"),
+        (
+            "cluster",
+            "pools.brokers.storage.volumes[0].id=zero",
+            "at '/pools/brokers/storage/volumes/0/id'",
+        ),
         ("cluster", "pools.more.replicas=1", "at '/pools/more': missing property 'storage'"),
         ("cluster", "cluster.reclaimPolicy=Keep", "'Retain', 'Delete'"),
         ("cluster", "nameOverride=Upper", "at '/nameOverride'"),

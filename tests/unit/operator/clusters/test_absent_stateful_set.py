@@ -7,8 +7,10 @@ import pytest
 from operator_views import SETTINGS, cluster_view, pool_view
 
 from fairlead_operator.clusters.plan import ClusterObserved, PoolPlan, plan_cluster
-from fairlead_operator.clusters.pool_decisions import PoolTraces, count_brokers, decide_growth
+from fairlead_operator.clusters.pool_decisions import PoolTraces, count_brokers
+from fairlead_operator.clusters.pool_volumes import decide_volumes
 from fairlead_operator.clusters.scale_down import BrokerHoldings, ScaleDownOrder
+from fairlead_operator.specs.claim_template import ClaimTemplate
 
 STATEFUL_SET = ("StatefulSet", "demo-main")
 FIVE_PODS = tuple(f"demo-main-{ordinal}" for ordinal in range(5))
@@ -55,9 +57,9 @@ def test_volumes_that_grow_take_no_broker_away_that_holds_replicas() -> None:
     situation = applied(observed(pools=(pool_view(replicas=5),)))
     situation = replace(situation, pools=(pool_view(replicas=3, storage={"size": "2Gi"}),))
     first = only(situation)
-    assert (first.leaving, len(first.growth.claims)) == ((3, 4), 5)
+    assert (first.leaving, len(first.volumes.claims)) == ((3, 4), 5)
     grown = replace(situation, claim_sizes=dict.fromkeys(FIVE_CLAIMS, "2Gi"))
-    assert only(grown).growth.recreates
+    assert only(grown).volumes.recreates
     without = {key: each for key, each in grown.live.items() if key != STATEFUL_SET}
     again = only(replace(grown, live=without))
     assert (made(again), again.leaving) == (5, (3, 4))
@@ -131,16 +133,24 @@ def test_names_of_other_pools_are_told_apart() -> None:
     traces = PoolTraces.find(
         "demo-main",
         pods=["demo-main-0", "demo-main-2-7", "demo-mainly-3", "client"],
-        claims=["data-demo-main-1", "data-demo-main-x", "demo-main-6", "logs-demo-main-9"],
+        claims=[
+            "data-demo-main-1",
+            "data-12-demo-main-2",
+            "data-x-demo-main-3",
+            "data-demo-main-x",
+            "demo-main-6",
+            "logs-demo-main-9",
+        ],
         registered=["demo-main-4", "demo-b-5", ""],
     )
-    assert (traces.pods, traces.claims, traces.registered) == ({0}, {1}, {4})
+    assert (traces.pods, traces.claims, traces.registered) == ({0}, {1, 2}, {4})
 
 
 def test_volumes_that_are_smaller_grow_although_nothing_says_their_size_any_more() -> None:
     pool = pool_view(storage={"size": "2Gi"})
-    decision = decide_growth(pool, None, {"data-demo-main-0": "1Gi"})
-    assert (decision.claims, decision.recreates) == (("data-demo-main-0",), False)
-    assert (decision.template_size, decision.held_size) == ("2Gi", "1Gi")
-    later = decide_growth(pool, "2Gi", {"data-demo-main-0": "1Gi"})
-    assert (later.claims, later.recreates) == (("data-demo-main-0",), False)
+    decision = decide_volumes(pool, 1, None, {"data-demo-main-0": "1Gi"}, ())
+    assert (decision.claims, decision.recreates) == ({"data-demo-main-0": "2Gi"}, False)
+    assert (decision.templates[0].size, decision.held[0].size) == ("2Gi", "1Gi")
+    grown = (ClaimTemplate(volume=0, size="2Gi"),)
+    later = decide_volumes(pool, 1, grown, {"data-demo-main-0": "1Gi"}, ())
+    assert (later.claims, later.recreates) == ({"data-demo-main-0": "2Gi"}, False)

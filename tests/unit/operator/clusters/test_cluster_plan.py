@@ -9,7 +9,7 @@ from operator_views import SETTINGS, cluster_view, holdings, pool_view
 from fairlead_model.release import RELEASE
 from fairlead_operator.clusters.broker_image import choose_image, upgrade_hint
 from fairlead_operator.clusters.plan import ClusterObserved, ClusterPlan, plan_cluster
-from fairlead_operator.clusters.pool_decisions import decide_growth, decide_ids, decide_scale
+from fairlead_operator.clusters.pool_decisions import decide_ids, decide_scale
 from fairlead_operator.specs.apply_decision import is_covered, needs_apply, with_hash
 
 
@@ -203,18 +203,6 @@ def test_a_pool_grows_at_once_and_shrinks_only_when_empty() -> None:
     unknown = decide_scale(pool, 3, None, {})
     assert unknown.replicas == 3
     assert "controller" in unknown.blocked
-
-
-def test_claims_grow_before_the_stateful_set_is_made_anew() -> None:
-    pool = pool_view(storage={"size": "2Gi"})
-    assert decide_growth(pool, None, {}).template_size == "2Gi"
-    first = decide_growth(pool, "1Gi", {"data-demo-main-0": "1Gi", "data-demo-main-1": "2048Mi"})
-    assert (first.claims, first.recreates) == (("data-demo-main-0",), False)
-    assert first.held_size == "2048Mi", "what one volume has got cannot be taken back"
-    second = decide_growth(pool, "1Gi", {"data-demo-main-0": "2Gi"})
-    assert (second.claims, second.recreates) == ((), True)
-    done = decide_growth(pool, "2Gi", {"data-demo-main-0": "2Gi"})
-    assert (done.claims, done.recreates, done.template_size) == ((), False, "2Gi")
 
 
 def test_what_others_add_to_an_object_does_not_matter() -> None:

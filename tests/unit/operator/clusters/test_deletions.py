@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fake_admin import FakeAdmin, FakeAdminServer, broker
-from operator_views import SETTINGS, cluster_view, pool_view
+from operator_views import ONE_CLAIM, SETTINGS, cluster_view, pool_view
 
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import (
@@ -152,7 +152,7 @@ def test_pods_that_nobody_owns_stop_with_their_cluster(tmp_path: Path) -> None:
         image=SETTINGS.broker_image,
         replicas=1,
         config_hash="",
-        storage_size="1Gi",
+        claims=ONE_CLAIM,
     )
     stateful_set["metadata"] |= {"uid": "s", "resourceVersion": "1"}
     there = {STATEFUL_SET: [stateful_set], POD: [pod(0, is_owned=True), pod(1)]}

@@ -196,9 +196,9 @@ def test_settings_and_volumes_change_for_those_who_wake() -> None:
     )
     plan = plan_cluster(larger, SETTINGS)
     assert {child.key[0] for child in plan.applies} == {"ConfigMap", "StatefulSet"}
-    assert (plan.pools[0].growth.claims, plan.pools[0].growth.recreates) == ((), False)
+    assert (plan.pools[0].volumes.claims, plan.pools[0].volumes.recreates) == ({}, False)
     assert replicas(applied(larger, plan)) == 0
-    assert len(plan_cluster(replace(larger, sleeps=False), SETTINGS).pools[0].growth.claims) == 3
+    assert len(plan_cluster(replace(larger, sleeps=False), SETTINGS).pools[0].volumes.claims) == 3
 
 
 def test_ids_of_brokers_that_sleep_are_taken() -> None:

@@ -13,13 +13,14 @@ from fairlead_broker.rest.problems import ProblemError
 from fairlead_broker.security.listener_security import read_listener_security
 from fairlead_broker.security.principal_mapping import NoRuleError
 from fairlead_broker.settings import build_settings
-from fairlead_model.configs.setting_sources import read_properties
+from fairlead_model.configs.setting_sources import read_environment, read_properties
 from fairlead_model.session.session_protocol import parse_secret
 from fairlead_operator.resources import ManifestError
 from fairlead_operator.resources.broker_settings import (
     MANAGED_SETTINGS,
     broker_setting_problem,
 )
+from fairlead_operator.specs.claim_template import ClaimTemplate, read_claim_templates
 from fairlead_operator.specs.config_map import build_config_map, build_properties
 from fairlead_operator.specs.disruption_budget import build_disruption_budget
 from fairlead_operator.specs.listener_security import plaintext_problem
@@ -35,6 +36,7 @@ from fairlead_operator.specs.services import (
 )
 from fairlead_operator.specs.session_secret import build_session_secret
 from fairlead_operator.specs.stateful_set import build_stateful_set
+from fairlead_pod.placeholders import expand_properties
 
 FIXED = {"name": "outside", "type": "NodePort", "port": 9095, "nodePortBase": 31090}
 FREE = {"name": "outside", "type": "NodePort", "port": 9095}
@@ -42,8 +44,10 @@ BALANCED = {"name": "public", "type": "LoadBalancer", "port": 9096}
 
 
 def stateful_set(cluster: Any = None, pool: Any = None, **changes: Any) -> dict[str, Any]:
-    wanted = {"image": "fairlead:1", "replicas": 3, "config_hash": "h", "storage_size": "1Gi"}
-    return build_stateful_set(cluster or cluster_view(), pool or pool_view(), **wanted | changes)
+    pool = pool or pool_view()
+    claims = [ClaimTemplate.from_volume(each) for each in pool.spec.storage.each_volume]
+    wanted = {"image": "fairlead:1", "replicas": 3, "config_hash": "h", "claims": claims}
+    return build_stateful_set(cluster or cluster_view(), pool, **wanted | changes)
 
 
 def config_map(cluster: Any, pool: Any = None, **changes: Any) -> dict[str, Any]:
@@ -70,6 +74,51 @@ def test_pods_return_by_themselves_and_change_only_when_deleted() -> None:
     assert spec["updateStrategy"] == {"type": "OnDelete"}
     assert spec["podManagementPolicy"] == "Parallel"
     assert set(spec["persistentVolumeClaimRetentionPolicy"].values()) == {"Retain"}
+
+
+TWO_CLAIMS = (
+    ClaimTemplate(volume=0, size="1Gi"),
+    ClaimTemplate(volume=7, size="2Gi", storage_class_name="slow", annotations={"a": "b"}),
+)
+
+
+def test_each_of_several_volumes_is_a_log_directory_of_its_own() -> None:
+    manifest = stateful_set(claims=TWO_CLAIMS)
+    first, second = manifest["spec"]["volumeClaimTemplates"]
+    assert (first["metadata"]["name"], second["metadata"]["name"]) == ("data", "data-7")
+    assert second["metadata"]["annotations"] == {"a": "b"}
+    assert second["metadata"]["labels"] == first["metadata"]["labels"]
+    assert second["spec"]["storageClassName"] == "slow"
+    assert second["spec"]["resources"]["requests"] == {"storage": "2Gi"}
+    container = pod_spec(manifest)["containers"][0]
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert (mounts["data"], mounts["data-7"]) == ("/var/lib/fairlead", "/var/lib/fairlead-7")
+    variables = {each["name"]: each.get("value") for each in container["env"]}
+    named = variables["FAIRLEAD_LOG_DIRS"]
+    assert named == "/var/lib/fairlead/log,/var/lib/fairlead-7/log"
+    assert pod_spec(manifest)["securityContext"]["fsGroup"] == 10001, "of every volume"
+    assert read_claim_templates(manifest) == TWO_CLAIMS
+
+
+def test_the_broker_takes_the_directories_that_its_pod_has() -> None:
+    """Its file is that of all pods of the pool, also of those that are yet to restart."""
+    text = config_map(cluster_view())["data"]["server.properties"]
+    values = dict.fromkeys(("POD_IP", "POD_NAME", "NODE_NAME", "BROKER_ID"), "x")
+    file = read_properties(expand_properties(text, values | {"BROKER_ID": "1"}))
+    variables = pod_spec(stateful_set(claims=TWO_CLAIMS))["containers"][0]["env"]
+    told, warnings = read_environment({each["name"]: each.get("value", "") for each in variables})
+    assert warnings == []
+    settings = build_settings(file=file, environment=told, assignments={})
+    assert settings.log_directories == ("/var/lib/fairlead/log", "/var/lib/fairlead-7/log")
+    alone = build_settings(file=file, environment={}, assignments={})
+    assert alone.log_directories == ("/var/lib/fairlead/log",)
+
+
+def test_one_volume_by_its_id_changes_nothing() -> None:
+    """A pool may be rewritten without a restart of its brokers."""
+    pool = pool_view(storage={"volumes": [{"id": 0, "size": "1Gi"}]})
+    assert stateful_set(pool=pool) == stateful_set()
+    assert config_map(cluster_view(), pool) == config_map(cluster_view())
 
 
 def test_brokers_run_without_privileges_and_without_credentials() -> None:

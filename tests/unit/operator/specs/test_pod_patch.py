@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from operator_views import cluster_view, pool_view
+from operator_views import ONE_CLAIM, cluster_view, pool_view
 
 from fairlead_operator.resources import ManifestError
 from fairlead_operator.specs.names import CONFIG_FOLDER, DATA_FOLDER
@@ -14,7 +14,7 @@ from fairlead_operator.specs.stateful_set import build_stateful_set
 def pod_spec(patch: dict[str, Any] | None) -> dict[str, Any]:
     pool = pool_view(template={} if patch is None else {"podSpec": patch})
     manifest = build_stateful_set(
-        cluster_view(), pool, image="fairlead:1", replicas=1, config_hash="h", storage_size="1Gi"
+        cluster_view(), pool, image="fairlead:1", replicas=1, config_hash="h", claims=ONE_CLAIM
     )
     spec: dict[str, Any] = manifest["spec"]["template"]["spec"]
     return spec
@@ -120,3 +120,25 @@ def test_what_a_broker_is_started_with_stays(patch: dict[str, Any], problem: str
         pool_view(template={"podSpec": patch})
     assert problem in str(refused.value)
     assert "BrokerPool main: spec.template.podSpec" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("patch", "problem"),
+    [
+        ({"volumes": [{"name": "data-7", "emptyDir": {}}]}, "volumes: data-7 is the operator's"),
+        (
+            of_the_broker(volumeMounts=[{"mountPath": f"{DATA_FOLDER}-7", "name": "other"}]),
+            f"{DATA_FOLDER}-7 is the operator's own",
+        ),
+        (
+            of_the_broker(env=[{"name": "FAIRLEAD_LOG_DIRS", "value": "/a"}]),
+            "FAIRLEAD_LOG_DIRS is the operator's own",
+        ),
+    ],
+)
+def test_so_does_each_of_several_volumes(patch: dict[str, Any], problem: str) -> None:
+    volumes = [{"id": number, "size": "1Gi"} for number in (0, 7)]
+    with pytest.raises(ManifestError) as refused:
+        pool_view(storage={"volumes": volumes}, template={"podSpec": patch})
+    assert problem in str(refused.value)
+    assert pool_view(template={"podSpec": patch}).spec.template.pod_spec == patch

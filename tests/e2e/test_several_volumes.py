@@ -1,0 +1,175 @@
+"""Brokers with several volumes: each is a log directory, and another one is added under load."""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes_commands import CommandError, wait_until
+from kubernetes_installation import NAMESPACE, Installation, Summary
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
+
+CLUSTER = "disks"
+BROKERS = 3
+PARTITIONS, RATE = 6, 500
+LOAD_SOURCE = Path(__file__).resolve().parents[1] / "support" / "pod_load.py"
+STOP_FILE = "/tmp/stop-disks"  # in the client pod
+POOL = f"{CLUSTER}-data"
+
+
+def resource(kind: str, name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "fairlead.io/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": spec,
+    }
+
+
+def volumes(count: int) -> dict[str, Any]:
+    return {"volumes": [{"id": number, "size": "1Gi"} for number in range(count)]}
+
+
+@pytest.fixture(scope="module")
+def disks(installation: Installation) -> Iterator[Installation]:
+    """A cluster whose brokers have two volumes each, beside whatever is there."""
+    installation.install_operator()
+    installation.ensure_client()
+    resources = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
+    pool = {"clusterName": CLUSTER, "replicas": BROKERS, "storage": volumes(2)}
+    installation.kubectl.apply(resource("LogCluster", CLUSTER, reclaimPolicy="Delete"))
+    installation.kubectl.apply(resource("BrokerPool", "data", **pool, resources=resources))
+    ready = ("wait", "--for=condition=Ready", f"logcluster/{CLUSTER}", "--timeout=180s")
+    wait_until(lambda: bool(installation.kubectl(*ready, timeout_s=190)), "no cluster", 200)
+    yield installation
+    for each in (f"logcluster/{CLUSTER}", "brokerpool/data"):
+        installation.kubectl("delete", each, "--timeout=90s")
+
+
+def make_topic(installation: Installation, name: str, partitions: int) -> None:
+    spec = {
+        "clusterName": CLUSTER,
+        "partitions": partitions,
+        "replicationFactor": BROKERS,
+        "config": {"min.insync.replicas": 2},
+    }
+    installation.kubectl.apply(resource("Topic", name, **spec))
+    installation.kubectl("wait", "--for=condition=Ready", f"topic.fairlead.io/{name}")
+
+
+def replicas_on(installation: Installation, broker: int, topic: str) -> list[int]:
+    """How many replicas of a topic each volume of a broker has."""
+    script = (
+        "for f in /var/lib/fairlead /var/lib/fairlead-1 /var/lib/fairlead-2; do "
+        f"ls -d $f/log/{topic}-* 2>/dev/null | wc -l; done"
+    )
+    found = installation.kubectl.exec(f"{POOL}-{broker}", "sh", "-c", script)
+    return [int(line) for line in found.split()]
+
+
+@contextmanager
+def under_load(installation: Installation, topic: str) -> Iterator[dict[str, Any]]:
+    """An idempotent producer for as long as the block lasts; then its verdict."""
+    verdict: dict[str, Any] = {}
+    bootstrap = f"{CLUSTER}-bootstrap:9092"
+    command = ["kubectl", "-n", NAMESPACE, "exec", "-i", "client", "--", "python", "-"]
+    command += [bootstrap, topic, str(PARTITIONS), str(RATE), STOP_FILE]
+    with (
+        LOAD_SOURCE.open() as source,
+        subprocess.Popen(
+            command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        try:
+            yield verdict
+        finally:
+            installation.kubectl.exec("client", "touch", STOP_FILE)
+            out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        verdict.update(json.loads(out.splitlines()[-1]))
+
+
+def has_volumes(installation: Installation, count: int) -> bool:
+    """Whether every broker has so many, runs with them, and all is in sync."""
+    pool = installation.kubectl.get("brokerpool", "data")
+    status = pool["status"]
+    bound = [each["bound"] for each in status.get("volumes", ())]
+    cluster = installation.kubectl.get("logcluster", CLUSTER)["status"]
+    return (
+        status["observedGeneration"] == pool["metadata"]["generation"]
+        and bound == [BROKERS] * count
+        and status["updatedReplicas"] == status["readyReplicas"] == BROKERS
+        and cluster["brokersReady"] == BROKERS
+        and not cluster.get("underReplicated")
+        and not cluster.get("offline")
+    )
+
+
+def patch_volumes(installation: Installation, count: int) -> None:
+    patch = json.dumps({"spec": {"storage": volumes(count)}})
+    installation.kubectl("patch", "brokerpool", "data", "--type=merge", "-p", patch)
+
+
+def test_a_third_volume_is_added_under_load(disks: Installation, summary: Summary) -> None:
+    wait_until(lambda: has_volumes(disks, 2), "two volumes a broker", 90)
+    make_topic(disks, "spread", PARTITIONS)
+    for broker in range(BROKERS):
+        found = replicas_on(disks, broker, "spread")
+        assert (sum(found), min(found[:2]) > 0) == (PARTITIONS, True), found
+    with under_load(disks, "spread") as verdict:
+        time.sleep(2)  # of load before anything changes
+        patch_volumes(disks, 3)
+        took_s = wait_until(lambda: has_volumes(disks, 3), "a third volume a broker", 240)
+        make_topic(disks, "later", 2)
+    wrong = [verdict[name] for name in ("lost", "duplicated", "reordered", "unanswered")]
+    assert wrong == [0, 0, 0, 0], verdict
+    assert verdict["acknowledged"] > RATE
+    for broker in range(BROKERS):
+        assert replicas_on(disks, broker, "spread")[2] == 0, "what there was stays where it was"
+        assert replicas_on(disks, broker, "later") == [0, 0, 2], "what is new goes to the emptiest"
+    silence = verdict["longestSilenceMs"]
+    summary.add(
+        "a third volume a broker", f"{took_s:.0f} s, longest silence {silence} ms", "0 lost"
+    )
+
+
+def restart(installation: Installation, pod: str) -> None:
+    old = installation.kubectl.get("pod", pod)["metadata"]["uid"]
+    installation.kubectl("delete", "pod", pod)
+
+    def is_back() -> bool:
+        metadata = installation.kubectl.get("pod", pod)["metadata"]
+        return bool(metadata["uid"] != old)
+
+    wait_until(is_back, f"{pod} does not come back", 60)
+    installation.kubectl("wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=60s")
+
+
+def test_a_volume_that_cannot_be_read_is_named_and_the_others_serve(disks: Installation) -> None:
+    pod, folder = f"{POOL}-2", "/var/lib/fairlead-1/log"
+    disks.kubectl.exec(pod, "chmod", "000", folder)
+    restart(disks, pod)
+    said = ("wait", "--for=condition=VolumesFailed", "brokerpool/data", "--timeout=60s")
+    disks.kubectl(*said)
+    told = disks.kubectl.condition("brokerpool", "data", "VolumesFailed")
+    assert "volume 1 has failed broker 2" in told["message"]
+    status = disks.kubectl.get("brokerpool", "data")["status"]
+    assert [each.get("failedOn") for each in status["volumes"]] == [None, [2], None]
+    cluster = disks.kubectl.get("logcluster", CLUSTER)["status"]
+    assert cluster["brokersReady"] == BROKERS, "it serves on from the other volumes"
+    disks.kubectl.exec(pod, "chmod", "755", folder)
+    restart(disks, pod)
+    wait_until(lambda: has_volumes(disks, 3), "its replicas come back", 90)
+    wait_until(
+        lambda: not disks.kubectl.condition("brokerpool", "data", "VolumesFailed"), "all well", 60
+    )
+
+
+def test_a_volume_that_brokers_have_cannot_be_taken_away(disks: Installation) -> None:
+    with pytest.raises(CommandError, match="a volume that brokers have cannot be taken away"):
+        patch_volumes(disks, 2)
