@@ -163,6 +163,7 @@ class Broker:
         self.on_published: Callable[[ClusterDelta, ClusterImage], None] | None = None
         """Told of each new image when all else has it; what is said between brokers goes by it."""
         self.on_proposal: Callable[[Partition, IsrProposal], None] | None = None
+        self.on_lack_of_room: Callable[[Partition | None], None] | None = None
         """Told what to ask the controller for; the proposer, while it runs."""
         self.on_altered: list[Callable[[], None]] = []
         """Told that `running_values` are others now."""
@@ -326,13 +327,22 @@ class Broker:
             self.on_proposal(partition, proposal)
 
     def on_partition_offline(self, partition: Partition) -> None:
-        """Stop serving `partition`, whose log the disk has failed."""
+        """Stop serving `partition`, whose log the disk has failed; only writers if it is full."""
+        if not partition.log.is_offline:
+            if self.on_lack_of_room is not None:
+                self.on_lack_of_room(partition)
+            return
         self.replicas.take_offline(partition)
         self.reporter.on_offline(partition)
 
     def on_replica_unusable(self, topic: TopicImage, index: int) -> None:
         """Report a replica of the image that could not be made or brought up to date."""
         self.reporter.on_unusable(topic.name, topic.topic_id, index)
+
+    def on_replica_without_room(self) -> None:
+        """Have replicas made that there was no room for, once there is."""
+        if self.on_lack_of_room is not None:
+            self.on_lack_of_room(None)
 
     def on_recovery_wanted(self, partition: Partition) -> None:
         """Nobody is known to hold all of `partition`; the fullest log will lead."""

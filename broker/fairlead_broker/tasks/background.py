@@ -24,6 +24,7 @@ from fairlead_broker.tasks.metadata_recorder import MetadataRecorder
 from fairlead_broker.tasks.offset_expiry import OffsetExpiry
 from fairlead_broker.tasks.periodic import Interval, run_periodically
 from fairlead_broker.tasks.replica_fetchers import ReplicaFetchers
+from fairlead_broker.tasks.room_watch import RoomWatch
 from fairlead_broker.tasks.transaction_expiry import TransactionExpiry
 from fairlead_broker.tasks.transaction_verifier import TransactionVerifier
 
@@ -53,6 +54,7 @@ class Background:
         self._broker = broker
         self._housekeeping = Housekeeping(broker, executor)
         self._checkpoints = CheckpointWriter(broker, executor)
+        self._room_watch = RoomWatch(broker, on_resumed=self._checkpoints.write_soon)
         self.metadata_recorder = MetadataRecorder(broker.log_directories, executor)
         self._cleaner = Cleaner(broker, executor)
         self._proposer = IsrProposer(broker)
@@ -80,6 +82,7 @@ class Background:
         """
         broker = self._broker
         broker.on_proposal = self._proposer.propose
+        broker.on_lack_of_room = self._room_watch.note
         self._tasks.append(asyncio.create_task(self._proposer.run(), name="ISR proposals"))
         lag_ms = broker.settings.replica_lag_time_max_ms
         self._every(
@@ -156,6 +159,8 @@ class Background:
         self._verifier.stop()
         await self._fetchers.stop()
         self._broker.wake_check.stop()
+        self._broker.on_lack_of_room = None
+        await self._room_watch.stop()
         self._broker.reporter.stop()
         self._broker.on_proposal = None
         self._broker.on_moved = None

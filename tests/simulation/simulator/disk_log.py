@@ -16,8 +16,8 @@ from simulator.memory_log import MemoryLog, Read
 from simulator.transactional_records import decode_transactional
 
 from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT
 from fairlead_broker.log.log import AppendResult, Log
-from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
 from fairlead_model.configs.log_config import LogConfig
 
 if TYPE_CHECKING:

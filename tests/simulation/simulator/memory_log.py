@@ -80,6 +80,7 @@ class MemoryLog:
         self.unflushed_messages = 0
         self.recovery_point = 0
         self.is_offline = False
+        self.lacks_room = False
         self.flush_state = FlushState()
         self.is_failing = False
         """The disk will fail the next append."""

@@ -38,11 +38,11 @@ from fairlead_broker.log.files.file_names import (
 from fairlead_broker.log.files.read_cache import ReadCache
 from fairlead_broker.log.files.text_files import TopicPartition
 from fairlead_broker.log.flush import note_failed_flush
+from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT
 from fairlead_broker.log.log import Log
 from fairlead_broker.log.recovery.log_recovery import bytes_to_scan
 from fairlead_broker.log.recovery.pool import RecoveryOutcome, RecoveryPool, RecoveryProgress
 from fairlead_broker.log.recovery.start import RecoveryOrder
-from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
 from fairlead_model.configs.log_config import NEVER, LogConfig
 from fairlead_model.invariants import require
 from fairlead_model.metadata_seen import MetadataSeen
