@@ -1,4 +1,4 @@
-"""Small file systems that a test may fill: a tmpfs each, which only root can mount."""
+"""Small file systems that a test may fill, which only root can mount."""
 
 import os
 import subprocess
@@ -37,9 +37,27 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(path: Path, mebibytes: int) -> Iterator[SmallDisk]:
-    """Mount one at a path; the test is skipped where that is not allowed."""
-    path.mkdir(parents=True, exist_ok=True)
+    """Mount a tmpfs at a path; the test is skipped where that is not allowed."""
     command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "fairlead-test", str(path)]
+    with _mounted(path, command) as disk:
+        yield disk
+
+
+@contextmanager
+def small_device(path: Path, mebibytes: int) -> Iterator[SmallDisk]:
+    """Mount an ext4 at a path: it lies in a file beside it, and is a device of its own."""
+    path.mkdir(parents=True, exist_ok=True)
+    image = path.with_name(path.name + ".img")
+    with image.open("wb") as file:
+        file.truncate(mebibytes << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True)
+    with _mounted(path, ["mount", "-o", "loop", str(image), str(path)]) as disk:
+        yield disk
+
+
+@contextmanager
+def _mounted(path: Path, command: list[str]) -> Iterator[SmallDisk]:
+    path.mkdir(parents=True, exist_ok=True)
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
         pytest.skip(f"no file system of its own for a test: {mounted.stderr.strip()}")

@@ -11,6 +11,7 @@ import os
 import uuid
 from collections.abc import Callable, ValuesView
 
+from fairlead_broker import ballast
 from fairlead_broker.disk import Disk, RealDisk, replace_file, unlink_if_present
 from fairlead_broker.log.compaction.cleaning_plan import first_dirty_offset
 from fairlead_broker.log.directory.checkpointed_offsets import (
@@ -111,6 +112,8 @@ class LogDirectory:
 
         `cache` is one that several directories share: what it bounds are descriptors of a process.
         """
+        if ballast.remove(path):
+            logger.warning("%s: a drill had filled the disk, and has left its ballast", path)
         lock = DirectoryLock(path, f"node.id={node_id} pid={os.getpid()}")
         try:
             return cls(path, node_id=node_id, cluster_id=cluster_id, lock=lock, cache=cache)
