@@ -93,12 +93,14 @@ class Broker:
     """One broker process's state.
 
     `image` is replaced by `publish` alone. `controller`, `marker_writing` and `verification` are
-    set once by `main`, because they need the broker first.
+    set once by `main`, because they need the broker first. `on_lack_of_room` hears of partitions
+    whose disk is full, and by None of replicas that could not be made because one is.
     """
 
     controller: Controller
     marker_writing: MarkerWriting
     verification: TransactionVerification
+    on_lack_of_room: Callable[[Partition | None], None] | None = None
 
     def __init__(
         self,
@@ -163,7 +165,6 @@ class Broker:
         self.on_published: Callable[[ClusterDelta, ClusterImage], None] | None = None
         """Told of each new image when all else has it; what is said between brokers goes by it."""
         self.on_proposal: Callable[[Partition, IsrProposal], None] | None = None
-        self.on_lack_of_room: Callable[[Partition | None], None] | None = None
         """Told what to ask the controller for; the proposer, while it runs."""
         self.on_altered: list[Callable[[], None]] = []
         """Told that `running_values` are others now."""

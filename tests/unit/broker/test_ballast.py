@@ -7,9 +7,7 @@ from fairlead_broker.ballast import judge_mounts, judge_room
 ROOT = "22 1 0:50 / / rw,relatime - overlay overlay rw,lowerdir=/a"
 HOSTS = "23 22 8:1 /var/lib/kubelet/pods/1/etc-hosts /etc/hosts rw - ext4 /dev/sda1 rw"
 VOLUME = "24 22 8:16 / /var/lib/fairlead rw,relatime shared:1 - ext4 /dev/sdb rw"
-EMPTY_DIR = (
-    "24 22 8:1 /pods/1/volumes/data /var/lib/fairlead rw - ext4 /dev/sda1 rw"
-)
+EMPTY_DIR = "24 22 8:1 /pods/1/volumes/data /var/lib/fairlead rw - ext4 /dev/sda1 rw"
 DATA = "/var/lib/fairlead/data"
 
 
