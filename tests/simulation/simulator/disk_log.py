@@ -282,6 +282,15 @@ class DiskLog(Log):
             for operation in FAILING:
                 self.files.disk.fail(operation)
 
+    @property
+    def is_full(self) -> bool:
+        return self.files.disk.free_bytes is not None
+
+    @is_full.setter
+    def is_full(self, value: bool) -> None:
+        # Some batches find room, and the rest of them does not.
+        self.files.disk.free_bytes = self.log_end_offset % 700 if value else None
+
     def _reread(self, changed_from: int) -> None:
         self.contents = {at: e for at, e in self.contents.items() if at < self.log_end_offset}
         if not changed_from:
