@@ -111,6 +111,12 @@ def test_a_full_broker_without_others_serves_readers_and_makes_room_by_retention
     assert story.consume(20_000) == story.sent
     _, page = broker.get("/metrics")
     assert "fairlead_partitions_without_room" in page
+    broker.stop()
+    disks[0].empty()
+    broker.start()
+    assert story.consume(20_000) == story.sent
+    disks[0].fill()
+    wait_until(lambda: refusal(cluster) == "KAFKA_STORAGE_ERROR")
     shrink(story, 1 << 20)
     wait_until(lambda: refusal(cluster) == "")
     assert broker.stop() == 0

@@ -624,13 +624,13 @@ class Log:
         Bytes of the failed write may be in the file behind `active.size`; recovery at the next
         start cuts them off, so a log that went offline is never counted as cleanly stopped.
         """
-        self.is_offline = True
+        self.is_offline, self.lacks_room = True, False
         self.refusal = f"offline: {error}"
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error}")
 
     def close(self) -> None:
         """Let go of every descriptor. Flush first if the log shall count as cleanly stopped."""
-        self.refusal = "closed"
+        self.refusal, self.lacks_room = "closed", False
         if not self.is_offline:
             try:
                 self.settle_swap()

@@ -106,6 +106,9 @@ class RoomWatch:
         if is_changed:
             self._broker.replicas.make_those_without_room()
             self._on_resumed()
+            if self._broker.on_moved is not None:
+                # The flusher writes what had to wait, and reports whose disk has failed meanwhile.
+                self._broker.on_moved(list(self._broker.partitions.values()))
         return is_changed
 
     def _tell(self) -> None:

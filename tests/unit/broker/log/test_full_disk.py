@@ -221,6 +221,22 @@ def test_another_error_takes_the_log_offline(disk, number):
     assert log.is_offline
 
 
+def test_a_log_that_failed_or_was_closed_while_its_disk_was_full_stays_so(disk):
+    _, log = started_log(disk)
+    disk.free_bytes = 0
+    assert refused(lambda: append(log, batch()))
+    log.go_offline(OSError(errno.EIO, "input/output error"))
+    assert not log.lacks_room, "nobody has it take records again"
+    assert refused(lambda: append(log, batch()))
+    disk = SimulatedDisk()
+    _, log = started_log(disk)
+    disk.free_bytes = 0
+    assert refused(lambda: append(log, batch()))
+    log.close()
+    assert not log.lacks_room
+    assert refused(lambda: append(log, batch()))
+
+
 def test_a_cut_that_fails_takes_the_log_offline(disk):
     _, log = started_log(disk)
     disk.fail("pwrite", errno.ENOSPC)
