@@ -112,11 +112,13 @@ def test_a_full_broker_without_others_serves_readers_and_makes_room_by_retention
     _, page = broker.get("/metrics")
     assert "fairlead_partitions_without_room" in page
     broker.stop()
-    disks[0].empty()
+    for end in (broker.kill, broker.stop, broker.kill):
+        # Again and again: what is kept back for a start is not filled by records.
+        broker.start()
+        assert story.consume(20_000) == story.sent
+        assert refusal(cluster) == "KAFKA_STORAGE_ERROR"
+        end()
     broker.start()
-    assert story.consume(20_000) == story.sent
-    disks[0].fill()
-    wait_until(lambda: refusal(cluster) == "KAFKA_STORAGE_ERROR")
     shrink(story, 1 << 20)
     wait_until(lambda: refusal(cluster) == "")
     assert broker.stop() == 0

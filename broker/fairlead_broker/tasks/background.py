@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from fairlead_broker.log.directory import reserve
 from fairlead_broker.tasks.checkpoints import CheckpointWriter
 from fairlead_broker.tasks.cleaner import Cleaner
 from fairlead_broker.tasks.disk_check import DiskCheck
@@ -54,7 +55,8 @@ class Background:
         self._broker = broker
         self._housekeeping = Housekeeping(broker, executor)
         self._checkpoints = CheckpointWriter(broker, executor)
-        self._room_watch = RoomWatch(broker, on_resumed=self._checkpoints.write_soon)
+        self._room_watch = RoomWatch(broker, on_resumed=self._on_room)
+        self._executor = executor
         self.metadata_recorder = MetadataRecorder(broker.log_directories, executor)
         self._cleaner = Cleaner(broker, executor)
         self._proposer = IsrProposer(broker)
@@ -98,6 +100,7 @@ class Background:
             first_delay_ms=0,
         )
         self._every("role journal", keep_journal, JOURNAL_INTERVAL_MS)
+        self._room_watch.begin()
         self._fetchers.start()
 
     def start(self) -> None:
@@ -170,6 +173,11 @@ class Background:
         self._tasks.clear()
         await self._disk_check.finished()
         await self._checkpoints.finished()
+
+    def _on_room(self) -> None:
+        self._checkpoints.write_soon()
+        for directory in self._broker.log_directories.live:
+            self._executor.submit(reserve.keep, directory.path)
 
     def _publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self._marker_writer.publish(delta, image)

@@ -43,6 +43,15 @@ class RoomWatch:
         self._told: set[tuple[bytes, int]] = set()
         self._task: asyncio.Task[None] | None = None
 
+    def begin(self) -> None:
+        """Let directories take no records whose disk was full when this broker started."""
+        for directory in self._broker.log_directories.live:
+            if directory.is_full:
+                self._watch(directory)
+        if self._wanted:
+            self._tell()
+            self._ensure_running()
+
     def note(self, partition: Partition | None) -> None:
         """Note a partition whose log lacks room; repeated calls do no harm.
 
@@ -59,6 +68,9 @@ class RoomWatch:
             if directory not in self._wanted:
                 self._watch(directory)
         self._tell()
+        self._ensure_running()
+
+    def _ensure_running(self) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="room watch")
 
@@ -67,6 +79,7 @@ class RoomWatch:
         self._wanted[directory] = free + LOG_DIRECTORY_ROOM_BYTES
         logger.critical("%s has no room for records: %d bytes are free", directory.path, free)
         if free < LOG_DIRECTORY_ROOM_BYTES:
+            directory.is_full = True
             _run_out(directory)
 
     async def stop(self) -> None:
@@ -96,6 +109,7 @@ class RoomWatch:
             if free < wanted:
                 continue
             del self._wanted[directory]
+            directory.is_full = False
             lacking = [log for log in directory.logs if log.lacks_room]
             still = [log for log in lacking if not full_disk.take_records_again(log)]
             if still:

@@ -69,6 +69,7 @@ class SimDirectory:
     """The one log directory, as the watch for room sees it."""
 
     path = "/simulated"
+    is_full = False
 
     def __init__(self, host: BrokerHost) -> None:
         self._disk = host.disk

@@ -6,6 +6,7 @@ Everything that blocks on the device is a job for a thread, or says so. Data tha
 set aside as `-stray`, never deleted. A broker holds all of its directories in `LogDirectories`.
 """
 
+import errno
 import logging
 import os
 import uuid
@@ -14,6 +15,7 @@ from collections.abc import Callable, ValuesView
 from fairlead_broker import ballast
 from fairlead_broker.disk import Disk, RealDisk, replace_file, unlink_if_present
 from fairlead_broker.log.compaction.cleaning_plan import first_dirty_offset
+from fairlead_broker.log.directory import reserve
 from fairlead_broker.log.directory.checkpointed_offsets import (
     CheckpointedOffsets,
     not_yet_checkpointed,
@@ -71,6 +73,8 @@ class LogDirectory:
     ) -> None:
         """Take over a directory that is locked already; `open` is the usual way in."""
         self.path = path
+        self.is_full = False
+        """Whether there is no room: nothing new is begun here before there is some."""
         self.disk: Disk = RealDisk() if disk is None else disk
         self.disk.make_directory(path)
         self.node_id = node_id
@@ -114,12 +118,16 @@ class LogDirectory:
         """
         if ballast.remove(path):
             logger.warning("%s: a drill had filled the disk, and has left its ballast", path)
+        is_full = reserve.give_up_if_full(path)
         lock = DirectoryLock(path, f"node.id={node_id} pid={os.getpid()}")
         try:
-            return cls(path, node_id=node_id, cluster_id=cluster_id, lock=lock, cache=cache)
+            directory = cls(path, node_id=node_id, cluster_id=cluster_id, lock=lock, cache=cache)
         except BaseException:
             lock.release()
             raise
+        directory.is_full = is_full
+        reserve.keep(path)
+        return directory
 
     @property
     def logs(self) -> ValuesView[Log]:
@@ -299,6 +307,9 @@ class LogDirectory:
         """Make an empty log; its names are made durable with the next `begin_sync`."""
         key = (topic, partition)
         require(key not in self._logs, "{} has a log already", key)
+        if self.is_full:
+            # What little room there is is kept for the next start.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
         log = self._loader.create(
             f"{self.path}/{partition_directory(topic, partition)}",
             topic=topic,
