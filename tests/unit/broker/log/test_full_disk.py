@@ -1,6 +1,7 @@
 """A full disk keeps a log from taking records; nothing else changes, and it ends by itself."""
 
 import errno
+import random
 
 import pytest
 from log_batches import TOPIC_ID, all_headers, append, as_leader_sent, batch, flush, record_batch
@@ -64,6 +65,12 @@ def offsets(log) -> list[int]:
     return [header.base_offset for header in all_headers(log)]
 
 
+def body(log, offset: int) -> bytes:
+    """The first bytes of a batch behind its header."""
+    piece = log.read(offset, 1_000, end_offset=log.log_end_offset, minimum_one_batch=True).records
+    return log.disk.pread(piece.file.read_fd, 8, piece.position + 61)
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_what_was_refused_leaves_nothing_and_the_log_goes_on_after(disk, room):
     directory, log = started_log(disk)
@@ -103,6 +110,31 @@ def test_a_stop_or_a_kill_of_a_full_broker_loses_nothing(disk, room):
         disk.free_bytes = None
         directory, _ = start(disk.after_kill())
         assert offsets(directory.log("t", 0)) == list(range(end))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_power_cut_after_a_full_disk_brings_nothing_back_that_was_refused(disk, seed):
+    rng = random.Random(seed)
+    directory, log = started_log(disk)
+    append(log, *(batch() for _ in range(5)))
+    flush(log)
+    # The record is written, and its index entry finds no room.
+    disk.free_bytes = 180 * rng.randrange(12) + rng.randrange(8)
+    assert any(refused(lambda: append(log, batch(fill=b"r"))) for _ in range(50))
+    kept = log.log_end_offset
+    disk.free_bytes = None
+    resume(directory, log)
+    append(log, *(batch(fill=b"n") for _ in range(10)))
+    if rng.random() < 0.5:
+        flush(log)
+        kept = log.log_end_offset
+    directory, _ = start(disk.after_power_cut(rng, rng.choice((512, 4096))))
+    log = directory.log("t", 0)
+    found = offsets(log)
+    assert found == list(range(len(found)))
+    assert len(found) >= min(kept, 5)
+    refused_at = [at for at in found if at >= kept and body(log, at).startswith(b"r")]
+    assert not refused_at
 
 
 @pytest.mark.parametrize("operation", ["_create", "rename", "pwrite"])
