@@ -3,27 +3,31 @@
 Only a whole file system that nobody else sees is filled: a folder of one that others use (the
 machine's own, a hostPath, an emptyDir) would take their room, too. The file has one name, so that
 whoever comes by removes it: who has made it, and the broker itself whenever it starts.
+
+Process 1 of a container imports this, so that it does with next to no modules.
 """
 
 import errno
 import os
-from contextlib import suppress
-from typing import Final, NamedTuple
 
-BALLAST: Final = "fairlead-drill-ballast"
-FILLED_TYPES: Final = ("ext4", "xfs")
+BALLAST = "fairlead-drill-ballast"
+FILLED_TYPES = ("ext4", "xfs")
 """Where room is taken without a byte written, and is really taken."""
-ROOM_BYTES_MIN: Final = 64 << 20
+ROOM_BYTES_MIN = 64 << 20
 """What has to be free before: a disk that is nearly full would hardly have room again after."""
-_CHUNK_MIN: Final = 4096
-MOUNTS: Final = "/proc/self/mountinfo"
+_CHUNK_MIN = 4096
+MOUNTS = "/proc/self/mountinfo"
 
 
-class _Mount(NamedTuple):
-    device: str
-    root: str
-    point: str
-    type: str
+class _Mount:
+    """One line of the kernel's list: `root` is what of the file system is mounted at `point`."""
+
+    def __init__(self, line: str) -> None:
+        left, _, right = line.partition(" - ")
+        fields = left.split()
+        self.device = fields[2]
+        self.root, self.point = _unescaped(fields[3]), _unescaped(fields[4])
+        self.type = right.split()[0]
 
 
 def fill(directory: str) -> None:
@@ -45,10 +49,11 @@ def fill(directory: str) -> None:
 
 def remove(directory: str) -> bool:
     """Give the room back; tell whether there was a ballast."""
-    with suppress(FileNotFoundError):
+    try:
         os.unlink(f"{directory}/{BALLAST}")  # noqa: PTH108 (process 1 does without pathlib)
-        return True
-    return False
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def find_obstacle(directory: str) -> str:
@@ -75,7 +80,7 @@ def judge_room(directory: str, free_bytes: int) -> str:
 
 def judge_mounts(mounts: str, path: str) -> str:
     """Say why others would miss the room of a path, by the lines of /proc/self/mountinfo. Pure."""
-    known = [_read_mount(line) for line in mounts.splitlines() if " - " in line]
+    known = [_Mount(line) for line in mounts.splitlines() if " - " in line]
     found = max(
         (each for each in reversed(known) if _is_within(path, each.point)),
         key=lambda each: len(each.point),
@@ -96,12 +101,6 @@ def judge_mounts(mounts: str, path: str) -> str:
 
 def _is_within(path: str, point: str) -> bool:
     return point in ("/", path) or path.startswith(point + "/")
-
-
-def _read_mount(line: str) -> _Mount:
-    left, _, right = line.partition(" - ")
-    fields = left.split()
-    return _Mount(fields[2], _unescaped(fields[3]), _unescaped(fields[4]), right.split()[0])
 
 
 def _unescaped(text: str) -> str:
