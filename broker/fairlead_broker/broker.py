@@ -93,12 +93,14 @@ class Broker:
     """One broker process's state.
 
     `image` is replaced by `publish` alone. `controller`, `marker_writing` and `verification` are
-    set once by `main`, because they need the broker first.
+    set once by `main`, because they need the broker first. `on_lack_of_room` hears of partitions
+    whose disk is full, and by None of replicas that could not be made because one is.
     """
 
     controller: Controller
     marker_writing: MarkerWriting
     verification: TransactionVerification
+    on_lack_of_room: Callable[[Partition | None], None] | None = None
 
     def __init__(
         self,
@@ -326,13 +328,22 @@ class Broker:
             self.on_proposal(partition, proposal)
 
     def on_partition_offline(self, partition: Partition) -> None:
-        """Stop serving `partition`, whose log the disk has failed."""
+        """Stop serving `partition`, whose log the disk has failed; only writers if it is full."""
+        if not partition.log.is_offline:
+            if self.on_lack_of_room is not None:
+                self.on_lack_of_room(partition)
+            return
         self.replicas.take_offline(partition)
         self.reporter.on_offline(partition)
 
     def on_replica_unusable(self, topic: TopicImage, index: int) -> None:
         """Report a replica of the image that could not be made or brought up to date."""
         self.reporter.on_unusable(topic.name, topic.topic_id, index)
+
+    def on_replica_without_room(self) -> None:
+        """Have replicas made that there was no room for, once there is."""
+        if self.on_lack_of_room is not None:
+            self.on_lack_of_room(None)
 
     def on_recovery_wanted(self, partition: Partition) -> None:
         """Nobody is known to hold all of `partition`; the fullest log will lead."""

@@ -366,7 +366,11 @@ class BrokerProcess:
             unclean=self._directories.start.unclean,
             replicas_seen=self._broker.replicas.epochs_seen,
             metadata_seen=self._directories.metadata_seen,
-            faults=DrillFaults(self._supervisor, is_enabled=self._settings.drills_enable),
+            faults=DrillFaults(
+                self._supervisor,
+                is_enabled=self._settings.drills_enable,
+                directories=self._directories.paths,
+            ),
             certificate=None if self._tls is None else self._tls.controller,
             journal=self._journal,
         )

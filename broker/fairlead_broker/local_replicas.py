@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from fairlead_broker.limits import KEPT_CONFIGS_MAX, PARTITION_CHANGES_PER_TURN_MS
+from fairlead_broker.log.full_disk import is_lack_of_room
 from fairlead_broker.replication.partition import Partition
 from fairlead_model.cluster import (
     BrokerChanged,
@@ -51,6 +52,7 @@ class ReplicaListener(Protocol):
     def on_partition_role(self, partition: Partition) -> None: ...
     def on_partition_offline(self, partition: Partition) -> None: ...
     def on_replica_unusable(self, topic: TopicImage, index: int) -> None: ...
+    def on_replica_without_room(self) -> None: ...
     def on_recovery_wanted(self, partition: Partition) -> None: ...
     def on_isr_proposal(self, partition: Partition, proposal: IsrProposal) -> None: ...
     def on_topic_deleted(self, topic_id: bytes) -> None: ...
@@ -78,6 +80,8 @@ class LocalReplicas:
         """Replicas that could not be opened or created, or broke a promise, and why."""
         self._unusable: dict[tuple[bytes, int], str] = {}
         """Those of `failed` that failed here since the start: they are not tried again."""
+        self.without_room: set[tuple[bytes, int]] = set()
+        """Replicas that could not be made because the disk is full: they are tried again."""
         self._settings = settings
         self._clock = clock
         self._log_directories = log_directories
@@ -221,7 +225,11 @@ class LocalReplicas:
             if partition is None:
                 return
             self.failed.pop(key, None)
+            self.without_room.discard((topic_id, index))
             self._listener.on_partition_role(partition)
+        except OSError as error:
+            self._note_failure(topic, index, error)
+            return
         except Exception as error:
             logger.exception("replica %s-%d cannot be used", *key)
             self._give_up(topic, index, error)
@@ -282,10 +290,28 @@ class LocalReplicas:
         elif held is None and self._log_directories.has_unknown_logs:
             return  # Its files may be in a directory that cannot be read.
         self._unusable.pop((topic.topic_id, index), None)
+        self.without_room.discard((topic.topic_id, index))
         if key in self._log_directories.offline:
             return  # Its files are still there; the next start looks at them again.
         self.failed.pop(key, None)
         self._listener.on_replica_removed(topic, index)
+
+    def make_those_without_room(self) -> None:
+        """Try again to make the replicas that there was no room for."""
+        waiting, self.without_room = self.without_room, set()
+        for topic_id, index in sorted(waiting):
+            self._bring_up_to_date(topic_id, index)
+
+    def _note_failure(self, topic: TopicImage, index: int, error: OSError) -> None:
+        if not is_lack_of_room(error):
+            logger.error("replica %s-%d cannot be used", topic.name, index, exc_info=error)
+            self._give_up(topic, index, error)
+            return
+        if not self.without_room:
+            logger.error("%s-%d and perhaps others cannot be made: %s", topic.name, index, error)
+        self.failed[topic.name, index] = str(error)
+        self.without_room.add((topic.topic_id, index))
+        self._listener.on_replica_without_room()
 
     def _give_up(self, topic: TopicImage, index: int, error: Exception) -> None:
         """Stop serving a replica until the next start, and tell the controller.

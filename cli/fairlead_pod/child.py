@@ -6,8 +6,9 @@ A child gets the number of a pipe in `FAIRLEAD_SUPERVISOR_FD` and may write line
 |---|---|
 | `kill` | SIGKILL to the child's group; that death counts as no failure |
 | `pause MS` | SIGSTOP to the group, SIGCONT so many milliseconds later, whatever happens |
-| `resume` | SIGCONT now |
+| `resume` | SIGCONT now, and no ballast any more |
 | `slow MS STALL RUN` | SIGSTOP and SIGCONT in turns of so many milliseconds, for MS in all |
+| `fill MS DIRECTORY` | a ballast fills the disk of a directory, and goes so much later |
 | `fatal TEXT` | why it is about to exit; becomes the container's termination message |
 
 Faults are obeyed only where the container was started with drills enabled. Signals go to the whole
@@ -17,6 +18,7 @@ group: processes that the child started must not live on, or hold its files, onc
 import os
 import signal
 
+from fairlead_broker import ballast
 from fairlead_pod.restarts import FailureHistory
 from fairlead_pod.stalls import StallCycle, read_stalls
 
@@ -57,6 +59,8 @@ class Child:
         self.kill_at_s: float | None = None
         self.resume_at_s: float | None = None
         self.stalls: StallCycle | None = None
+        self.empty_at_s: float | None = None
+        """When the ballasts in `_filled` go."""
         self.failures = FailureHistory()
         self.was_killed_on_request = False
         self.fatal_message = ""
@@ -67,6 +71,7 @@ class Child:
         self._allows_faults = allows_faults
         self._stop_grace_s = stop_grace_s
         self._unread = b""
+        self._filled: list[str] = []
 
     def start(self, now_s: float) -> None:
         """Start the process; OSError if that is impossible."""
@@ -98,26 +103,40 @@ class Child:
         self.pipe = -1
         self.pid = 0
         self.kill_at_s = self.resume_at_s = self.stalls = None
+        self.empty_disks()
 
     def stop(self, number: int, now_s: float) -> None:
         """Ask it to end. A paused process is continued first, or it would never hear of it."""
         self.resume()
+        self.empty_disks()
         self.is_stopping = True
         if self._stop_grace_s is not None and self.kill_at_s is None:
             self.kill_at_s = now_s + self._stop_grace_s
         self._signal(number)
 
     def resume(self) -> None:
-        """End a pause or stalls, if there are any."""
+        """End a pause or stalls, if there are any; the ballasts go with another call."""
         if self.resume_at_s is not None or self.stalls is not None:
             self.resume_at_s = self.stalls = None
             self.signal_group(signal.SIGCONT)
+
+    def empty_disks(self) -> list[str]:
+        """Remove the ballasts of a drill; return what could not be, which the next start does."""
+        self.empty_at_s = None
+        filled, self._filled = self._filled, []
+        problems = []
+        for directory in filled:
+            try:
+                ballast.remove(directory)
+            except OSError as error:
+                problems.append(str(error))
+        return problems
 
     def timers(self) -> list[float]:
         """Return the moments at which something is due."""
         stalls = None if self.stalls is None else self.stalls.turn_at_s
         start = None if self.pid else self.start_at_s
-        timers = (self.kill_at_s, self.resume_at_s, stalls, start)
+        timers = (self.kill_at_s, self.resume_at_s, self.empty_at_s, stalls, start)
         return [timer for timer in timers if timer is not None]
 
     def take_turn(self, now_s: float) -> bool:
@@ -172,6 +191,7 @@ class Child:
             return "killed for a drill"
         if command == "resume":
             self.resume()
+            self.empty_disks()
             return "resumed"
         if command == "pause" and argument.isdecimal() and 0 < int(argument) <= PAUSE_MAX_MS:
             # The timer first: nothing may come between that leaves the child stopped.
@@ -179,6 +199,8 @@ class Child:
             self.resume_at_s = now_s + int(argument) / 1000
             self.signal_group(signal.SIGSTOP)
             return f"paused for {argument} ms for a drill"
+        if command == "fill":
+            return self._fill(argument, now_s)
         asked = read_stalls(argument) if command == "slow" else None
         if asked is not None and asked[0] <= PAUSE_MAX_MS:
             self.resume_at_s = None
@@ -187,3 +209,18 @@ class Child:
             duration_ms, stall_ms, run_ms = asked
             return f"stalls {stall_ms} ms after each {run_ms} ms, for {duration_ms} ms, for a drill"
         return f"{line[:40]!r} ignored: no such fault"
+
+    def _fill(self, argument: str, now_s: float) -> str:
+        """Fill the disk of a directory, which its owner has found fit for that."""
+        text, _, directory = argument.partition(" ")
+        if not (text.isdecimal() and 0 < int(text) <= PAUSE_MAX_MS and directory.startswith("/")):
+            return f"{argument[:40]!r} ignored: no such disk to fill"
+        # Noted first: whatever happens while it fills, the ballast goes.
+        self._filled.append(directory)
+        self.empty_at_s = now_s + int(text) / 1000
+        try:
+            ballast.fill(directory)
+        except OSError as error:
+            self.empty_disks()
+            return f"cannot fill the disk of {directory}: {error}"
+        return f"has no room in {directory} for {text} ms, for a drill"

@@ -157,6 +157,10 @@ class Supervisor:
             if child.resume_at_s is not None and child.resume_at_s <= now_s:
                 child.resume()
                 say(f"{child.name} resumed")
+            if child.empty_at_s is not None and child.empty_at_s <= now_s:
+                for problem in child.empty_disks():
+                    say(f"a ballast stays until the next start: {problem}", level="ERROR")
+                say(f"{child.name} has room again")
             if child.take_turn(now_s):
                 say(f"{child.name} stalls no more")
             if child.kill_at_s is not None and child.kill_at_s <= now_s:

@@ -235,12 +235,12 @@ class ControllerClient:
         namespace: str,
         cluster: str,
         broker_id: int,
-        fault: Literal["kill", "pause", "resume", "slow"],
+        fault: Literal["kill", "pause", "resume", "slow", "fill"],
         *,
         duration_ms: int = 0,
         turns: tuple[int, int] = (0, 0),
     ) -> None:
-        """Let a broker's supervisor kill, stop or wake its process, or let it stall in turns.
+        """Let a broker's supervisor kill, stop, wake or stall its process, or fill its disk.
 
         `turns`: for how many milliseconds a slow process stands still, and then runs.
         """

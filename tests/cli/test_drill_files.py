@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 from local_cluster import Cli, take_cluster_ports
+from small_disks import SmallDisk, small_device
 from waiting import wait_until
+
+from fairlead_broker.ballast import BALLAST
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
 
@@ -29,6 +32,7 @@ spec:
   workload: {partitions: 3, recordsPerSecond: 200, steadySeconds: 1}
   limits: {recoveryMs: %(limit)d}
 """
+FULL = {"fault": "DiskFull", "limit": 60_000}
 
 
 def write_drill(path: Path, target: str, fault: str, limit: int = 60_000) -> Path:
@@ -82,6 +86,47 @@ def test_a_slow_follower_that_stays_in_sync_slows_every_commit(
     assert run["commit_p99_ms"] >= 150
     assert run["left_isr_ms"] is None
     assert run["fast_again_ms"] > 0
+
+
+def test_a_disk_that_others_use_is_not_filled(quiet_cluster: Cli) -> None:
+    outcome = quiet_cluster("drill", "--target", "broker:1", "--fault", "disk-full")
+    assert outcome.code == 1
+    assert "this disk cannot be filled" in outcome.err
+    assert not list(quiet_cluster.data.glob(f"broker-*/{BALLAST}"))
+
+
+@pytest.fixture
+def cluster_with_a_disk(tmp_path: Path) -> Iterator[tuple[Cli, SmallDisk]]:
+    """Broker 1 has a file system of its own."""
+    with small_device(tmp_path / "data" / "broker-1", 160) as disk:
+        cli = Cli(tmp_path / "data", *take_cluster_ports())
+        try:
+            assert cli.up("--brokers", "3").code == 0
+            yield cli, disk
+        finally:
+            cli.close()
+
+
+def test_a_full_disk_costs_no_record_and_ends_with_the_drill(
+    cluster_with_a_disk: tuple[Cli, SmallDisk], tmp_path: Path
+) -> None:
+    cli, disk = cluster_with_a_disk
+    path = tmp_path / "drill.yaml"
+    path.write_text(DRILL.replace("%(target)s", "Broker, brokerId: 1") % FULL)
+    outcome = cli("drill", "-f", str(path), "-o", "json")
+    assert outcome.code == 0, outcome
+    document = outcome.json
+    assert document["check"]["lost"] == 0
+    (run,) = document["runs"]
+    assert run["problem"] is None
+    assert not (disk.path / BALLAST).exists()
+    assert "has no room" in (cli.data / "logs" / "broker-1.log").read_text()
+    path.write_text(path.read_text().replace("durationSeconds: 2", "durationSeconds: 600"))
+    drill = cli.spawn("drill", "-f", str(path))
+    wait_until((disk.path / BALLAST).exists, deadline_s=60)
+    drill.kill()
+    drill.wait()
+    wait_until(lambda: not (disk.path / BALLAST).exists())
 
 
 def test_several_brokers_whose_loss_would_cost_partitions_are_not_broken_unasked(

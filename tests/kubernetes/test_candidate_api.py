@@ -229,9 +229,10 @@ def test_intents_outlive_the_controller(cluster: CandidateCluster) -> None:
 def test_faults_go_to_the_broker_which_may_refuse(cluster: CandidateCluster) -> None:
     start_brokers(cluster, 1)
     path = f"{cluster.path}/brokers/0/fault"
-    status, reply = cluster.active().ask("POST", path, {"fault": "kill"})
-    assert status == 409
-    assert reply["message"]
+    for fault in ({"fault": "kill"}, {"fault": "fill", "durationMs": 1_000}):
+        status, reply = cluster.active().ask("POST", path, fault)
+        assert status == 409
+        assert "drills are not enabled" in reply["message"]
     assert cluster.brokers[0].process.poll() is None
 
 

@@ -8,9 +8,9 @@ from log_batches import LogBench, all_headers, append, as_leader_sent, batch, fl
 from memory_folders import make_memory_folder
 
 from fairlead_broker.log.directory.clean_stop import stop_log
+from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT
 from fairlead_broker.log.recovery.log_recovery import recover_log
 from fairlead_broker.log.recovery.start import RecoveryOrder
-from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
 from fairlead_broker.tools.verify import verify_partition
 from fairlead_wire.errors import ErrorCode, KafkaError
 

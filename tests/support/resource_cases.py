@@ -493,13 +493,20 @@ DRILLS = (
         "an unknown fault",
         drill(fault={"type": "Melt"}),
         'supported values: "Kill", "Delete", "Pause"',
-        "spec.fault.type: expected Kill or Delete or Pause or Slow or Isolate or RollingRestart, "
-        "got 'Melt'",
+        "spec.fault.type: expected Kill or Delete or Pause or Slow or Isolate or DiskFull or "
+        "RollingRestart, got 'Melt'",
     ),
     both(
         "a slow controller",
         drill(target={"type": "Controller"}, fault={"type": "Slow"}),
-        "only brokers can be Slow or Isolated: for the controller say Kill, Delete or Pause",
+        "only brokers can be Slow, Isolated or without room: for the controller say Kill, Delete "
+        "or Pause",
+    ),
+    both(
+        "a controller whose disk is full",
+        drill(target={"type": "Controller"}, fault={"type": "DiskFull"}),
+        "only brokers can be Slow, Isolated or without room: for the controller say Kill, Delete "
+        "or Pause",
     ),
     both(
         "a rolling restart of one broker",

@@ -104,6 +104,8 @@ class SimulatedDisk:
     @mutating
     def truncate(self, fd: int, size: int) -> None:
         content = self._descriptors[fd].content
+        if self.free_bytes is not None:
+            self.free_bytes += max(len(content) - size, 0)
         del content[size:]
         content.extend(bytes(size - len(content)))
 

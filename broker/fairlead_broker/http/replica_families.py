@@ -42,6 +42,7 @@ class ReplicaSums:
     partitions: int = 0
     leaders: int = 0
     offline: int = 0
+    without_room: int = 0
     under_replicated: int = 0
     under_min_isr: int = 0
     at_min_isr: int = 0
@@ -64,6 +65,7 @@ class ReplicaSums:
         leader = partition.leader
         self.partitions += 1
         self.offline += log.is_offline
+        self.without_room += log.lacks_room
         self.producers += len(log.producers)
         self.size += size
         topic = partition.topic
@@ -122,8 +124,10 @@ async def measure_replicas(broker: Broker) -> ReplicaSums:
             sums.tell(partition)
     # Replicas that could not even be opened.
     unopened = sum(key not in broker.partitions for key in broker.replicas.failed)
+    unmade = len(broker.replicas.without_room)
     sums.partitions += unopened
-    sums.offline += unopened
+    sums.offline += unopened - unmade
+    sums.without_room += unmade
     return sums
 
 
@@ -184,6 +188,8 @@ def expose_replicas(out: Exposition, sums: ReplicaSums, metrics: BrokerMetrics) 
     out.one("fairlead_partitions", "gauge", "Replicas on this broker.", sums.partitions)
     out.one("fairlead_partitions_led", "gauge", "Partitions led by this broker.", sums.leaders)
     out.one("fairlead_partitions_offline", "gauge", "Replicas whose disk failed.", sums.offline)
+    meaning = "Replicas that take no records, because their disk is full."
+    out.one("fairlead_partitions_without_room", "gauge", meaning, sums.without_room)
     out.one("fairlead_log_bytes", "gauge", "Bytes of all logs.", sums.size)
 
 

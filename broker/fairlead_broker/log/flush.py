@@ -17,6 +17,7 @@ import logging
 from typing import Final
 
 from fairlead_broker.disk import Disk, replace_file
+from fairlead_broker.log import full_disk
 from fairlead_broker.log.files.deferred_files import SyncJob
 from fairlead_broker.log.files.file_names import FAILED_FLUSH
 from fairlead_broker.log.files.file_slice import OpenFile
@@ -115,7 +116,7 @@ def is_due(log: SegmentedLog, now_ms: int) -> bool:
 def begin_flush(log: SegmentedLog) -> FlushJob | None:
     """Collect the writers of all segments above the recovery point.
 
-    None too if the disk refuses the epoch file: the log is offline then.
+    None too if the disk refuses the epoch file: the log is offline then, or lacks room.
     """
     state = log.flush_state
     if state.is_running or log.is_offline or log.log_end_offset == log.recovery_point:
@@ -126,7 +127,7 @@ def begin_flush(log: SegmentedLog) -> FlushJob | None:
         try:
             log.write_epochs()
         except OSError as error:
-            log.go_offline(error)
+            full_disk.refuse(log, error)
             return None
     state.is_running, state.is_wanted = True, False
     return FlushJob(log)

@@ -1,5 +1,10 @@
 """What a log knows of its flushes; see `flush`."""
 
+from typing import Final
+
+AWAITS_CHECKPOINT: Final = "truncated, and that is not durable yet"
+"""Why a log that was cut refuses appends; a checkpoint ends it."""
+
 
 class FlushState:
     """What a log knows of its flushes; changed on the loop only."""

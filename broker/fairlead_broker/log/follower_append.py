@@ -6,6 +6,7 @@ then all that go into one segment are written with one call.
 
 from typing import Final
 
+from fairlead_broker.log import full_disk
 from fairlead_broker.log.index.index_file import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
 from fairlead_broker.log.marker_append import note_marker
 from fairlead_broker.log.producers.end_marker import decode_end
@@ -31,7 +32,7 @@ def append_as_follower(
 
     What precedes a damaged batch, or one of an epoch above `leader_epoch` (KAFKA-18723), is
     appended before that is raised: CORRUPT_MESSAGE, UNKNOWN_LEADER_EPOCH. KAFKA_STORAGE_ERROR if
-    the disk fails.
+    the disk fails or has no room; whole batches before that count.
     """
     headers: list[BatchHeader] = []
     refusal: KafkaError | None = None
@@ -68,7 +69,7 @@ def append_as_follower(
                 log.note_holes()
             _append(log, batches[:position], headers, now_ms)
         except OSError as error:
-            raise log.go_offline(error) from error
+            raise full_disk.refuse_append(log, error) from error
     if refusal is not None:
         raise refusal
 
@@ -163,7 +164,11 @@ def _write(log: SegmentedLog, batches: memoryview, headers: list[BatchHeader], n
     elif log.active.is_sealed:
         log.active.activate()
     start = position = log.active.size
-    log.active.append_many(batches, headers)
+    try:
+        log.active.append_many(batches, headers)
+    except OSError:
+        log.active.truncate(start)
+        raise
     next_offset = log.log_end_offset
     for header in headers:
         if header.base_offset != next_offset:
@@ -171,12 +176,21 @@ def _write(log: SegmentedLog, batches: memoryview, headers: list[BatchHeader], n
             log.forget_recent()
         log.note_recent(header.base_offset, position)
         if header.producer_id >= 0:
-            if header.attributes & CONTROL_MASK:
-                end = decode_end(batches, position - start)
-                if end is not None:
-                    note_marker(log, header, end, now_ms)
-            else:
-                log.producers.replay(header, now_ms)
+            try:
+                _note_producer(log, batches[position - start :], header, now_ms)
+            except OSError:
+                log.end_before_failed_append(position, next_offset)
+                raise
         position += header.size
         next_offset = header.next_offset
     log.log_end_offset = headers[-1].next_offset
+
+
+def _note_producer(log: SegmentedLog, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+    """Let a producer's batch, or what ends its transaction, count."""
+    if header.attributes & CONTROL_MASK:
+        end = decode_end(batch)
+        if end is not None:
+            note_marker(log, header, end, now_ms)
+    else:
+        log.producers.replay(header, now_ms)

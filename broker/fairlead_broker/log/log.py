@@ -20,6 +20,7 @@ from fairlead_broker.limits import RECENT_BATCHES_MAX
 from fairlead_broker.log import (
     flush,
     follower_append,
+    full_disk,
     lookup,
     marker_append,
     retention,
@@ -40,7 +41,7 @@ from fairlead_broker.log.files.file_slice import FileSlice
 from fairlead_broker.log.files.holes import mark_holes
 from fairlead_broker.log.files.read_cache import ReadCache
 from fairlead_broker.log.files.text_files import encode_epoch_checkpoint, encode_partition_metadata
-from fairlead_broker.log.flush_state import FlushState
+from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT, FlushState
 from fairlead_broker.log.index.transaction_index import AbortedTransaction
 from fairlead_broker.log.leader_epochs import EpochEndOffset, LeaderEpochs
 from fairlead_broker.log.lookup import ReadResult, TimestampOffset
@@ -90,7 +91,8 @@ class Log:
     the newest batches of the active segment, contiguous up to its end. Below `first_dirty_offset`
     the log was compacted; the last of the tombstones there may go at `last_horizon_ms`. As long as
     not `has_aborted`, no transaction index has an entry. `start_before_cut` is where the log began
-    by the checkpoints, if a power cut may have taken its first segments; else None.
+    by the checkpoints, if a power cut may have taken its first segments; else None. One that
+    `lacks_room` is whole, and takes no records until there is room on its disk (`full_disk`).
     """
 
     def __init__(
@@ -132,6 +134,7 @@ class Log:
         self.deferred = deferred
         self.refusal: str | None = None
         self.is_offline = False
+        self.lacks_room = False
         self.flush_state = FlushState()
         self.deletions = Deletions()
         self.recent_offsets: array[int] = array("q")
@@ -230,7 +233,7 @@ class Log:
         A batch that opens a transaction comes with the `guard` under which the coordinator was
         asked; see `verification`. One `is_from_coordinator` has no sequences. KafkaError if it is
         refused (nothing was written then), or KAFKA_STORAGE_ERROR if the disk failed and the log is
-        offline from now on.
+        offline from now on, or `lacks_room`.
         """
         if self.refusal is not None:
             self._refuse_lead()
@@ -273,7 +276,7 @@ class Log:
             position = active.size
             active.append(batch, size, last_offset, max_timestamp)
         except OSError as error:
-            raise self.go_offline(error) from error
+            raise full_disk.refuse_append(self, error) from error
         self.log_end_offset = last_offset + 1
         self.note_recent(first_offset, position)
         if producer_id >= 0:
@@ -318,7 +321,7 @@ class Log:
                 self, marker, leader_epoch=leader_epoch, now_ms=now_ms
             )
         except OSError as error:
-            raise self.go_offline(error) from error
+            raise full_disk.refuse_append(self, error) from error
         return AppendResult(offset, offset, NO_APPEND_TIME, self.log_start_offset, False)
 
     def append_as_follower(
@@ -455,14 +458,14 @@ class Log:
         try:
             return retention.delete_expired_segments(self, now_ms, last_stable_offset)
         except OSError as error:
-            raise self.go_offline(error) from error
+            raise full_disk.refuse(self, error) from error
 
     def delete_segments_below_start(self, now_ms: int, high_watermark: int) -> int:
         """Free what a follower's leader has forgotten; answers the number of segments."""
         try:
             return retention.delete_below_start(self, now_ms, high_watermark)
         except OSError as error:
-            raise self.go_offline(error) from error
+            raise full_disk.refuse(self, error) from error
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Make records below `offset` unreadable (DeleteRecords, or a leader's start)."""
@@ -516,14 +519,15 @@ class Log:
     def maybe_write_epochs(self) -> bool:
         """Write the epoch file if it lags behind; whether it did. The log goes offline if it can't.
 
-        Not while the start is unconfirmed or the log is offline: nothing is appended then either.
+        Not while the start is unconfirmed, the log is offline or has no room: nothing is appended
+        then either.
         """
         if not self.epochs.is_dirty or self.refusal is not None:
             return False
         try:
             self.write_epochs()
         except OSError as error:
-            raise self.go_offline(error) from error
+            raise full_disk.refuse(self, error) from error
         return True
 
     def write_epochs(self) -> None:
@@ -605,6 +609,12 @@ class Log:
             del offsets[: RECENT_BATCHES_MAX // 2]
             del self.recent_positions[: RECENT_BATCHES_MAX // 2]
 
+    def end_before_failed_append(self, position: int, end_offset: int) -> None:
+        """End where the log did before a batch that is written, and cannot count. OSError."""
+        self.log_end_offset = end_offset
+        self.forget_recent()
+        self.active.truncate(position)
+
     def _set_jitter(self) -> None:
         self.jitter_ms = roll_jitter_ms(self.path, self.active.base_offset, self.config)
 
@@ -614,13 +624,13 @@ class Log:
         Bytes of the failed write may be in the file behind `active.size`; recovery at the next
         start cuts them off, so a log that went offline is never counted as cleanly stopped.
         """
-        self.is_offline = True
+        self.is_offline, self.lacks_room = True, False
         self.refusal = f"offline: {error}"
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error}")
 
     def close(self) -> None:
         """Let go of every descriptor. Flush first if the log shall count as cleanly stopped."""
-        self.refusal = "closed"
+        self.refusal, self.lacks_room = "closed", False
         if not self.is_offline:
             try:
                 self.settle_swap()
@@ -630,13 +640,13 @@ class Log:
             segment.close()
 
     def _refuse_lead(self) -> NoReturn:
-        if self.refusal == truncation.AWAITS_CHECKPOINT:
+        if self.refusal == AWAITS_CHECKPOINT:
             # It was elected within milliseconds of its truncation: whoever asks again is served.
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.path} is {self.refusal}")
         self._refuse_append()
 
     def _refuse_append(self) -> NoReturn:
-        if self.is_offline or self.refusal == "closed":
+        if self.is_offline or self.lacks_room or self.refusal == "closed":
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is {self.refusal}")
         violated("{}: append refused: {}", self.path, self.refusal)
 

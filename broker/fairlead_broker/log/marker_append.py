@@ -28,7 +28,12 @@ def append_end_marker(
     log.log_end_offset = offset + 1
     log.note_recent(offset, position)
     kind = ControlType.COMMIT if marker.is_commit else ControlType.ABORT
-    note_marker(log, header, EndOfTransaction(kind, marker.coordinator_epoch), now_ms)
+    try:
+        note_marker(log, header, EndOfTransaction(kind, marker.coordinator_epoch), now_ms)
+    except OSError:
+        # Nobody has seen the marker yet.
+        log.end_before_failed_append(position, offset)
+        raise
     return offset
 
 

@@ -3,7 +3,8 @@
 Only whole sealed segments go, oldest first, and only those wholly below the last stable offset. A
 segment's files are renamed to `.deleted` at once and unlinked after `file.delete.delay.ms`, in a
 thread, because freeing a large file takes long. When even the newest record has expired, the
-active segment is rolled first, so that an idle topic empties as in Kafka.
+active segment is rolled first, so that an idle topic empties as in Kafka; on a full disk not before
+there is room for a roll: what goes before it makes some.
 """
 
 import logging
@@ -43,7 +44,8 @@ def delete_expired_segments(log: SegmentedLog, now_ms: int, last_stable_offset: 
     if config.deletes_by_retention and config.retention_ms >= 0:
         expire_before_ms = now_ms - config.retention_ms
         if (
-            log.active.size > 0
+            not log.lacks_room
+            and log.active.size > 0
             and last_stable_offset == log.log_end_offset
             and len(log.segments) <= SEGMENTS_DELETED_A_TURN
             and all(_newest_ms(segment) < expire_before_ms for segment in reversed(log.segments))
@@ -62,7 +64,8 @@ def delete_below_start(log: SegmentedLog, now_ms: int, high_watermark: int) -> i
     """
     if log.is_offline:
         return 0
-    if log.active.size > 0 and log.log_start_offset == high_watermark == log.log_end_offset:
+    is_forgotten = log.log_start_offset == high_watermark == log.log_end_offset
+    if log.active.size > 0 and is_forgotten and not log.lacks_room:
         log.roll(now_ms)
     count = 0
     for next_segment in log.segments[1 : SEGMENTS_DELETED_A_TURN + 1]:

@@ -10,7 +10,7 @@ import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from fairlead_broker.disk import Disk, write_fully
+from fairlead_broker.disk import Disk, unlink_if_present, write_fully
 from fairlead_broker.log.batches.batch_scan import CorruptSegmentError, walk_headers
 from fairlead_broker.log.files.file_names import (
     DELETED_SUFFIX,
@@ -127,7 +127,10 @@ class Segment:
         index_bytes_max: int,
         created_ms: int,
     ) -> "Segment":
-        """Return a new, empty, active segment; its three files exist from now on."""
+        """Return a new, empty, active segment; its three files exist from now on.
+
+        OSError if the disk refuses; then none does: it would stand in the middle of an older one.
+        """
         segment = cls(
             disk,
             cache,
@@ -139,10 +142,15 @@ class Segment:
         )
         segment._is_checked = True
         segment.is_sealed = False
-        segment.open_writer()
-        for index in (segment.offset_index, segment.time_index):
-            write_index(disk, index.path, b"")
-            index.activate()
+        try:
+            segment.open_writer()
+            for index in (segment.offset_index, segment.time_index):
+                write_index(disk, index.path, b"")
+                index.activate()
+        except OSError:
+            for path in (segment.path, segment.offset_index.path, segment.time_index.path):
+                unlink_if_present(disk, path)
+            raise
         return segment
 
     def append(self, data: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:

@@ -10,22 +10,21 @@ many logs at once, in a thread.
 """
 
 from bisect import bisect_left
-from typing import Final
 
+from fairlead_broker.log import full_disk
 from fairlead_broker.log.files.file_names import (
     LOG_SUFFIX,
     RETENTION_SUFFIX,
     SNAPSHOT_SUFFIX,
     parse_offset_name,
 )
+from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT
 from fairlead_broker.log.producer_loading import load_producers
 from fairlead_broker.log.producers.producer_state import NO_OFFSET
 from fairlead_broker.log.retention import remove_segments
 from fairlead_broker.log.segment import Segment
 from fairlead_broker.log.segmented_log import SegmentedLog
 from fairlead_model.invariants import require
-
-AWAITS_CHECKPOINT: Final = "truncated, and that is not durable yet"
 
 
 def truncate_to(log: SegmentedLog, offset: int) -> None:
@@ -78,7 +77,7 @@ def _forget_empty_epochs(log: SegmentedLog) -> None:
     log.epochs.truncate_from_end(log.log_end_offset)
     if log.epochs.is_dirty:
         try:
-            log.write_epochs()
+            _write_epochs(log)
         except OSError as error:
             raise log.go_offline(error) from error
 
@@ -132,6 +131,16 @@ def _forget_above(log: SegmentedLog, end_offset: int) -> None:
             log.disk.unlink(f"{log.path}/{entry.name}")
 
 
+def _write_epochs(log: SegmentedLog) -> None:
+    """Write the epoch file now, or before anything is appended again, if there is no room now."""
+    try:
+        log.write_epochs()
+    except OSError as error:
+        if not full_disk.is_lack_of_room(error):
+            raise
+        full_disk.run_out(log, error)
+
+
 def _end_at(log: SegmentedLog, end_offset: int) -> None:
     log.set_active()
     log.log_end_offset = end_offset
@@ -142,7 +151,7 @@ def _end_at(log: SegmentedLog, end_offset: int) -> None:
         log.refusal = AWAITS_CHECKPOINT
     log.epochs.truncate_from_end(end_offset)
     if log.epochs.is_dirty:
-        log.write_epochs()
+        _write_epochs(log)
     _forget_above(log, end_offset)
     # A snapshot does not tell of these. Whose marker was cut off is open again.
     ended = [each for each in log.producers.unreplicated if each.marker_offset < end_offset]

@@ -103,7 +103,7 @@ class Partition:
         """`high_watermark` is the checkpoint's hint; it is clamped into the log.
 
         `on_advanced` hears of everything that a parked request may wait for, `on_proposal` of
-        changes of the ISR to ask the controller for, `on_offline` that the disk failed the log.
+        changes of the ISR to ask the controller for, `on_offline` of a disk that fails or is full.
         """
         self.topic = topic
         self.index = index
@@ -281,8 +281,8 @@ class Partition:
                 self._end_at_log()
         except KafkaError:
             # Damaged on the way, or the disk: in either case nothing of it counts.
-            self._maybe_report_offline()
-            return follower.retry()
+            action = follower.retry()
+        self._maybe_report_offline()
         return action
 
     def _append_as_follower(self, action: Append, now_ms: int) -> None:
@@ -411,9 +411,9 @@ class Partition:
         )
 
     def _append_failed(self) -> None:
+        # Where the disk has failed, who waits for this log waits in vain; somebody has to look.
+        self._maybe_report_offline()
         if self.log.is_offline:
-            # Whoever waits for this log waits in vain; somebody has to look at the disk.
-            self._maybe_report_offline()
             self._note_advance()
 
     def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> list[tuple[int, int]]:
@@ -688,7 +688,7 @@ class Partition:
         self.has_outsiders = len(self.isr) < len(self.replicas)
 
     def _maybe_report_offline(self) -> None:
-        if self.log.is_offline and self._on_offline is not None:
+        if self._on_offline is not None and (self.log.is_offline or self.log.lacks_room):
             self._on_offline(self)
 
     def _note_advance(self) -> None:

@@ -1,7 +1,8 @@
 """What replication needs of a log: a small interface, so that a log in memory can stand in.
 
 `fairlead_broker.log.log.Log` is the real one. Offsets are Kafka's: ends are exclusive. Errors are
-`KafkaError`; KAFKA_STORAGE_ERROR means that `is_offline` is true from then on.
+`KafkaError`; KAFKA_STORAGE_ERROR means that `is_offline` is true from then on, or
+`lacks_room` for a while.
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -57,6 +58,11 @@ class ReplicaLog(EpochHistory, Protocol):
     @property
     def is_offline(self) -> bool:
         """The disk failed this log: it takes nothing any more."""
+        ...
+
+    @property
+    def lacks_room(self) -> bool:
+        """The disk is full: the log can be read, and takes nothing until there is room."""
         ...
 
     @property

@@ -2,7 +2,8 @@
 
 A replica whose disk has failed leads nothing here from that moment on; the controller then moves
 its leader and takes it out of the in-sync replicas, durably and as unclean where an fsync failed.
-And how far the log of a replica goes, for partitions of which no replica is known to hold every
+Which replicas lack room for records, all of them each time: another one leads, if it can. And how
+far the log of a replica goes, for partitions of which no replica is known to hold every
 acknowledged record. Both are repeated until they get through.
 """
 
@@ -12,10 +13,18 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from fairlead_model.session.calls import LogEnd, Method, ReportLogsCall, ReportOfflineCall
+from fairlead_model.session.calls import (
+    LocatedPartition,
+    LogEnd,
+    Method,
+    ReportLogsCall,
+    ReportOfflineCall,
+)
 from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fairlead_broker.replication.partition import Partition
     from fairlead_broker.session.registered_broker import RegisteredBroker
 
@@ -38,12 +47,15 @@ class ReplicaReporter:
         self._broker = broker
         self._offline: dict[tuple[bytes, int], Partition | None] = {}
         self._awaited: dict[Partition, None] = {}
+        self._full: list[LocatedPartition] = []
+        self._is_full_untold = False
         self._task: asyncio.Task[None] | None = None
+        self._full_task: asyncio.Task[None] | None = None
         self._log_ends_task: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
         """Tell nothing any more."""
-        for task in (self._task, self._log_ends_task):
+        for task in (self._task, self._full_task, self._log_ends_task):
             if task is not None:
                 task.cancel()
 
@@ -54,6 +66,13 @@ class ReplicaReporter:
     def on_unusable(self, topic: str, topic_id: bytes, index: int) -> None:
         """Report a replica without a usable log; nothing was ever written to it."""
         self._note(topic, topic_id, index, None)
+
+    def tell_full(self, replicas: Iterable[tuple[bytes, int]]) -> None:
+        """Report all replicas here that lack room, or that none does any more."""
+        self._full = [{"topic_id": topic_id, "index": index} for topic_id, index in replicas]
+        self._is_full_untold = True
+        if self._full_task is None or self._full_task.done():
+            self._full_task = asyncio.get_running_loop().create_task(self._report_full())
 
     def _note(self, topic: str, topic_id: bytes, index: int, partition: Partition | None) -> None:
         record = self._broker.image.partition(topic, index)
@@ -85,6 +104,19 @@ class ReplicaReporter:
                 for key in batch:
                     self._offline.pop(key, None)
             else:
+                await asyncio.sleep(RETRY_DELAY_S)
+
+    async def _report_full(self) -> None:
+        while self._is_full_untold:
+            self._is_full_untold = False
+            body = ReportOfflineCall(
+                broker_epoch=self._broker.broker_epoch,
+                partitions=self._full,
+                is_unclean=False,
+                lacks_room=True,
+            )
+            if not await self._call(Method.REPORT_OFFLINE, dict(body)):
+                self._is_full_untold = True
                 await asyncio.sleep(RETRY_DELAY_S)
 
     async def _report_log_ends(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from fairlead_broker.log.directory import reserve
 from fairlead_broker.tasks.checkpoints import CheckpointWriter
 from fairlead_broker.tasks.cleaner import Cleaner
 from fairlead_broker.tasks.disk_check import DiskCheck
@@ -24,6 +25,7 @@ from fairlead_broker.tasks.metadata_recorder import MetadataRecorder
 from fairlead_broker.tasks.offset_expiry import OffsetExpiry
 from fairlead_broker.tasks.periodic import Interval, run_periodically
 from fairlead_broker.tasks.replica_fetchers import ReplicaFetchers
+from fairlead_broker.tasks.room_watch import RoomWatch
 from fairlead_broker.tasks.transaction_expiry import TransactionExpiry
 from fairlead_broker.tasks.transaction_verifier import TransactionVerifier
 
@@ -53,6 +55,8 @@ class Background:
         self._broker = broker
         self._housekeeping = Housekeeping(broker, executor)
         self._checkpoints = CheckpointWriter(broker, executor)
+        self._room_watch = RoomWatch(broker, on_resumed=self._on_room)
+        self._executor = executor
         self.metadata_recorder = MetadataRecorder(broker.log_directories, executor)
         self._cleaner = Cleaner(broker, executor)
         self._proposer = IsrProposer(broker)
@@ -80,6 +84,7 @@ class Background:
         """
         broker = self._broker
         broker.on_proposal = self._proposer.propose
+        broker.on_lack_of_room = self._room_watch.note
         self._tasks.append(asyncio.create_task(self._proposer.run(), name="ISR proposals"))
         lag_ms = broker.settings.replica_lag_time_max_ms
         self._every(
@@ -95,6 +100,7 @@ class Background:
             first_delay_ms=0,
         )
         self._every("role journal", keep_journal, JOURNAL_INTERVAL_MS)
+        self._room_watch.begin()
         self._fetchers.start()
 
     def start(self) -> None:
@@ -156,6 +162,8 @@ class Background:
         self._verifier.stop()
         await self._fetchers.stop()
         self._broker.wake_check.stop()
+        self._broker.on_lack_of_room = None
+        await self._room_watch.stop()
         self._broker.reporter.stop()
         self._broker.on_proposal = None
         self._broker.on_moved = None
@@ -165,6 +173,11 @@ class Background:
         self._tasks.clear()
         await self._disk_check.finished()
         await self._checkpoints.finished()
+
+    def _on_room(self) -> None:
+        self._checkpoints.write_soon()
+        for directory in self._broker.log_directories.live:
+            self._executor.submit(reserve.keep, directory.path)
 
     def _publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self._marker_writer.publish(delta, image)

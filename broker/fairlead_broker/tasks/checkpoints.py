@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
+from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -15,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead_broker.limits import HOUSEKEEPING_SLICE_MS
+from fairlead_broker.log import full_disk
 from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
 from fairlead_broker.log.compaction.cleaner_worker import NonsenseError, decode_group, decode_report
 from fairlead_broker.log.compaction.cleaning_plan import plan_cleaning
@@ -99,7 +100,7 @@ class Cleaner:
             self._mark_uncleanable(partition, str(error))
             return None
         except OSError as error:
-            log.go_offline(error)
+            full_disk.refuse(log, error)
             self._broker.on_partition_offline(partition)
             return None
         return plan_cleaning(facts, log.config, now_ms)

@@ -2,7 +2,7 @@
 
 One log may fail alone (a bad sector, a file in the way). When the disk takes no write at all, the
 other logs on it are lost to us too: better offline at once than one by one as producers find out.
-Those in other log directories go on.
+Those in other log directories go on. A disk that only lacks room has not failed (`room_watch`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING
+
+from fairlead_broker.log.full_disk import is_lack_of_room
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -57,7 +59,7 @@ class DiskCheck:
     async def _probe(self, directory: LogDirectory) -> None:
         error = await asyncio.get_running_loop().run_in_executor(self._executor, directory.probe)
         directories = self._broker.log_directories
-        if error is None or directory.path in directories.failures:
+        if error is None or directory.path in directories.failures or is_lack_of_room(error):
             return
         logger.critical("the disk of %s takes no writes: %s", directory.path, error)
         partitions = [

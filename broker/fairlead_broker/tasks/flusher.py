@@ -108,8 +108,7 @@ class Flusher:
         write_outs: list[WriteOutJob] = []
         for partition in list(self._dirty):
             log = partition.log
-            if log.is_offline:
-                self._on_offline(partition)
+            self._maybe_report(partition)
             job = flush.begin_write_out(log)
             if job is not None:
                 write_outs.append(job)
@@ -135,7 +134,7 @@ class Flusher:
             try:
                 is_written = partition.log.maybe_write_epochs()
             except KafkaError:
-                # The log is offline now, which the round reports.
+                # The log is offline now, or has no room, which the round reports.
                 self._dirty[partition] = None
                 continue
             if is_written:
@@ -150,12 +149,18 @@ class Flusher:
 
     def _begin(self, partition: Partition) -> None:
         job = flush.begin_flush(partition.log)
-        if job is None and partition.log.is_offline:
-            self._on_offline(partition)
-        if job is not None:
+        if job is None:
+            self._maybe_report(partition)
+        else:
             task = asyncio.get_running_loop().create_task(self._flush(partition, job))
             self._flushes.add(task)
             task.add_done_callback(self._flushes.discard)
+
+    def _maybe_report(self, partition: Partition) -> None:
+        if partition.log.is_offline:
+            self._on_offline(partition)
+        elif partition.log.lacks_room:
+            self._broker.on_partition_offline(partition)
 
     async def _flush(self, partition: Partition, job: FlushJob) -> None:
         async with self._slots:

@@ -64,7 +64,7 @@ class Housekeeping:
         A log may have lost its shorter retention's worth of segments at once: thousands.
         """
         deleted = 0
-        while partition.log.refusal is None:
+        while partition.log.refusal is None or partition.log.lacks_room:
             if partition.is_leader:
                 count = partition.log.delete_expired_segments(now_ms, partition.last_stable_offset)
             else:

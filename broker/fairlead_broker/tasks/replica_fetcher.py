@@ -236,7 +236,8 @@ class ReplicaFetcher:
             partition = self._partitions[key]
             position = partition.next_fetch()
             if position is None:
-                self._put_off(key, RETRY_DELAY_MIN_MS)
+                lacks_room = partition.log.lacks_room
+                self._put_off(key, RETRY_DELAY_MAX_MS if lacks_room else RETRY_DELAY_MIN_MS)
                 continue
             if partition.has_outsiders:
                 delay_ms = self._broker.replication_throttle.delay_ms(partition)

@@ -27,13 +27,15 @@ CLUSTER_NAME: Final = Text(
     "does not end with '-'",
 )
 _COUNT: Final = Whole(0, 2**53)
-LASTING: Final = frozenset({"Pause", "Slow", "Isolate"})
+LASTING: Final = frozenset({"Pause", "Slow", "Isolate", "DiskFull"})
 """Faults that go on for durationSeconds."""
 
 TargetType: TypeAlias = Literal[
     "Leader", "Follower", "Broker", "Controller", "Node", "Zone", "Cluster"
 ]
-FaultType: TypeAlias = Literal["Kill", "Delete", "Pause", "Slow", "Isolate", "RollingRestart"]
+FaultType: TypeAlias = Literal[
+    "Kill", "Delete", "Pause", "Slow", "Isolate", "DiskFull", "RollingRestart"
+]
 CutFrom: TypeAlias = Literal["Brokers", "Controller", "Clients", "All"]
 
 
@@ -123,7 +125,8 @@ class DrillFault:
         "Kill: its process gets SIGKILL. Delete: its pod is deleted, with the usual grace. Pause: "
         "its process is stopped for durationSeconds and then goes on. Slow: for durationSeconds "
         "it stands still and runs in turns, as by a slow disk or a busy machine. Isolate: for "
-        "durationSeconds the network between its pod and those that cut names is cut. "
+        "durationSeconds the network between its pod and those that cut names is cut. DiskFull: "
+        "for durationSeconds its volume has no room; refused where others use its file system. "
         "RollingRestart: the operator restarts all brokers, one after another.",
     ]
     cut: Annotated[
@@ -224,12 +227,14 @@ class FailoverDrillSpec:
             holds=lambda it: (it.target.type == "Cluster") == (it.fault.type == "RollingRestart"),
         ),
         Rule(
-            cel="!(self.fault.type in ['Slow', 'Isolate']) || self.target.type != 'Controller'",
-            message="only brokers can be Slow or Isolated: for the controller say Kill, Delete or "
-            "Pause",
+            cel="!(self.fault.type in ['Slow', 'Isolate', 'DiskFull']) || "
+            "self.target.type != 'Controller'",
+            message="only brokers can be Slow, Isolated or without room: for the controller say "
+            "Kill, Delete or Pause",
             field="fault",
             holds=lambda it: (
-                it.fault.type not in {"Slow", "Isolate"} or it.target.type != "Controller"
+                it.fault.type not in {"Slow", "Isolate", "DiskFull"}
+                or it.target.type != "Controller"
             ),
         ),
     )

@@ -448,11 +448,16 @@ class ReportOfflineCall(TypedDict):
     With `is_unclean` they may have lost acknowledged records (a failed fsync): even the last
     in-sync one then leaves ISR and eligible set, durably. A broker repeats the report when it is
     made leader of such a replica all the same (by a new controller); a new start ends it.
+
+    With `lacks_room` the report means another thing: these are *all* its replicas that have no room
+    for records, and that serve readers all the same; none means that all have room again. A
+    controller that does not know the key takes them for unusable, until the broker starts anew.
     """
 
     broker_epoch: int
     partitions: list[LocatedPartition]
     is_unclean: bool
+    lacks_room: NotRequired[bool]
 
 
 class ReportOfflineReply(TypedDict):

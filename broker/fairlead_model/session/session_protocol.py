@@ -153,6 +153,7 @@ class Fault(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     SLOW = "slow"
+    FILL = "fill"
 
 
 PAUSE_MAX_MS: Final = 600_000

@@ -34,9 +34,9 @@ Examples:
 The records go to a topic of the drill's own. What was broken is healed in the end, after Ctrl-C
 too. Exits with 1 when a record was lost, doubled or reordered, when the application saw an error,
 or when a limit was exceeded: to the first new acknowledgement, at the 99th percentile, 250 ms
-after kill, 2 s after pause and isolate, 4.5 s if the controller is hit too; after a clean stop
-nobody waits longer than 100 ms, during roll than 250 ms, with a slow broker than 2 s. A drill
-of a file has limits of its own.
+after kill, 2 s after pause, isolate and disk-full, 4.5 s if the controller is hit too; after a
+clean stop nobody waits longer than 100 ms, during roll than 250 ms, with a slow broker than 2 s.
+A drill of a file has limits of its own.
 """
 
 
@@ -86,7 +86,7 @@ async def run_until_signalled(drill: Drill) -> DrillOutcome:
     type=click.FloatRange(min=0.1),
     default=10.0,
     show_default=True,
-    help="How long pause, isolate and slow last.",
+    help="How long pause, isolate, slow and disk-full last.",
 )
 @click.option(
     "--stall-ms",
@@ -136,7 +136,7 @@ def command(
     data: Path,
     output: str,
 ) -> int:
-    """Kill, stop, pause, slow down or cut off a process under load; measure what clients see of it.
+    """Kill, stop, pause, slow down, cut off a process or fill its disk; measure what clients see.
 
     A librdkafka producer with default settings (idempotent, acks=all) and a probe for each
     partition write numbered records; afterwards everything is read back and compared.
@@ -161,8 +161,8 @@ def command(
     is_all = any(target.kind is TargetKind.ALL for target in plan.targets)
     if is_all != (plan.kind is FaultKind.ROLL) or (is_all and len(plan.targets) > 1):
         raise click.UsageError("the target all and the fault roll go together, and alone")
-    if plan.kind is FaultKind.SLOW and plan.is_controller:
-        raise click.UsageError("only brokers can be slow")
+    if plan.kind in (FaultKind.SLOW, FaultKind.DISK_FULL) and plan.is_controller:
+        raise click.UsageError("only brokers can be slow, or have a full disk")
     return run_plan(plan, limit_ms, data, output, report)
 
 

@@ -9,6 +9,7 @@ roll     SIGTERM to one after another, each once all is well again: a rolling re
 isolate  the network around it is cut and later joined again: alive, and talking to nobody.
          Needs a cluster whose processes talk through its fault proxy (`fairlead up --fault-proxy`);
          no root, no firewall
+disk-full  the file system of its data, which must be its own, has no room for a while
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from typing import TYPE_CHECKING
 
 from fairlead_cli.advice import data_arguments, up_command
 from fairlead_cli.drill.fault_proxy import ProxyControl
+from fairlead_cli.drill.full_disks import FullDisks, check_all, check_any
 from fairlead_cli.drill.stalls import Stalls, StallThread
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.control import require_process, require_supervisor, send_signal
+from fairlead_cli.local.layout import Layout
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -44,16 +47,20 @@ class FaultKind(StrEnum):
     ISOLATE = "isolate"
     SLOW = "slow"
     ROLL = "roll"
+    DISK_FULL = "disk-full"
 
     @property
     def lasts(self) -> bool:
         """Whether it goes on until it is undone."""
-        return self in (FaultKind.PAUSE, FaultKind.ISOLATE, FaultKind.SLOW)
+        return self in _LASTING
 
     @property
     def ends_process(self) -> bool:
         """Whether another process takes its place."""
         return not self.lasts
+
+
+_LASTING = frozenset({FaultKind.PAUSE, FaultKind.ISOLATE, FaultKind.SLOW, FaultKind.DISK_FULL})
 
 
 class FaultInjector:
@@ -66,6 +73,8 @@ class FaultInjector:
         self._stalls = stalls
         self._stalling: StallThread | None = None
         self._paused: list[ProcessId] = []
+        self._layout = Layout(Path(cluster.data))
+        self._full: FullDisks | None = None
         self._proxy: ProxyControl | None = None
         if kind is FaultKind.ISOLATE:
             if cluster.proxy is None or not cluster.proxy.is_alive:
@@ -78,6 +87,8 @@ class FaultInjector:
             self._proxy = ProxyControl(cluster.proxy.host, cluster.proxy.http_port)
         else:
             require_supervisor(cluster)
+        if kind is FaultKind.DISK_FULL:
+            check_any(self._disks(cluster.brokers))
 
     def __enter__(self) -> Self:
         return self
@@ -104,6 +115,9 @@ class FaultInjector:
             case FaultKind.SLOW:
                 self._stalling = StallThread(processes, self._stalls)
                 self._stalling.start()
+            case FaultKind.DISK_FULL:
+                check_all(disks := self._disks(entries))
+                self._full = FullDisks(disks)
             case FaultKind.KILL:
                 for entry in entries:
                     send_signal(entry, signal.SIGKILL)
@@ -111,6 +125,9 @@ class FaultInjector:
                 for entry in entries:
                     send_signal(entry, signal.SIGTERM)
         return processes
+
+    def _disks(self, entries: list[ProcessEntry]) -> list[Path]:
+        return [self._layout.broker_directory(each.id) for each in entries if each.id is not None]
 
     def heal(self) -> None:
         """Undo what lasts; harmless when nothing does."""
@@ -121,5 +138,8 @@ class FaultInjector:
         stalling, self._stalling = self._stalling, None
         if stalling is not None:
             stalling.stop()
+        full, self._full = self._full, None
+        if full is not None:
+            full.empty()
         if self._proxy is not None:
             self._proxy.heal()

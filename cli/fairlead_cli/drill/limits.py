@@ -23,6 +23,7 @@ RECOVERY_MS_MAX = {
     FaultKind.PAUSE: 2000,
     FaultKind.ISOLATE: 2000,
     FaultKind.SLOW: 2000,
+    FaultKind.DISK_FULL: 2000,
     FaultKind.ROLL: 250,
 }
 CONTROLLER_TOO_MS_MAX = 4500

@@ -26,6 +26,7 @@ FAULTS = {
     "Pause": FaultKind.PAUSE,
     "Slow": FaultKind.SLOW,
     "Isolate": FaultKind.ISOLATE,
+    "DiskFull": FaultKind.DISK_FULL,
     "RollingRestart": FaultKind.ROLL,
 }
 

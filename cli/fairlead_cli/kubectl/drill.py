@@ -61,7 +61,7 @@ POLL_S = 1.0
 @click.option(
     "--duration-s",
     type=click.IntRange(min=1),
-    help="How long Pause, Slow, Isolate last; default 10.",
+    help="How long Pause, Slow, Isolate, DiskFull last; default 10.",
 )
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--limit-ms", type=click.IntRange(min=1), help="Longest recovery that passes.")

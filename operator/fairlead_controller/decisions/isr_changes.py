@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fairlead_controller.decisions.draft import LEFT_OUT, Draft
 from fairlead_controller.decisions.events import AlterPartition, Decision, PartitionMove
+from fairlead_controller.decisions.full_disks import relieve
 from fairlead_controller.decisions.leader_election import ElectionReason, Outcome, with_leader
 from fairlead_controller.decisions.leadership import elect_in, moved
 from fairlead_controller.decisions.membership import members_with_isr, present_members
@@ -141,6 +142,7 @@ def _check_members(
             RefusalCode.INVALID_REQUEST, f"isr {members} lacks the leader {broker_id}"
         )
     offline = state.observations.offline_replicas(topic.topic_id, proposal["index"])
+    full = state.observations.full_replicas(topic.topic_id, proposal["index"])
     for member, epoch in proposal["isr"]:
         problem = None
         known = state.image.brokers.get(member)
@@ -154,6 +156,8 @@ def _check_members(
             problem = "is stopping"
         elif member in offline:
             problem = "cannot use its replica"
+        elif member in full and member not in partition.isr:
+            problem = "has no room for records"
         if problem is not None:
             raise RefusedError(RefusalCode.INELIGIBLE_REPLICA, f"broker {member} {problem}")
 
@@ -161,12 +165,16 @@ def _check_members(
 def _accept(state: ControllerState, topic: TopicImage, proposal: IsrProposal) -> Outcome:
     """Return the record with the proposed members.
 
-    A leader that is shutting down, and only waited for another in-sync replica, is replaced.
+    A leader that is shutting down, and only waited for another in-sync replica, is replaced, and
+    so is one whose disk is full.
     """
     index = proposal["index"]
     partition = topic.partitions[index]
     isr = {member for member, _ in proposal["isr"]}
     members = members_with_isr(partition, present_members(partition), isr)
+    relieved = relieve(state, topic, index, members)
+    if relieved is not None:
+        return relieved
     is_stopping = not state.image.is_live(partition.leader)
     if is_stopping and len(isr) > 1:
         rest = members_with_isr(partition, members, isr - {partition.leader})

@@ -47,9 +47,11 @@ def elect_in(
     if not (allows_unclean or members.isr or members.elr) and awaits_testimony(state):
         # The holder of the fullest log may be a broker that is still to say so.
         is_electable = nobody
-    spared = state.spared.intersection(members.isr)
+    full = state.observations.full_replicas(topic.topic_id, index)
+    spared = (state.spared | full).intersection(members.isr)
     if spared:
-        # Only among those in sync: a draining broker leads rather than that anything is given up.
+        # Only among those in sync: a draining broker leads rather than that anything is given up,
+        # and one whose disk is full rather than that nobody can read.
         outcome = elect(
             partition,
             members,
@@ -124,6 +126,8 @@ def prefer_leader(state: ControllerState, topic: TopicImage, index: int) -> Outc
     if partition.is_being_reassigned:
         return None  # The first of the assignment may be one that is being added.
     if preferred not in partition.isr or preferred in state.spared or not may_lead(preferred):
+        return None
+    if preferred in state.observations.full_replicas(topic.topic_id, index):
         return None
     record = with_leader(partition, present_members(partition), preferred)
     return Outcome(record, ElectionReason.PREFERRED)

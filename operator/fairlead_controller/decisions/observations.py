@@ -37,6 +37,15 @@ class ReplicasOffline:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicasFull:
+    """All the replicas of a broker that take no records for want of room, until it says else."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    replicas: frozenset[PartitionKey]
+
+
+@dataclass(frozen=True, slots=True)
 class ReportedLog:
     """The end of a log, and the partition record that the report was made for."""
 
@@ -64,7 +73,9 @@ class Observations:
     misplaced: ShardedMap[PartitionKey, bool] = field(default_factory=ShardedMap)
     """Partitions whose leader is not the first of their assignment."""
     epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
-    """The broker start that each broker's entry in `offline` belongs to."""
+    """The broker start that each broker's entries in `offline` and `full` belong to."""
+    full: Mapping[BrokerId, frozenset[PartitionKey]] = field(default_factory=dict)
+    """Replicas that serve readers and take no records: their disk is full."""
 
     def offline_replicas(self, topic_id: bytes, index: int) -> list[BrokerId]:
         """Return the brokers that cannot use their replica of a partition."""
@@ -72,6 +83,13 @@ class Observations:
             return []
         key = (topic_id, index)
         return [broker_id for broker_id, replicas in self.offline.items() if key in replicas]
+
+    def full_replicas(self, topic_id: bytes, index: int) -> frozenset[BrokerId]:
+        """Return the brokers that have no room for records of a partition."""
+        if not self.full:
+            return frozenset()
+        key = (topic_id, index)
+        return frozenset(broker_id for broker_id, held in self.full.items() if key in held)
 
     def log_facts(
         self,
@@ -95,12 +113,12 @@ class Observations:
     def updated(
         self,
         image: ClusterImage,
-        changes: Iterable[Change | ReplicasOffline | LogsReported],
+        changes: Iterable[Change | ReplicasOffline | ReplicasFull | LogsReported],
     ) -> "Observations":
         """Return the observations after changes that led to an image and reports, in order."""
         edits = _Edits(self, image)
         for change in changes:
-            if isinstance(change, ReplicasOffline | LogsReported):
+            if isinstance(change, ReplicasOffline | ReplicasFull | LogsReported):
                 edits.take(change)
             else:
                 edits.note(change)
@@ -112,6 +130,7 @@ class _Edits:
         self._before = before
         self._image = image
         self._offline = before.offline
+        self._full = before.full
         self._epochs = before.epochs
         self._logs: dict[PartitionKey, Mapping[BrokerId, ReportedLog] | None] = {}
         self._misplaced: dict[PartitionKey, bool | None] = {}
@@ -142,14 +161,21 @@ class _Edits:
             self._forget_broker(broker_id)
 
     def _forget_broker(self, broker_id: BrokerId) -> None:
-        self._offline = {other: held for other, held in self._offline.items() if other != broker_id}
+        self._offline = _without(self._offline, broker_id)
+        self._full = _without(self._full, broker_id)
         self._epochs = {other: epoch for other, epoch in self._epochs.items() if other != broker_id}
 
-    def take(self, report: ReplicasOffline | LogsReported) -> None:
+    def take(self, report: ReplicasOffline | ReplicasFull | LogsReported) -> None:
         if isinstance(report, ReplicasOffline):
             held = self._offline.get(report.broker_id, frozenset())
             self._offline = {**self._offline, report.broker_id: held | report.replicas}
             self._epochs = {**self._epochs, report.broker_id: report.broker_epoch}
+            return
+        if isinstance(report, ReplicasFull):
+            self._full = _without(self._full, report.broker_id)
+            if report.replicas:
+                self._full = {**self._full, report.broker_id: report.replicas}
+                self._epochs = {**self._epochs, report.broker_id: report.broker_epoch}
             return
         for key, log in report.logs.items():
             known = self._logs.get(key) or self._before.logs.get(key) or {}
@@ -159,7 +185,14 @@ class _Edits:
         return replace(
             self._before,
             offline=self._offline,
+            full=self._full,
             epochs=self._epochs,
             logs=self._before.logs.edited(self._logs),
             misplaced=self._before.misplaced.edited(self._misplaced),
         )
+
+
+def _without(
+    held: Mapping[BrokerId, frozenset[PartitionKey]], broker_id: BrokerId
+) -> Mapping[BrokerId, frozenset[PartitionKey]]:
+    return {other: keys for other, keys in held.items() if other != broker_id}

@@ -12,6 +12,7 @@ from fairlead_controller.decisions.events import (
     ReportLogs,
     ReportOffline,
 )
+from fairlead_controller.decisions.full_disks import decide_room_report
 from fairlead_controller.decisions.isr_changes import check_broker_epoch
 from fairlead_controller.decisions.leader_election import LogFacts
 from fairlead_controller.decisions.leadership import (
@@ -155,6 +156,8 @@ def decide_offline_report(state: ControllerState, event: ReportOffline) -> Decis
         check_broker_epoch(state, event.broker_id, call["broker_epoch"])
     except RefusedError as refusal:
         return Decision(reply=refusal)
+    if call.get("lacks_room"):
+        return decide_room_report(state, event)
     draft = Draft(state)
     keys = sorted({(item["topic_id"], item["index"]) for item in call["partitions"]})
     known = [found for key in keys if (found := _find(state, *key)) is not None]

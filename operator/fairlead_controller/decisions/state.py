@@ -15,6 +15,7 @@ from fairlead_controller.decisions.leader_election import NO_FACTS, LogFacts
 from fairlead_controller.decisions.observations import (
     LogsReported,
     Observations,
+    ReplicasFull,
     ReplicasOffline,
 )
 from fairlead_controller.decisions.reassignment.moves import Moves
@@ -106,7 +107,9 @@ class UserDeclared:
     """Whether it gives up what it declared before, which is removed in the same decision."""
 
 
-Observation: TypeAlias = BrokerConfirmed | BrokerDraining | ReplicasOffline | LogsReported
+Observation: TypeAlias = (
+    BrokerConfirmed | BrokerDraining | ReplicasOffline | ReplicasFull | LogsReported
+)
 """What brokers report to the controller; not durable, the next controller is told again."""
 
 ControllerChange: TypeAlias = (
@@ -120,6 +123,7 @@ NOT_PUBLISHED: Final = (
     BrokerConfirmed,
     BrokerDraining,
     ReplicasOffline,
+    ReplicasFull,
     LogsReported,
     ClusterLimits,
 )
@@ -218,7 +222,7 @@ class ControllerState:
     def apply(self, changes: Iterable[ControllerChange]) -> "ControllerState":
         """Return the state after changes; the cost depends on what they name."""
         cluster_changes: list[Change] = []
-        observed: list[Change | ReplicasOffline | LogsReported] = []
+        observed: list[Change | ReplicasOffline | ReplicasFull | LogsReported] = []
         changes = tuple(changes)
         users, principals = self._apply_to_users(changes)
         counters, unconfirmed, departed = self.counters, self.unconfirmed, self.departed
@@ -238,7 +242,7 @@ class ControllerState:
                     intents[change.intent_id] = change.intent
             elif isinstance(change, ClusterLimits):
                 limits = change
-            elif isinstance(change, ReplicasOffline | LogsReported):
+            elif isinstance(change, ReplicasOffline | ReplicasFull | LogsReported):
                 observed.append(change)
             elif not isinstance(change, UserDeclared):
                 cluster_changes.append(change)

@@ -65,7 +65,7 @@ REQUEST_BYTES_MAX: Final = 64 << 20
 WAIT_MS_MAX: Final = 60_000
 TEXT_LENGTH_MAX: Final = 500
 FAULTS: Final = frozenset({"kill", "pause", "resume"})
-BROKER_FAULTS: Final = FAULTS | {"slow"}
+BROKER_FAULTS: Final = FAULTS | {"slow", "fill"}
 FAULT_MS_MAX: Final = 600_000
 
 _PASSING: Final = frozenset({RefusalCode.REQUEST_TIMED_OUT, RefusalCode.NOT_CONTROLLER})

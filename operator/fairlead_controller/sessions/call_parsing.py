@@ -404,6 +404,7 @@ def _parse_report_offline(body: Body, broker_id: BrokerId) -> Event:
         broker_epoch=whole(body["broker_epoch"]),
         partitions=partitions,
         is_unclean=flag(body["is_unclean"]),
+        lacks_room=flag(body.get("lacks_room", False)),
     )
     return ReportOffline(broker_id, call)
 

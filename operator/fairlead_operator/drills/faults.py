@@ -1,6 +1,7 @@
 """Breaks a broker or the active controller, and makes sure that it is healed.
 
-A paused process is woken by its supervisor's own timer, and does not need this process for it.
+A paused process is woken, and a full disk emptied, by the supervisor's own timer, which does not
+need this process for it.
 """
 
 import os
@@ -17,10 +18,11 @@ from fairlead_operator.drills.observations import NO_LEADER, AgentState
 from fairlead_operator.drills.observer import Sight
 from fairlead_operator.specs.names import CLUSTER_LABEL
 
-PROCESS_FAULTS: Final[Mapping[str, Literal["kill", "pause", "slow"]]] = {
+PROCESS_FAULTS: Final[Mapping[str, Literal["kill", "pause", "slow", "fill"]]] = {
     "Kill": "kill",
     "Pause": "pause",
     "Slow": "slow",
+    "DiskFull": "fill",
 }
 
 

@@ -22,9 +22,15 @@ DONE: Final = {
     "Pause": "paused",
     "Slow": "slowed down",
     "Isolate": "cut off",
+    "DiskFull": "out of room",
     "RollingRestart": "restarted, one after another",
 }
-UNDONE: Final = {"Pause": "resumed", "Slow": "at full speed again", "Isolate": "connected again"}
+UNDONE: Final = {
+    "Pause": "resumed",
+    "Slow": "at full speed again",
+    "Isolate": "connected again",
+    "DiskFull": "has room again",
+}
 FIRST_BATCH_MS: Final = 1000
 CUT_SEEN_MS: Final = 5_000
 """A cut that lasts as long is noticed: above the brokers' session timeout."""

@@ -154,6 +154,7 @@ class OffsetsPartition:
             config=SimpleNamespace(max_message_bytes=1_000_000, segment_bytes=1_000_000),
             read=self._read,
             is_offline=False,
+            lacks_room=False,
         )
 
     def __str__(self) -> str:

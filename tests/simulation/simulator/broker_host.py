@@ -41,6 +41,8 @@ class Disk:
     """Broker epoch of the last start that was told it."""
     is_failing: bool = False
     """Writes and fsyncs fail, and the kernel has dropped what they were to write."""
+    is_full: bool = False
+    """Nothing more is written, and all that was is there."""
     metadata_seen: MetadataSeen = NOTHING_SEEN
     removed: dict[PartitionKey, str] = field(default_factory=dict)
     """Replicas whose folders are gone, by topic name: the checkpoints speak of them, until the
@@ -115,9 +117,11 @@ class BrokerHost:
         if isinstance(config, LogConfig):
             log = self._make_disk_log(key, topic, config)
             log.is_failing = self.disk.is_failing
+            log.is_full = self.disk.is_full
             return log
         log = self.disk.logs[key] = MemoryLog(topic, index, topic_id)
         log.is_failing = self.disk.is_failing
+        log.is_full = self.disk.is_full
         log.on_changed = lambda log, end: self.world.checker.on_log_changed(key, log, end)
         log.on_start = lambda log: self.world.checker.on_log_start(self.broker_id, key, log)
         return log
@@ -152,6 +156,9 @@ class BrokerHost:
         self.starts += 1
         if not self.disk.start_id:
             self.disk.start_id = f"start-{self.broker_id}-{self.starts}"
+        if self.disk.is_full:
+            # No broker starts without any room: somebody has made some.
+            self.empty_disk()
         hurts = (self.losses, self.wounds)
         self.hurts_at_start[self.last_start] = hurts
         self.world.network.light(self.name)
@@ -206,6 +213,21 @@ class BrokerHost:
         self.disk.is_failing = True
         for log in self.disk.logs.values():
             log.is_failing = True
+
+    def fill_disk(self) -> None:
+        """No record finds room from now on."""
+        self.world.note("the disk of %s is full", self.name)
+        self._set_full(True)
+
+    def empty_disk(self) -> None:
+        """There is room again."""
+        self.world.note("the disk of %s has room", self.name)
+        self._set_full(False)
+
+    def _set_full(self, is_full: bool) -> None:
+        self.disk.is_full = is_full
+        for log in self.disk.logs.values():
+            log.is_full = is_full
 
     def _count_loss(self) -> None:
         self.wounds += 1

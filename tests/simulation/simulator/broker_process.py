@@ -24,6 +24,7 @@ from fairlead_broker import broker_process
 from fairlead_broker.broker import Broker
 from fairlead_broker.broker_process import GO_ON_AFTER_S
 from fairlead_broker.log.directory.joint_start import joint_id
+from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT
 from fairlead_broker.net.expiry import ExpiryTimer
 from fairlead_broker.session.controller_session import ControllerSession
 from fairlead_broker.session.link import SessionRefusedError
@@ -31,6 +32,7 @@ from fairlead_broker.session.role_journal import RoleJournal, roles_in
 from fairlead_broker.tasks.isr_proposer import IsrProposer
 from fairlead_broker.tasks.marker_writer import MarkerWriter
 from fairlead_broker.tasks.replica_fetchers import ReplicaFetchers
+from fairlead_broker.tasks.room_watch import RoomWatch
 from fairlead_broker.tasks.transaction_expiry import TransactionExpiry
 from fairlead_broker.tasks.transaction_verifier import TransactionVerifier
 from fairlead_model.broker import BrokerRegistration, Endpoint
@@ -242,6 +244,8 @@ class BrokerProcess:
         broker = self.broker
         self.proposer = IsrProposer(broker)
         broker.on_proposal = self.proposer.propose
+        self.room_watch = RoomWatch(broker, on_resumed=self._on_resumed)
+        broker.on_lack_of_room = self.room_watch.note
         self.fetchers = ReplicaFetchers(broker, SECRET, on_truncated=self._on_truncated)
         ExpiryTimer(self.world.loop, self, [broker.fetch_purgatory, broker.produce_purgatory])
         for work in (self.proposer.run(), broker.wake_check.run()):
@@ -258,9 +262,14 @@ class BrokerProcess:
         """A truncation has to be durable before anything is appended behind it."""
         self.process.call_later(self.world.rng.random() * CHECKPOINT_S, self._checkpoint_cut_logs)
 
+    def _on_resumed(self) -> None:
+        """What a full disk has refused has to be gone durably before anything is appended there."""
+        self._on_truncated()
+
     def _checkpoint_cut_logs(self) -> None:
         for log in self.disk.logs.values():
-            if isinstance(log, DiskLog) and log.refusal is not None:
+            is_cut = isinstance(log, DiskLog) and log.refusal is not None
+            if is_cut or log.refusal == AWAITS_CHECKPOINT:
                 log.checkpoint()
 
     async def stop(self) -> None:
@@ -281,6 +290,8 @@ class BrokerProcess:
         for partition in self.partitions.values():
             partition.retire()
         broker.replicas.stop()
+        broker.on_lack_of_room = None
+        await self.room_watch.stop()
         await self.fetchers.stop()
         for task in self._tasks:
             task.cancel()

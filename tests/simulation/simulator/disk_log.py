@@ -16,8 +16,8 @@ from simulator.memory_log import MemoryLog, Read
 from simulator.transactional_records import decode_transactional
 
 from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT
 from fairlead_broker.log.log import AppendResult, Log
-from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
 from fairlead_model.configs.log_config import LogConfig
 
 if TYPE_CHECKING:
@@ -281,6 +281,15 @@ class DiskLog(Log):
         if value:
             for operation in FAILING:
                 self.files.disk.fail(operation)
+
+    @property
+    def is_full(self) -> bool:
+        return self.files.disk.free_bytes is not None
+
+    @is_full.setter
+    def is_full(self, value: bool) -> None:
+        # Some batches find room, and the rest of them does not.
+        self.files.disk.free_bytes = self.log_end_offset % 700 if value else None
 
     def _reread(self, changed_from: int) -> None:
         self.contents = {at: e for at, e in self.contents.items() if at < self.log_end_offset}

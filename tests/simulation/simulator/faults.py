@@ -70,6 +70,9 @@ class Faults:
         if isinstance(world.store, Ensemble):
             self._kinds.append(self.edit_znode)
             self._weights.append(6 * rng.choice((0, 1, 1, 4)))
+        # Only where it is asked for: all seeds draw the course that they did without it.
+        self._kinds.append(self.fill_disk)
+        self._weights.append(0)
         plan = world.transactions
         self._of_transactions = None if plan is None else TransactionFaults(self, plan)
         if world.options.only:
@@ -172,6 +175,18 @@ class Faults:
             self._restart(broker)
 
         self.last("disk fails", self._duration_s(1, 5), replace)
+
+    def fill_disk(self) -> None:
+        """No record finds room for a while; the process lives."""
+        broker = self._broker()
+        if broker.is_running and not broker.disk.is_full:
+            broker.fill_disk()
+
+            def empty() -> None:
+                if broker.disk.is_full:
+                    broker.empty_disk()
+
+            self.last("disk full", self._duration_s(1, 6), empty)
 
     def jump_clock(self) -> None:
         broker = self._broker()

@@ -65,6 +65,24 @@ class SimSettings:
         return CONFIG if plan is None else plan.config
 
 
+class SimDirectory:
+    """The one log directory, as the watch for room sees it."""
+
+    path = "/simulated"
+    is_full = False
+
+    def __init__(self, host: BrokerHost) -> None:
+        self._disk = host.disk
+        self.disk = self
+
+    @property
+    def logs(self) -> list[AnyLog]:
+        return list(self._disk.logs.values())
+
+    def bytes_free(self, _: str) -> int:
+        return 0 if self._disk.is_full else 1 << 40
+
+
 class LogShelf:
     """One process's view of the disk. Names are unique, as names of directories are."""
 
@@ -73,12 +91,17 @@ class LogShelf:
         self._disk = host.disk
         self.offline: dict[tuple[str, int], str] = {}
         self.has_unknown_logs = False
+        self._directory = SimDirectory(host)
+        self.live = [self._directory]
         self.logs = list(host.disk.logs.values())
         self.high_watermarks = {
             (log.topic, log.partition): host.disk.high_watermarks[key]
             for key, log in host.disk.logs.items()
             if key in host.disk.high_watermarks
         }
+
+    def home(self, _: AnyLog) -> SimDirectory:
+        return self._directory
 
     def high_watermark(self, topic: str, partition: int) -> int:
         return self.high_watermarks.get((topic, partition), 0)

@@ -10,8 +10,10 @@ snapshots and transaction indexes is worked out from the records here.
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from simulator.records import (
     ABORT,
@@ -23,7 +25,8 @@ from simulator.records import (
     encode_entry,
 )
 
-from fairlead_broker.log.flush_state import FlushState
+from fairlead_broker.log import full_disk
+from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT, FlushState
 from fairlead_broker.log.index.transaction_index import AbortedTransaction
 from fairlead_broker.log.leader_epochs import LeaderEpochs
 from fairlead_broker.log.log import AppendResult
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 REMEMBERED_BATCHES = 6
 """Of each producer, kept by retention: more than a leader remembers."""
 NO_SEQUENCE = -1
+NO_ROOM = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class Read(NamedTuple):
@@ -80,9 +84,12 @@ class MemoryLog:
         self.unflushed_messages = 0
         self.recovery_point = 0
         self.is_offline = False
+        self.lacks_room = False
         self.flush_state = FlushState()
         self.is_failing = False
         """The disk will fail the next append."""
+        self.is_full = False
+        """The disk has no room for the next append."""
         self.is_ghost = False
         """It was deleted, and a power loss has undone that."""
         self.refusal: str | None = None
@@ -306,6 +313,8 @@ class MemoryLog:
     def checkpoint(self) -> None:
         """The file of log starts is written and fsynced; the next start goes by it."""
         self._checkpointed_start = self.log_start_offset
+        if self.refusal == AWAITS_CHECKPOINT:
+            self.refusal = None
 
     @property
     def is_durable(self) -> bool:
@@ -322,7 +331,7 @@ class MemoryLog:
 
         Epoch files lag behind: an epoch that nothing was appended in may be forgotten.
         """
-        self.is_offline = self.is_failing = False
+        self.is_offline = self.is_failing = self.lacks_room = False
         self.flush_state = FlushState()
         self.refusal = None
         start = max(self.base_offset, self._checkpointed_start)
@@ -416,8 +425,16 @@ class MemoryLog:
         self.refusal = "the disk failed"
         self.flush_state.failed_flush = OSError(self.refusal)
 
+    def write_epochs(self) -> None:
+        """The epoch file lags behind, here as well."""
+        if self.is_full:
+            raise NO_ROOM
+        self.epochs.is_dirty = False
+
     def _check_disk(self) -> None:
         if self.is_failing:
             self.go_offline()
-        if self.is_offline:
+        elif self.is_full:
+            full_disk.run_out(cast("Any", self), NO_ROOM)
+        if self.is_offline or self.lacks_room:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk failed")

@@ -77,7 +77,7 @@ def test_limits_are_those_that_are_promised() -> None:
     def limit(kind: FaultKind, *, broker: bool = True, controller: bool = False) -> int:
         return default_limit_ms(kind, is_broker=broker, is_controller=controller)
 
-    assert [limit(kind) for kind in FaultKind] == [250, 100, 2000, 2000, 2000, 250]
+    assert [limit(kind) for kind in FaultKind] == [250, 100, 2000, 2000, 2000, 250, 2000]
     assert limit(FaultKind.KILL, controller=True) == 4500
     assert limit(FaultKind.PAUSE, controller=True) == 4500
     assert limit(FaultKind.PAUSE, broker=False, controller=True) == 250

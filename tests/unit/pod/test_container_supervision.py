@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from small_disks import small_disk
 from waiting import wait_until
 
 from fairlead_cli.local.process_table import identify
@@ -182,6 +183,42 @@ def test_a_stop_wakes_a_slow_child(contain) -> None:
     container.until_logged("broker stalls")
     container.process.send_signal(signal.SIGTERM)
     assert container.wait() == 128 + signal.SIGTERM
+
+
+def test_a_full_disk_has_room_again_by_itself_after_a_stop_and_after_a_death(
+    contain, tmp_path
+) -> None:
+    """Each time a broker starts, its disk is filled; where nothing else can end it, it does."""
+    with small_disk(tmp_path / "disk", 8) as disk:
+        script = FAULTY.format(line=f"fill 1000 {disk.path}")
+        container = contain(f"children = [child('broker', {script!r}, allows_faults=True)]")
+        container.until_logged("broker has no room in")
+        container.until_logged("broker has room again")
+        assert not list(disk.path.iterdir())
+        container.process.send_signal(signal.SIGTERM)
+        container.wait()
+        script = FAULTY.format(line=f"fill 600000 {disk.path}")
+        container = contain(f"children = [child('broker', {script!r}, allows_faults=True)]")
+        container.until_logged("broker has no room in")
+        assert disk.free_bytes < 4096
+        container.process.send_signal(signal.SIGTERM)
+        assert container.wait() == 128 + signal.SIGTERM
+        assert not list(disk.path.iterdir())
+        script = script.replace("time.sleep(600)", "time.sleep(1)")
+        container = contain(f"children = [child('broker', {script!r}, allows_faults=True)]")
+        container.until_logged("broker has no room in", times=2)
+        container.process.send_signal(signal.SIGTERM)
+        container.wait()
+
+
+def test_only_a_folder_can_be_filled_and_only_for_a_while(contain) -> None:
+    for line in ("fill 1 data", "fill 0 /data", "fill 600001 /data", "fill /data"):
+        container = contain(
+            f"children = [child('broker', {FAULTY.format(line=line)!r}, allows_faults=True)]"
+        )
+        container.until_logged("ignored: no such disk to fill")
+        container.process.send_signal(signal.SIGTERM)
+        container.wait()
 
 
 def test_faults_are_ignored_without_drills(contain) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fairlead_broker.session import supervisor_pipe
 from fairlead_broker.session.fault_answers import FaultAnswers
 from fairlead_broker.session.supervisor_pipe import (
     DrillFaults,
@@ -24,7 +25,7 @@ class Stage:
         self.reader, writer = os.pipe()
         self.events: list[Any] = []
         pipe = SupervisorPipe(writer) if has_supervisor else None
-        self.faults = DrillFaults(pipe, is_enabled=is_enabled)
+        self.faults = DrillFaults(pipe, is_enabled=is_enabled, directories=["/data/a", "/b"])
         self.answers = FaultAnswers(self)
         self._writer = writer
 
@@ -55,6 +56,17 @@ def reply(number: int, error: str = "") -> dict[str, Any]:
     return {"type": "fault_reply", "id": number, "error": error}
 
 
+def test_a_disk_is_filled_unless_others_use_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_pipe, "find_obstacle", lambda _: "")
+    lines = "fill 800 /data/a\nfill 800 /b\n"
+    assert Stage().ask(id=7, fault="fill", duration_ms=800) == [reply(7), lines]
+    (answer,) = Stage().ask(id=8, fault="fill")
+    assert "not 0" in answer["error"]
+    monkeypatch.setattr(supervisor_pipe, "find_obstacle", "{} is shared".format)
+    refused = [reply(9, "/data/a is shared")]
+    assert Stage().ask(id=9, fault="fill", duration_ms=800) == refused
+
+
 @pytest.mark.parametrize(
     ("fault", "line"),
     [
@@ -81,7 +93,7 @@ def test_a_broker_without_supervisor_refuses() -> None:
 
 def test_unknown_faults_and_endless_pauses_are_refused() -> None:
     (answer,) = Stage().ask(id=1, fault="melt", duration_ms=0)
-    assert answer["error"] == "there is no fault 'melt'; there are kill, pause, resume, slow"
+    assert answer["error"] == "there is no fault 'melt'; there are kill, pause, resume, slow, fill"
     (answer,) = Stage().ask(id=2, fault="pause", duration_ms=0)
     assert "from 1 to 600000 ms" in answer["error"]
     (answer,) = Stage().ask(id=3, fault="slow", duration_ms=900, stall_ms=200)

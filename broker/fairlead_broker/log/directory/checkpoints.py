@@ -23,8 +23,8 @@ from fairlead_broker.log.files.text_files import (
     encode_offset_checkpoint,
 )
 from fairlead_broker.log.flush import FlushJob, complete_flush
+from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT
 from fairlead_broker.log.segmented_log import SegmentedLog
-from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
 
 logger = logging.getLogger(__name__)
 

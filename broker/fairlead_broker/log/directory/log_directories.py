@@ -279,7 +279,7 @@ class LogDirectories:
             except FileExistsError:
                 raise
             except OSError as error:
-                if directory is candidates[-1] or not _is_undone(directory, key):
+                if not _is_undone(directory, key) or directory is candidates[-1]:
                     raise
                 logger.error("no log of %s-%d in %s: %s", *key, directory.path, error)
         raise AssertionError("no log directory is left")

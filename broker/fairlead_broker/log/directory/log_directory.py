@@ -6,13 +6,16 @@ Everything that blocks on the device is a job for a thread, or says so. Data tha
 set aside as `-stray`, never deleted. A broker holds all of its directories in `LogDirectories`.
 """
 
+import errno
 import logging
 import os
 import uuid
 from collections.abc import Callable, ValuesView
 
+from fairlead_broker import ballast
 from fairlead_broker.disk import Disk, RealDisk, replace_file, unlink_if_present
 from fairlead_broker.log.compaction.cleaning_plan import first_dirty_offset
+from fairlead_broker.log.directory import reserve
 from fairlead_broker.log.directory.checkpointed_offsets import (
     CheckpointedOffsets,
     not_yet_checkpointed,
@@ -38,11 +41,11 @@ from fairlead_broker.log.files.file_names import (
 from fairlead_broker.log.files.read_cache import ReadCache
 from fairlead_broker.log.files.text_files import TopicPartition
 from fairlead_broker.log.flush import note_failed_flush
+from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT
 from fairlead_broker.log.log import Log
 from fairlead_broker.log.recovery.log_recovery import bytes_to_scan
 from fairlead_broker.log.recovery.pool import RecoveryOutcome, RecoveryPool, RecoveryProgress
 from fairlead_broker.log.recovery.start import RecoveryOrder
-from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
 from fairlead_model.configs.log_config import NEVER, LogConfig
 from fairlead_model.invariants import require
 from fairlead_model.metadata_seen import MetadataSeen
@@ -70,6 +73,8 @@ class LogDirectory:
     ) -> None:
         """Take over a directory that is locked already; `open` is the usual way in."""
         self.path = path
+        self.is_full = False
+        """Whether there is no room: nothing new is begun here before there is some."""
         self.disk: Disk = RealDisk() if disk is None else disk
         self.disk.make_directory(path)
         self.node_id = node_id
@@ -111,12 +116,18 @@ class LogDirectory:
 
         `cache` is one that several directories share: what it bounds are descriptors of a process.
         """
+        if ballast.remove(path):
+            logger.warning("%s: a drill had filled the disk, and has left its ballast", path)
+        is_full = reserve.give_up_if_full(path)
         lock = DirectoryLock(path, f"node.id={node_id} pid={os.getpid()}")
         try:
-            return cls(path, node_id=node_id, cluster_id=cluster_id, lock=lock, cache=cache)
+            directory = cls(path, node_id=node_id, cluster_id=cluster_id, lock=lock, cache=cache)
         except BaseException:
             lock.release()
             raise
+        directory.is_full = is_full
+        reserve.keep(path)
+        return directory
 
     @property
     def logs(self) -> ValuesView[Log]:
@@ -296,6 +307,9 @@ class LogDirectory:
         """Make an empty log; its names are made durable with the next `begin_sync`."""
         key = (topic, partition)
         require(key not in self._logs, "{} has a log already", key)
+        if self.is_full:
+            # What little room there is is kept for the next start.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
         log = self._loader.create(
             f"{self.path}/{partition_directory(topic, partition)}",
             topic=topic,

@@ -38,6 +38,7 @@ METADATA_RECORD: Final = "fairlead-metadata.json"
 ROLE_JOURNAL: Final = "fairlead-roles"
 TAKEN_SUFFIX: Final = ".taken"
 LOCK: Final = ".lock"
+RESERVE: Final = "fairlead-reserve"
 
 DELETE_DIRECTORY_SUFFIX: Final = "-delete"
 STRAY_DIRECTORY_SUFFIX: Final = "-stray"

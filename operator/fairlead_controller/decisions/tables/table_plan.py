@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from fairlead_controller.decisions.cluster_limits import ClusterLimits
-from fairlead_controller.decisions.observations import LogsReported, ReplicasOffline
+from fairlead_controller.decisions.observations import LogsReported, ReplicasFull, ReplicasOffline
 from fairlead_controller.decisions.state import (
     BrokerConfirmed,
     BrokerDraining,
@@ -286,6 +286,7 @@ class WritePlan:
                     BrokerConfirmed()
                     | BrokerDraining()
                     | ReplicasOffline()
+                    | ReplicasFull()
                     | LogsReported()
                     | ClusterLimits()
                 ):

@@ -243,11 +243,14 @@ def test_many_idle_partitions_are_not_asked_about(tmp_path: Path) -> None:
     run(story())
 
 
-class FullDisk:
+class BrokenDisk:
     """A disk that takes no bytes any more."""
 
     def pwrite(self, fd: int, data: bytes, position: int) -> int:
-        raise OSError(errno.ENOSPC, "no space left on device")
+        raise OSError(errno.EIO, "input/output error")
+
+    def truncate(self, fd: int, size: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
 
 
 def test_a_replica_whose_disk_fails_does_not_hold_up_the_others(
@@ -260,7 +263,7 @@ def test_a_replica_whose_disk_fails_does_not_hold_up_the_others(
             end = cluster.append(1, "good", b"a")
             await cluster.until(lambda: is_alike(cluster, "good", end))
             broken = cluster.partition(2, "bad").log
-            broken.active._disk = cast("Any", FullDisk())
+            broken.active._disk = cast("Any", BrokenDisk())
             # In one answer, so that what becomes of the one can harm the other.
             cluster.append(1, "bad", b"cannot be written")
             end = cluster.append(1, "good", b"b")

@@ -314,10 +314,10 @@ def test_an_interval_that_is_shortened_ends_while_somebody_waits_for_it() -> Non
 
 
 class RefusedFiles:
-    """Small files cannot be replaced: the disk is full."""
+    """Small files cannot be replaced: the disk fails."""
 
     def replace(self, path: str, content: bytes) -> None:
-        raise OSError(errno.ENOSPC, "no space left on device", path)
+        raise OSError(errno.EIO, "input/output error", path)
 
 
 class FailingDisk:

@@ -18,6 +18,7 @@ from fake_drill_world import (
 )
 
 from fairlead_operator.conditions import find_condition
+from fairlead_operator.controller_client import ControllerRefusedError
 from fairlead_operator.drills import steps
 from fairlead_operator.drills.measurement import ControllerTimes, build_run
 from fairlead_operator.drills.observations import (
@@ -242,6 +243,34 @@ def test_a_drill_goes_all_the_way_with_a_new_operator_at_every_step() -> None:
     offsets = [entry["offsetMs"] for entry in status["timeline"]]
     assert offsets == sorted(offsets)
     assert status["timeline"][0] == {"offsetMs": 0, "event": "broker 1 killed"}
+
+
+FULL = {"fault": {"type": "DiskFull", "durationSeconds": 5}}
+
+
+def test_a_full_disk_is_broken_measured_and_told_of() -> None:
+    world = FakeWorld(manifest(**FULL))
+    go_to_the_end(world)
+    status = world.drill["status"]
+    assert world.injected == [(1, "fill")]
+    told = {entry["event"]: entry["offsetMs"] for entry in status["timeline"]}
+    assert told["broker 1 out of room"] == 0
+    assert told["broker 1 has room again"] == 5_000
+    assert [reason for reason, _ in world.events] == ["DrillPassed"]
+
+
+def test_a_disk_that_others_use_ends_the_drill_with_the_brokers_words() -> None:
+    world = FakeWorld(manifest(**FULL))
+
+    async def refuse(*_where: Any, **_how: Any) -> None:
+        raise ControllerRefusedError(409, "/data is only the folder /pvc-1 of a file system")
+
+    world.inject_fault = refuse  # type: ignore[method-assign]
+    go_to_the_end(world)
+    passed = find_condition(world.drill["status"]["conditions"], "Passed")
+    assert passed is not None
+    assert passed["status"] == "False"
+    assert "the fault was refused: /data is only the folder" in passed["message"]
 
 
 CALLS = go_to_the_end(FakeWorld(manifest()))

@@ -14,10 +14,10 @@ from simulated_disk import PowerCut, SimulatedDisk
 
 from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.files.file_names import HOLES_MARK
+from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT
 from fairlead_broker.log.leader_epochs import LeaderEpochs
 from fairlead_broker.log.recovery.log_recovery import recover_log
 from fairlead_broker.log.recovery.start import RecoveryOrder
-from fairlead_broker.log.truncation import AWAITS_CHECKPOINT
 from fairlead_broker.tools.dump import open_dump
 from fairlead_broker.tools.verify import verify_partition
 from fairlead_model.configs.log_config import LogConfig

@@ -1,0 +1,73 @@
+"""Replicas without room for records: a disk that is full, of a broker that lives.
+
+Such a replica serves readers, and takes nothing more until there is room again, which its broker
+says. So it leaves the in-sync replicas, and another one leads, wherever there is one in sync that
+has room. Where there is none it stays what it is: its partition can be read, and nobody writes.
+"""
+
+from collections.abc import Iterator
+
+from fairlead_controller.decisions.draft import Draft
+from fairlead_controller.decisions.events import Decision, PartitionMove, ReportOffline
+from fairlead_controller.decisions.leader_election import Outcome
+from fairlead_controller.decisions.leadership import elect_in, moved
+from fairlead_controller.decisions.membership import Members, members_with_isr, present_members
+from fairlead_controller.decisions.observations import PartitionKey, ReplicasFull
+from fairlead_controller.decisions.state import ControllerState
+from fairlead_model.cluster import TopicImage
+
+
+def decide_room_report(state: ControllerState, event: ReportOffline) -> Decision:
+    """Note all replicas of a broker that lack room, and relieve them where others have room.
+
+    Partitions that have room again are looked at, too: their leader may be full meanwhile.
+    """
+    broker_id, call = event.broker_id, event.call
+    draft = Draft(state)
+    named = {(item["topic_id"], item["index"]) for item in call["partitions"]}
+    full = frozenset(
+        (topic.topic_id, index)
+        for topic, index in _held(state, sorted(named))
+        if broker_id in topic.partitions[index].replicas
+    )
+    before = state.observations.full.get(broker_id, frozenset())
+    if full != before:
+        draft.add(ReplicasFull(broker_id, call["broker_epoch"], full))
+    moves: list[PartitionMove] = []
+    cause = f"broker {broker_id} has no room for records"
+    for topic, index in _held(state, sorted(full | before)):
+        outcome = relieve(draft.state, topic, index, present_members(topic.partitions[index]))
+        if outcome is not None:
+            moves += moved(topic, index, outcome, cause)
+    changed = draft.move(moves)
+    if full != before:
+        draft.explain(
+            f"broker {broker_id} has no room for records of {len(full)} replicas; "
+            f"{changed} partitions change leader"
+        )
+    return draft.decision({})
+
+
+def relieve(
+    state: ControllerState, topic: TopicImage, index: int, members: Members
+) -> Outcome | None:
+    """Return the next record without the members that lack room; None if nothing can change.
+
+    Nothing does where none of them lacks room, or none of those with room can lead now.
+    """
+    full = state.observations.full_replicas(topic.topic_id, index)
+    if full.isdisjoint(members.isr):
+        return None
+    may_lead = state.electability(topic.topic_id, index)
+    rest = [broker_id for broker_id in members.isr if broker_id not in full]
+    if not any(may_lead(broker_id) for broker_id in rest):
+        return None
+    partition = topic.partitions[index]
+    return elect_in(state, topic, index, members_with_isr(partition, members, rest))
+
+
+def _held(state: ControllerState, keys: list[PartitionKey]) -> Iterator[tuple[TopicImage, int]]:
+    for topic_id, index in keys:
+        topic = state.image.topic_by_id(topic_id)
+        if topic is not None and index < len(topic.partitions):
+            yield topic, index

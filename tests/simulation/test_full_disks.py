@@ -1,0 +1,66 @@
+"""Disks that are full for a while: nothing is lost, and all heals without a start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from simulator.world import Options, SimulationFailed, World, run_seed
+
+from fairlead_broker.tasks.room_watch import RoomWatch
+from fairlead_controller.decisions.observations import ReplicasFull, _Edits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SEEDS = range(6)
+MUTANT_SEEDS = range(30)
+OTHERS = ("kill", "cut_link", "pause", "kill_controller", "elect_preferred", "lose_power")
+
+
+def options(*others: str) -> Options:
+    return Options(
+        only=("fill_disk", *others),
+        is_violent=False,
+        is_compacting=False,
+        has_meddlers=False,
+        fault_pause_s=0.8,
+    )
+
+
+@pytest.mark.parametrize("others", [(), OTHERS], ids=["alone", "among others"])
+def test_full_disks_lose_nothing_and_heal(others: tuple[str, ...]) -> None:
+    counts = [run_seed(seed, options(*others)).faults.get("disk full", 0) for seed in SEEDS]
+    assert sum(counts) > len(SEEDS)
+
+
+def test_records_are_taken_while_one_disk_is_full() -> None:
+    """Leaders move in no time, so that hardly less is acknowledged than without faults."""
+    seed = 3
+    calm, full = run_seed(seed, Options(has_faults=False)), run_seed(seed, options())
+    assert full.faults["disk full"] > 1
+    assert full.elections > calm.elections
+
+
+def never_looks_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RoomWatch, "_look", lambda _: False)
+
+
+def remembers_for_ever_who_was_full(patch: pytest.MonkeyPatch) -> None:
+    take = _Edits.take
+
+    def forgetful(self: Any, report: Any) -> None:
+        if not isinstance(report, ReplicasFull) or report.replicas:
+            take(self, report)
+
+    patch.setattr(_Edits, "take", forgetful)
+
+
+@pytest.mark.parametrize("change", [never_looks_again, remembers_for_ever_who_was_full])
+def test_a_broken_rule_is_caught(
+    change: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(monkeypatch)
+    with pytest.raises(SimulationFailed):
+        for seed in MUTANT_SEEDS:
+            World(seed, options()).run()

@@ -1,0 +1,103 @@
+"""A replica without room takes no records: another one leads, and it comes back by itself."""
+
+import pytest
+
+from fairlead_controller.decisions.events import (
+    AlterPartition,
+    BalanceLeaders,
+    ReportOffline,
+)
+from fairlead_model.session.refusals import RefusalCode
+
+CREATE = {"assignments": {0: [0, 1, 2]}, "partitions": -1, "replication_factor": -1}
+
+
+def report(world, broker, *topics) -> None:
+    located = [{"topic_id": world.state.image.topic(name).topic_id, "index": 0} for name in topics]
+    call = {
+        "broker_epoch": world.epoch(broker),
+        "partitions": located,
+        "is_unclean": False,
+        "lacks_room": True,
+    }
+    world.do(ReportOffline(broker, call))
+
+
+def propose(world, isr):
+    partition = world.partition()
+    proposal = {
+        "topic_id": world.state.image.topic("t").topic_id,
+        "index": 0,
+        "leader_epoch": partition.leader_epoch,
+        "partition_epoch": partition.partition_epoch,
+        "isr": [[member, world.epoch(member)] for member in isr],
+    }
+    leader = partition.leader
+    call = {"broker_epoch": world.epoch(leader), "partitions": [proposal]}
+    return world.do(AlterPartition(leader, call))["partitions"][0]
+
+
+@pytest.fixture
+def replicated(world):
+    """Three replicas, two of them needed; broker 0 leads."""
+    world.create("t", **CREATE, configs={"min.insync.replicas": "2"})
+    return world
+
+
+def test_a_full_leader_hands_over_and_leads_again_once_it_has_room(replicated) -> None:
+    report(replicated, 0, "t")
+    assert replicated.sets() == (1, "12", "", "")
+    assert propose(replicated, [0, 1, 2])["error_code"] == RefusalCode.INELIGIBLE_REPLICA
+    report(replicated, 0)
+    assert propose(replicated, [0, 1, 2])["error_code"] == RefusalCode.NONE
+    replicated.do(BalanceLeaders(imbalance_percentage_max=0))
+    assert replicated.sets() == (0, "012", "", "")
+
+
+def test_a_full_follower_leaves_the_isr_and_a_full_last_one_leads_on(replicated) -> None:
+    report(replicated, 1, "t")
+    assert replicated.sets() == (0, "02", "", "")
+    report(replicated, 2, "t")
+    assert replicated.sets() == (0, "0", "2", "")
+    report(replicated, 0, "t")
+    assert replicated.sets() == (0, "0", "2", ""), "whoever wants to read is served"
+    report(replicated, 1)
+    assert propose(replicated, [0, 1])["error_code"] == RefusalCode.NONE
+    assert replicated.sets() == (1, "1", "02", ""), "it has room, and all that is acknowledged"
+
+
+def test_where_all_are_full_the_first_to_have_room_leads(replicated) -> None:
+    for broker in (1, 2, 0):
+        report(replicated, broker, "t")
+    report(replicated, 0)
+    assert replicated.sets()[0] == 0
+    report(replicated, 2)
+    assert propose(replicated, [0, 2])["error_code"] == RefusalCode.NONE
+    assert replicated.sets() == (0, "02", "", "")
+
+
+def test_the_preferred_leader_is_not_called_back_while_it_is_full(world) -> None:
+    world.create("t", **CREATE)
+    world.fence(0)
+    world.restart(0, "again")
+    assert propose(world, [0, 1, 2])["error_code"] == RefusalCode.NONE
+    report(world, 0, "t")
+    assert world.sets() == (1, "12", "", "")
+    world.do(BalanceLeaders(imbalance_percentage_max=0))
+    assert world.sets()[0] == 1
+
+
+def test_a_full_replica_leads_rather_than_nobody(replicated) -> None:
+    report(replicated, 1, "t")
+    report(replicated, 2, "t")
+    replicated.fence(0)
+    assert replicated.sets() == (2, "2", "0", "")
+
+
+def test_only_the_topics_named_are_touched_and_a_new_start_is_believed(world) -> None:
+    world.create("t", **CREATE)
+    world.create("u", **CREATE)
+    report(world, 0, "u")
+    assert (world.sets("t")[0], world.sets("u")[0]) == (0, 1)
+    world.restart(0, "again")
+    assert not world.state.observations.full
