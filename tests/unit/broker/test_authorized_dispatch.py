@@ -8,7 +8,7 @@ import pytest
 from denying import Denying, error_codes
 from live_broker import FrameClient, LiveBroker, batch
 
-from fairlead_broker.api_registry import HANDLERS
+from fairlead_broker.api_registry import HANDLERS, Handler
 from fairlead_broker.authorization import (
     ANONYMOUS,
     BROKER,
@@ -84,10 +84,19 @@ def test_what_the_request_alone_tells_is_decided_in_dispatch(
     def never(request: Any, context: Any) -> None:
         raise AssertionError("the handler sees a request that was denied")
 
-    handler = HANDLERS[ApiKey.API_VERSIONS]
+    served = HANDLERS[ApiKey.API_VERSIONS]
     denying.denied.add((CLUSTER, "kafka-cluster"))
-    monkeypatch.setattr(handler, "access", needs_cluster(Operation.DESCRIBE))
-    monkeypatch.setattr(handler, "call", never)
+    guarded = Handler(
+        ApiKey.API_VERSIONS,
+        never,
+        access=needs_cluster(Operation.DESCRIBE),
+        versions=served.versions,
+        advertised=served.advertised,
+        internal_versions=served.internal_versions,
+        borrows_frame=served.borrows_frame,
+        answer_unknown_version=served.answer_unknown_version,
+    )
+    monkeypatch.setitem(HANDLERS, ApiKey.API_VERSIONS, guarded)
     with FrameClient(live.port) as client:
         reply = client.call(api_versions.ApiVersionsRequest(), 0)
         assert reply.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
