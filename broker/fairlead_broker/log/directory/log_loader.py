@@ -19,6 +19,7 @@ from fairlead_broker.log.files.file_names import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
+    MOVED_MARK,
     PARTITION_METADATA,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
@@ -108,6 +109,13 @@ class LogLoader:
     ) -> Log:
         """Return an existing log, cleanly stopped or recovered; UncleanLogError otherwise."""
         entries = {entry.name: entry for entry in self._disk.list_directory(directory)}
+        if MOVED_MARK in entries:
+            raise OSError(
+                errno.ENOENT,
+                "it was being moved to a log directory that is not here: put that back, or remove"
+                f" {MOVED_MARK} to go on with what is here, which may be older",
+                directory,
+            )
         if FAILED_FLUSH in entries:
             raise UncleanLogError(f"{directory}: a flush failed")
         if any(name.endswith(WORKING_SUFFIXES) for name in entries):
