@@ -61,13 +61,12 @@ def expose_disks(
             for path, capacity in sorted(capacities.items())
         ]
         out.family(name, "gauge", meaning, samples)
-    if has_several:
-        out.one(
-            "fairlead_replica_moves",
-            "gauge",
-            "Replicas that are to move to another log directory of this broker.",
-            sum(1 for move in directories.moves if not move.is_switched),
-        )
+    out.one(
+        "fairlead_replica_moves",
+        "gauge",
+        "Replicas that are to move to another log directory of this broker.",
+        sum(1 for move in directories.moves if not move.is_switched),
+    )
     out.one(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "gauge",

@@ -18,8 +18,8 @@ it is the log, in the other directory. The order, and what a start finds after a
 
 Nothing is appended between the last bytes and the name: SWITCH is one turn of the loop. Until NAME
 is over a power cut may bring back the old log. It has all that a flush has covered, because none
-may end in between. Where the log changes under a step (it was cut, or lost segments) the steps
-before are repeated; nothing is ever locked against it.
+may end in between (R36). Where the log changes under a step (it was cut, or lost segments) the
+steps before are repeated; nothing is ever locked against it.
 """
 
 from dataclasses import dataclass
