@@ -6,11 +6,13 @@ that a completed flush has covered; after a kill with everything.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from log_batches import TOPIC_ID, all_headers, append, batch, flush
+from compaction import compact, read_records
+from log_batches import TOPIC_ID, all_headers, append, batch, flush, record_batch
 from simulated_disk import PowerCut, SimulatedDisk
 
 from fairlead_broker.log.directory import log_directories, log_loader, switched_logs
@@ -19,7 +21,9 @@ from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.moving import move_jobs, move_plan, replica_move, segment_copies
 from fairlead_broker.log.moving.move_plan import Step
 from fairlead_broker.log.moving.replica_move import ReplicaMove
+from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_model.configs.log_config import LogConfig
+from fairlead_wire.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,8 +77,8 @@ class Story:
         assert log is not None
         return log
 
-    def create(self) -> None:
-        self.directories.create_log(*KEY, TOPIC_ID, CONFIG, 0)
+    def create(self, config: LogConfig = CONFIG) -> None:
+        self.directories.create_log(*KEY, TOPIC_ID, config, 0)
         self.sync()
 
     def append(self, count: int) -> None:
@@ -294,7 +298,10 @@ def test_a_killed_process_loses_nothing_while_a_log_moves(
         story = run_until_cut(scenario, number)
         log = story.directories.log(*KEY)
         end = 0 if log is None else log.log_end_offset
-        _, _, recovered = found([disk.after_kill() for disk in story.shared.disks])
+        disks = [disk.after_kill() for disk in story.shared.disks]
+        if number > story.marked_at:
+            assert start(disks).start.unclean == [], number
+        _, _, recovered = found([disk.after_kill() for disk in disks])
         assert recovered >= end, number
 
 
@@ -465,3 +472,69 @@ def test_a_disk_that_does_not_keep_the_new_name_takes_the_log_offline() -> None:
     assert Step.LEAVE not in steps
     assert story.log.is_offline
     assert "/0/t-0" in story.shared.disks[0].directories, "a start decides"
+
+
+@pytest.mark.parametrize("when", [Step.COPY, Step.SYNC, Step.NOTE, Step.ANNOUNCE])
+def test_a_log_is_compacted_on_its_way(when: Step) -> None:
+    """What is copied of segments that are no more goes, and what took their place comes."""
+    config = replace(CONFIG, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
+    story = Story()
+    story.create(config)
+    log = story.log
+    log.reconfigure(config)
+    for number in range(60):
+        record = Record(0, 1_000, b"%d" % (number % 5), b"%d" % number)
+        append(log, record_batch(record))
+    story.flush()
+    compacted: list[int] = []
+
+    def clean(story: Story, step: Step) -> None:
+        if step is when and not compacted:
+            report = compact(log, 1_000)
+            assert report is not None
+            compacted.append(report.counts.records_removed)
+
+    steps = story.move(1, clean)
+    assert compacted[0] > 20
+    assert Step.DISCARD in steps
+    left = [(record.key, record.value) for record in read_records(log)]
+    for key in range(5):
+        assert (b"%d" % key, b"%d" % (55 + key)) in left
+    assert len(left) < 40
+    disks = [disk.after_kill() for disk in story.shared.disks]
+    again = start(disks).log(*KEY)
+    assert again is not None
+    assert [(record.key, record.value) for record in read_records(again)] == left
+
+
+def test_transactions_move_with_their_log() -> None:
+    story = Story()
+    story.create()
+    log = story.log
+
+    def write(producer_id: int, sequence: int) -> None:
+        producer = (producer_id, 0, sequence)
+        guard = log.producers.begin_verification(*producer, supports_epoch_bump=False)
+        content = batch(size=300, producer=producer, attributes=0x10)
+        log.append_as_leader(content, leader_epoch=0, now_ms=1_000, guard=guard)
+
+    def check(log: Log) -> None:
+        assert [each.producer_id for each in log.aborted_transactions(0, 10**6)] == [8, 8, 8]
+        opened = [each.transaction_first_offset for each in log.producers]
+        assert [offset for offset in opened if offset >= 0] == [open_from]
+
+    for turn in range(3):
+        for step in range(6):
+            write(8, 6 * turn + step)
+        log.append_end_marker(EndMarker(8, 0, 3, False, 1), leader_epoch=0, now_ms=1_000)
+        story.flush()
+    open_from = log.log_end_offset
+    write(9, 0)
+    check(log)
+    story.move(1)
+    check(log)
+    write(9, 1)
+    moved = start([disk.after_kill() for disk in story.shared.disks]).log(*KEY)
+    assert moved is not None
+    check(moved)
+    assert moved.log_end_offset == log.log_end_offset

@@ -327,3 +327,33 @@ def test_a_stop_leaves_a_move_to_the_next_start(stage: Any, tmp_path: Path) -> N
         str(tmp_path / "two")
     ]
     assert stage.broker.log_directories.start.unclean == []
+
+
+def test_a_rate_holds_a_move_back_until_it_is_lifted(
+    stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock stands still: what may go in a tenth of a second goes, and no more."""
+    monkeypatch.setattr("fairlead_broker.log.moving.move_plan.MOVE_TAIL_BYTES_MAX", 1_000)
+    monkeypatch.setattr("fairlead_broker.log.moving.segment_copies.MOVE_STEP_BYTES", 4_000)
+    monkeypatch.setattr("fairlead_broker.tasks.replica_mover.HELD_BACK_MAX_S", 0.01)
+    fill(stage)
+    ask(stage, tmp_path / "two")
+    (move,) = stage.broker.log_directories.moves
+    rates = {"replica.alter.log.dirs.io.max.bytes.per.second": 100_000}
+    monkeypatch.setattr(stage.broker, "running_number", rates.__getitem__)
+
+    async def act() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            mover = ReplicaMover(stage.broker, executor, on_disk_error=lambda path: None)
+            running = asyncio.create_task(mover.run())
+            await until(lambda: move.copied_bytes == 12_000)
+            await asyncio.sleep(0.1)
+            assert move.copied_bytes == 12_000, "three steps: the third is more than may go"
+            assert move.offset_lag > 20
+            rates["replica.alter.log.dirs.io.max.bytes.per.second"] = (1 << 63) - 1
+            await until(lambda: not list(stage.broker.log_directories.moves))
+            mover.stop()
+            await running
+
+    stage.run(act())
+    assert stage.partition("a").log.path == str(tmp_path / "two/a-0")
