@@ -405,7 +405,7 @@ LOGIN_AFTER_MUTE_S: Final = 2.0
 """A client whose login ends while a quota holds it back has so long afterwards to repeat it."""
 
 # Moves between log directories.
-MOVE_STEP_BYTES: Final = 2 * MIB
+MOVE_STEP_BYTES: Final = 4 * MIB
 """What is copied at once to another log directory; then whoever waits for the thread has a turn."""
 MOVE_READ_BYTES: Final = 256 * KIB
 MOVE_TAIL_BYTES_MAX: Final = 256 * KIB

@@ -18,7 +18,7 @@ from simulated_disk import PowerCut, SimulatedDisk
 from fairlead_broker.log.directory import log_directories, log_loader, switched_logs
 from fairlead_broker.log.directory.log_directories import DuplicateLogError, LogDirectories
 from fairlead_broker.log.directory.log_directory import LogDirectory
-from fairlead_broker.log.moving import move_jobs, move_plan, replica_move, segment_copies
+from fairlead_broker.log.moving import move_jobs, move_plan, replica_move
 from fairlead_broker.log.moving.move_plan import Step
 from fairlead_broker.log.moving.replica_move import ReplicaMove
 from fairlead_broker.log.producers.end_marker import EndMarker
@@ -129,7 +129,7 @@ class Story:
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(move_plan, "MOVE_TAIL_BYTES_MAX", 1_000)
-    monkeypatch.setattr(segment_copies, "MOVE_STEP_BYTES", 1_500)
+    monkeypatch.setattr(replica_move, "MOVE_STEP_BYTES", 1_500)
 
 
 def start(disks: list[SimulatedDisk]) -> LogDirectories:

@@ -11,6 +11,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from fairlead_broker.limits import MOVE_STEP_BYTES, THROTTLED_SLICE_BYTES
 from fairlead_broker.log.moving.move_plan import Step
 from fairlead_broker.replication.token_bucket import TokenBucket
 
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 UNLIMITED: Final = (1 << 63) - 1
+STEPS_A_SECOND: Final = 10
 WAIT_S: Final = 0.02
 """Until a move looks again at a log that somebody else works on."""
 HELD_BACK_MAX_S: Final = 1.0
@@ -79,7 +81,7 @@ class ReplicaMover:
             if self._stopped.is_set() and not (move.is_switched or move.reason):
                 move.abandon()
                 return
-            if step is Step.COPY and await self._hold_back():
+            if step is Step.COPY and await self._hold_back(move):
                 continue
             before = move.copied_bytes
             job = move.begin(step)
@@ -122,13 +124,14 @@ class ReplicaMover:
         else:
             logger.info("%s stays: %s", log.path, move.reason)
 
-    async def _hold_back(self) -> bool:
+    async def _hold_back(self, move: ReplicaMove) -> bool:
         """Wait if the rate says so; tell whether it did."""
         rate = self._broker.running_number(RATE)
         if rate == UNLIMITED:
             self._bucket = None
         elif self._bucket is None or self._bucket.rate != rate:
             self._bucket = TokenBucket(rate)
+        move.step_bytes = max(min(rate // STEPS_A_SECOND, MOVE_STEP_BYTES), THROTTLED_SLICE_BYTES)
         if self._bucket is None:
             return False
         delay_ms = self._bucket.delay_ms(self._broker.clock.monotonic_ms())

@@ -334,7 +334,8 @@ def test_a_rate_holds_a_move_back_until_it_is_lifted(
 ) -> None:
     """The clock stands still: what may go in a tenth of a second goes, and no more."""
     monkeypatch.setattr("fairlead_broker.log.moving.move_plan.MOVE_TAIL_BYTES_MAX", 1_000)
-    monkeypatch.setattr("fairlead_broker.log.moving.segment_copies.MOVE_STEP_BYTES", 4_000)
+    for name in ("MOVE_STEP_BYTES", "THROTTLED_SLICE_BYTES"):
+        monkeypatch.setattr(f"fairlead_broker.tasks.replica_mover.{name}", 4_000)
     monkeypatch.setattr("fairlead_broker.tasks.replica_mover.HELD_BACK_MAX_S", 0.01)
     fill(stage)
     ask(stage, tmp_path / "two")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
 from fairlead_broker.log.files.deletions import Deletions
 from fairlead_broker.log.segment import Segment
 from fairlead_model.invariants import require
@@ -30,25 +29,21 @@ def relocate(
     way prove nothing about the new files.
     """
     require(log.swap is None, "{} moves while a compaction is put in place", log.path)
-    old = list(log.segments)
-    was_sealed = log.active.is_sealed
+    active = log.active
+    log.cache.forget_directory(log.path)
     log.path, log.directory = path, Path(path)
     log.disk, log.cache, log.deferred = disk, cache, deferred
-    log.segments[:] = [_same(segment, log) for segment in old]
+    log.segments[:] = [_same(segment, log) for segment in log.segments]
     log.deletions = Deletions()
     log.flush_state.forget_flushes()
     log.epochs.is_dirty = True
     log.is_checkpointed = True
     log.set_active()
-    for segment in old:
-        segment.close()
-    if not was_sealed:
+    if not active.is_sealed:
         try:
-            log.active.activate()
+            log.active.take_over(active)
         except OSError as error:
             log.go_offline(error)
-        except CorruptSegmentError as error:
-            log.go_offline(OSError(str(error)))
 
 
 def _same(segment: Segment, log: SegmentedLog) -> Segment:

@@ -11,7 +11,7 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from fairlead_broker.limits import MOVE_ROOM_BYTES
+from fairlead_broker.limits import MOVE_ROOM_BYTES, MOVE_STEP_BYTES
 from fairlead_broker.log.files.file_names import (
     DELETE_DIRECTORY_SUFFIX,
     FILE_NAME_BYTES_MAX,
@@ -73,6 +73,8 @@ class ReplicaMove:
         self.future = future
         self.reason = ""
         self.is_switched = False
+        self.step_bytes = MOVE_STEP_BYTES
+        """What is copied at once; whoever holds it back wants less."""
         self.left_path = ""
         """Where the old log is now: under its name still if the disk has refused another one."""
         self._key = (log.topic, log.partition)
@@ -293,7 +295,11 @@ class ReplicaMove:
             self.give_up(f"{self.target.path} has {room} bytes left")
             return None
         is_last = not copy.missing_bytes
-        pieces = copy.last_pieces(self.future) if is_last else [copy.next_piece(self.future)]
+        pieces = (
+            copy.last_pieces(self.future)
+            if is_last
+            else [copy.next_piece(self.future, self.step_bytes)]
+        )
         self._copying = [(copy, pieces, segment is not self.log.active)]
         return MoveJob(partial(move_jobs.copy_pieces, self._old, self._new, pieces))
 

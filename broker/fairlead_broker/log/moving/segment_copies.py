@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead_broker.disk import unlink_if_present, write_fully
-from fairlead_broker.limits import MOVE_READ_BYTES, MOVE_STEP_BYTES
+from fairlead_broker.limits import MOVE_READ_BYTES
 from fairlead_broker.log.files.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -73,10 +73,10 @@ class SegmentCopy:
         stem = f"{directory}/{offset_name(self.segment.base_offset)}"
         return [stem + suffix for suffix in SEGMENT_SUFFIXES]
 
-    def next_piece(self, directory: str) -> Piece:
+    def next_piece(self, directory: str, size_max: int) -> Piece:
         """Return the next range of records, of a bounded size."""
         start = self.copied[LOG_SUFFIX]
-        end = min(self.segment.size, start + MOVE_STEP_BYTES)
+        end = min(self.segment.size, start + size_max)
         return self._piece(directory, LOG_SUFFIX, end, is_last=False)
 
     def last_pieces(self, directory: str) -> list[Piece]:
