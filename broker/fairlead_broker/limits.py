@@ -405,3 +405,14 @@ ROLE_JOURNAL_BYTES_MAX: Final = 128 * MIB
 killed, and waits for the controller instead."""
 LOGIN_AFTER_MUTE_S: Final = 2.0
 """A client whose login ends while a quota holds it back has so long afterwards to repeat it."""
+
+# Moves between log directories.
+MOVE_STEP_BYTES: Final = 4 * MIB
+"""What is copied at once to another log directory; then whoever waits for the thread has a turn."""
+MOVE_READ_BYTES: Final = 256 * KIB
+MOVE_TAIL_BYTES_MAX: Final = 256 * KIB
+"""What may be missing when a move ends: the loop copies it in one turn."""
+MOVE_ROOM_BYTES: Final = 64 * MIB
+"""What a move leaves free on the disk that it copies to."""
+PREFERRED_DIRECTORIES_MAX: Final = 10_000
+"""Replicas to come of which it is remembered in which log directory somebody wants them."""

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
@@ -185,3 +186,23 @@ def test_the_controller_goes_by_its_settings(cli: Cli) -> None:
     with urlopen(f"http://127.0.0.1:{cli.status()['controller']['httpPort']}/status") as reply:
         assert [each["state"] for each in json.load(reply)["brokers"]] == ["live"] * 3
     cli.ok("broker", "resume", "2")
+
+
+def test_replicas_move_between_folders(cli: Cli, tmp_path: Path) -> None:
+    folders = [str(tmp_path / name) for name in ("disk1", "disk2")]
+    assert cli.up("--brokers", "1", "--set", f"log.dirs={','.join(folders)}").code == 0
+    cli.ok("topic", "create", "t", "--partitions", "2", "--replication-factor", "1")
+    cli.ok("produce", "t", stdin="one\ntwo\nthree\n")
+    rows = cli.ok("broker", "disks", "0", "-o", "json").json
+    assert sum(row["replicas"] for row in rows) >= 2
+    target = rows[1]["path"]
+    moved = cli.ok(
+        *("broker", "disks", "0", "--move", "t:0", "--move", "t:1", "--to", target),
+        *("--wait", "-o", "json"),
+    ).json
+    assert all(row["moving"] == [] for row in moved)
+    assert {path.name for path in Path(target).iterdir()} >= {"t-0", "t-1"}
+    refused = cli("broker", "disks", "0", "--move", "t:0", "--to", "/nowhere")
+    assert refused.code == 1
+    assert "t:0: LOG_DIR_NOT_FOUND" in refused.err
+    assert "disk2" in cli.ok("broker", "disks", "0").out

@@ -3,7 +3,8 @@
 It must survive what POSIX allows and file systems do: un-fsynced pages are kept or lost one by one
 (granules of 512 bytes or 4 KiB), the last write may be torn at any byte, a file may have its new
 size without its data (zeros) or its data without its new size, and creates, renames and unlinks are
-undone unless the directory was fsynced, each by itself. Directories themselves are durable at once.
+undone unless the directory was fsynced, each by itself. Directories themselves are durable at once,
+and so are their new names unless `may_lose_directory_names` is set.
 A process that is killed loses nothing.
 """
 
@@ -60,6 +61,8 @@ class SimulatedDisk:
         self.failures: dict[str, OSError] = {}
         self.free_bytes: int | None = None
         self.short_writes = 0
+        self.may_lose_directory_names = False
+        self._directory_renames: list[tuple[str, str]] = []
         self._durable_names: dict[str, Inode] = {}
         self._name_changes: dict[str, list[tuple[str, str, Inode | None]]] = {}
         self._descriptors: dict[int, Inode] = {}
@@ -125,6 +128,10 @@ class SimulatedDisk:
     @mutating
     def rename(self, source: str, target: str) -> None:
         if source in self.directories:
+            if self.may_lose_directory_names:
+                self._rename_directory(source, target)
+                self._directory_renames.append((source, target))
+                return
             for path in [p for p in self.names if p.startswith(source + "/")]:
                 moved = target + path[len(source) :]
                 self.names[moved] = self.names.pop(path)
@@ -179,6 +186,9 @@ class SimulatedDisk:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         for change in self._name_changes.pop(path, []):
             _apply(self._durable_names, change)
+        self._directory_renames = [
+            each for each in self._directory_renames if each[0].rpartition("/")[0] != path
+        ]
 
     def bytes_free(self, path: str) -> int:
         return 1 << 40 if self.free_bytes is None else self.free_bytes
@@ -194,6 +204,7 @@ class SimulatedDisk:
             for change in changes:
                 _apply(self._durable_names, change)
         self._name_changes.clear()
+        self._directory_renames.clear()
 
     def fail(self, operation: str, number: int = errno.EIO) -> None:
         """Let this operation fail from now on."""
@@ -222,6 +233,8 @@ class SimulatedDisk:
         disk.names = self.names
         disk._durable_names = self._durable_names
         disk._name_changes = self._name_changes
+        disk.may_lose_directory_names = self.may_lose_directory_names
+        disk._directory_renames = list(self._directory_renames)
         return disk
 
     def after_power_cut(self, random: Random, granule: int = 4096) -> "SimulatedDisk":
@@ -241,7 +254,28 @@ class SimulatedDisk:
                 survivors[inode] = Inode(bytearray(content), content)
             disk.names[path] = survivors[inode]
         disk._durable_names = dict(disk.names)
+        disk.may_lose_directory_names = self.may_lose_directory_names
+        for source, target in reversed(self._directory_renames):
+            if random.random() < 0.5:
+                disk._undo_rename(source, target)
         return disk
+
+    def _undo_rename(self, source: str, target: str) -> None:
+        # Where another one has its name by now: the device keeps changes of a directory in order.
+        if source not in self.directories and target in self.directories:
+            self._rename_directory(target, source)
+
+    def _rename_directory(self, source: str, target: str) -> None:
+        """Names in it that are not durable yet are not so under the new name either."""
+        self.directories.remove(source)
+        self.directories.add(target)
+        for names in (self.names, self._durable_names):
+            for path in [path for path in names if path.startswith(source + "/")]:
+                names[target + path[len(source) :]] = names.pop(path)
+        changes = self._name_changes.pop(source, [])
+        self._name_changes.setdefault(target, []).extend(
+            (kind, path.replace(source + "/", target + "/"), inode) for kind, path, inode in changes
+        )
 
     def _inode(self, path: str) -> Inode:
         if path not in self.names:

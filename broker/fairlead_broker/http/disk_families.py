@@ -62,6 +62,12 @@ def expose_disks(
         ]
         out.family(name, "gauge", meaning, samples)
     out.one(
+        "fairlead_replica_moves",
+        "gauge",
+        "Replicas that are to move to another log directory of this broker.",
+        sum(1 for move in directories.moves if not move.is_switched),
+    )
+    out.one(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "gauge",
         "Log directories that have failed, and whose replicas are offline.",

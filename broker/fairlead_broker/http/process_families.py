@@ -98,6 +98,7 @@ def expose_counters(out: Exposition, metrics: BrokerMetrics) -> None:
         ("segments_deleted", "Segments removed by retention.", metrics.segments_deleted),
         ("flushes", "Logs flushed to the disk.", metrics.flushes),
         ("flush_failures", "Flushes that failed; the log is offline.", metrics.flush_failures),
+        ("failed_moves", "Moves between log directories that failed.", metrics.failed_moves),
         ("task_failures", "Background rounds that raised.", metrics.task_failures),
     ):
         out.one(f"fairlead_{name}_total", "counter", meaning, value)

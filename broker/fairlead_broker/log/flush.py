@@ -106,7 +106,9 @@ class WriteOutJob:
 def is_due(log: SegmentedLog, now_ms: int) -> bool:
     """Tell whether somebody should begin a flush now."""
     state, config = log.flush_state, log.config
-    if state.is_running or log.is_offline or log.log_end_offset == log.recovery_point:
+    if state.is_running or state.is_held or log.is_offline:
+        return False
+    if log.log_end_offset == log.recovery_point:
         return False
     if state.is_wanted or log.unflushed_messages >= config.flush_messages:
         return True
@@ -119,7 +121,9 @@ def begin_flush(log: SegmentedLog) -> FlushJob | None:
     None too if the disk refuses the epoch file: the log is offline then, or lacks room.
     """
     state = log.flush_state
-    if state.is_running or log.is_offline or log.log_end_offset == log.recovery_point:
+    if state.is_running or state.is_held or log.is_offline:
+        return None
+    if log.log_end_offset == log.recovery_point:
         return None
     if log.epochs.is_dirty:
         # Below the recovery point that this flush will move nobody reads records for their epoch

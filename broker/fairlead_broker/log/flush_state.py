@@ -12,6 +12,7 @@ class FlushState:
     __slots__ = (
         "failed_flush",
         "generation",
+        "is_held",
         "is_running",
         "is_wanted",
         "last_flush_ms",
@@ -21,6 +22,8 @@ class FlushState:
 
     def __init__(self) -> None:
         self.generation = 0
+        self.is_held = False
+        """No flush may begin: the log is about to be in another directory."""
         self.is_running = False
         self.is_wanted = False
         self.last_flush_ms = 0

@@ -220,6 +220,23 @@ class Segment:
         if not len(self.offset_index):
             self.is_index_full = False
 
+    def take_over(self, before: "Segment") -> None:
+        """Be written in the place of an active segment, whose bytes this one's files have.
+
+        Nothing is read: all that is known of them holds here, too.
+        """
+        self.offset_index.take_over(before.offset_index)
+        self.time_index.take_over(before.time_index)
+        self.transaction_index.open_writer()
+        self.open_writer()
+        self.is_sealed = False
+        self._is_checked = before._is_checked
+        self.is_index_full = before.is_index_full
+        self.first_timestamp = before.first_timestamp
+        self.max_timestamp = before.max_timestamp
+        self.max_timestamp_offset = before.max_timestamp_offset
+        self.indexed_position = before.indexed_position
+
     def seal(self) -> None:
         """Close both indexes with a last time entry. The writer stays open for the flush."""
         self.append_time_entry()

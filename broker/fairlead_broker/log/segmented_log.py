@@ -61,6 +61,8 @@ class SegmentedLog(Protocol):
     is_checkpointed: bool
     start_before_cut: int | None
     has_aborted: bool
+    has_holes: bool
+    topic_id: bytes
     swap: Replacement | None
 
     @property

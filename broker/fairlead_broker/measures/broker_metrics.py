@@ -121,6 +121,7 @@ class BrokerMetrics:
     """A gauge: markers of transactions that wait for their partitions to have a leader."""
     rest: RestMetrics = field(default_factory=RestMetrics)
     task_failures: int = 0
+    failed_moves: int = 0
     """Rounds of a background task that ended in an exception; each is in the log."""
 
     def note_throttle(self, kind: str, throttle_ms: int) -> None:

@@ -25,6 +25,7 @@ from fairlead_broker.tasks.metadata_recorder import MetadataRecorder
 from fairlead_broker.tasks.offset_expiry import OffsetExpiry
 from fairlead_broker.tasks.periodic import Interval, run_periodically
 from fairlead_broker.tasks.replica_fetchers import ReplicaFetchers
+from fairlead_broker.tasks.replica_mover import ReplicaMover
 from fairlead_broker.tasks.room_watch import RoomWatch
 from fairlead_broker.tasks.transaction_expiry import TransactionExpiry
 from fairlead_broker.tasks.transaction_verifier import TransactionVerifier
@@ -63,6 +64,8 @@ class Background:
         self._fetchers = ReplicaFetchers(
             broker, cluster_secret, on_truncated=self._checkpoints.write_soon
         )
+        self._mover = ReplicaMover(broker, executor, on_disk_error=self._disk_check.look_at)
+        self._moving: asyncio.Task[None] | None = None
         self._marker_writer = MarkerWriter(broker, cluster_secret)
         self._verifier = TransactionVerifier(broker, cluster_secret)
         broker.marker_writing = self._marker_writer
@@ -151,6 +154,8 @@ class Background:
                 self._cleaner.clean_all,
                 lambda: self._broker.running_number("log.cleaner.backoff.ms"),
             )
+        if len(settings.log_directories) > 1:
+            self._moving = asyncio.create_task(self._mover.run(), name="replica mover")
         self._loop_lag.start()
 
     async def stop(self) -> None:
@@ -160,6 +165,9 @@ class Background:
         self._broker.on_altered.clear()
         self._marker_writer.stop()
         self._verifier.stop()
+        if self._moving is not None:
+            self._mover.stop()
+            await self._moving
         await self._fetchers.stop()
         self._broker.wake_check.stop()
         self._broker.on_lack_of_room = None

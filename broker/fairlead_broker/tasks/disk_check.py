@@ -43,7 +43,13 @@ class DiskCheck:
             return
         self._known.add(identity)
         logger.error("replica %s is offline: %s", partition, partition.log.refusal)
-        self._suspects[self._broker.log_directories.home(partition.log)] = None
+        self.look_at(self._broker.log_directories.home(partition.log).path)
+
+    def look_at(self, path: str) -> None:
+        """Probe a directory: something that it should have done went wrong."""
+        for directory in self._broker.log_directories.live:
+            if directory.path == path:
+                self._suspects[directory] = None
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._probe_all())
 

@@ -410,7 +410,7 @@ _REASSIGNMENT = (
     long_key(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         LONG_MAX,
-        "Accepted for Kafka's tools; nothing moves between the log directories of a broker.",
+        "Bytes a second that this broker copies from one of its log directories to another.",
         1,
         is_dynamic=True,
     ),

@@ -27,6 +27,9 @@ VERBS = {
         "fairlead_cli.broker.fence", "fence", "Take a broker out of service until `unfence`."
     ),
     "unfence": Verb("fairlead_cli.broker.fence", "unfence", "Let it be in service again."),
+    "disks": Verb(
+        "fairlead_cli.broker.disks", "command", "Show its log directories, and move between them."
+    ),
     "unregister": Verb(
         "fairlead_cli.broker.unregister", "command", "Forget a broker that is gone for good."
     ),
@@ -42,6 +45,7 @@ Examples:
   fairlead broker kill 1             as `kill -9`; the supervisor starts it again
   fairlead broker drain 3 --wait     all that it holds moves to other brokers
   fairlead broker fence 3            out of service, with all its data, until `unfence`
+  fairlead broker disks 2            what it has in each of its folders
   fairlead broker unregister 3       it is drained and stopped, and does not come back
   fairlead broker pause 1 && sleep 5 && fairlead broker resume 1
 

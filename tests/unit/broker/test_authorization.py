@@ -33,6 +33,7 @@ from fairlead_wire.messages import (
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     alter_user_scram_credentials,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -293,6 +294,16 @@ REQUESTS: dict[ApiKey, tuple[Any, ResourceType]] = {
         lambda version: list_partition_reassignments.ListPartitionReassignmentsRequest(),
         CLUSTER,
     ),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (
+        lambda version: alter_replica_log_dirs.AlterReplicaLogDirsRequest(
+            [
+                alter_replica_log_dirs.AlterReplicaLogDir(
+                    "/a", [alter_replica_log_dirs.AlterReplicaLogDirTopic("t", [0])]
+                )
+            ]
+        ),
+        CLUSTER,
+    ),
     ApiKey.DESCRIBE_LOG_DIRS: (
         lambda version: describe_log_dirs.DescribeLogDirsRequest(None),
         CLUSTER,
@@ -496,6 +507,7 @@ def test_every_api_says_what_it_needs() -> None:
         ApiKey.UNREGISTER_BROKER: (Operation.ALTER, CLUSTER),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: (Operation.ALTER, CLUSTER),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: (Operation.DESCRIBE, CLUSTER),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: (Operation.ALTER, CLUSTER),
         ApiKey.DESCRIBE_LOG_DIRS: (Operation.DESCRIBE, CLUSTER),
         ApiKey.LIST_CONFIG_RESOURCES: (Operation.DESCRIBE_CONFIGS, CLUSTER),
         ApiKey.DESCRIBE_ACLS: (Operation.DESCRIBE, CLUSTER),

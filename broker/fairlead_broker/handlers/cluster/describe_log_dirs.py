@@ -2,10 +2,11 @@
 
 Behaviour: each log directory of this broker with every replica in it, or with those that were
 asked for (a replica that is not here is left out, as in Kafka). An offline replica is still
-listed with the size it had. A directory that has failed, or cannot be read, answers
-KAFKA_STORAGE_ERROR and nothing else.
+listed with the size it had. One that moves to another directory is listed there, too, as a future
+one, with what is copied and how many offsets that is behind. A directory that has failed, or cannot
+be read, answers KAFKA_STORAGE_ERROR and nothing else.
 Versions:  2 flexible · 3 top-level error · 4 total and usable bytes of the disk.
-Missing:   moving replicas between directories.
+Missing:   nothing.
 """
 
 from __future__ import annotations
@@ -55,20 +56,35 @@ def describe_log_dirs(
     directories = context.broker.log_directories
     found: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {}
     for partition in _asked(request, context.broker.partitions):
-        topics = found.setdefault(directories.home(partition.log).path, {})
-        topics.setdefault(partition.topic, []).append(
+        _topic(found, directories.home(partition.log).path, partition).append(
             DescribeLogDirsPartition(
                 partition_index=partition.index,
                 partition_size=partition.log.size,
                 offset_lag=0,
             )
         )
+        move = directories.moves.under_way.get((partition.topic, partition.index))
+        if move is not None and not move.is_switched:
+            _topic(found, move.target.path, partition).append(
+                DescribeLogDirsPartition(
+                    partition_index=partition.index,
+                    partition_size=move.copied_bytes,
+                    offset_lag=move.offset_lag,
+                    is_future_key=True,
+                )
+            )
     return DescribeLogDirsResponse(
         results=[
             _failed(path) if path in directories.failures else _described(path, found.get(path, {}))
             for path in directories.paths
         ]
     )
+
+
+def _topic(
+    found: dict[str, dict[str, list[DescribeLogDirsPartition]]], path: str, partition: Partition
+) -> list[DescribeLogDirsPartition]:
+    return found.setdefault(path, {}).setdefault(partition.topic, [])
 
 
 def _described(

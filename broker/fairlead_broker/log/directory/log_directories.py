@@ -16,7 +16,9 @@ from fairlead_broker.log.directory.identity import ForeignDirectoryError
 from fairlead_broker.log.directory.joint_start import DirectoryStart, JointStart, join_starts
 from fairlead_broker.log.directory.load_report import LoadReport
 from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.directory.replica_moves import ReplicaMoves
 from fairlead_broker.log.directory.scan import scan_directory
+from fairlead_broker.log.directory.switched_logs import settle_switches
 from fairlead_broker.log.files.file_names import LOG_SUFFIX, partition_directory
 from fairlead_broker.log.files.read_cache import ReadCache
 from fairlead_broker.log.files.text_files import NewerFormatError, TopicPartition
@@ -48,6 +50,8 @@ class LogDirectories:
         self._unmoved: dict[TopicPartition, str] = {}
         """Paths of logs that were to go, and that the disk has kept under their name."""
         self._starts: list[DirectoryStart] = []
+        self.moves = ReplicaMoves(self)
+        """Replicas that go from one of the directories to another, or are to."""
 
     @classmethod
     def open(
@@ -147,6 +151,8 @@ class LogDirectories:
         on_progress: Callable[[RecoveryProgress], None] = lambda _: None,
     ) -> LoadReport:
         """Open every log of every directory. Blocks: in a thread. DuplicateLogError."""
+        if len(self.paths) > 1:
+            settle_switches(self.live, now_ms)
         if len(self.directories) > 1:
             self._check_duplicates()
         total = LoadReport()
@@ -174,6 +180,7 @@ class LogDirectories:
             self._starts.append(_start_of(directory, report))
         self._forget_found(total)
         self.offline = dict(total.offline)
+        self.moves.resume()
         return total
 
     def _check_duplicates(self) -> None:
@@ -243,6 +250,7 @@ class LogDirectories:
         if self.live == [directory]:
             return False
         self.failures[directory.path] = str(error)
+        self.moves.directory_failed(directory, error)
         logger.critical("log directory %s has failed: %s", directory.path, error)
         for log in directory.logs:
             if not log.is_offline:
@@ -263,19 +271,22 @@ class LogDirectories:
     def create_log(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
     ) -> Log:
-        """Make an empty log in the directory with the fewest. OSError if none takes it.
+        """Make an empty log where it is wanted, else in the directory with the fewest.
 
-        KafkaError if files of that name cannot be got out of the way, in whichever directory.
+        OSError if none takes it. KafkaError if files of that name cannot be got out of the way, in
+        whichever directory.
         """
         key = (topic, partition)
         if key in self._unmoved:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self._unmoved[key]} could not be moved away"
             )
-        candidates = sorted(self.live, key=lambda directory: len(directory.logs))
+        candidates = self.moves.by_preference(key, self.live)
         for directory in candidates:
             try:
-                return directory.create_log(topic, partition, topic_id, config, now_ms)
+                log = directory.create_log(topic, partition, topic_id, config, now_ms)
+                self.moves.forget_preference(key)
+                return log
             except FileExistsError:
                 raise
             except OSError as error:
@@ -286,13 +297,23 @@ class LogDirectories:
 
     def delete_log(self, log: Log, now_ms: int) -> None:
         """Rename the directory so that it is no log any more; removed after the grace."""
+        self.moves.log_goes(log)
         self._note_unmoved(log, self.home(log).delete_log(log, now_ms))
 
     def set_aside(self, log: Log) -> str:
         """Take a log out of service that nobody knows; its data stays, under the answered path."""
+        self.moves.log_goes(log)
         target = self.home(log).set_aside(log)
         self._note_unmoved(log, target)
         return target
+
+    def note_left_over(self, key: TopicPartition, path: str) -> None:
+        """Make no log of that name: the disk has kept one that has moved away under its name."""
+        self._unmoved[key] = path
+
+    def has_left_over(self, key: TopicPartition) -> bool:
+        """Tell whether files of that name could not be got out of the way."""
+        return key in self._unmoved
 
     def _note_unmoved(self, log: Log, target: str) -> None:
         """Where there is another directory, a log of the same name would begin there."""

@@ -11,6 +11,8 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, ValuesView
+from functools import partial
+from typing import TYPE_CHECKING
 
 from fairlead_broker import ballast
 from fairlead_broker.disk import Disk, RealDisk, replace_file, unlink_if_present
@@ -35,6 +37,7 @@ from fairlead_broker.log.files.deferred_files import DeferredFiles, SyncJob
 from fairlead_broker.log.files.deletions import DeletionJob, Deletions, remove_tree_if_present
 from fairlead_broker.log.files.file_names import (
     DELETE_DIRECTORY_SUFFIX,
+    FILE_NAME_BYTES_MAX,
     STRAY_DIRECTORY_SUFFIX,
     partition_directory,
 )
@@ -50,10 +53,12 @@ from fairlead_model.configs.log_config import NEVER, LogConfig
 from fairlead_model.invariants import require
 from fairlead_model.metadata_seen import MetadataSeen
 
+if TYPE_CHECKING:
+    from fairlead_broker.log.moving.passing_marks import PassingMarks
+
 logger = logging.getLogger(__name__)
 
 AWAITS_START = "append before the start was confirmed"
-FILE_NAME_BYTES_MAX = 255
 PROBE = ".fairlead-probe"
 
 
@@ -82,11 +87,15 @@ class LogDirectory:
         self._logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, str] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
+        self.passing: dict[TopicPartition, PassingMarks] = {}
+        """Of logs that are about to come from another directory, or to go there."""
+        self.futures: list[tuple[TopicPartition, str]] = []
+        """Names of copies that were to become logs here, found at start."""
         self._lock = lock
         self._identity = DirectoryIdentity(self.disk, path)
-        self._cache = ReadCache(self.disk) if cache is None else cache
+        self.cache = ReadCache(self.disk) if cache is None else cache
         self.deferred = DeferredFiles(self.disk)
-        self._loader = LogLoader(self.disk, self._cache, self.deferred)
+        self._loader = LogLoader(self.disk, self.cache, self.deferred)
         self._checkpoints = Checkpoints(self.disk, path)
         self._checkpointed = CheckpointedOffsets()
         self._fresh: list[Log] = []
@@ -159,6 +168,7 @@ class LogDirectory:
         """
         scan = scan_directory(self.disk, self.path)
         report = LoadReport(foreign=scan.foreign)
+        self.futures = scan.futures
         for name in scan.foreign:
             logger.warning("%s/%s is no log of this broker and is left alone", self.path, name)
         self.removals.add([f"{self.path}/{name}" for name in scan.deleted], now_ms)
@@ -323,6 +333,21 @@ class LogDirectory:
         self._logs[key] = log
         return log
 
+    def take_in(self, log: Log) -> None:
+        """Have a log that has come from another directory, with its files."""
+        key = (log.topic, log.partition)
+        require(key not in self._logs, "{} has a log already", key)
+        self._logs[key] = log
+
+    def hand_out(self, log: Log) -> None:
+        """Have a log no more, which another directory takes in; its files here are of no account.
+
+        What a checkpoint that is under way says is of the log that was here.
+        """
+        del self._logs[log.topic, log.partition]
+        self.high_watermarks.pop((log.topic, log.partition), None)
+        self._fresh = [each for each in self._fresh if each is not log]
+
     def delete_log(self, log: Log, now_ms: int) -> str:
         """Rename the directory so that it is no log any more; removed after the grace.
 
@@ -368,20 +393,24 @@ class LogDirectory:
         """Return a job that writes the offsets of all logs; None while another such job runs."""
         if high_watermarks is not None:
             self.high_watermarks = dict(high_watermarks)
+        passing = {key: each for key, each in self.passing.items() if key not in self._logs}
         job = self._checkpoints.begin(
             recovery_points=self._offline_points
+            | {key: each.recovery_point for key, each in passing.items()}
             | {key: log.recovery_point for key, log in self._logs.items()},
             log_start_offsets=self._offline_starts
+            | {key: each.log_start_offset for key, each in passing.items()}
             | {key: log.log_start_offset for key, log in self._logs.items()},
-            high_watermarks=self.high_watermarks,
+            high_watermarks=self.high_watermarks
+            | {key: each.high_watermark for key, each in passing.items()},
             first_dirty_offsets={
                 key: log.first_dirty_offset
-                for key, log in self._logs.items()
+                for key, log in (self._logs | passing).items()
                 if log.first_dirty_offset > log.log_start_offset
             },
             last_horizons_ms={
                 key: log.last_horizon_ms
-                for key, log in self._logs.items()
+                for key, log in (self._logs | passing).items()
                 if log.last_horizon_ms != NEVER
             },
             truncated=[
@@ -391,6 +420,14 @@ class LogDirectory:
         if job is not None:
             self._fresh = not_yet_checkpointed(self._logs.values())
         return job
+
+    def begin_noting(self) -> tuple[CheckpointJob, Callable[[int], None]] | None:
+        """Return a job that writes down what is `passing`, and what completes it with the time.
+
+        None while another checkpoint is written.
+        """
+        job = self.begin_checkpoint()
+        return None if job is None else (job, partial(self.complete_checkpoint, job))
 
     def complete_checkpoint(self, job: CheckpointJob, now_ms: int = 0) -> None:
         """Back on the loop: logs whose truncation is durable now take appends again."""

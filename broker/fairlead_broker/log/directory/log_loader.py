@@ -7,6 +7,7 @@ not fit together raises `UncleanLogError`: the caller has the log recovered and 
 """
 
 import errno
+from collections.abc import Container
 
 from fairlead_broker.disk import DirectoryEntry, Disk, read_file
 from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
@@ -19,6 +20,7 @@ from fairlead_broker.log.files.file_names import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
+    MOVED_MARK,
     PARTITION_METADATA,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
@@ -108,8 +110,7 @@ class LogLoader:
     ) -> Log:
         """Return an existing log, cleanly stopped or recovered; UncleanLogError otherwise."""
         entries = {entry.name: entry for entry in self._disk.list_directory(directory)}
-        if FAILED_FLUSH in entries:
-            raise UncleanLogError(f"{directory}: a flush failed")
+        _check_marks(directory, entries)
         if any(name.endswith(WORKING_SUFFIXES) for name in entries):
             settle_leftovers(self._disk, directory, set(entries))
             entries = {entry.name: entry for entry in self._disk.list_directory(directory)}
@@ -247,3 +248,16 @@ class LogLoader:
             index_bytes_max=config.segment_index_bytes,
             created_ms=now_ms,
         )
+
+
+def _check_marks(directory: str, entries: Container[str]) -> None:
+    """OSError for a log that may be in another directory; UncleanLogError after a failed flush."""
+    if MOVED_MARK in entries:
+        raise OSError(
+            errno.ENOENT,
+            "it was being moved to a log directory that is not here: put that back, or remove"
+            f" {MOVED_MARK} to go on with what is here, which may be older",
+            directory,
+        )
+    if FAILED_FLUSH in entries:
+        raise UncleanLogError(f"{directory}: a flush failed")

@@ -6,6 +6,7 @@ from fairlead_broker.disk import Disk
 from fairlead_broker.log.files.file_names import (
     DELETE_DIRECTORY_SUFFIX,
     STRAY_DIRECTORY_SUFFIX,
+    parse_future_directory,
     parse_partition_directory,
 )
 from fairlead_broker.log.files.text_files import TopicPartition
@@ -13,10 +14,11 @@ from fairlead_broker.log.files.text_files import TopicPartition
 
 @dataclass(slots=True)
 class DirectoryScan:
-    """Directory names: of logs by partition, of deleted logs, and of neither."""
+    """Directory names: of logs by partition, of copies that were to become logs, and others."""
 
     partitions: dict[TopicPartition, str] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
+    futures: list[tuple[TopicPartition, str]] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
 
 
@@ -28,6 +30,10 @@ def scan_directory(disk: Disk, path: str) -> DirectoryScan:
             continue
         if entry.name.endswith(DELETE_DIRECTORY_SUFFIX):
             scan.deleted.append(entry.name)
+            continue
+        future = parse_future_directory(entry.name)
+        if future is not None:
+            scan.futures.append((future, entry.name))
             continue
         key = parse_partition_directory(entry.name)
         if key is None:

@@ -31,6 +31,8 @@ TOMBSTONE_CHECKPOINT: Final = "fairlead-tombstone-checkpoint"
 FAILED_FLUSH: Final = "fairlead-failed-flush"
 HOLES_MARK: Final = "fairlead-compacted"
 CHECKPOINTED_MARK: Final = "fairlead-checkpointed"
+MOVED_MARK: Final = "fairlead-moved-to"
+"""Of a log that may have moved: the id of the log directory that has it, if that has one."""
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 START_RECORD: Final = "fairlead-start.json"
 BOOT_RECORD: Final = "fairlead-boot.json"
@@ -42,6 +44,8 @@ RESERVE: Final = "fairlead-reserve"
 
 DELETE_DIRECTORY_SUFFIX: Final = "-delete"
 STRAY_DIRECTORY_SUFFIX: Final = "-stray"
+FUTURE_DIRECTORY_SUFFIX: Final = "-future"
+FILE_NAME_BYTES_MAX: Final = 255
 
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 OFFSET_DIGITS: Final = 20
@@ -50,6 +54,8 @@ OFFSET_MAX: Final = 2**63 - 1
 _PARTITION_DIRECTORY: Final = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})"
 )
+
+_FUTURE_DIRECTORY: Final = re.compile(r"(?P<name>.+)\.[0-9a-f]{32}-future")
 
 
 def offset_name(offset: int) -> str:
@@ -83,3 +89,14 @@ def parse_partition_directory(name: str) -> tuple[str, int] | None:
     if partition_directory(topic, partition) != name or partition > 2**31 - 1:
         return None
     return topic, partition
+
+
+def future_directory(topic: str, partition: int, unique: str) -> str:
+    """Return the directory of a copy that becomes the log; longer than a name may be, at times."""
+    return f"{partition_directory(topic, partition)}.{unique}{FUTURE_DIRECTORY_SUFFIX}"
+
+
+def parse_future_directory(name: str) -> tuple[str, int] | None:
+    """Topic and partition that a directory is to become the log of; None if it is none such."""
+    match = _FUTURE_DIRECTORY.fullmatch(name)
+    return None if match is None else parse_partition_directory(match["name"])

@@ -59,6 +59,14 @@ class ReadCache:
         """Drop a file that is renamed or deleted; slices in flight keep their descriptor."""
         self._files.pop(path, None)
 
+    def forget_directory(self, path: str) -> None:
+        """Drop all files and pages of a log that is elsewhere now."""
+        prefix = path + "/"
+        for name in [name for name in self._files if name.startswith(prefix)]:
+            del self._files[name]
+        for key in [key for key in self._pages if key[0].startswith(prefix)]:
+            del self._pages[key]
+
     def forget_page(self, path: str, page: int) -> None:
         """Drop one page of an index that grows."""
         self._pages.pop((path, page), None)

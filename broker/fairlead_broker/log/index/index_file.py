@@ -113,6 +113,14 @@ class IndexFile:
         self._cache.forget_index(self.path)
         self.keys, self.values, self.is_active = keys, values, True
 
+    def take_over(self, before: "IndexFile") -> None:
+        """Go on with the entries of an active index, all of which this file has, too.
+
+        The file is opened, so that the next flush makes durable what was copied last.
+        """
+        self._file = OpenFile(self._disk, self._disk.open_write(self.path))
+        self.keys, self.values, self.is_active = before.keys, before.values, before.is_active
+
     def seal(self) -> None:
         """No entry will follow: give the memory back and read pages from now on."""
         if not self.is_active:

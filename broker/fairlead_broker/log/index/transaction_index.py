@@ -103,6 +103,11 @@ class TransactionIndex:
             least = aborted.last_offset + 1
         return True
 
+    def open_writer(self) -> None:
+        """Have the next flush make the file durable: the last entries were copied."""
+        if self._count:
+            self._file = OpenFile(self._disk, self._disk.open_write(self.path))
+
     def writer(self) -> OpenFile | None:
         """Return the descriptor that un-synced entries were written through, if still open."""
         return self._file

@@ -1,0 +1,65 @@
+"""At start: of a log that was moving, which directory has it.
+
+The old log has a mark that names the directory it goes to. If that has the log, too, it was
+switched, and what is here is older. If it has not, it was not, and the mark goes. If that directory
+is not here nobody can tell: the mark stays, and with it the log is not opened (`log_loader`).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import TYPE_CHECKING
+
+from fairlead_broker.disk import read_file, unlink_if_present
+from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
+from fairlead_broker.log.directory.scan import scan_directory
+from fairlead_broker.log.files.file_names import (
+    DELETE_DIRECTORY_SUFFIX,
+    FILE_NAME_BYTES_MAX,
+    MOVED_MARK,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairlead_broker.log.directory.log_directory import LogDirectory
+
+logger = logging.getLogger(__name__)
+
+
+def settle_switches(directories: Sequence[LogDirectory], now_ms: int) -> None:
+    """Remove old logs that were switched, and marks of those that were not. Blocks.
+
+    A disk that refuses keeps its logs as they are; loading them says what is wrong.
+    """
+    by_id = {each.directory_id: each for each in directories}
+    for directory in directories:
+        try:
+            _settle(directory, by_id, now_ms)
+        except (OSError, ValueError) as error:
+            logger.error("marks of moved logs in %s: %s", directory.path, error)
+
+
+def _settle(directory: LogDirectory, by_id: dict[str, LogDirectory], now_ms: int) -> None:
+    disk = directory.disk
+    for name in scan_directory(disk, directory.path).partitions.values():
+        path = f"{directory.path}/{name}"
+        mark = f"{path}/{MOVED_MARK}"
+        if not disk.exists(mark):
+            continue
+        target = by_id.get(read_file(disk, mark, size_max=SMALL_FILE_BYTES_MAX).decode())
+        if target is None or target is directory:
+            continue
+        if not target.disk.exists(f"{target.path}/{name}"):
+            unlink_if_present(disk, mark)
+            disk.fsync_directory(path)
+            continue
+        # A power cut may still undo the name that tells of the switch; then this one would miss.
+        target.disk.fsync_directory(target.path)
+        ending = f".{uuid.uuid4().hex}{DELETE_DIRECTORY_SUFFIX}"
+        gone = f"{directory.path}/{name[: FILE_NAME_BYTES_MAX - len(ending)]}{ending}"
+        disk.rename(path, gone)
+        disk.fsync_directory(directory.path)
+        directory.removals.add([gone], now_ms)
+        logger.info("%s has moved to %s and is removed", path, target.path)

@@ -1,0 +1,124 @@
+"""What the steps of a move have a thread do. Nothing here touches what the loop owns."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from fairlead_broker.disk import replace_file, unlink_if_present
+from fairlead_broker.log.files.deferred_files import SyncJob
+from fairlead_broker.log.files.file_names import (
+    CHECKPOINTED_MARK,
+    HOLES_MARK,
+    LEADER_EPOCH_CHECKPOINT,
+    MOVED_MARK,
+    PARTITION_METADATA,
+)
+from fairlead_broker.log.files.text_files import (
+    encode_epoch_checkpoint,
+    encode_partition_metadata,
+)
+from fairlead_broker.log.moving.segment_copies import copy_piece, copy_snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fairlead_broker.disk import Disk
+    from fairlead_broker.log.moving.segment_copies import Piece
+    from fairlead_broker.log.segmented_log import SegmentedLog
+
+
+class Place(NamedTuple):
+    """A directory on a disk."""
+
+    disk: Disk
+    path: str
+
+
+class Job(Protocol):
+    """What a thread is given; `error` is what went wrong."""
+
+    error: OSError | None
+
+    def run(self) -> None:
+        """In a thread."""
+        ...
+
+
+class MoveJob:
+    """`act` runs in a thread; `error` is what went wrong."""
+
+    __slots__ = ("_act", "error")
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._act = act
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        """In a thread."""
+        try:
+            self._act()
+        except OSError as error:
+            self.error = error
+
+
+def wipe(copy: Place) -> None:
+    """Remove all files of a copy."""
+    for entry in copy.disk.list_directory(copy.path):
+        unlink_if_present(copy.disk, f"{copy.path}/{entry.name}")
+
+
+def unlink_all(disk: Disk, paths: list[str]) -> None:
+    """Remove files, as far as they are there."""
+    for path in paths:
+        unlink_if_present(disk, path)
+
+
+def copy_pieces(old: Place, copy: Place, pieces: list[Piece]) -> None:
+    """Copy ranges of files."""
+    for piece in pieces:
+        copy_piece(old.disk, copy.disk, piece)
+
+
+def sync(old: Place, copy: Place, pieces: list[Piece]) -> None:
+    """Make all that is copied durable, and have the snapshots."""
+    copy_pieces(old, copy, pieces)
+    copy_snapshots(old.disk, old.path, copy.disk, copy.path)
+    copy.disk.fsync_directory(copy.path)
+
+
+def small_files(log: SegmentedLog) -> dict[str, bytes]:
+    """Return the files beside the segments, by name."""
+    files = {
+        PARTITION_METADATA: encode_partition_metadata(log.topic_id),
+        LEADER_EPOCH_CHECKPOINT: encode_epoch_checkpoint(log.epochs.entries()),
+        CHECKPOINTED_MARK: b"",
+    }
+    if log.has_holes:
+        files[HOLES_MARK] = b""
+    return files
+
+
+def announce(
+    old: Place, copy: Place, pieces: list[Piece], files: dict[str, bytes], target_id: str
+) -> None:
+    """Make the copy whole and durable up to here, and then say in the old log where it goes."""
+    for name, content in files.items():
+        replace_file(copy.disk, f"{copy.path}/{name}", content, durable=False)
+    SyncJob(copy.disk, [f"{copy.path}/{name}" for name in files], []).run()
+    sync(old, copy, pieces)
+    copy.disk.fsync_directory(copy.path.rpartition("/")[0])
+    replace_file(old.disk, f"{old.path}/{MOVED_MARK}", target_id.encode(), durable=True)
+
+
+def unmark(old: Place) -> None:
+    """Say in the old log that it goes nowhere; nothing to do if it was deleted meanwhile."""
+    with suppress(FileNotFoundError):
+        unlink_if_present(old.disk, f"{old.path}/{MOVED_MARK}")
+        old.disk.fsync_directory(old.path)
+
+
+def rename_durably(disk: Disk, source: str, target: str) -> None:
+    """Give a directory another name beside its own."""
+    disk.rename(source, target)
+    disk.fsync_directory(source.rpartition("/")[0])

@@ -1,0 +1,407 @@
+"""One replica on its way from one log directory to another: facts for the plan, and its steps.
+
+`next_step` says what to do; `begin` does the loop's part of a step and answers a job for a thread,
+if there is one; `complete` takes in what became of it. What comes when is decided in `move_plan`.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from fairlead_broker.limits import MOVE_ROOM_BYTES, MOVE_STEP_BYTES
+from fairlead_broker.log.files.file_names import (
+    DELETE_DIRECTORY_SUFFIX,
+    FILE_NAME_BYTES_MAX,
+    FUTURE_DIRECTORY_SUFFIX,
+    partition_directory,
+)
+from fairlead_broker.log.files.holes import mark_holes
+from fairlead_broker.log.moving import move_jobs
+from fairlead_broker.log.moving.move_jobs import MoveJob, Place
+from fairlead_broker.log.moving.move_plan import MoveFacts, Step, next_step
+from fairlead_broker.log.moving.passing_marks import PassingMarks
+from fairlead_broker.log.moving.relocation import relocate
+from fairlead_broker.log.moving.segment_copies import SegmentCopy
+from fairlead_model.invariants import require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fairlead_broker.disk import Disk
+    from fairlead_broker.log.files.deferred_files import DeferredFiles
+    from fairlead_broker.log.files.deletions import Deletions
+    from fairlead_broker.log.files.read_cache import ReadCache
+    from fairlead_broker.log.files.text_files import TopicPartition
+    from fairlead_broker.log.log import Log
+    from fairlead_broker.log.moving.move_jobs import Job
+    from fairlead_broker.log.moving.segment_copies import Piece
+    from fairlead_broker.log.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+TRIES_MAX = 3
+"""Of a step that finds a file gone: a compaction may just have removed it."""
+
+
+class MoveEnd(Protocol):
+    """What a move needs of a log directory; `LogDirectory` says there what each is."""
+
+    path: str
+    disk: Disk
+    cache: ReadCache
+    deferred: DeferredFiles
+    removals: Deletions
+    directory_id: str
+    passing: dict[TopicPartition, PassingMarks]
+    high_watermarks: dict[TopicPartition, int]
+
+    def begin_noting(self) -> tuple[Job, Callable[[int], None]] | None: ...
+    def take_in(self, log: Log) -> None: ...
+    def hand_out(self, log: Log) -> None: ...
+
+
+class ReplicaMove:
+    """`future` is the path of the copy. `reason` says why the move was given up, if it was."""
+
+    def __init__(self, log: Log, source: MoveEnd, target: MoveEnd, future: str) -> None:
+        self.log = log
+        self.source = source
+        self.target = target
+        self.future = future
+        self.reason = ""
+        self.is_switched = False
+        self.step_bytes = MOVE_STEP_BYTES
+        """What is copied at once; whoever holds it back wants less."""
+        self.left_path = ""
+        """Where the old log is now: under its name still if the disk has refused another one."""
+        self._key = (log.topic, log.partition)
+        self._path = log.path
+        self._copies: dict[int, SegmentCopy] = {}
+        self._generation = log.flush_state.generation
+        self._tries = 0
+        self._has_failed = False
+        self._is_wiped = self._is_synced = self._is_announced = self._is_marked = False
+        self._is_removed = self._is_named = self._is_name_lost = self._is_left = False
+        self._noted: PassingMarks | None = None
+        self._announced_end = 0
+        self._copying: list[tuple[SegmentCopy, list[Piece], bool]] = []
+        self._complete_checkpoint: Callable[[int], None] | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """True if it was given up because of the disks, rather than called back."""
+        return self._has_failed
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of records in the copy."""
+        return sum(copy.segment.size - copy.missing_bytes for copy in self._copies.values())
+
+    @property
+    def offset_lag(self) -> int:
+        """How far the copy is behind; within a segment by its share of bytes."""
+        log = self.log
+        ends = [*log.bases[1:], log.log_end_offset]
+        for segment, end in zip(log.segments, ends, strict=True):
+            copy = self._copies.get(segment.base_offset)
+            if copy is None or copy.segment is not segment:
+                return log.log_end_offset - max(segment.base_offset, log.log_start_offset)
+            if copy.missing_bytes > 0:
+                behind = (end - segment.base_offset) * copy.missing_bytes // segment.size
+                return log.log_end_offset - end + max(behind, 1)
+        return 0
+
+    def give_up(self, reason: str, *, has_failed: bool = True) -> bool:
+        """Leave the log where it is; False if it is in the other directory already."""
+        if self.is_switched:
+            return False
+        if not self.reason:
+            self.reason, self._has_failed = reason, has_failed
+        return True
+
+    def next_step(self) -> Step:
+        """Return what comes next."""
+        log, state = self.log, self.log.flush_state
+        if log.refusal == "closed" or log.is_offline:
+            self.give_up(f"the log is {log.refusal}")
+        return next_step(
+            MoveFacts(
+                is_wiped=self._is_wiped,
+                is_given_up=bool(self.reason),
+                is_in_use=log.swap is not None or log.refusal is not None,
+                is_flushing=state.is_running,
+                has_strange_copies=bool(self._strange()),
+                missing_bytes=log.size - self.copied_bytes,
+                is_sealed_missing=self._first_unsure() is not log.active,
+                is_synced=self._is_synced,
+                is_noted=self._noted is not None and self._noted.still_holds(log),
+                is_held=state.is_held,
+                is_announced=self._is_announced,
+                is_marked=self._is_marked,
+                is_removed=self._is_removed,
+                is_switched=self.is_switched,
+                is_named=self._is_named,
+                is_name_lost=self._is_name_lost,
+                is_left=self._is_left,
+            )
+        )
+
+    def begin(self, step: Step) -> Job | None:
+        """Do the loop's part of a step; return the thread's, if there is one."""
+        if step is Step.COPY:
+            return self._begin_copy()
+        if step is Step.NOTE:
+            return self._begin_note()
+        if step is Step.ANNOUNCE:
+            return self._begin_announce()
+        if step is Step.HOLD:
+            self.log.flush_state.is_held = True
+        elif step is Step.LET_GO:
+            self._let_go()
+        elif step is Step.SWITCH:
+            self._switch()
+        elif step is Step.DISCARD:
+            return MoveJob(partial(move_jobs.unlink_all, self.target.disk, self._discard()))
+        elif step is Step.SYNC:
+            return MoveJob(partial(move_jobs.sync, self._old, self._new, self._begin_rest()))
+        else:
+            return self._begin_end(step)
+        return None
+
+    def _begin_end(self, step: Step) -> MoveJob | None:
+        if step is Step.WIPE:
+            return MoveJob(partial(move_jobs.wipe, self._new))
+        if step is Step.UNMARK:
+            return MoveJob(partial(move_jobs.unmark, self._old))
+        if step is Step.REMOVE:
+            gone = self.future.removesuffix(FUTURE_DIRECTORY_SUFFIX) + DELETE_DIRECTORY_SUFFIX
+            self.left_path = gone
+            return MoveJob(partial(move_jobs.rename_durably, self.target.disk, self.future, gone))
+        if step is Step.NAME:
+            return MoveJob(partial(self.target.disk.fsync_directory, self.target.path))
+        if step is Step.LEAVE:
+            ending = f".{uuid.uuid4().hex}{DELETE_DIRECTORY_SUFFIX}"
+            name = partition_directory(*self._key)[: FILE_NAME_BYTES_MAX - len(ending)]
+            self.left_path = f"{self.source.path}/{name}{ending}"
+            return MoveJob(
+                partial(move_jobs.rename_durably, self.source.disk, self._path, self.left_path)
+            )
+        return None
+
+    def complete(self, step: Step, job: Job, now_ms: int) -> None:
+        """Take in what became of a job."""
+        error = job.error
+        if step is Step.NOTE:
+            self._complete_note(job, now_ms)
+        elif step is Step.NAME:
+            self._is_named, self._is_name_lost = error is None, error is not None
+            if error is not None:
+                self.log.go_offline(error)
+        elif step is Step.LEAVE:
+            self._complete_leave(error, now_ms)
+        elif step is Step.REMOVE:
+            self._is_removed = True
+            if error is None:
+                self.target.removals.add([self.left_path], now_ms)
+            else:
+                logger.error("%s is left for the next start: %s", self.future, error)
+        elif step is Step.UNMARK:
+            self._is_marked = False
+            if error is not None:
+                logger.error("%s: the next start takes its mark away: %s", self._path, error)
+        elif error is not None:
+            self._note_error(error)
+        else:
+            self._note_done(step)
+
+    def _note_done(self, step: Step) -> None:
+        self._tries = 0
+        if step is Step.WIPE:
+            self._is_wiped = True
+        elif step is Step.ANNOUNCE:
+            self._is_announced = True
+        elif step is Step.SYNC:
+            self._is_synced = True
+        for copy, pieces, was_sealed in self._copying:
+            copy.note(pieces)
+            # What was sealed since the pieces were cut has got a last entry in its index.
+            is_whole = pieces[0].is_last and copy.copied == copy.sizes()
+            copy.is_durable = is_whole and was_sealed
+        self._copying = []
+
+    def _note_error(self, error: OSError) -> None:
+        """Give up, unless the log has changed under the step, which is then repeated."""
+        self._copying = []
+        if self._strange():
+            return
+        self._tries += 1
+        if not isinstance(error, FileNotFoundError) or self._tries == TRIES_MAX:
+            self.give_up(str(error))
+
+    def _strange(self) -> list[SegmentCopy]:
+        """Return copies of what the log has no more."""
+        if self.log.flush_state.generation != self._generation:
+            return list(self._copies.values())
+        there = dict(zip(self.log.bases, self.log.segments, strict=True))
+        return [
+            copy
+            for base, copy in self._copies.items()
+            if there.get(base) is not copy.segment or copy.is_beyond
+        ]
+
+    def _discard(self) -> list[str]:
+        strange = self._strange()
+        for copy in strange:
+            del self._copies[copy.segment.base_offset]
+        self._generation = self.log.flush_state.generation
+        self._is_synced, self._noted = False, None
+        return [path for copy in strange for path in copy.paths(self.future)]
+
+    def _first_unsure(self) -> Segment:
+        """Return the first segment that is not wholly copied and durable; at least the active."""
+        for base, segment in zip(self.log.bases, self.log.segments, strict=True):
+            copy = self._copies.get(base)
+            if copy is None or not copy.is_durable:
+                return segment
+        return self.log.active
+
+    def _copy_of(self, segment: Segment) -> SegmentCopy:
+        return self._copies.setdefault(segment.base_offset, SegmentCopy(segment))
+
+    def _begin_rest(self) -> list[Piece]:
+        """Return all that is not copied, or perhaps not durable, yet."""
+        log = self.log
+        at = log.bases.index(self._first_unsure().base_offset)
+        self._copying = [
+            (copy, copy.last_pieces(self.future), segment is not log.active)
+            for segment in log.segments[at:]
+            for copy in [self._copy_of(segment)]
+        ]
+        return [piece for _, pieces, _ in self._copying for piece in pieces]
+
+    def _begin_copy(self) -> MoveJob | None:
+        self._is_synced = False
+        segment = self._first_unsure()
+        copy = self._copy_of(segment)
+        try:
+            room = self.target.disk.bytes_free(self.target.path)
+        except OSError as error:
+            self.give_up(str(error))
+            return None
+        if room < copy.missing_bytes + MOVE_ROOM_BYTES:
+            self.give_up(f"{self.target.path} has {room} bytes left")
+            return None
+        is_last = not copy.missing_bytes
+        pieces = (
+            copy.last_pieces(self.future)
+            if is_last
+            else [copy.next_piece(self.future, self.step_bytes)]
+        )
+        self._copying = [(copy, pieces, segment is not self.log.active)]
+        return MoveJob(partial(move_jobs.copy_pieces, self._old, self._new, pieces))
+
+    def _begin_note(self) -> Job | None:
+        """Have the target's checkpoints speak of the log, as far as whole segments go."""
+        log = self.log
+        high_watermark = self.source.high_watermarks.get(self._key, 0)
+        recovery_point = min(log.recovery_point, self._first_unsure().base_offset)
+        marks = PassingMarks.of(log, recovery_point, high_watermark)
+        self.target.passing[self._key] = marks
+        begun = self.target.begin_noting()
+        if begun is None:
+            return None
+        job, self._complete_checkpoint = begun
+        return job
+
+    def _complete_note(self, job: Job, now_ms: int) -> None:
+        if self._complete_checkpoint is not None:
+            self._complete_checkpoint(now_ms)
+        if job.error is None:
+            self._noted = self.target.passing[self._key]
+        else:
+            self.give_up(str(job.error))
+
+    def _begin_announce(self) -> MoveJob:
+        log = self.log
+        pieces = self._begin_rest()
+        self._announced_end, self._is_marked = log.log_end_offset, True
+        return MoveJob(
+            partial(
+                move_jobs.announce,
+                self._old,
+                self._new,
+                pieces,
+                move_jobs.small_files(log),
+                self.target.directory_id,
+            )
+        )
+
+    def _let_go(self) -> None:
+        state = self.log.flush_state
+        state.is_held = self._is_announced = False
+        # Whoever waits for a flush has waited long enough.
+        state.is_wanted = True
+
+    def _switch(self) -> None:
+        """Copy the last bytes and let the copy be the log: one turn of the loop."""
+        log, source, target = self.log, self.source, self.target
+        require(
+            log.recovery_point <= self._announced_end, "{}: a flush ended while it moves", log.path
+        )
+        pieces = [piece._replace(is_last=False) for piece in self._last_pieces()]
+        path = f"{target.path}/{partition_directory(*self._key)}"
+        try:
+            move_jobs.copy_pieces(self._old, self._new, pieces)
+            if log.has_holes:
+                mark_holes(target.disk, self.future)
+            target.disk.rename(self.future, path)
+        except OSError as error:
+            self.give_up(str(error))
+            return
+        self.is_switched = True
+        source.passing[self._key] = PassingMarks.of(
+            log, log.recovery_point, source.high_watermarks.get(self._key, 0)
+        )
+        source.hand_out(log)
+        relocate(log, path, disk=target.disk, cache=target.cache, deferred=target.deferred)
+        target.take_in(log)
+        target.passing.pop(self._key, None)
+        target.deferred.note_directory(target.path)
+
+    def _last_pieces(self) -> list[Piece]:
+        """Return what was appended since the copy was announced."""
+        return self._copy_of(self.log.active).last_pieces(self.future)
+
+    def _complete_leave(self, error: OSError | None, now_ms: int) -> None:
+        self._is_left = True
+        if error is None:
+            self.source.removals.add([self.left_path], now_ms)
+            return
+        logger.error("%s stays, the next start removes it: %s", self._path, error)
+        self.left_path = self._path
+
+    def abandon(self) -> None:
+        """Let go of the log and the checkpoints, at the end or in the middle: a start goes on.
+
+        In the middle the copy stays, and perhaps the mark, which says no more than it has to.
+        """
+        if self.log.flush_state.is_held:
+            self._let_go()
+        self.source.passing.pop(self._key, None)
+        self.target.passing.pop(self._key, None)
+
+    @property
+    def left_over(self) -> str | None:
+        """Return where an old log still is that should have gone."""
+        return self._path if self.is_switched and self.left_path in ("", self._path) else None
+
+    @property
+    def _old(self) -> Place:
+        return Place(self.source.disk, self._path)
+
+    @property
+    def _new(self) -> Place:
+        return Place(self.target.disk, self.future)

@@ -1,0 +1,148 @@
+"""Copies of the segments of a log in another directory, and the jobs that make them. Threads.
+
+A segment's files only grow, or the log has been cut, which its flushes count. So a copy is right as
+far as it goes, for as long as the log has the very segment that it was made from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from fairlead_broker.disk import unlink_if_present, write_fully
+from fairlead_broker.limits import MOVE_READ_BYTES
+from fairlead_broker.log.files.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_name,
+    parse_offset_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fairlead_broker.disk import Disk
+    from fairlead_broker.log.segment import Segment
+
+
+class Piece(NamedTuple):
+    """A range of a file to copy, and to make durable with all before it if `is_last`."""
+
+    source: str
+    target: str
+    start: int
+    end: int
+    is_last: bool = False
+
+
+@dataclass(slots=True)
+class SegmentCopy:
+    """How much of each file of a segment is copied."""
+
+    segment: Segment
+    copied: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SEGMENT_SUFFIXES, 0))
+    is_durable: bool = False
+    """All of it is copied and durable, as of when it took no more records."""
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes of the segment's files now."""
+        segment = self.segment
+        return {
+            LOG_SUFFIX: segment.size,
+            INDEX_SUFFIX: segment.offset_index.size,
+            TIME_INDEX_SUFFIX: segment.time_index.size,
+            TRANSACTION_INDEX_SUFFIX: segment.transaction_index.size,
+        }
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of records that are not copied yet."""
+        return self.segment.size - self.copied[LOG_SUFFIX]
+
+    @property
+    def is_beyond(self) -> bool:
+        """True if more was copied of a file than there is now."""
+        return any(self.copied[suffix] > size for suffix, size in self.sizes().items())
+
+    def paths(self, directory: str) -> list[str]:
+        """Return where its files are."""
+        stem = f"{directory}/{offset_name(self.segment.base_offset)}"
+        return [stem + suffix for suffix in SEGMENT_SUFFIXES]
+
+    def next_piece(self, directory: str, size_max: int) -> Piece:
+        """Return the next range of records, of a bounded size."""
+        start = self.copied[LOG_SUFFIX]
+        end = min(self.segment.size, start + size_max)
+        return self._piece(directory, LOG_SUFFIX, end, is_last=False)
+
+    def last_pieces(self, directory: str) -> list[Piece]:
+        """Return what is missing of each file. One that is empty has to be there all the same."""
+        return [
+            self._piece(directory, suffix, size, is_last=True)
+            for suffix, size in self.sizes().items()
+            if size or suffix != TRANSACTION_INDEX_SUFFIX
+        ]
+
+    def note(self, pieces: Iterable[Piece]) -> None:
+        """Count what a job has copied."""
+        for piece in pieces:
+            suffix = piece.target[piece.target.rindex(".") :]
+            self.copied[suffix] = piece.end
+
+    def _piece(self, directory: str, suffix: str, end: int, *, is_last: bool) -> Piece:
+        name = offset_name(self.segment.base_offset) + suffix
+        return Piece(
+            f"{self.segment.directory}/{name}",
+            f"{directory}/{name}",
+            self.copied[suffix],
+            end,
+            is_last,
+        )
+
+
+def copy_piece(source: Disk, target: Disk, piece: Piece) -> None:
+    """Copy a range. OSError, also if the source is shorter than it was."""
+    reading = source.open_read(piece.source)
+    try:
+        writing = target.open_write(piece.target)
+        try:
+            position = piece.start
+            while position < piece.end:
+                size = min(MOVE_READ_BYTES, piece.end - position)
+                content = source.pread(reading, size, position)
+                if not content:
+                    raise OSError(f"{piece.source} ends at {position}")
+                write_fully(target, writing, content, position)
+                position += len(content)
+            if piece.is_last:
+                target.fsync(writing)
+            elif piece.end > piece.start:
+                target.start_write_out(writing, piece.start, piece.end - piece.start)
+        finally:
+            target.close(writing)
+    finally:
+        source.close(reading)
+
+
+def copy_snapshots(source: Disk, path: str, target: Disk, copy_path: str) -> None:
+    """Let a copy have the snapshots of producers that the log has, and no others. OSError."""
+    wanted = {
+        each.name: each.size for each in source.list_directory(path) if _is_snapshot(each.name)
+    }
+    there = {
+        each.name: each.size for each in target.list_directory(copy_path) if _is_snapshot(each.name)
+    }
+    stale = sorted(name for name, size in there.items() if wanted.get(name) != size)
+    for name in stale:
+        unlink_if_present(target, f"{copy_path}/{name}")
+    for name in sorted(wanted.keys() - (there.keys() - stale)):
+        piece = Piece(f"{path}/{name}", f"{copy_path}/{name}", 0, wanted[name], is_last=True)
+        copy_piece(source, target, piece)
+
+
+def _is_snapshot(name: str) -> bool:
+    return parse_offset_name(name, SNAPSHOT_SUFFIX) is not None

@@ -1,0 +1,146 @@
+"""Carries out moves of replicas between the log directories of this broker, one at a time.
+
+What comes next is said by the move (`log.moving`); here its jobs are run in threads, as fast as
+`replica.alter.log.dirs.io.max.bytes.per.second` allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from fairlead_broker.limits import MOVE_STEP_BYTES, THROTTLED_SLICE_BYTES
+from fairlead_broker.log.moving.move_plan import Step
+from fairlead_broker.replication.token_bucket import TokenBucket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.log.moving.replica_move import ReplicaMove
+
+logger = logging.getLogger(__name__)
+
+RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+UNLIMITED: Final = (1 << 63) - 1
+STEPS_A_SECOND: Final = 10
+WAIT_S: Final = 0.02
+"""Until a move looks again at a log that somebody else works on."""
+HELD_BACK_MAX_S: Final = 1.0
+"""After so long the rate is looked at again: somebody may have raised it."""
+
+
+class ReplicaMover:
+    """`run` ends some time after `stop`: when no log is between two directories."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        executor: Executor,
+        *,
+        on_disk_error: Callable[[str], None],
+    ) -> None:
+        """`on_disk_error` is told the path of a directory that has refused what a move needs."""
+        self._broker = broker
+        self._executor = executor
+        self._on_disk_error = on_disk_error
+        self._moves = broker.log_directories.moves
+        self._asked = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._bucket: TokenBucket | None = None
+
+    async def run(self) -> None:
+        """Until stopped; sleeps while nothing is to move."""
+        self._moves.on_asked = self._asked.set
+        while not self._stopped.is_set():
+            self._asked.clear()
+            move = next(iter(self._moves), None)
+            if move is None:
+                await self._asked.wait()
+                continue
+            try:
+                await self._carry_out(move)
+            except Exception:
+                self._broker.metrics.task_failures += 1
+                logger.exception("the move of %s to %s failed", move.log.path, move.target.path)
+                move.abandon()
+                self._moves.note_over(move)
+        self._moves.on_asked = None
+
+    def stop(self) -> None:
+        """Begin no step any more, but those that a log in between needs."""
+        self._stopped.set()
+        self._asked.set()
+
+    async def _carry_out(self, move: ReplicaMove) -> None:
+        loop, clock = asyncio.get_running_loop(), self._broker.clock
+        while (step := move.next_step()) is not Step.END:
+            if self._stopped.is_set() and not (move.is_switched or move.reason):
+                move.abandon()
+                return
+            if step is Step.COPY and await self._hold_back(move):
+                continue
+            before = move.copied_bytes
+            job = move.begin(step)
+            if job is not None:
+                await loop.run_in_executor(self._executor, job.run)
+                move.complete(step, job, clock.now_ms())
+                if self._bucket is not None:
+                    self._bucket.take(max(move.copied_bytes - before, 0))
+            elif step in (Step.WAIT, Step.NOTE):
+                await self._pause(WAIT_S)
+            if step in (Step.LET_GO, Step.SWITCH):
+                self._look_at(move)
+        self._end(move)
+
+    def _look_at(self, move: ReplicaMove) -> None:
+        """Have the flusher look at a log: its files are others, or it may be flushed again."""
+        log, broker = move.log, self._broker
+        partition = broker.partitions.get((log.topic, log.partition))
+        if partition is None or partition.log is not log:
+            return
+        if log.is_offline:
+            broker.on_partition_offline(partition)
+        if broker.on_moved is not None:
+            broker.on_moved([partition])
+
+    def _end(self, move: ReplicaMove) -> None:
+        move.abandon()
+        self._moves.note_over(move)
+        log = move.log
+        if move.is_switched:
+            self._look_at(move)
+            if move.left_over is not None:
+                key = (log.topic, log.partition)
+                self._broker.log_directories.note_left_over(key, move.left_over)
+            logger.info("%s has moved to %s", f"{log.topic}-{log.partition}", log.path)
+        elif move.has_failed:
+            self._broker.metrics.failed_moves += 1
+            logger.error("%s does not move to %s: %s", log.path, move.target.path, move.reason)
+            self._on_disk_error(move.target.path)
+        else:
+            logger.info("%s stays: %s", log.path, move.reason)
+
+    async def _hold_back(self, move: ReplicaMove) -> bool:
+        """Wait if the rate says so; tell whether it did."""
+        rate = self._broker.running_number(RATE)
+        if rate == UNLIMITED:
+            self._bucket = None
+        elif self._bucket is None or self._bucket.rate != rate:
+            self._bucket = TokenBucket(rate)
+        move.step_bytes = max(min(rate // STEPS_A_SECOND, MOVE_STEP_BYTES), THROTTLED_SLICE_BYTES)
+        if self._bucket is None:
+            return False
+        delay_ms = self._bucket.delay_ms(self._broker.clock.monotonic_ms())
+        if not delay_ms:
+            return False
+        await self._pause(min(delay_ms / 1000, HELD_BACK_MAX_S))
+        return True
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
