@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.log.directory import reserve
+from fairlead_broker.log.files import reserve
 from fairlead_broker.tasks.checkpoints import CheckpointWriter
 from fairlead_broker.tasks.cleaner import Cleaner
 from fairlead_broker.tasks.disk_check import DiskCheck

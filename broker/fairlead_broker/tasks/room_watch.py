@@ -102,20 +102,29 @@ class RoomWatch:
                 self._tell()
 
     def _look(self) -> bool:
-        """Have logs take records where there is room now; tell whether any may."""
+        """Have logs take records where there is room now; tell whether any may.
+
+        There is room for one, too, that has moved here from a full directory.
+        """
         is_changed = False
-        for directory, wanted in list(self._wanted.items()):
-            free = directory.disk.bytes_free(directory.path)
-            if free < wanted:
-                continue
-            del self._wanted[directory]
-            directory.is_full = False
+        live = self._broker.log_directories.live
+        self._wanted = {each: wanted for each, wanted in self._wanted.items() if each in live}
+        for directory in live:
+            wanted = self._wanted.get(directory)
             lacking = [log for log in directory.logs if log.lacks_room]
+            if wanted is None and not lacking:
+                continue
+            free = directory.disk.bytes_free(directory.path)
+            if wanted is not None:
+                if free < wanted:
+                    continue
+                del self._wanted[directory]
+                directory.is_full = False
             still = [log for log in lacking if not full_disk.take_records_again(log)]
             if still:
                 self._wanted[directory] = free + LOG_DIRECTORY_ROOM_BYTES
             else:
-                logger.warning("%s has room again: %d bytes are free", directory.path, free)
+                logger.warning("%s has room: %d bytes are free", directory.path, free)
             is_changed = True
         if is_changed:
             self._broker.replicas.make_those_without_room()

@@ -12,8 +12,10 @@ import pytest
 from log_batches import batch
 from waiting import until
 
+from fairlead_broker.log import full_disk
 from fairlead_broker.log.moving.move_plan import Step
 from fairlead_broker.log.moving.replica_move import ReplicaMove
+from fairlead_broker.tasks import room_watch
 from fairlead_broker.tasks.replica_mover import ReplicaMover
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.alter_replica_log_dirs import (
@@ -358,3 +360,32 @@ def test_a_rate_holds_a_move_back_until_it_is_lifted(
 
     stage.run(act())
     assert stage.partition("a").log.path == str(tmp_path / "two/a-0")
+
+
+def test_off_a_full_disk_a_replica_takes_records_again(
+    stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room_watch, "LOOK_S", 0.01)
+    fill(stage)
+    partition = stage.partition("a")
+    full_disk.run_out(partition.log, DISK_FULL)
+    assert ask(stage, tmp_path / "two") == 0
+
+    async def act() -> None:
+        resumed = asyncio.Event()
+        watch = room_watch.RoomWatch(stage.broker, on_resumed=resumed.set)
+        watch.note(partition)
+        with ThreadPoolExecutor(1) as executor:
+            mover = ReplicaMover(stage.broker, executor, on_disk_error=lambda _: None)
+            running = asyncio.create_task(mover.run())
+            await until(lambda: not list(stage.broker.log_directories.moves))
+            mover.stop()
+            await running
+        await resumed.wait()
+        await watch.stop()
+
+    stage.run(act())
+    assert folders(tmp_path / "two") == ["a-0"]
+    assert partition.log.refusal is not None, "only once the cut is durable"
+    stage.broker.log_directories.home(partition.log).write_checkpoints()
+    stage.append("a", b"goes on")

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from fairlead_broker import ballast
 from fairlead_broker.disk import Disk, RealDisk, replace_file, unlink_if_present
 from fairlead_broker.log.compaction.cleaning_plan import first_dirty_offset
-from fairlead_broker.log.directory import reserve
 from fairlead_broker.log.directory.checkpointed_offsets import (
     CheckpointedOffsets,
     not_yet_checkpointed,
@@ -33,6 +32,7 @@ from fairlead_broker.log.directory.load_report import LoadReport
 from fairlead_broker.log.directory.lock import DirectoryLock
 from fairlead_broker.log.directory.log_loader import LogLoader, UncleanLogError
 from fairlead_broker.log.directory.scan import scan_directory
+from fairlead_broker.log.files import reserve
 from fairlead_broker.log.files.deferred_files import DeferredFiles, SyncJob
 from fairlead_broker.log.files.deletions import DeletionJob, Deletions, remove_tree_if_present
 from fairlead_broker.log.files.file_names import (

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from fairlead_broker.limits import MOVE_ROOM_BYTES, MOVE_STEP_BYTES
+from fairlead_broker.log.files import reserve
 from fairlead_broker.log.files.file_names import (
     DELETE_DIRECTORY_SUFFIX,
     FILE_NAME_BYTES_MAX,
@@ -131,7 +132,8 @@ class ReplicaMove:
             MoveFacts(
                 is_wiped=self._is_wiped,
                 is_given_up=bool(self.reason),
-                is_in_use=log.swap is not None or log.refusal is not None,
+                # Without room nothing is appended, and that is what many moves are asked for.
+                is_in_use=log.swap is not None or (log.refusal is not None and not log.lacks_room),
                 is_flushing=state.is_running,
                 has_strange_copies=bool(self._strange()),
                 missing_bytes=log.size - self.copied_bytes,
@@ -328,6 +330,9 @@ class ReplicaMove:
         log = self.log
         pieces = self._begin_rest()
         self._announced_end, self._is_marked = log.log_end_offset, True
+        if log.lacks_room:
+            # The mark needs a little.
+            reserve.give_up_if_full(self.source.path)
         return MoveJob(
             partial(
                 move_jobs.announce,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from small_disks import SmallDisk, small_disk
 
-from fairlead_broker.log.directory import reserve
 from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.files import reserve
 from fairlead_broker.log.files.file_names import RESERVE
 from fairlead_model.configs.log_config import LogConfig
 
