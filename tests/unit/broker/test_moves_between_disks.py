@@ -142,6 +142,32 @@ def test_what_moved_is_there_after_a_stop(stage: Any, tmp_path: Path) -> None:
     assert stage.broker.log_directories.start.unclean == []
 
 
+def test_the_checkpoints_of_both_disks_follow(stage: Any, tmp_path: Path) -> None:
+    """At the switch both speak of the log, and in the end that of the new disk alone."""
+    fill(stage)
+    directories = stage.broker.log_directories.directories
+    for directory in directories:
+        directory.write_checkpoints({("a", 0): 30} if directory is directories[0] else {})
+    ask(stage, tmp_path / "two")
+    at_name: list[list[str]] = []
+
+    def look(move: ReplicaMove, step: Step) -> None:
+        if step is Step.NAME:
+            for directory in directories:
+                directory.write_checkpoints()
+            at_name.extend(marks())
+
+    def marks() -> list[list[str]]:
+        names = [tmp_path / each / "replication-offset-checkpoint" for each in ("one", "two")]
+        return [name.read_text().splitlines()[2:] for name in names]
+
+    carry_out(stage, look)
+    assert at_name == [["a 0 30"], ["a 0 30"]]
+    for directory in directories:
+        directory.write_checkpoints()
+    assert marks() == [[], ["a 0 30"]]
+
+
 def test_refusals_are_those_of_kafka(stage: Any, tmp_path: Path) -> None:
     fill(stage, 1)
     assert ask(stage, tmp_path / "three") == ErrorCode.LOG_DIR_NOT_FOUND

@@ -367,12 +367,12 @@ class ReplicaMove:
             self.give_up(str(error))
             return
         self.is_switched = True
-        source.passing[self._key] = PassingMarks.of(
-            log, log.recovery_point, source.high_watermarks.get(self._key, 0)
-        )
+        high_watermark = source.high_watermarks.get(self._key, 0)
+        source.passing[self._key] = PassingMarks.of(log, log.recovery_point, high_watermark)
         source.hand_out(log)
         relocate(log, path, disk=target.disk, cache=target.cache, deferred=target.deferred)
         target.take_in(log)
+        target.high_watermarks[self._key] = high_watermark
         target.passing.pop(self._key, None)
         target.deferred.note_directory(target.path)
 
