@@ -1,5 +1,6 @@
 """What the charts render, file by file. `FAIRLEAD_REWRITE=1` writes the golden files anew."""
 
+import json
 import os
 import subprocess
 import tomllib
@@ -139,6 +140,40 @@ def test_a_listener_of_a_secure_cluster_says_whether_it_encrypts(helm, render) -
     assert len(log_cluster(render("cluster", *flags[2:], meant))["listeners"]) == 2
     in_clear = log_cluster(render("cluster", "--set", "cluster.secure=false", flags[2], plain))
     assert [each["name"] for each in in_clear["listeners"]] == ["outside"]
+
+
+def test_every_field_of_a_cluster_is_a_value_of_its_name() -> None:
+    definition = yaml.safe_load((ROOT / "crds" / "logclusters.fairlead.io.yaml").read_text())
+    (version,) = definition["spec"]["versions"]
+    schema = version["schema"]["openAPIV3Schema"]
+    fields = set(schema["properties"]["spec"]["properties"])
+    values = yaml.safe_load((FOLDERS["cluster"] / "values.yaml").read_text())["cluster"]
+    # The chart makes the account of drivers itself, and has the older name of `paused`.
+    assert fields - values.keys() == {"spark", "paused"}
+    assert values.keys() - fields == {"secure"}
+
+
+def test_what_no_value_says_stays_as_it_was_set(render) -> None:
+    def spec(*settings: str) -> dict:
+        each = [word for setting in settings for word in ("--set-json", setting)]
+        found = [m for m in objects(render("cluster", *each)) if m["kind"] == "LogCluster"]
+        return found[0]["spec"]
+
+    fields = {"hibernated", "fencedBrokers", "maintenanceWindows", "version", "rest"}
+    assert not fields & spec().keys()
+    window = {"days": ["Sat"], "start": "02:00", "durationMinutes": 180}
+    said = spec(
+        "cluster.hibernated=false",
+        "cluster.fencedBrokers=[]",
+        f"cluster.maintenanceWindows={json.dumps([window])}",
+        'cluster.version="0.2.0"',
+        'cluster.rest={"enabled": true, "tls": {"enabled": true}}',
+    )
+    assert said["hibernated"] is False
+    assert said["fencedBrokers"] == []
+    assert said["maintenanceWindows"] == [window]
+    assert said["version"] == "0.2.0"
+    assert said["rest"] == {"enabled": True, "tls": {"enabled": True}}
 
 
 def test_a_backup_reads_the_metadata_and_may_do_nothing_else(render, tmp_path) -> None:
