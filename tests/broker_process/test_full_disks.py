@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from live_broker import FrameClient
 from replicated_topic import TOPIC, Story
 from small_disks import SmallDisk, small_disk
 from waiting import wait_until
+
+from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,4 +132,36 @@ def test_a_full_broker_without_others_serves_readers_and_makes_room_by_retention
     assert broker.stop() == 0
     broker.start()
     assert refusal(cluster) == ""
+    assert "Traceback" not in broker.log.read_text()
+
+
+def test_a_replica_moves_off_a_full_disk_and_takes_records_again(
+    disks: list[SmallDisk], make_cluster: Callable[..., Any], tmp_path: Path
+) -> None:
+    cluster = make_cluster(brokers=0)
+    full, roomy = disks[0].path / "data", tmp_path / "roomy"
+    broker = cluster.make_broker(0, **{"log.dirs": f"{full},{roomy}"})
+    cluster.brokers.append(broker)
+    broker.start()
+    story = Story(cluster)
+    story.create_with({}, replication_factor=1)
+    story.produce(2_000, size=1_000)
+    story.flush()
+    assert (full / f"{TOPIC}-0").is_dir()
+    disks[0].fill()
+    wait_until(lambda: refusal(cluster) == "KAFKA_STORAGE_ERROR")
+    asked = AlterReplicaLogDirsRequest(
+        [AlterReplicaLogDir(str(roomy), [AlterReplicaLogDirTopic(TOPIC, [0])])]
+    )
+    with FrameClient(int(broker.address.split(":")[1])) as client:
+        (answer,) = client.call(asked, 2).results
+    assert answer.partitions[0].error_code == ErrorCode.NONE
+    wait_until(lambda: refusal(cluster) == "")
+    assert (roomy / f"{TOPIC}-0").is_dir()
+    assert story.consume(2_000) == story.sent
+    broker.kill()
+    broker.start()
+    assert story.consume(2_000) == story.sent
+    assert refusal(cluster) == ""
+    assert not (full / f"{TOPIC}-0").exists()
     assert "Traceback" not in broker.log.read_text()
