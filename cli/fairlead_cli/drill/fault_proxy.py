@@ -24,6 +24,7 @@ from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import ClusterFile, read_cluster_file
 from fairlead_cli.local.layout import HOST
 from fairlead_cli.local.process_table import PROC, holds_any
+from fairlead_model.host_address import join_address
 
 CHUNK_BYTES = 256 * 1024
 CONTROL_TIMEOUT_S = 5.0
@@ -185,7 +186,7 @@ class ProxyControl:
     """What a drill tells a running proxy."""
 
     def __init__(self, host: str, http_port: int) -> None:
-        self._base = f"http://{host}:{http_port}"
+        self._base = f"http://{join_address(host, http_port)}"
 
     def cut(self, names: list[str]) -> None:
         """Cut these processes off, and join all others."""

@@ -13,6 +13,7 @@ UNDECLARED = ".spec.template.spec.affinity.foo: field not declared in schema"
     [
         (ApiError(422, "Invalid", "spec: Forbidden: updates to statefulset spec"), True),
         (ApiError(403, "Forbidden", "exceeded quota"), True),
+        (ApiError(422, "Invalid", "spec.ipFamilies[0]: Invalid value: IPv6"), True),
         (ApiError(400, "BadRequest", "strict decoding error"), True),
         (ApiError(500, "", f"failed to create typed patch object (a/b): {UNDECLARED}"), True),
         (ApiError(500, "InternalError", 'failed calling webhook "check.example.com": EOF'), True),
