@@ -38,6 +38,7 @@ from fairlead_model.broker import (
 )
 from fairlead_model.configs.config_key import ConfigError
 from fairlead_model.configs.config_values import BROKER_FENCE
+from fairlead_model.host_address import join_address
 from fairlead_model.ids import NO_BROKER_EPOCH
 from fairlead_model.session.calls import Method
 from fairlead_model.session.session_protocol import take_secret
@@ -174,7 +175,8 @@ class BrokerProcess:
         except OSError as error:
             self._http = None
             address = self._settings.http
-            raise StartError(f"HTTP at {address.host}:{address.port}: {error.strerror}") from error
+            where = join_address(address.host, address.port)
+            raise StartError(f"HTTP at {where}: {error.strerror}") from error
 
     async def _load(self) -> bool:
         """Open all logs in a thread, so that probes are answered however long it takes.
@@ -276,7 +278,7 @@ class BrokerProcess:
         try:
             self._server.bind()
         except OSError as error:
-            wanted = ", ".join(f"{each.host}:{each.port}" for each in settings.listeners)
+            wanted = ", ".join(join_address(each.host, each.port) for each in settings.listeners)
             raise StartError(f"cannot listen on {wanted}: {error.strerror}") from error
         self._broker.on_altered.append(self._limit_connections)
         self._bind_rest()
@@ -347,7 +349,7 @@ class BrokerProcess:
         try:
             host, port = self._rest.bind()
         except OSError as error:
-            where = f"fairlead.rest.listener={address.host}:{address.port}"
+            where = f"fairlead.rest.listener={join_address(address.host, address.port)}"
             raise StartError(f"{where}: {error.strerror}") from error
         name = REST_TLS_ENDPOINT if address.is_tls else REST_ENDPOINT
         self._rest_endpoint = (Endpoint(name, host, port),)
@@ -586,11 +588,13 @@ class BrokerProcess:
                 self._http.certificates = self._tls.describe
         addresses = " ".join(
             f"{'internal' if each.is_internal else 'kafka'}="
-            f"{each.advertised_host}:{each.advertised_port}"
+            f"{join_address(each.advertised_host, each.advertised_port)}"
             for each in self._server.listeners
         )
         http = "" if self._http is None else f" http={self._http_port}"
-        http += "".join(f" rest={each.host}:{each.port}" for each in self._rest_endpoint)
+        http += "".join(
+            f" rest={join_address(each.host, each.port)}" for each in self._rest_endpoint
+        )
         took_ms = int((time.monotonic() - self._started_s) * 1000)
         self._on_ready(
             f"ready node.id={self._settings.node_id} {addresses}{http} "

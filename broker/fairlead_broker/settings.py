@@ -26,6 +26,7 @@ from fairlead_model.configs.config_values import (
 from fairlead_model.configs.endpoint_text import parse_address, parse_endpoint
 from fairlead_model.configs.group_configs import validate_group_settings
 from fairlead_model.configs.setting_sources import merge_settings
+from fairlead_model.host_address import is_every_address
 from fairlead_tls.peer_settings import (
     CONTROLLER_LISTENER,
     INTERNAL_LISTENER,
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from fairlead_model.cluster import ClusterImage
     from fairlead_model.configs.log_config import LogConfig
     from fairlead_tls.peer_settings import PeerTlsSettings
-
-_EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 (refused, not bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +296,7 @@ def parse_listeners(texts: Iterable[str], advertised: Iterable[str]) -> tuple[Li
     listeners = []
     for name, (host, port) in bound.items():
         advertised_host, advertised_port = told.get(name, (host, port))
-        if advertised_host in _EVERY_ADDRESS:
+        if is_every_address(advertised_host):
             raise ConfigError(
                 "advertised.listeners",
                 f"listener {name} binds every address: advertised.listeners must name the one "
@@ -352,7 +351,7 @@ def _rest_address(values: BrokerValues) -> RestAddress | None:
     is_tls, address = split_rest_scheme(text)
     host, port = parse_address("fairlead.rest.listener", address)
     advertised_host, advertised_port = parse_address(name, told or address)
-    if advertised_host in _EVERY_ADDRESS:
+    if is_every_address(advertised_host):
         raise ConfigError(
             name, f"fairlead.rest.listener={text} binds every address: {name} must name one"
         )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fairlead_model.features import SUPPORTED_FEATURES, FeatureRange
+from fairlead_model.host_address import join_address
 from fairlead_model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
 
 REST_ENDPOINT: Final = "REST"
@@ -78,9 +79,8 @@ class BrokerRegistration:
         endpoint = self.endpoint(REST_TLS_ENDPOINT) or self.endpoint(REST_ENDPOINT)
         if endpoint is None:
             return None
-        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         scheme = "https" if endpoint.name == REST_TLS_ENDPOINT else "http"
-        return f"{scheme}://{host}:{endpoint.port}"
+        return f"{scheme}://{join_address(endpoint.host, endpoint.port)}"
 
     @property
     def may_lead(self) -> bool:

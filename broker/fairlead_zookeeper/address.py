@@ -8,6 +8,8 @@ error, so it is written down once, here, and checked by whoever uses it.
 from dataclasses import dataclass, field
 from typing import Final
 
+from fairlead_model.host_address import join_address, split_address
+
 SCHEME: Final = "zookeeper://"
 DEFAULT_PORT: Final = 2181
 DEFAULT_SESSION_TIMEOUT_MS: Final = 6000
@@ -69,9 +71,11 @@ def parse_connect_string(
 
 
 def _host(server: str, text: str) -> str:
-    name, colon, port = server.rpartition(":")
-    if not colon or (server.endswith("]") and server.startswith("[")):
-        return f"{server}:{DEFAULT_PORT}"
-    if not name or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+    has_port = ":" in server.rpartition("]")[2]
+    try:
+        name, port = split_address(server if has_port else f"{server}:{DEFAULT_PORT}")
+    except ValueError:
+        name, port = "", 0
+    if not name or not port:
         raise ZooKeeperAddressError(f"{text!r} names the bad server {server!r}: write HOST:PORT")
-    return server
+    return join_address(name, port)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from fairlead_model.broker import BrokerRegistration, Endpoint
+from fairlead_model.host_address import join_address
 from fairlead_model.release import RELEASE
 
 CONTROLLER: Final = "/controller"
@@ -55,8 +56,7 @@ class CandidateRecord:
     @property
     def session_url(self) -> str:
         """Where brokers connect to."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"ws://{host}:{self.session_port}"
+        return f"ws://{join_address(self.host, self.session_port)}"
 
 
 def topic_path(topic: str) -> str:
@@ -161,7 +161,7 @@ def broker_value(broker: BrokerRegistration, timestamp_ms: int) -> bytes:
         "jmx_port": -1,
         "timestamp": str(timestamp_ms),
         "endpoints": [
-            f"{each.name}://{_bracketed(each.host)}:{each.port}" for each in broker.endpoints
+            f"{each.name}://{join_address(each.host, each.port)}" for each in broker.endpoints
         ],
         "listener_security_protocol_map": {each.name: "PLAINTEXT" for each in broker.endpoints},
         "features": {},
@@ -245,7 +245,3 @@ def producer_ids_value(next_producer_id: int, block: int) -> bytes:
             "block_end": str(next_producer_id - 1),
         }
     )
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -12,6 +12,7 @@ from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, read_clus
 from fairlead_cli.local.control import state_of_entry
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.options import DATA_DEFAULT, bootstrap_option, data_option, table_or_json
+from fairlead_model.host_address import join_address
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -209,7 +210,7 @@ def print_status(document: dict[str, Any]) -> None:
             f"broker {broker['id']}",
             broker["state"],
             pid(broker),
-            f"{broker['host']}:{broker['port']}",
+            join_address(broker["host"], broker["port"]),
             str(broker.get("restarts", "-")),
             count(broker, "leaders"),
             count(broker, "inSync"),
@@ -224,7 +225,7 @@ def print_status(document: dict[str, Any]) -> None:
                 "controller",
                 controller["state"],
                 pid(controller),
-                f"{controller['host']}:{controller['port']}",
+                join_address(controller["host"], controller["port"]),
                 str(controller["restarts"]),
                 *("-", "-", "-"),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from click.core import ParameterSource
 
 from fairlead_cli.advice import data_arguments
 from fairlead_cli.errors import InputError
-from fairlead_cli.local.layout import BROKERS_MAX, Layout, Ports
+from fairlead_cli.local.layout import BROKERS_MAX, HOST, Layout, Ports
 from fairlead_cli.local.log_directories import choose_log_directories
 from fairlead_cli.local.plan import (
     BROKERS_DEFAULT,
@@ -38,12 +39,25 @@ Examples:
   fairlead up --set log.dirs=/disk1,/disk2
   fairlead up --store zookeeper://127.0.0.1:2181/fairlead
   fairlead up --secure
+  fairlead up --host ::1
   fairlead up --detach && fairlead status && fairlead down
 
 Broker i listens at port P+i (and P+100+i for other brokers), the controller at P+99; HTTP is at
 H+i and H+90. With --secure clients come over TLS, at P+50+i. The next `up` on the same directory
 finds the data of the last one.
 """
+
+
+def read_host(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """Check the address of `--host` (an option's callback)."""
+    host = value.removeprefix("[").removesuffix("]")
+    try:
+        address = ip_address(host)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is no address, such as ::1") from error
+    if address.is_unspecified:
+        raise click.BadParameter("name one address: it is told to clients, too")
+    return str(address)
 
 
 @click.command(epilog=EPILOG)
@@ -73,6 +87,15 @@ finds the data of the last one.
     default=HTTP_PORT_DEFAULT,
     show_default=True,
     help="HTTP port of broker 0.",
+)
+@click.option(
+    "--host",
+    default=HOST,
+    show_default=True,
+    callback=read_host,
+    metavar="ADDRESS",
+    help="Address of this machine that all ports are at, such as ::1; whoever reaches it reaches "
+    "the cluster.",
 )
 @data_option
 @click.option(
@@ -112,6 +135,7 @@ def up(
     brokers: int | None,
     port: int,
     http_port: int,
+    host: str,
     data: Path,
     assignments: tuple[str, ...],
     store: str | None,
@@ -134,7 +158,7 @@ def up(
     plan = LaunchPlan(
         data=data.resolve(),
         brokers=choose_broker_count(Layout(data), brokers),
-        ports=Ports(port, http_port, choose_secure(Layout(data), asked=secure)),
+        ports=Ports(port, http_port, choose_secure(Layout(data), asked=secure), host),
         settings=check_settings(settings),
         log_directories=log_directories,
         manifests=tuple(path.resolve() for path in manifests),

@@ -31,6 +31,7 @@ from fairlead_cli.client.connection import build_admin
 from fairlead_cli.drill.load import DrillLoad, LoadPlan
 from fairlead_cli.drill.watch import ClusterWatch
 from fairlead_cli.errors import CliError, ExitCode
+from fairlead_model.host_address import split_address
 from fairlead_pod.drill_load import AgentDrill
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--replication-factor", type=int, required=True)
     parser.add_argument("--rate", type=int, required=True, help="records a second")
     parser.add_argument("--record-size", type=int, required=True, help="bytes")
-    parser.add_argument("--http-host", default="0.0.0.0")  # noqa: S104
+    parser.add_argument("--http-host", help="address to listen on; all by default")
     parser.add_argument("--http-port", type=int, default=8080)
     return parser.parse_args(arguments)
 
@@ -129,10 +130,7 @@ def build_drill(options: argparse.Namespace) -> AgentDrill:
     """Not started yet."""
     if options.client_config is not None:
         note_client_file(Path(options.client_config))
-    addresses = []
-    for address in options.bootstrap.split(","):
-        host, _, port = address.rpartition(":")
-        addresses.append((host.strip("[]"), int(port)))
+    addresses = [split_address(address) for address in options.bootstrap.split(",")]
     plan = LoadPlan(
         topic=options.topic,
         bootstrap=options.bootstrap,

@@ -6,6 +6,8 @@ the number at the end of the pod's name, `${BROKER_ID}` that number above the po
 they stand before ports. Values only: names of settings have no placeholders. Pure.
 """
 
+from fairlead_model.host_address import bracketed
+
 ID_BASE = "FAIRLEAD_ID_BASE"
 _FROM_ENVIRONMENT = ("POD_IP", "HOST_IP", "POD_NAME", "NODE_NAME")
 _NUMBERS = ("ORDINAL", "BROKER_ID")
@@ -19,8 +21,8 @@ def pod_values(environment: "dict[str, str]") -> dict[str, str]:
     """Return the value of each placeholder; leave out those that the environment lacks."""
     values = {name: environment[name] for name in _FROM_ENVIRONMENT if environment.get(name)}
     for name in ("POD_IP", "HOST_IP"):
-        if ":" in values.get(name, ""):
-            values[name] = f"[{values[name]}]"
+        if name in values:
+            values[name] = bracketed(values[name])
     ordinal = values.get("POD_NAME", "").rpartition("-")[2]
     if ordinal.isdecimal():
         values["ORDINAL"] = ordinal

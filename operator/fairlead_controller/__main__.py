@@ -31,6 +31,7 @@ from fairlead_model.configs.controller_configs import (
     read_controller_configs,
 )
 from fairlead_model.configs.setting_sources import merge_settings, read_assignments
+from fairlead_model.host_address import join_address
 from fairlead_model.resources.topic_manifest import ManifestError
 from fairlead_model.session.refusals import RefusedError
 from fairlead_tls.followed_certificate import FollowedPeer, follow_files, follow_peer
@@ -180,7 +181,8 @@ def _balancer(controller: Controller, configs: ControllerConfigs) -> LeaderBalan
 def _say_ready(controller: Controller, server: ControllerServer, host: str) -> None:
     print(
         f"ready controller epoch={controller.committed.controller_epoch} "
-        f"session={host}:{server.session_port} http={host}:{server.http_port}",
+        f"session={join_address(host, server.session_port)} "
+        f"http={join_address(host, server.http_port)}",
         flush=True,
     )
 

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
+from fairlead_model.host_address import join_address
+
 ANSWER_BYTES_MAX: Final = 262_144
 """Bytes of an answer, with its headers, where nothing larger is asked for."""
 _READ_BYTES: Final = 65_536
@@ -56,7 +58,7 @@ async def ask_pod(
     bytes_max: int = ANSWER_BYTES_MAX,
 ) -> PodAnswer:
     """Ask a pod at an IP address; PodAnswerError if it did not answer in time and in bounds."""
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    place = join_address(host, port)
     request = _build_request(method, path, body, {"Host": place, **(headers or {})})
     try:
         async with asyncio.timeout(timeout_s):

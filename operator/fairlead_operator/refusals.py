@@ -66,6 +66,11 @@ def describe_refusal(kind: str, name: str, error: ApiError) -> str:
 def _advice(error: ApiError) -> str:
     if "nodePort" in error.message:
         return "; give the listener another nodePortBase, or none, which chooses free ports"
+    if "ipFamil" in error.message:
+        return (
+            "; Kubernetes has not both families, or the Service began with another one: correct "
+            "spec.ipFamilyPolicy and spec.ipFamilies of the LogCluster"
+        )
     if _UNDECLARED in error.message:
         return "; Pods have no such field: correct spec.template of the BrokerPool"
     if _WEBHOOK in error.message:

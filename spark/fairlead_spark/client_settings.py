@@ -5,6 +5,7 @@ something to it, lets pass those that only tune Java's, and refuses those that w
 the query reads. A sink takes those of Java's producer in the same way.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -15,6 +16,11 @@ from fairlead_spark.client_security import BOOTSTRAP, read_client_file, read_sec
 from fairlead_spark.errors import OptionError
 
 PREFIX: Final = "kafka."
+_ADDRESS: Final = re.compile(
+    r"(\[(?P<ipv6>[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(%[^\]]+)?)\]|(?P<name>[^\s:\[\]/@]+))"
+    r":(?P<port>[0-9]{1,5})"
+)
+_PORT_MAX: Final = 65_535
 SHARED: Final = ("bootstrap.servers", "client.id", "request.timeout.ms", "security.protocol")
 READ: Final = (
     *SHARED,
@@ -154,10 +160,10 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
     """`host:port,…`, an IPv6 address in brackets; OptionError for anything else."""
     addresses = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
-        host, _, port = part.rpartition(":")
-        if not host or not port.isdecimal():
+        found = _ADDRESS.fullmatch(part)
+        if found is None or not 0 < int(found["port"]) <= _PORT_MAX:
             raise OptionError(f"kafka.bootstrap.servers: '{part}' is not host:port")
-        addresses.append((host.strip("[]"), int(port)))
+        addresses.append((found["ipv6"] or found["name"], int(found["port"])))
     if not addresses:
         raise OptionError("kafka.bootstrap.servers names no address")
     return addresses

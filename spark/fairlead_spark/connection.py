@@ -49,7 +49,7 @@ class Connection:
 
         OSError if it can't, SourceError if the broker does not let us in.
         """
-        self.address = f"{host}:{port}"
+        self.address = _shown(host, port)
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._correlation_id = 0
@@ -212,6 +212,10 @@ def _read_token(login: Login | None) -> str:
     return "" if login is None or login.tokens is None else read_token(login.tokens)
 
 
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _open_socket(
     host: str, port: int, receive_buffer_bytes: int, timeout_s: float
 ) -> socket.socket:
@@ -231,4 +235,4 @@ def _open_socket(
             reason = error
         else:
             return opened
-    raise OSError(f"{host}:{port}: {reason}") from reason
+    raise OSError(f"{_shown(host, port)}: {reason}") from reason

@@ -55,6 +55,18 @@ UPDATES = (
         cluster(),
         "interBroker.tls cannot be changed, because brokers in clear and",
     ),
+    Update(
+        "a second family comes",
+        cluster(ipFamilies=["IPv6"]),
+        cluster(ipFamilyPolicy="PreferDualStack", ipFamilies=["IPv6", "IPv4"]),
+    ),
+    Update("families are left to Kubernetes", cluster(ipFamilies=["IPv6"]), cluster()),
+    Update(
+        "another family is the first",
+        cluster(ipFamilyPolicy="PreferDualStack", ipFamilies=["IPv4", "IPv6"]),
+        cluster(ipFamilyPolicy="PreferDualStack", ipFamilies=["IPv6", "IPv4"]),
+        "the first of ipFamilies cannot be changed, because Kubernetes does",
+    ),
     Update("a pool grows", pool(), pool(replicas=5, storage={"size": "10240Mi"})),
     Update("a pool shrinks", pool(), pool(replicas=1)),
     Update("a volume grows", pool(), pool(storage={"size": "11Gi"})),

@@ -15,6 +15,7 @@ from fairlead_broker.http.load_page import build_load
 from fairlead_broker.http.metrics_page import MetricsPage
 from fairlead_broker.http.readiness import Phase
 from fairlead_broker.limits import HTTP_CONNECTIONS_MAX
+from fairlead_broker.sockets import bound_port, open_listening_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,11 +75,9 @@ class HttpServer:
             return server()
 
         self._runner = runner
-        self._listening = await asyncio.get_running_loop().create_server(
-            accept, address.host, address.port, reuse_address=True
-        )
-        port: int = self._listening.sockets[0].getsockname()[1]
-        return port
+        listening = open_listening_socket(address.host, address.port, backlog=HTTP_CONNECTIONS_MAX)
+        self._listening = await asyncio.get_running_loop().create_server(accept, sock=listening)
+        return bound_port(listening)
 
     async def stop(self) -> None:
         if self._listening is not None:

@@ -60,6 +60,8 @@ from fairlead_broker.net.read_ahead import ReadAhead
 from fairlead_broker.net.ready_replies import ReadyReplies
 from fairlead_broker.net.sasl_connection import SaslConnection
 from fairlead_broker.net.transport import open_plain
+from fairlead_broker.sockets import bound_port, open_listening_socket
+from fairlead_model.host_address import peer_address
 from fairlead_model.session.unproved_peers import UnprovedPeers
 
 if TYPE_CHECKING:
@@ -178,23 +180,17 @@ class Server:
         """Open the listening sockets; the listeners as they are, with real port numbers."""
         bound: list[Listener] = []
         for listener in self.listeners:
-            family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-            sock = socket.socket(family, socket.SOCK_STREAM)
             try:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                sock.setblocking(False)
-                if self.limits.receive_buffer_bytes > 0:
-                    # Accepted sockets inherit it. The window that a client is offered first is
-                    # settled before a connection can be accepted.
-                    size = self.limits.receive_buffer_bytes
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
-                sock.bind((listener.host, listener.port))
-                sock.listen(self.limits.listen_backlog)
+                sock = open_listening_socket(
+                    listener.host,
+                    listener.port,
+                    backlog=self.limits.listen_backlog,
+                    receive_buffer_bytes=self.limits.receive_buffer_bytes,
+                )
             except OSError:
-                sock.close()
                 self._close_sockets()
                 raise
-            port = sock.getsockname()[1]
+            port = bound_port(sock)
             bound_listener = replace(
                 listener, port=port, advertised_port=listener.advertised_port or port
             )
@@ -318,10 +314,11 @@ class Server:
                     self._pause_accepting(listening, listener, _DESCRIPTORS_PAUSE_S)
                 return
             creations.spend()
+            client_host = peer_address(address[0])
             if listener.is_internal:
-                self._admit_unproved(sock, address[0], listener)
+                self._admit_unproved(sock, client_host, listener)
             else:
-                self._admit_client(sock, address[0], listener)
+                self._admit_client(sock, client_host, listener)
         if creations.is_spent:
             self._pause_accepting(listening, listener, _ACCEPT_PAUSE_S)
 

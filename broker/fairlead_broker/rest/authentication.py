@@ -22,6 +22,7 @@ from fairlead_broker.net.tls_peers import Peer
 from fairlead_broker.rest.problems import RETRY_AFTER, UNAUTHENTICATED, ProblemError
 from fairlead_broker.security.sasl.exchange import Answer, LoginError, Work
 from fairlead_model.broker import REST_ENDPOINT
+from fairlead_model.host_address import peer_address
 from fairlead_tls.tls_layer import PEER
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Authenticator:
             credentials = read_credentials(header)
             if credentials.mechanism not in self._mechanisms:
                 raise LoginError(f"{credentials.mechanism} is not enabled")
-            login = await self._verify(credentials, http.remote or "")
+            login = await self._verify(credentials, peer_address(http.remote or ""))
         except LoginError as error:
             await self._refuse(http, error)
         lifetimes = [self._reauth_ms.get(credentials.mechanism, 0)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from contextlib import ExitStack, suppress
 from functools import partial
 from time import perf_counter_ns
@@ -46,10 +45,14 @@ from fairlead_broker.rest.problems import RETRY_AFTER, ProblemError, problem_of
 from fairlead_broker.rest.request import RestRequest
 from fairlead_broker.rest.routing import Router, read_query
 from fairlead_broker.rest.table import OPERATIONS
+from fairlead_broker.sockets import bound_port, open_listening_socket
 from fairlead_model.broker import REST_ENDPOINT
+from fairlead_model.host_address import join_address, peer_address
 from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:
+    import socket
+
     from fairlead_broker.broker import Broker
     from fairlead_broker.measures.rest_metrics import RestMetrics
     from fairlead_broker.net.logins import Logins
@@ -174,17 +177,11 @@ class RestServer:
     def bind(self) -> tuple[str, int]:
         """Take the port; return the address to tell others. OSError."""
         address = self._address
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        self._socket = socket.create_server(
-            (address.host, address.port), family=family, backlog=LISTEN_BACKLOG
-        )
-        self._socket.setblocking(False)
-        port = address.advertised_port or int(self._socket.getsockname()[1])
+        self._socket = open_listening_socket(address.host, address.port, backlog=LISTEN_BACKLOG)
+        port = address.advertised_port or bound_port(self._socket)
         host = address.advertised_host
         scheme = "http" if self._tls is None else "https"
-        self._base_url = (
-            f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-        )
+        self._base_url = f"{scheme}://{join_address(host, port)}"
         return host, port
 
     async def start(self) -> None:
@@ -318,7 +315,9 @@ class RestServer:
             operation,
             path=match.parameters,
             query=query,
-            kafka=KafkaCalls(self._calls, http.remote or "", sender, self._broker.authorizer),
+            kafka=KafkaCalls(
+                self._calls, peer_address(http.remote or ""), sender, self._broker.authorizer
+            ),
             body=body,
             base_url=self._base_url,
             stopping=self._stopping,

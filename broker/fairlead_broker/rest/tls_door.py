@@ -18,6 +18,7 @@ from fairlead_broker.limits import (
     STRANGERS_PER_IP_MAX,
     TLS_HANDSHAKE_THREADS,
 )
+from fairlead_model.host_address import peer_address
 from fairlead_model.session.unproved_peers import UnprovedPeers
 from fairlead_tls.tls_layer import TlsLayer
 
@@ -135,7 +136,7 @@ class _Stranger(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        self._door.arrived(self, str(peer[0]) if peer else "")
+        self._door.arrived(self, peer_address(str(peer[0])) if peer else "")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._door.left(self)

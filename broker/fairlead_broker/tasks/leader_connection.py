@@ -18,6 +18,7 @@ from fairlead_broker.limits import (
     FRAME_SIZE_MAX,
 )
 from fairlead_broker.peer_check import MECHANISM, PeerProof, PeerProofError
+from fairlead_broker.sockets import connect_to
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.header import decode_response, encode_request_frame
 from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -37,14 +38,14 @@ _QUIET_FRAMES_MAX: Final = 200
 """After so many replies that need but an eighth of the buffer, a smaller one takes its place."""
 
 
-def new_socket(host: str) -> socket.socket:
-    """Return a socket for a connection to a broker, which is not connected yet."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setblocking(False)
+async def connect_to_broker(host: str, port: int) -> socket.socket:
+    """Return a connection to a broker; OSError."""
+    return await connect_to(host, port, _configure)
+
+
+def _configure(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, FOLLOWER_SOCKET_BUFFER_BYTES)
-    return sock
 
 
 class Source(Protocol):
@@ -76,13 +77,8 @@ class LeaderConnection:
         cls, host: str, port: int, *, client_id: str, timeout_s: float
     ) -> LeaderConnection:
         """Connect; OSError or TimeoutError."""
-        sock = new_socket(host)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await asyncio.get_running_loop().sock_connect(sock, (host, port))
-        except BaseException:
-            sock.close()
-            raise
+        async with asyncio.timeout(timeout_s):
+            sock = await connect_to_broker(host, port)
         return cls(sock, client_id)
 
     async def prove(self, secret: bytes) -> None:

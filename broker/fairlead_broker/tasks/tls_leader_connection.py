@@ -11,7 +11,8 @@ import select
 from typing import TYPE_CHECKING
 
 from fairlead_broker.peer_check import PeerProofError
-from fairlead_broker.tasks.leader_connection import LeaderConnection, new_socket
+from fairlead_broker.tasks.leader_connection import LeaderConnection, connect_to_broker
+from fairlead_model.host_address import join_address
 from fairlead_tls.engine import TlsRefusedError
 from fairlead_tls.limits import HANDSHAKE_STEP_BYTES
 from fairlead_tls.peer_check import check_called
@@ -37,20 +38,20 @@ async def open_tls(
 
     PeerProofError if its certificate is another one, OSError or TimeoutError.
     """
-    sock = new_socket(host)
-    try:
-        async with asyncio.timeout(timeout_s):
-            await asyncio.get_running_loop().sock_connect(sock, (host, port))
-            stream = TlsStream(sock)
+    async with asyncio.timeout(timeout_s):
+        sock = await connect_to_broker(host, port)
+        stream = TlsStream(sock)
+        try:
             await _shake_hands(stream, own.client_context)
             check_called(stream.certificate(), PeerName(own.name.cluster, leader_id))
-    except TlsRefusedError as error:
-        stream.send_alert()
-        sock.close()
-        raise PeerProofError(f"no TLS with {host}:{port}: {error}") from None
-    except BaseException:
-        sock.close()
-        raise
+        except TlsRefusedError as error:
+            stream.send_alert()
+            sock.close()
+            where = join_address(host, port)
+            raise PeerProofError(f"no TLS with {where}: {error}") from None
+        except BaseException:
+            sock.close()
+            raise
     return TlsLeaderConnection(stream, client_id)
 
 

@@ -1,10 +1,7 @@
 """How addresses stand in settings: `NAME://HOST:PORT` for listeners, `HOST:PORT` elsewhere."""
 
-from typing import Final
-
 from fairlead_model.configs.config_key import ConfigError
-
-_PORT_MAX: Final = 65_535
+from fairlead_model.host_address import split_address
 
 
 def parse_endpoint(text: str) -> tuple[str, str, int]:
@@ -18,7 +15,7 @@ def parse_endpoint(text: str) -> tuple[str, str, int]:
 
 def parse_address(setting: str, address: str) -> tuple[str, int]:
     """Split `HOST:PORT`; ConfigError that names the setting."""
-    host, separator, port = address.strip().rpartition(":")
-    if not separator or not port.isdecimal() or not 0 <= int(port) <= _PORT_MAX:
-        raise ConfigError(setting, f"{setting}: {address!r} is not HOST:PORT")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    try:
+        return split_address(address)
+    except ValueError as error:
+        raise ConfigError(setting, f"{setting}: {error}") from None

@@ -13,9 +13,9 @@ Super users come before all of this, and are the caller's business.
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from fairlead_model.host_address import peer_address
 from fairlead_model.security.acl import (
     ANY_NAME,
     ANY_USER,
@@ -197,10 +197,4 @@ def comparable_host(host: str) -> str:
     Kafka compares texts, so that a rule for `::1` matches nobody there: Java writes
     `0:0:0:0:0:0:0:1`. Here both mean the same address. What is no address is left as it is.
     """
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return str(address)
+    return peer_address(host)

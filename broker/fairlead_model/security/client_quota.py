@@ -11,8 +11,9 @@ all its users.
 
 import math
 from collections.abc import Iterable, Mapping
-from ipaddress import ip_address
 from typing import Final, NamedTuple, TypeAlias
+
+from fairlead_model.host_address import normal_address
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -92,7 +93,7 @@ def address_text(name: str) -> str:
     Kafka resolves names. Here a look-up by a client's wish would hold up the broker.
     """
     try:
-        return str(ip_address(name))
+        return normal_address(name)
     except ValueError:
         raise ValueError(f"{name!r} is not an IP address") from None
 

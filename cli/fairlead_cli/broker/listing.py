@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlead_cli.options import data_option, table_or_json
+from fairlead_model.host_address import join_address
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +52,7 @@ def list_brokers(cluster: ClusterFile) -> list[dict[str, Any]]:
             "id": entry.id,
             "state": state_of_entry(entry),
             "pid": entry.pid if entry.is_alive else None,
-            "address": f"{entry.host}:{entry.port}",
+            "address": join_address(entry.host, entry.port),
             "restarts": entry.restarts,
             **{name: None if counts is None else counts[name].get(entry.id, 0) for name in COUNTS},
         }

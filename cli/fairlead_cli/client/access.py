@@ -99,7 +99,7 @@ def wrap(connection: socket.socket, host: str) -> socket.socket:
     context = build_context()
     if context is None:
         return connection
-    return context.wrap_socket(connection, server_hostname=host.strip("[]"))
+    return context.wrap_socket(connection, server_hostname=host)
 
 
 def build_context() -> ssl.SSLContext | None:

@@ -14,9 +14,10 @@ import threading
 import time
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairlead_cli.client.access import wrap
+from fairlead_model.host_address import join_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -40,13 +41,13 @@ NOT_KAFKA = (
 
 
 class Address(NamedTuple):
-    """Where a broker listens. An IPv6 address may have its brackets."""
+    """Where a broker listens. An IPv6 address is without brackets."""
 
     host: str
     port: int
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return join_address(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +134,7 @@ def ask(address: Address, timeout_s: float) -> Failure | None:
     A name may stand for several brokers, as that of a headless Service does: any of them will do.
     """
     try:
-        # The family that librdkafka is told to use, too.
-        family = socket.AF_UNSPEC if "[" in address.host else socket.AF_INET
-        found = socket.getaddrinfo(
-            address.host.strip("[]"), address.port, family, socket.SOCK_STREAM
-        )
+        found = look_up(address.host, address.port)
     except OSError as error:
         return Failure(f"{address}: {error.strerror or error}")
     outcomes: SimpleQueue[Failure | None] = SimpleQueue()
@@ -154,6 +151,15 @@ def ask(address: Address, timeout_s: float) -> Failure | None:
             return None
         failures.append(failure)
     return failures[0]
+
+
+def look_up(host: str, port: int) -> list[Any]:
+    """Return what `getaddrinfo` does: IPv4 if there is any, as librdkafka is told, else IPv6.
+
+    OSError if there is neither.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [each for each in found if each[0] == socket.AF_INET] or found
 
 
 def ask_host(address: Address, host: str, port: int, timeout_s: float) -> Failure | None:

@@ -158,7 +158,7 @@ def read_topics(at: Address) -> Iterator[DescribeTopicPartitionsResponseTopic]:
         request = DescribeTopicPartitionsRequest(
             response_partition_limit=PARTITIONS_A_PAGE, cursor=cursor
         )
-        reply = call_broker(at.host.strip("[]"), at.port, request, 0)
+        reply = call_broker(at.host, at.port, request, 0)
         for topic in reply.topics:
             if topic.error_code:
                 raise CliError(
@@ -187,7 +187,7 @@ def read_topic_configs(at: Address, names: Sequence[str]) -> dict[str, dict[str,
             for name in names[begin : begin + TOPICS_AT_ONCE]
         ]
         request = DescribeConfigsRequest(resources=resources)
-        reply = call_broker(at.host.strip("[]"), at.port, request, DESCRIBE_CONFIGS_VERSION)
+        reply = call_broker(at.host, at.port, request, DESCRIBE_CONFIGS_VERSION)
         for result in reply.results:
             if result.error_code:
                 raise CliError(

@@ -59,4 +59,4 @@ def fetch_offsets(group: GroupDescription) -> Any:
         raise CliError(f"group '{group.group}' has no coordinator", hint="Try again in a moment.")
     _, host, port = group.coordinator
     request = OffsetFetchRequest(group_id=group.group, topics=None)
-    return call_broker(host.strip("[]"), port, request, VERSION)
+    return call_broker(host, port, request, VERSION)

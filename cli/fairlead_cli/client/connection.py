@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import logging
 import shlex
+import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairlead_cli.advice import cluster_arguments, data_directory
 from fairlead_cli.client.access import client_settings
+from fairlead_cli.client.answering import look_up
+from fairlead_cli.client.target import parse_addresses
 from fairlead_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -112,7 +115,7 @@ def base_settings(bootstrap: str) -> dict[str, Any]:
     return {
         "bootstrap.servers": bootstrap,
         "client.id": CLIENT_ID,
-        "broker.address.family": "v4" if "[" not in bootstrap else "any",
+        "broker.address.family": address_family(bootstrap),
         "topic.metadata.refresh.interval.ms": METADATA_MAX_AGE_MS,
         "reconnect.backoff.max.ms": 1000,
         # A Service may lead to a pod that has just gone, which never answers: try another soon.
@@ -120,6 +123,21 @@ def base_settings(bootstrap: str) -> dict[str, Any]:
         "allow.auto.create.topics": False,
         **client_settings(),
     }
+
+
+def address_family(bootstrap: str) -> str:
+    """Return librdkafka's family for these addresses: IPv4 where each of them has one.
+
+    Where `localhost` is `::1` first, and brokers listen at 127.0.0.1, it would be refused first.
+    """
+    for address in parse_addresses(bootstrap):
+        try:
+            found = look_up(address.host, address.port)
+        except OSError:
+            continue  # librdkafka says so, too
+        if all(each[0] != socket.AF_INET for each in found):
+            return "any"
+    return "v4"
 
 
 def explain(error: KafkaError) -> str:

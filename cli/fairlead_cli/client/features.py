@@ -74,7 +74,7 @@ def ask_features(at: Address) -> Told:
     version = newest_version(at, request.API_KEY, API_VERSIONS_MAX)
     if version is None or version < FEATURES_SINCE:
         raise CliError("is too old to know features")
-    reply = call_broker(at.host.strip("[]"), at.port, request, version)
+    reply = call_broker(at.host, at.port, request, version)
     return Told(
         reply.finalized_features_epoch,
         {each.name: each.max_version_level for each in reply.finalized_features},
@@ -98,7 +98,7 @@ def update_levels(
         validate_only=validate_only,
     )
     at = find_updating_broker(admin)
-    reply = call_broker(at.host.strip("[]"), at.port, request, UPDATE_FEATURES_VERSION)
+    reply = call_broker(at.host, at.port, request, UPDATE_FEATURES_VERSION)
     errors = [(reply.error_code, reply.error_message)]
     errors += [(each.error_code, each.error_message) for each in reply.results]
     for code, message in errors:

@@ -39,7 +39,7 @@ def list_groups(admin: AdminClient) -> tuple[list[GroupListing], list[str]]:
 
 def read_listing_of(at: Address) -> list[GroupListing]:
     """In the newest version that the broker has. CliError when it does not answer, or refuses."""
-    host = at.host.strip("[]")
+    host = at.host
     version = newest_version(at, ListGroupsRequest.API_KEY, LIST_VERSION_MAX) or 0
     reply = call_broker(host, at.port, ListGroupsRequest(), version)
     if reply.error_code:

@@ -57,6 +57,6 @@ def ask_every_broker(
 
 def newest_version(at: Address, api_key: int, version_max: int) -> int | None:
     """Return the newest version that both sides know; None where the broker has no such API."""
-    offered = call_broker(at.host.strip("[]"), at.port, ApiVersionsRequest(), 0)
+    offered = call_broker(at.host, at.port, ApiVersionsRequest(), 0)
     newest = {api.api_key: api.max_version for api in offered.api_keys}.get(api_key)
     return None if newest is None else min(version_max, newest)

@@ -19,6 +19,7 @@ from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import read_cluster_file
 from fairlead_cli.local.control import state_of_entry
 from fairlead_cli.local.layout import Layout
+from fairlead_model.host_address import split_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from fairlead_cli.local.cluster_file import ClusterFile
 
 KAFKA_PORT = 9092
-PORT_MAX = 65535
 
 
 def resolve_bootstrap(bootstrap: str | None, data: Path, *, patience_s: float = PATIENCE_S) -> str:
@@ -101,12 +101,14 @@ def parse_addresses(text: str) -> list[Address]:
     """`host`, `host:port`, `[v6]:port`, separated by commas."""
     addresses = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
-        host, separator, port = part.rpartition(":")
-        if not separator or part.endswith("]"):
-            host, port = part, str(KAFKA_PORT)
-        if not host or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
+        has_port = ":" in part.rpartition("]")[2]
+        try:
+            host, port = split_address(part if has_port else f"{part}:{KAFKA_PORT}")
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--bootstrap") from None
+        if not host or not port:
             raise click.BadParameter(f"'{part}' is not HOST:PORT", param_hint="--bootstrap")
-        addresses.append(Address(host, int(port)))
+        addresses.append(Address(host, port))
     if not addresses:
         raise click.BadParameter("no address", param_hint="--bootstrap")
     return addresses

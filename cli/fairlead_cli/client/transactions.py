@@ -134,7 +134,7 @@ def _read_listing(at: Address, wanted: TransactionFilter) -> list[Any]:
         transactional_id_pattern=wanted.pattern,
     )
     reply = _ask_again(
-        lambda: call_broker(at.host.strip("[]"), at.port, request, version),
+        lambda: call_broker(at.host, at.port, request, version),
         lambda reply: reply.error_code,
     )
     if reply.error_code:
@@ -225,7 +225,7 @@ def _read_open_transactions(at: Address, places: Iterable[Place]) -> list[OpenTr
     request = DescribeProducersRequest(
         [TopicRequest(name=topic, partition_indexes=ids) for topic, ids in by_topic.items()]
     )
-    reply = call_broker(at.host.strip("[]"), at.port, request, 0)
+    reply = call_broker(at.host, at.port, request, 0)
     found = []
     for topic in reply.topics:
         for partition in topic.partitions:
@@ -261,7 +261,7 @@ def abort_hanging(admin: AdminClient, hanging: OpenTransaction) -> None:
         coordinator_epoch=max(0, hanging.coordinator_epoch),
     )
     request = WriteTxnMarkersRequest([marker])
-    reply = call_broker(at.host.strip("[]"), at.port, request, WRITE_TXN_MARKERS_VERSION)
+    reply = call_broker(at.host, at.port, request, WRITE_TXN_MARKERS_VERSION)
     code = reply.markers[0].topics[0].partitions[0].error_code
     if code:
         raise CliError(f"cannot abort the transaction on {place}: {name_error(code)}")

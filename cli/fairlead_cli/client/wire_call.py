@@ -10,6 +10,7 @@ from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.access import login_settings, wrap
 from fairlead_cli.client.connection import CLIENT_ID, REQUEST_TIMEOUT_S
 from fairlead_cli.errors import CliError
+from fairlead_model.host_address import join_address
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.header import decode_response, encode_request_frame
 from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -34,7 +35,7 @@ def call_broker(host: str, port: int, message: Message, version: int) -> Any:
             return exchange(connection, message, version)
     except (OSError, EOFError, RemoteProtocolError, LoginRefusedError) as error:
         raise CliError(
-            f"broker {host}:{port} did not answer {type(message).__name__}: {error}",
+            f"broker {join_address(host, port)} did not answer {type(message).__name__}: {error}",
             hint="It may be too old for this request, or gone. Look:  "
             f"fairlead status{cluster_arguments()}",
         ) from error

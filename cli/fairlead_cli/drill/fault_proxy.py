@@ -6,7 +6,8 @@ process reaches nobody, and nobody reaches it. Bytes on a cut connection wait, a
 send buffers of a network that drops packets; connections stay open and new ones are accepted and
 left unanswered. After the heal all of them go on.
 
-python -m fairlead_cli.drill.fault_proxy --cluster-file FILE --http-port N --route ROUTE …
+python -m fairlead_cli.drill.fault_proxy --cluster-file FILE --host HOST --http-port N
+    --route ROUTE …
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from pathlib import Path
 
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import ClusterFile, read_cluster_file
-from fairlead_cli.local.layout import HOST
 from fairlead_cli.local.process_table import PROC, holds_any
+from fairlead_model.host_address import join_address
 
 CHUNK_BYTES = 256 * 1024
 CONTROL_TIMEOUT_S = 5.0
@@ -60,7 +61,8 @@ def parse_route(text: str) -> Route:
 class FaultProxy:
     """All routes of a cluster, and who is cut off now."""
 
-    def __init__(self, routes: list[Route], cluster_file: Path) -> None:
+    def __init__(self, routes: list[Route], cluster_file: Path, host: str) -> None:
+        self._host = host
         self.routes = routes
         self.cluster_file = cluster_file
         self._cut: frozenset[str] = frozenset()
@@ -69,11 +71,11 @@ class FaultProxy:
     async def serve(self, http_port: int) -> None:
         """Until cancelled."""
         servers = [
-            await asyncio.start_server(self._acceptor(route), HOST, route.port)
+            await asyncio.start_server(self._acceptor(route), self._host, route.port)
             for route in self.routes
         ]
-        servers.append(await asyncio.start_server(self._control, HOST, http_port))
-        print(f"ready proxy http={HOST}:{http_port}", flush=True)
+        servers.append(await asyncio.start_server(self._control, self._host, http_port))
+        print(f"ready proxy http={join_address(self._host, http_port)}", flush=True)
         await asyncio.gather(*(server.serve_forever() for server in servers))
 
     def set_cut(self, names: frozenset[str]) -> None:
@@ -103,7 +105,7 @@ class FaultProxy:
         ends = frozenset({route.name, owner})
         try:
             await self._pass(ends)
-            upstream = await asyncio.open_connection(HOST, route.target_port)
+            upstream = await asyncio.open_connection(self._host, route.target_port)
         except OSError:
             writer.transport.abort()
             return
@@ -160,11 +162,13 @@ def find_owner(peer_port: int, own_port: int, cluster_file: Path) -> str:
 
 def find_inode(local_port: int, remote_port: int) -> str | None:
     """Return the socket at the other end of a connection, by the kernel's table."""
-    for line in (PROC / "net" / "tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        ports = [int(fields[column].rsplit(":", 1)[1], 16) for column in (1, 2)]
-        if ports == [local_port, remote_port]:
-            return f"socket:[{fields[9]}]"
+    for table in (PROC / "net" / "tcp", PROC / "net" / "tcp6"):
+        # A kernel without IPv6 has no tcp6.
+        for line in table.read_text().splitlines()[1:] if table.exists() else ():
+            fields = line.split()
+            ports = [int(fields[column].rsplit(":", 1)[1], 16) for column in (1, 2)]
+            if ports == [local_port, remote_port]:
+                return f"socket:[{fields[9]}]"
     return None
 
 
@@ -185,7 +189,7 @@ class ProxyControl:
     """What a drill tells a running proxy."""
 
     def __init__(self, host: str, http_port: int) -> None:
-        self._base = f"http://{host}:{http_port}"
+        self._base = f"http://{join_address(host, http_port)}"
 
     def cut(self, names: list[str]) -> None:
         """Cut these processes off, and join all others."""
@@ -208,10 +212,11 @@ def main() -> None:
     """Run the proxy in a process of its own."""
     parser = argparse.ArgumentParser(description="A TCP proxy that can cut processes off.")
     parser.add_argument("--cluster-file", type=Path, required=True)
+    parser.add_argument("--host", required=True)
     parser.add_argument("--http-port", type=int, required=True)
     parser.add_argument("--route", type=parse_route, action="append", required=True)
     arguments = parser.parse_args()
-    proxy = FaultProxy(arguments.route, arguments.cluster_file)
+    proxy = FaultProxy(arguments.route, arguments.cluster_file, arguments.host)
     with suppress(KeyboardInterrupt):
         asyncio.run(proxy.serve(arguments.http_port))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.process_table import ProcessId
+from fairlead_model.host_address import join_address
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +86,7 @@ class ClusterFile:
     @property
     def bootstrap(self) -> str:
         """What a Kafka client takes as bootstrap.servers."""
-        return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers)
+        return ",".join(join_address(broker.host, broker.port) for broker in self.brokers)
 
 
 def write_cluster_file(path: Path, cluster: ClusterFile) -> None:

@@ -21,7 +21,6 @@ from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, write_cluster_file
 from fairlead_cli.local.declared_topics import wait_for_declared_topics
 from fairlead_cli.local.freeze_watch import FREEZE_TIMEOUT_SETTING, FreezeWatch
-from fairlead_cli.local.layout import HOST
 from fairlead_cli.local.local_process import (
     STABLE_AFTER_S,
     ChildSpec,
@@ -182,7 +181,7 @@ class ClusterSupervisor:
         ports = self.plan.ports
         find = ports.hidden if self.plan.fault_proxy else ports.of_broker
         ensure_admin(
-            [(HOST, find(broker_id).internal) for broker_id in range(self.plan.brokers)],
+            [(ports.host, find(broker_id).internal) for broker_id in range(self.plan.brokers)],
             parse_secret(self.plan.layout.secret_file.read_bytes()),
             client,
             context=build_peer_context(self.plan.layout),
@@ -311,7 +310,9 @@ class ClusterSupervisor:
         layout.controller_directory.mkdir(exist_ok=True)
         if self.plan.ports.is_secure:
             self.is_new_admin = not admin_file(layout).exists()
-            self.client = prepare_secure_files(layout, self.plan.brokers, self.plan.bootstrap)
+            self.client = prepare_secure_files(
+                layout, self.plan.brokers, self.plan.bootstrap, host=self.plan.ports.host
+            )
         for broker_id in range(self.plan.brokers):
             layout.broker_directory(broker_id).mkdir(exist_ok=True)
             text = encode_properties(self.plan.broker_settings(broker_id))
@@ -346,7 +347,7 @@ class ClusterSupervisor:
             return self.build_candidate_spec()
         layout, ports = self.plan.layout, self.plan.ports
         command = [sys.executable, "-m", "fairlead_controller"]
-        command += ["--data", str(layout.controller_directory), "--host", HOST]
+        command += ["--data", str(layout.controller_directory), "--host", ports.host]
         session = ports.hidden_session if self.plan.fault_proxy else ports.session
         command += ["--port", str(session), "--http-port", str(ports.controller_http)]
         command += ["--cluster-secret-file", str(layout.secret_file)]
@@ -394,6 +395,7 @@ class ClusterSupervisor:
         layout = self.plan.layout
         command = [sys.executable, "-m", "fairlead_cli.drill.fault_proxy"]
         command += ["--cluster-file", str(layout.cluster_file)]
+        command += ["--host", self.plan.ports.host]
         command += ["--http-port", str(self.plan.ports.proxy_http)]
         for route in build_routes(self.cluster):
             command += ["--route", str(route)]
@@ -417,10 +419,10 @@ def build_cluster(plan: LaunchPlan) -> ClusterFile:
         ProcessEntry(
             name=f"broker-{broker_id}",
             id=broker_id,
-            host=HOST,
+            host=ports.host,
             port=ports.of_broker(broker_id).kafka,
             http_port=ports.of_broker(broker_id).http,
-            rest=f"{scheme}://{HOST}:{ports.of_broker(broker_id).rest}",
+            rest=f"{scheme}://{ports.at(ports.of_broker(broker_id).rest)}",
         )
         for broker_id in range(plan.brokers)
     ]
@@ -431,11 +433,11 @@ def build_cluster(plan: LaunchPlan) -> ClusterFile:
         supervisor_pid=os.getpid(),
         supervisor_start_time=own.start_time if own else None,
         controller=ProcessEntry(
-            name="controller", host=HOST, port=ports.session, http_port=ports.controller_http
+            name="controller", host=ports.host, port=ports.session, http_port=ports.controller_http
         ),
         brokers=brokers,
         proxy=ProcessEntry(
-            name="proxy", host=HOST, port=ports.first_kafka, http_port=ports.proxy_http
+            name="proxy", host=ports.host, port=ports.first_kafka, http_port=ports.proxy_http
         )
         if plan.fault_proxy
         else None,

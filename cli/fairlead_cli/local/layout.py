@@ -17,6 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fairlead_model.host_address import join_address
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -55,6 +57,12 @@ class Ports:
     first_http: int
     is_secure: bool = False
     """Whether clients come over TLS, and by no other way."""
+    host: str = HOST
+    """The address that all of them are at."""
+
+    def at(self, port: int) -> str:
+        """Return `HOST:PORT` of one of these ports."""
+        return join_address(self.host, port)
 
     @property
     def session(self) -> int:

@@ -17,6 +17,7 @@ from fairlead_cli.local.client_files import ClientPaths, format_clients
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.partition_digest import LogLine, PartitionDigest
 from fairlead_cli.local.secure_files import ADMIN, admin_file
+from fairlead_model.host_address import join_address
 
 if TYPE_CHECKING:
     from fairlead_cli.local.cluster_file import ClusterFile
@@ -66,8 +67,8 @@ def format_addresses(cluster: ClusterFile) -> str:
             (
                 broker.name,
                 str(broker.pid),
-                f"{broker.host}:{broker.port}",
-                f"http://{broker.host}:{broker.http_port}",
+                join_address(broker.host, broker.port),
+                f"http://{join_address(broker.host, broker.http_port)}",
             )
         )
     controller = cluster.controller
@@ -76,7 +77,7 @@ def format_addresses(cluster: ClusterFile) -> str:
             controller.name,
             str(controller.pid),
             "-",
-            f"http://{controller.host}:{controller.http_port}",
+            f"http://{join_address(controller.host, controller.http_port)}",
         )
     )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -108,7 +109,7 @@ def client_lines(cluster: ClusterFile) -> str:
 
 def format_first_steps(cluster: ClusterFile, data_option: str) -> str:
     """Return lines to paste into another terminal."""
-    address = f"{cluster.brokers[0].host}:{cluster.brokers[0].port}"
+    address = join_address(cluster.brokers[0].host, cluster.brokers[0].port)
     steps = [
         (f"fairlead status{data_option}", "brokers, leaders, topics"),
         (f"fairlead topic create hello{data_option}", "a topic of your own"),

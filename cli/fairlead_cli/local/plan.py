@@ -7,7 +7,7 @@ import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from fairlead_cli.local.layout import HOST, BrokerPorts, Layout, Ports
+from fairlead_cli.local.layout import BrokerPorts, Layout, Ports
 from fairlead_cli.local.log_directories import LOG_DIRS, build_log_directories
 from fairlead_cli.local.secure_files import ADMIN
 from fairlead_tls.protocol_map import PROTOCOL_MAP
@@ -73,9 +73,9 @@ class LaunchPlan:
             LOG_DIRS: ",".join(
                 map(str, build_log_directories(self.layout, self.log_directories, broker_id))
             ),
-            "listeners": build_listeners(bound),
-            "advertised.listeners": build_listeners(ports),
-            "fairlead.http.listener": f"{HOST}:{ports.http}",
+            "listeners": self.build_listeners(bound),
+            "advertised.listeners": self.build_listeners(ports),
+            "fairlead.http.listener": self.ports.at(ports.http),
             **self.access_settings(broker_id),
             "fairlead.controller.sessions": self.session_url,
             "fairlead.cluster.secret.file": str(self.layout.secret_file),
@@ -87,9 +87,13 @@ class LaunchPlan:
             "group.initial.rebalance.delay.ms": "0",
         }
 
+    def build_listeners(self, ports: BrokerPorts) -> str:
+        """In the form of `listeners`."""
+        return f"CLIENT://{self.ports.at(ports.kafka)},INTERNAL://{self.ports.at(ports.internal)}"
+
     def access_settings(self, broker_id: int) -> dict[str, str]:
         """Return what says who may come in, and how."""
-        rest = f"{HOST}:{self.ports.of_broker(broker_id).rest}"
+        rest = self.ports.at(self.ports.of_broker(broker_id).rest)
         if not self.ports.is_secure:
             return {"fairlead.rest.listener": rest}
         return {
@@ -122,13 +126,13 @@ class LaunchPlan:
     @property
     def session_url(self) -> str:
         """Where brokers reach the controller."""
-        return f"{'wss' if self.ports.is_secure else 'ws'}://{HOST}:{self.ports.session}"
+        return f"{'wss' if self.ports.is_secure else 'ws'}://{self.ports.at(self.ports.session)}"
 
     @property
     def bootstrap(self) -> str:
         """What a Kafka client takes as bootstrap.servers."""
         ports = (self.ports.of_broker(broker_id).kafka for broker_id in range(self.brokers))
-        return ",".join(f"{HOST}:{port}" for port in ports)
+        return ",".join(self.ports.at(port) for port in ports)
 
     @property
     def zookeeper_connect(self) -> str:
@@ -141,17 +145,12 @@ class LaunchPlan:
         return {
             "node.id": CONTROLLER_ID,
             "log.dirs": str(self.layout.controller_directory),
-            "listeners": f"CONTROLLER://{HOST}:{session}",
-            "fairlead.http.listener": f"{HOST}:{self.ports.controller_http}",
+            "listeners": f"CONTROLLER://{self.ports.at(session)}",
+            "fairlead.http.listener": self.ports.at(self.ports.controller_http),
             "fairlead.cluster.secret.file": str(self.layout.secret_file),
             "zookeeper.connect": self.zookeeper_connect,
             **self.controller_tls_settings(),
         }
-
-
-def build_listeners(ports: BrokerPorts) -> str:
-    """In the form of `listeners`."""
-    return f"CLIENT://{HOST}:{ports.kafka},INTERNAL://{HOST}:{ports.internal}"
 
 
 # Settings that `up` derives itself; setting them by hand would pull the cluster apart.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import read_cluster_file
-from fairlead_cli.local.layout import HOST, PORT_MAX, Layout, Ports
+from fairlead_cli.local.layout import PORT_MAX, Layout, Ports
 from fairlead_cli.local.process_table import (
     find_port_holder,
     is_port_free,
@@ -137,7 +137,7 @@ def refuse_taken_ports(plan: LaunchPlan) -> None:
             )
         purposes[port] = purpose
     for port, purpose in purposes.items():
-        if not is_port_free(HOST, port):
+        if not is_port_free(plan.ports.host, port):
             raise build_port_error(plan, port, purpose)
 
 
@@ -164,7 +164,7 @@ def find_free_ports(plan: LaunchPlan) -> Ports | None:
             used = [port for port, _ in ports.purposes(plan.brokers, fault_proxy=plan.fault_proxy)]
             is_legal = min(used) > PRIVILEGED_PORT_MAX and max(used) <= PORT_MAX
             is_distinct = len(set(used)) == len(used)
-            if is_legal and is_distinct and all(is_port_free(HOST, port) for port in used):
+            if is_legal and is_distinct and all(is_port_free(ports.host, port) for port in used):
                 return ports
     return None
 

@@ -115,7 +115,8 @@ def read_command_line(pid: int) -> list[str]:
 
 def is_port_free(host: str, port: int) -> bool:
     """Whether a server could bind it now. SO_REUSEADDR as servers use it: TIME_WAIT is free."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 ADMIN: Final = "admin"
 CLUSTER: Final = "local"
 """The name of the cluster in certificates of its brokers and of its controller."""
-_HOSTS: Final = (HOST, "localhost")
 _PASSWORD_BYTES: Final = 24
 
 
@@ -42,15 +41,18 @@ def choose_secure(layout: Layout, *, asked: bool) -> bool:
     return asked or layout.ca_certificate.exists()
 
 
-def prepare_secure_files(layout: Layout, brokers: int, bootstrap: str) -> ClientAccess:
+def prepare_secure_files(
+    layout: Layout, brokers: int, bootstrap: str, *, host: str = HOST
+) -> ClientAccess:
     """Make what is missing or will soon be over; return how the super user reaches the cluster."""
     layout.tls_directory.mkdir(mode=0o700, exist_ok=True)
     now = datetime.now(UTC)
+    hosts = list(dict.fromkeys((HOST, "localhost", host)))
     authority = _ensure_authority(layout, now)
     for broker_id in range(brokers):
         name = PeerName(CLUSTER, broker_id)
-        _ensure_certificate(layout.broker_certificate(broker_id), name, authority, now)
-    _ensure_certificate(layout.controller_certificate, PeerName(CLUSTER), authority, now)
+        _ensure_certificate(layout.broker_certificate(broker_id), name, authority, now, hosts)
+    _ensure_certificate(layout.controller_certificate, PeerName(CLUSTER), authority, now, hosts)
     access = ClientAccess(
         bootstrap=bootstrap,
         user=ADMIN,
@@ -85,13 +87,17 @@ def _ensure_authority(layout: Layout, now: datetime) -> KeyPair:
     return made
 
 
-def _ensure_certificate(path: Path, name: PeerName, authority: KeyPair, now: datetime) -> None:
-    from fairlead_operator.certificates.authority import is_due, issue
+def _ensure_certificate(
+    path: Path, name: PeerName, authority: KeyPair, now: datetime, hosts: list[str]
+) -> None:
+    from fairlead_operator.certificates.authority import alternative_names, is_due, issue
 
     try:
-        if not is_due(path.read_bytes(), now, authority=authority.certificate, uri=str(name)):
+        known = path.read_bytes()
+        is_right = not is_due(known, now, authority=authority.certificate, uri=str(name))
+        if is_right and alternative_names(known).issuperset(hosts):
             return
     except FileNotFoundError:
         pass  # The first start.
-    made = issue(authority, f"fairlead-{path.stem}", now, hosts=_HOSTS, uris=[str(name)])
+    made = issue(authority, f"fairlead-{path.stem}", now, hosts=hosts, uris=[str(name)])
     write_private(path, (made.certificate + made.key).decode())

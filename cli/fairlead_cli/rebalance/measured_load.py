@@ -14,6 +14,7 @@ from fairlead_cli.client.survey import ask_every_broker, newest_version
 from fairlead_cli.client.wire_call import call_broker, name_error
 from fairlead_cli.errors import CliError
 from fairlead_controller.decisions.balance.cluster_facts import DiskUse, Traffic
+from fairlead_model.host_address import join_address
 from fairlead_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def read_disks_of(at: Address) -> DiskUse:
     api_key = DescribeLogDirsRequest.API_KEY
     version = newest_version(at, api_key, LOG_DIRS_VERSION_MAX) or 1
     request = DescribeLogDirsRequest(topics=None)
-    reply = call_broker(at.host.strip("[]"), at.port, request, version)
+    reply = call_broker(at.host, at.port, request, version)
     if reply.error_code:
         raise CliError(f"it does not tell what it holds: {name_error(reply.error_code)}")
     usable = [each for each in reply.results if not each.error_code]
@@ -91,9 +92,9 @@ def read_counters(cluster: ClusterFile) -> dict[tuple[int, str, str], float]:
     for broker in cluster.brokers:
         if broker.id is None or not broker.is_alive:
             continue
-        host = f"[{broker.host}]" if ":" in broker.host else broker.host
+        where = join_address(broker.host, broker.http_port)
         try:
-            with urlopen(f"http://{host}:{broker.http_port}/metrics", timeout=TIMEOUT_S) as page:
+            with urlopen(f"http://{where}/metrics", timeout=TIMEOUT_S) as page:
                 text = page.read().decode()
         except (URLError, TimeoutError, ConnectionError):
             continue

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from fairlead_model.host_address import join_address
+
 if TYPE_CHECKING:
     from fairlead_cli.local.cluster_file import ClusterFile
 
@@ -39,9 +41,9 @@ def read_controller_page(cluster: ClusterFile) -> str | None:
     entry = cluster.controller
     if not entry.is_alive:
         return None
-    host = f"[{entry.host}]" if ":" in entry.host else entry.host
+    where = join_address(entry.host, entry.http_port)
     try:
-        with urlopen(f"http://{host}:{entry.http_port}/metrics", timeout=TIMEOUT_S) as page:
+        with urlopen(f"http://{where}/metrics", timeout=TIMEOUT_S) as page:
             return str(page.read().decode())
     except (URLError, TimeoutError, ConnectionError):
         return None

@@ -52,6 +52,7 @@ from fairlead_controller.decisions.tables.table_room import TableRoom
 from fairlead_model.broker import BrokerRegistration
 from fairlead_model.cluster import BrokerChanged, PartitionChanged, TopicImage
 from fairlead_model.features import unsupported_levels, who_reads
+from fairlead_model.host_address import join_address
 from fairlead_model.ids import BrokerEpoch, BrokerId
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
@@ -190,7 +191,7 @@ def registration_problem(state: ControllerState, event: RegisterBroker) -> Refus
     if shares_directory(known, asking) and known.host_name == asking.host_name:
         # The same disk on the same host: its lock proves that the older process is gone.
         return None
-    where = ", ".join(f"{end.host}:{end.port}" for end in known.client_endpoints)
+    where = ", ".join(join_address(end.host, end.port) for end in known.client_endpoints)
     return RefusedError(
         RefusalCode.DUPLICATE_BROKER_REGISTRATION,
         f"broker id {asking.broker_id} is in use by the broker at {where} on host "

@@ -33,6 +33,7 @@ from fairlead_controller.metrics.loop_lag import LoopLag
 from fairlead_controller.sessions.door import SessionDoor
 from fairlead_kube.client import KubeClient
 from fairlead_kube.credentials import Credentials
+from fairlead_model.host_address import join_address
 
 logger = logging.getLogger(__name__)
 
@@ -225,7 +226,7 @@ class Candidate:
         self._door = SessionDoor(self._tls)
         runner = await self._set_up(self._gate.build_application())
         where, port = await self._door.listen(runner, settings.host, settings.session_port)
-        session = f"{where}:{port}"
+        session = join_address(where, port)
         http = await self._serve(pages.build_application(), settings.http_port)
         await self._api.start(settings.socket)
         return f"session={session} http={http}"
@@ -242,7 +243,7 @@ class Candidate:
         runner = await self._set_up(application)
         await web.TCPSite(runner, self._settings.host, port).start()
         host, bound = runner.addresses[0][:2]
-        return f"{host}:{bound}"
+        return join_address(host, bound)
 
     async def _close(self) -> None:
         for task in self._tasks:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from fairlead_model.host_address import is_every_address
+
 DEFAULT_SOCKET: Final = "/run/fairlead/controller.sock"
 CONTROLLER_DRILLS: Final = "FAIRLEAD_CONTROLLER_DRILLS"
 WATCH_VARIABLE: Final = "FAIRLEAD_WATCH_NAMESPACE"
@@ -99,7 +101,7 @@ def read_settings(
         namespace=chosen.namespace,
         watch_namespaces=split_namespaces(chosen.watch_namespace),
         lease=chosen.lease,
-        host=chosen.host,
+        host=None if is_every_address(chosen.host or "") else chosen.host,
         session_port=chosen.session_port,
         http_port=chosen.http_port,
         socket=chosen.socket,

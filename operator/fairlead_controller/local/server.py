@@ -15,6 +15,7 @@ from fairlead_controller.sessions.server import SessionServer
 from fairlead_controller.sessions.session_tls import OwnSessionTls
 from fairlead_controller.startup_topics import Declarations
 from fairlead_model.configs.controller_configs import DEFAULT_TIMING, SessionTiming
+from fairlead_model.host_address import is_every_address
 from fairlead_model.session.session_protocol import SESSION_PATH
 from fairlead_tls.followed_certificate import FollowedPeer
 
@@ -48,14 +49,16 @@ class ControllerServer:
 
     async def start(self, *, host: str, session_port: int, http_port: int) -> None:
         """Listen; port 0 takes a free one. OSError if a port is taken."""
+        # What the library takes for every address of both families.
+        where = None if is_every_address(host) else host
         sessions = web.Application()
         sessions.router.add_get(SESSION_PATH, self.sessions.serve)
         own = self._certificate
         self._door = SessionDoor(None if own is None else OwnSessionTls(own))
         runner = await self._set_up(sessions)
-        _, self.session_port = await self._door.listen(runner, host, session_port)
+        _, self.session_port = await self._door.listen(runner, where, session_port)
         pages = ControllerPages(find_reign=lambda: self._reign, metrics=self._metrics)
-        self.http_port = await self._listen(pages.build_application(), host, http_port)
+        self.http_port = await self._listen(pages.build_application(), where, http_port)
 
     async def stop(self) -> None:
         """End all sessions and stop listening."""
@@ -82,7 +85,7 @@ class ControllerServer:
         self._runners.append(runner)
         return runner
 
-    async def _listen(self, application: web.Application, host: str, port: int) -> int:
+    async def _listen(self, application: web.Application, host: str | None, port: int) -> int:
         runner = await self._set_up(application)
         site = web.TCPSite(runner, host, port)
         await site.start()

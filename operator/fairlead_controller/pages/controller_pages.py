@@ -27,6 +27,7 @@ from fairlead_controller.views.status import (
     build_topic_status,
 )
 from fairlead_model.cluster import TopicImage
+from fairlead_model.host_address import peer_address
 
 METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 INDEX: Final = """The controller of a Fairlead cluster.
@@ -154,7 +155,7 @@ def _for_this_machine(handler: Handler) -> Handler:
         if transport is None:
             raise ConnectionResetError("the connection closed before its request was handled")
         host, port = transport.get_extra_info("sockname")[:2]
-        if not ip_address(host).is_loopback:
+        if not ip_address(peer_address(host)).is_loopback:
             raise web.HTTPForbidden(
                 text="this page is only for the controller's own machine. There:\n"
                 f"  curl http://127.0.0.1:{port}{request.path_qs}\n"

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from fairlead_controller.sessions.rare_log import RareLog
 from fairlead_controller.sessions.session_tls import SessionTls
+from fairlead_model.host_address import peer_address
 from fairlead_model.session.session_protocol import UNPROVED_BYTES_MAX
 from fairlead_model.session.unproved_peers import UnprovedPeers
 from fairlead_tls.engine import HANDSHAKE_RECORD
@@ -172,7 +173,7 @@ class _Stranger(asyncio.Protocol):
             raise TypeError("not a stream")
         self._transport = transport
         peer = transport.get_extra_info("peername")
-        self._door.arrived(self, str(peer[0]) if peer else "")
+        self._door.arrived(self, peer_address(str(peer[0])) if peer else "")
 
     def data_received(self, data: bytes) -> None:
         self._size += len(data)

@@ -36,6 +36,7 @@ from fairlead_controller.zookeeper.memory import CandidateMemory, MemoryFileErro
 from fairlead_controller.zookeeper.metrics import CandidateMetrics
 from fairlead_controller.zookeeper.reign import Reign, TakeoverFailedError, run_reign
 from fairlead_controller.zookeeper.settings import CandidateSettings
+from fairlead_model.host_address import join_address
 from fairlead_model.session.session_protocol import SESSION_PATH
 from fairlead_tls.followed_certificate import follow_files
 from fairlead_zookeeper.client import ConnectionState, SessionLostError, ZooKeeperClient
@@ -110,8 +111,8 @@ class Candidate:
                 self._settings.certificate,
             )
             print(
-                f"ready candidate session={_shown(self._settings.host)}:{session_port} "
-                f"http={_shown(self._settings.http_host)}:{http_port} identity={record.identity}",
+                f"ready candidate session={_shown(self._settings.host, session_port)} "
+                f"http={_shown(self._settings.http_host, http_port)} identity={record.identity}",
                 flush=True,
             )
             acting = self._begin(self._act(self._elector))
@@ -257,8 +258,8 @@ class Candidate:
         return task
 
 
-def _shown(host: str | None) -> str:
-    return host or "0.0.0.0"  # noqa: S104
+def _shown(host: str | None, port: int) -> str:
+    return join_address(host or "0.0.0.0", port)  # noqa: S104
 
 
 def _on_deposed(keeping: "asyncio.Task[str]") -> None:

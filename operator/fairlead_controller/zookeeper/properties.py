@@ -11,13 +11,13 @@ from typing import Final
 from fairlead_model.configs.config_values import BrokerValues, ConfigError
 from fairlead_model.configs.controller_configs import ControllerConfigs, read_controller_configs
 from fairlead_model.configs.endpoint_text import parse_address, parse_endpoint
+from fairlead_model.host_address import is_every_address
 from fairlead_tls.peer_settings import CONTROLLER_LISTENER, PeerTlsSettings, read_peer_tls
 from fairlead_zookeeper.access_settings import CONNECT, AccessSettings, read_access_settings
 from fairlead_zookeeper.znodes import CONTROLLER_ID_MIN
 
 LISTENERS_DEFAULT: Final = ("CONTROLLER://127.0.0.1:9191",)
 HTTP_DEFAULT: Final = "127.0.0.1:8170"
-ALL_ADDRESSES: Final = ("", "0.0.0.0", "::")  # noqa: S104 (recognised, not bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ def read_controller_properties(settings: Mapping[str, str]) -> ControllerPropert
         raise ConfigError("log.dirs", "log.dirs must name one folder")
     return ControllerProperties(
         node_id=_node_id(values),
-        host=None if host in ALL_ADDRESSES else host,
+        host=None if is_every_address(host) else host,
         session_port=port,
         advertised_host=advertised,
-        http_host=None if http_host in ALL_ADDRESSES else http_host,
+        http_host=None if is_every_address(http_host) else http_host,
         http_port=http_port,
         log_directory=directories[0],
         secret_file=_text(values, "fairlead.cluster.secret.file"),
@@ -94,7 +94,7 @@ def _listener(values: BrokerValues) -> tuple[str, int, str]:
             "advertised.listeners",
             f"advertised.listeners: port {told_port} is not the one of listeners, {port}",
         )
-    if advertised in ALL_ADDRESSES:
+    if is_every_address(advertised):
         raise ConfigError(
             "advertised.listeners",
             "the listener binds every address: advertised.listeners must name the one that "

@@ -31,6 +31,8 @@ from fairlead_operator.resources.user_policy import UserPolicy
 
 ReclaimPolicy: TypeAlias = Literal["Retain", "Delete"]
 ImagePullPolicy: TypeAlias = Literal["Always", "IfNotPresent", "Never"]
+IpFamily: TypeAlias = Literal["IPv4", "IPv6"]
+IpFamilyPolicy: TypeAlias = Literal["SingleStack", "PreferDualStack", "RequireDualStack"]
 LISTENERS_MAX: Final = 8
 WINDOWS_MAX: Final = 32
 _HOST: Final = r"[A-Za-z0-9.-]+"
@@ -219,6 +221,9 @@ def _has_unique_names(spec: Any) -> bool:
 _PEER_TLS: Final = "has({0}.interBroker) && has({0}.interBroker.tls) && {0}.interBroker.tls"
 
 
+_FAMILIES: Final = "(has({0}.ipFamilies) ? {0}.ipFamilies.size() : 0)"
+
+
 def _leaves_controller_alone(spec: Any) -> bool:
     names = [listener.name for listener in spec.listeners]
     return not (spec.inter_broker.tls and "controller" in names)
@@ -270,6 +275,34 @@ class LogClusterSpec:
             field="listeners",
             holds=_leaves_controller_alone,
         ),
+        Rule(
+            cel=f"{_FAMILIES.format('self')} < 2 || self.ipFamilies[0] != self.ipFamilies[1]",
+            message="a family is listed twice: list each one once",
+            field="ipFamilies",
+            holds=lambda spec: len(set(spec.ip_families)) == len(spec.ip_families),
+        ),
+        Rule(
+            cel=f"{_FAMILIES.format('self')} < 2 || "
+            "(has(self.ipFamilyPolicy) && self.ipFamilyPolicy != 'SingleStack')",
+            message="two families need ipFamilyPolicy PreferDualStack or RequireDualStack",
+            field="ipFamilies",
+            holds=lambda spec: (
+                len(spec.ip_families) < 2
+                or spec.ip_family_policy in ("PreferDualStack", "RequireDualStack")
+            ),
+        ),
+        Rule(
+            cel=f"{_FAMILIES.format('self')} == 0 || {_FAMILIES.format('oldSelf')} == 0 || "
+            "self.ipFamilies[0] == oldSelf.ipFamilies[0]",
+            message="the first of ipFamilies cannot be changed, because Kubernetes does not change "
+            "it in Services: add or remove the second one, or make a new cluster",
+            field="ipFamilies",
+            holds_change=lambda old, new: (
+                not old.ip_families
+                or not new.ip_families
+                or old.ip_families[0] == new.ip_families[0]
+            ),
+        ),
     )
 
     image: Annotated[
@@ -309,6 +342,17 @@ class LogClusterSpec:
         "NAME-bootstrap, which has a port for each listener of type Internal. Where there is none "
         "of these, brokers have one that speaks in clear, at port 9092.",
         Bound(LISTENERS_MAX),
+    ] = ()
+    ip_family_policy: Annotated[
+        IpFamilyPolicy | None,
+        "Families of addresses of all Services of the cluster, as Kubernetes has it in a Service. "
+        "Default: that of Kubernetes, SingleStack.",
+    ] = None
+    ip_families: Annotated[
+        tuple[IpFamily, ...],
+        "Families of these Services; the first one cannot be changed. Default: Kubernetes chooses "
+        "by the policy.",
+        Bound(2),
     ] = ()
     inter_broker: Annotated[
         InterBroker, "What brokers say to each other, and to the controller."

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fairlead_kube.kinds import CONFIG_MAP
+from fairlead_model.host_address import join_address
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.specs.listener_security import rest_properties, security_properties
 from fairlead_operator.specs.listeners import OutsideAddress, needs_lookup, shared_address
@@ -159,7 +160,7 @@ def _advertised(cluster: ClusterView, pool: PoolView, looked_up: Addresses) -> s
             address = shared_address(listener, cluster, pool)
         else:
             address = looked_up.get(listener.name, OutsideAddress(pod, str(listener.port)))
-        told.append(f"{listener.name.upper()}://{address.host}:{address.port}")
+        told.append(f"{listener.name.upper()}://{join_address(address.host, address.port)}")
     if cluster.spec.is_secured:
         told.append(f"{OPERATOR_LISTENER}://{pod}:{OPERATOR_PORT}")
     return ",".join(told)

@@ -24,6 +24,7 @@ def build_headless_service(cluster: ClusterView) -> Manifest:
         SERVICE, cluster, headless_service_name(cluster.name), cluster_labels(cluster.name)
     )
     manifest["spec"] = {
+        **_families(cluster),
         "type": "ClusterIP",
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
@@ -44,6 +45,7 @@ def build_bootstrap_service(cluster: ClusterView) -> Manifest:
         SERVICE, cluster, bootstrap_service_name(cluster.name), cluster_labels(cluster.name)
     )
     manifest["spec"] = {
+        **_families(cluster),
         "type": "ClusterIP",
         "selector": broker_selector(cluster.name),
         "ports": [*_inside_ports(cluster), *_rest_ports(cluster)],
@@ -60,7 +62,11 @@ def build_listener_bootstrap(cluster: ClusterView, listener: Listener) -> Manife
         cluster_labels(cluster.name),
         annotations=listener.annotations,
     )
-    manifest["spec"] = _outside_spec(listener, None) | {"selector": broker_selector(cluster.name)}
+    manifest["spec"] = {
+        **_families(cluster),
+        **_outside_spec(listener, None),
+        "selector": broker_selector(cluster.name),
+    }
     return manifest
 
 
@@ -77,12 +83,23 @@ def build_broker_services(cluster: ClusterView, pool: PoolView, replicas: int) -
                 pool_labels(cluster.name, pool.name),
                 annotations=listener.annotations,
             )
-            manifest["spec"] = _outside_spec(listener, broker_id) | {
+            manifest["spec"] = {
+                **_families(cluster),
+                **_outside_spec(listener, broker_id),
                 "publishNotReadyAddresses": True,
                 "selector": {"statefulset.kubernetes.io/pod-name": pool.pod_name(ordinal)},
             }
             manifests.append(manifest)
     return manifests
+
+
+def _families(cluster: ClusterView) -> Manifest:
+    """Return the families of addresses, as far as the LogCluster says: else Kubernetes chooses."""
+    wanted: Manifest = {
+        "ipFamilyPolicy": cluster.spec.ip_family_policy,
+        "ipFamilies": list(cluster.spec.ip_families),
+    }
+    return {name: value for name, value in wanted.items() if value}
 
 
 def _outside_spec(listener: Listener, broker_id: int | None) -> Manifest:

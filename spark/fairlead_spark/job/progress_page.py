@@ -1,6 +1,7 @@
 """The page at which a driver says how it does: `/progress`, as JSON, and `/healthz`."""
 
 import json
+import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,7 +32,11 @@ class ProgressPage:
             def log_message(self, format: str, *args: Any) -> None:
                 """Probes are no news."""
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
+        class Server(ThreadingHTTPServer):
+            # The library's own is IPv4, and a pod may have no such address.
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+        self._server = Server((host, port), Handler)
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
 

@@ -55,7 +55,7 @@ def run(scenario: Scenario, cluster_file: Path, free_port: int) -> None:
     async def main() -> None:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
         route = Route("echo", free_port, server.sockets[0].getsockname()[1], True)
-        proxy = FaultProxy([route], cluster_file)
+        proxy = FaultProxy([route], cluster_file, "127.0.0.1")
         serving = asyncio.create_task(proxy.serve(0))
         try:
             async with asyncio.timeout(DEADLINE_S):

@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead_kube.errors import ApiError
-from fairlead_operator.refusals import Refusals, is_refusal
+from fairlead_operator.refusals import Refusals, describe_refusal, is_refusal
 
 UNDECLARED = ".spec.template.spec.affinity.foo: field not declared in schema"
 
@@ -13,6 +13,7 @@ UNDECLARED = ".spec.template.spec.affinity.foo: field not declared in schema"
     [
         (ApiError(422, "Invalid", "spec: Forbidden: updates to statefulset spec"), True),
         (ApiError(403, "Forbidden", "exceeded quota"), True),
+        (ApiError(422, "Invalid", "spec.ipFamilies[0]: Invalid value: IPv6"), True),
         (ApiError(400, "BadRequest", "strict decoding error"), True),
         (ApiError(500, "", f"failed to create typed patch object (a/b): {UNDECLARED}"), True),
         (ApiError(500, "InternalError", 'failed calling webhook "check.example.com": EOF'), True),
@@ -40,3 +41,16 @@ def test_refusals_are_noted_and_everything_else_goes_on() -> None:
     with pytest.raises(ApiError), refusals.noting("Service", "a"):
         raise ApiError(503, "ServiceUnavailable", "")
     assert len(refusals.by_part) == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured',
+        'spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster',
+    ],
+)
+def test_families_that_kubernetes_has_not_are_told_with_what_to_correct(said: str) -> None:
+    text = describe_refusal("Service", "demo-brokers", ApiError(422, "Invalid", said))
+    assert said in text
+    assert "spec.ipFamilies of the LogCluster" in text

@@ -13,6 +13,7 @@ from fairlead_broker.rest.problems import ProblemError
 from fairlead_broker.security.listener_security import read_listener_security
 from fairlead_broker.security.principal_mapping import NoRuleError
 from fairlead_broker.settings import build_settings
+from fairlead_model.configs.endpoint_text import parse_endpoint
 from fairlead_model.configs.setting_sources import read_environment, read_properties
 from fairlead_model.session.session_protocol import parse_secret
 from fairlead_operator.resources import ManifestError
@@ -602,6 +603,50 @@ def test_node_ports_have_no_load_balancer(fields: dict[str, Any]) -> None:
         cluster_view(listeners=[FIXED | fields])
     with pytest.raises(ManifestError, match=r"10\.0\.0\.0/8"):
         cluster_view(listeners=[BALANCED | {"loadBalancerSourceRanges": ["10.0.0.1"]}])
+
+
+def test_all_services_have_the_families_of_the_cluster() -> None:
+    fields = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]}
+    cluster = cluster_view(listeners=[BALANCED], **fields)
+    services = [
+        build_headless_service(cluster),
+        build_bootstrap_service(cluster),
+        build_listener_bootstrap(cluster, cluster.spec.listeners[0]),
+        *build_broker_services(cluster, pool_view(), 2),
+    ]
+    assert len(services) == 5
+    for service in services:
+        assert {name: service["spec"].get(name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"ipFamilies": ["IPv4", "IPv6"]}, "need ipFamilyPolicy"),
+        ({"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6", "IPv4"]}, "need ipFamilyPolicy"),
+        ({"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv6"]}, "twice"),
+        ({"ipFamilies": ["IPv5"]}, "IPv5"),
+    ],
+)
+def test_families_that_no_service_can_have_are_refused(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(ManifestError, match=says):
+        cluster_view(**fields)
+
+
+def test_an_ipv6_address_of_a_load_balancer_is_advertised_in_brackets() -> None:
+    cluster = cluster_view(listeners=[BALANCED])
+    (listener,) = cluster.spec.listeners
+    service = {"status": {"loadBalancer": {"ingress": [{"ip": "2001:db8::7"}]}}}
+    address = looked_up_address(listener, cluster, pool_view(), service)
+    assert address is not None
+    known = {0: {listener.name: address}}
+    text = config_map(cluster, addresses=known)["data"]["broker-0.properties"]
+    (told,) = [
+        each
+        for each in text.strip().partition("=")[2].split(",")
+        if each.startswith(f"{listener.name.upper()}://")
+    ]
+    assert parse_endpoint(told) == (listener.name.upper(), "2001:db8::7", listener.port)
 
 
 def test_inside_names_exist_before_brokers_are_ready_and_bootstrap_only_then() -> None:

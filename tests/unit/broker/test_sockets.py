@@ -1,0 +1,83 @@
+"""Where a broker listens: one socket for both families, one family, and kernels without IPv6."""
+
+import asyncio
+import errno
+import socket
+from typing import Any
+
+import pytest
+
+from fairlead_broker.sockets import bound_port, connect_to, open_listening_socket
+from fairlead_model.host_address import peer_address
+
+needs_ipv6 = pytest.mark.skipif(
+    not socket.has_dualstack_ipv6(), reason="this kernel has no IPv6, so nothing listens at ::1"
+)
+
+
+def reach(host: str, port: int) -> None:
+    socket.create_connection((host, port), timeout=5).close()
+
+
+@needs_ipv6
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])
+def test_every_address_is_one_of_both_families(host: str) -> None:
+    with open_listening_socket(host, 0, backlog=5) as listening:
+        listening.settimeout(5)
+        for client in ("127.0.0.1", "::1"):
+            reach(client, bound_port(listening))
+            accepted, address = listening.accept()
+            accepted.close()
+            assert peer_address(address[0]) == client
+
+
+@needs_ipv6
+def test_an_address_is_of_its_own_family_only() -> None:
+    with open_listening_socket("::1", 0, backlog=5) as listening:
+        reach("::1", bound_port(listening))
+        with pytest.raises(OSError, match="refused"):
+            reach("127.0.0.1", bound_port(listening))
+
+
+def test_without_ipv6_every_address_is_one_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = socket.socket
+
+    def refuse(family: int = -1, *rest: Any, **named: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return known(family, *rest, **named)
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    with open_listening_socket("::", 0, backlog=5) as listening:
+        assert listening.family == socket.AF_INET
+        assert listening.getsockname()[0] == "0.0.0.0"
+
+
+def test_a_port_that_is_taken_is_an_error() -> None:
+    with (
+        open_listening_socket("", 0, backlog=5) as listening,
+        pytest.raises(OSError, match="in use"),
+    ):
+        open_listening_socket("", bound_port(listening), backlog=5)
+
+
+@needs_ipv6
+def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPv4 first, as Java does; here only IPv6 answers."""
+    asked: list[int] = []
+
+    async def connect(port: int) -> None:
+        stream = (socket.SOCK_STREAM, 6, "")
+
+        async def look_up(*_arguments: object, **_named: object) -> Any:
+            return [
+                (socket.AF_INET6, *stream, ("::1", port, 0, 0)),
+                (socket.AF_INET, *stream, ("127.0.0.1", port)),
+            ]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+        (await connect_to("broker.example", port, lambda sock: asked.append(sock.family))).close()
+
+    with open_listening_socket("::1", 0, backlog=5) as listening:
+        asyncio.run(connect(bound_port(listening)))
+    assert asked == [socket.AF_INET, socket.AF_INET6]
