@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fairlead_model.host_address import is_every_address, is_ipv6
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
     Where = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
     Found = Sequence[tuple[socket.AddressFamily, socket.SocketKind, int, str, Where]]
+
+
+_WITHOUT_IPV6: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
+"""How a kernel without IPv6 answers to a socket, or to its address."""
 
 
 def open_listening_socket(
@@ -27,14 +32,11 @@ def open_listening_socket(
     if is_every_address(host):
         try:
             return _listen(socket.AF_INET6, ("::", port), backlog, receive_buffer_bytes)
-        except OSError:
-            # Without IPv6; where the port is taken, this fails in the same way.
-            return _listen(
-                socket.AF_INET,
-                ("0.0.0.0", port),  # noqa: S104 (it is what was asked for)
-                backlog,
-                receive_buffer_bytes,
-            )
+        except OSError as error:
+            if error.errno not in _WITHOUT_IPV6:
+                raise
+        every_ipv4 = ("0.0.0.0", port)  # noqa: S104 (it is what was asked for)
+        return _listen(socket.AF_INET, every_ipv4, backlog, receive_buffer_bytes)
     if is_ipv6(host):
         return _listen(socket.AF_INET6, (host, port), backlog, receive_buffer_bytes)
     family, where = _ipv4_first(

@@ -8,7 +8,6 @@ from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 PORT_MAX: Final = 65_535
-_EVERY: Final = ("", "0.0.0.0", "::")  # noqa: S104 (recognised, not bound)
 _NEVER_IN_NAMES: Final = frozenset(":[]/@,")
 
 
@@ -24,12 +23,12 @@ def unbracketed(host: str) -> str:
     """Return a host as it is by itself, of how it stands before a port; ValueError."""
     if host.startswith("[") and host.endswith("]"):
         inside = host[1:-1]
-        if not is_ipv6(inside):
+        if not is_ipv6(inside) or not _is_name(inside.partition("%")[2]):
             raise ValueError(f"{inside!r} stands in brackets and is no IPv6 address")
         return inside
     if is_ipv6(host):
         raise ValueError(f"the IPv6 address {host} needs brackets before a port: [{host}]:PORT")
-    if not _NEVER_IN_NAMES.isdisjoint(host) or any(each.isspace() for each in host):
+    if not _is_name(host):
         raise ValueError(f"{host!r} is neither a name nor an address")
     return host
 
@@ -46,7 +45,10 @@ def bracketed(host: str) -> str:
 
 def is_every_address(host: str) -> bool:
     """Tell whether to listen there is to listen at every address, of IPv4 and of IPv6."""
-    return host in _EVERY
+    try:
+        return not host or ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def is_ipv6(host: str) -> bool:
@@ -81,3 +83,7 @@ def peer_address(address: str) -> str:
         return normal_address(address)
     except ValueError:
         return address
+
+
+def _is_name(text: str) -> bool:
+    return _NEVER_IN_NAMES.isdisjoint(text) and text.isprintable() and " " not in text

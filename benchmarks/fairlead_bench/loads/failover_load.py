@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 from fairlead_cli.drill.history import KeyHistory, encode_value
 from fairlead_cli.drill.probe import PartitionProbe, ask_producer_id
 from fairlead_cli.drill.watch import ClusterWatch
+from fairlead_model.host_address import split_address
 
 RECORD_BYTES: Final = 100
 FLUSH_TIMEOUT_S: Final = 60
@@ -185,8 +186,7 @@ def settle_future(handover: Handover, done: "asyncio.Future[Any]") -> None:
 
 async def run_probe(application: Application) -> None:
     """One record at a time to each partition, tried again every 20 ms, given up after 250 ms."""
-    hosts = [address.rpartition(":") for address in application.bootstrap.split(",")]
-    addresses = [(host, int(port)) for host, _, port in hosts]
+    addresses = [split_address(address) for address in application.bootstrap.split(",")]
     watch = ClusterWatch(application.topic, addresses, is_fast=True)
     await watch.start()
     identity = await ask_producer_id(watch, PRODUCER_ID_TIMEOUT_S)

@@ -81,3 +81,12 @@ def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> Non
     with open_listening_socket("::1", 0, backlog=5) as listening:
         asyncio.run(connect(bound_port(listening)))
     assert asked == [socket.AF_INET, socket.AF_INET6]
+
+
+@needs_ipv6
+def test_a_port_that_is_taken_in_one_family_is_not_served_in_the_other_alone() -> None:
+    with (
+        open_listening_socket("::1", 0, backlog=5) as listening,
+        pytest.raises(OSError, match="in use"),
+    ):
+        open_listening_socket("::", bound_port(listening), backlog=5)
