@@ -22,6 +22,7 @@ from fairlead_broker.log.directory.switched_logs import settle_switches
 from fairlead_broker.log.files.file_names import LOG_SUFFIX, partition_directory
 from fairlead_broker.log.files.read_cache import ReadCache
 from fairlead_broker.log.files.text_files import NewerFormatError, TopicPartition
+from fairlead_broker.log.full_disk import is_lack_of_room
 from fairlead_broker.log.log import Log
 from fairlead_broker.log.recovery.pool import RecoveryProgress
 from fairlead_model.configs.log_config import LogConfig
@@ -323,7 +324,8 @@ class LogDirectories:
     def close(self, *, clean: bool, broker_epoch: int = -1, now_ms: int = 0) -> bool:
         """Stop; with `clean`, flush everything and mark the stop as clean. Blocks: in a thread.
 
-        All is flushed before one is marked. Answers whether each directory was.
+        All is flushed before one is marked. Answers whether each directory was; a full disk may
+        have no room for the mark.
         """
         failed = [each for each in self.directories if each.path in self.failures]
         flushed = [each for each in self.live if clean and self._is_flushed(each, now_ms)]
@@ -333,7 +335,7 @@ class LogDirectories:
             try:
                 directory.release(marked_epoch=broker_epoch if is_marked else None)
             except OSError as error:
-                if len(self.paths) == 1:
+                if len(self.paths) == 1 and not is_lack_of_room(error):
                     raise
                 logger.error("%s is not marked as clean: %s", directory.path, error)
                 is_clean = False

@@ -9,7 +9,7 @@ import pytest
 from log_batches import TOPIC_ID, append, batch
 from simulated_disk import SimulatedDisk
 
-from fairlead_broker.log.directory.identity import ForeignDirectoryError
+from fairlead_broker.log.directory.identity import DirectoryIdentity, ForeignDirectoryError
 from fairlead_broker.log.directory.lock import DirectoryInUseError
 from fairlead_broker.log.directory.log_directories import DuplicateLogError, LogDirectories
 from fairlead_broker.log.directory.log_directory import LogDirectory
@@ -300,3 +300,17 @@ def test_removals_are_of_each_directory(disks: Disks) -> None:
         directories.delete_log(create(directories, topic), 0)
     jobs = [each.begin_removals(1 << 40) for each in directories.directories]
     assert [isinstance(job, DeletionJob) for job in jobs] == [True, False]
+
+
+def test_a_stop_that_has_no_room_for_its_mark_is_not_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directories = LogDirectories.open([str(tmp_path / "one")], node_id=0, cluster_id="c")
+    directories.load(0, config_for=lambda topic, partition: LogConfig())
+    directories.confirm_start(1)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(DirectoryIdentity, "mark_clean", refuse)
+    assert directories.close(clean=True, broker_epoch=1) is False
