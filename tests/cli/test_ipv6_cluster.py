@@ -2,7 +2,6 @@
 
 import base64
 import json
-import socket
 import ssl
 import urllib.request
 from collections.abc import Iterator
@@ -11,17 +10,15 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from local_cluster import Cli, take_cluster_ports
+from needed_tools import need_ipv6
 
 from fairlead_cli.local.client_files import read_client_file
 from fairlead_cli.local.layout import Layout
 
-pytestmark = pytest.mark.skipif(
-    not socket.has_dualstack_ipv6(), reason="this kernel has no IPv6, so nothing listens at ::1"
-)
-
 
 @pytest.fixture(scope="module")
 def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    need_ipv6()
     cli = Cli(tmp_path_factory.mktemp("ipv6"), *take_cluster_ports())
     try:
         outcome = cli.up("--secure", "--host", "::1", "--brokers", "3")

@@ -6,6 +6,7 @@ tools are promised: then it is an error.
 
 import os
 import shutil
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
@@ -90,6 +91,12 @@ def need(name: str) -> None:
     tool = TOOLS[name]
     if not tool.is_there():
         missing(f"{name} is not installed: {tool.how_to_get}")
+
+
+def need_ipv6() -> None:
+    """Go on only where a socket can be one of both families."""
+    if not socket.has_dualstack_ipv6():
+        missing("this kernel has no IPv6, so nothing listens at ::1")
 
 
 def describe_missing() -> list[str]:

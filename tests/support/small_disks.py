@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pytest
+from needed_tools import missing
 
 BALLAST = "ballast"
 
@@ -37,7 +37,7 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(path: Path, mebibytes: int) -> Iterator[SmallDisk]:
-    """Mount a tmpfs at a path; the test is skipped where that is not allowed."""
+    """Mount a tmpfs at a path; skipped where that is not allowed and CI is not set."""
     command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "fairlead-test", str(path)]
     with _mounted(path, command) as disk:
         yield disk
@@ -60,7 +60,7 @@ def _mounted(path: Path, command: list[str]) -> Iterator[SmallDisk]:
     path.mkdir(parents=True, exist_ok=True)
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
-        pytest.skip(f"no file system of its own for a test: {mounted.stderr.strip()}")
+        missing(f"no file system of its own for a test: {mounted.stderr.strip()}")
     try:
         yield SmallDisk(path)
     finally:

@@ -6,20 +6,22 @@ import socket
 from typing import Any
 
 import pytest
+from needed_tools import need_ipv6
 
 from fairlead_broker.sockets import bound_port, connect_to, open_listening_socket
 from fairlead_model.host_address import peer_address
 
-needs_ipv6 = pytest.mark.skipif(
-    not socket.has_dualstack_ipv6(), reason="this kernel has no IPv6, so nothing listens at ::1"
-)
+
+@pytest.fixture
+def with_ipv6() -> None:
+    need_ipv6()
 
 
 def reach(host: str, port: int) -> None:
     socket.create_connection((host, port), timeout=5).close()
 
 
-@needs_ipv6
+@pytest.mark.usefixtures("with_ipv6")
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])
 def test_every_address_is_one_of_both_families(host: str) -> None:
     with open_listening_socket(host, 0, backlog=5) as listening:
@@ -31,7 +33,7 @@ def test_every_address_is_one_of_both_families(host: str) -> None:
             assert peer_address(address[0]) == client
 
 
-@needs_ipv6
+@pytest.mark.usefixtures("with_ipv6")
 def test_an_address_is_of_its_own_family_only() -> None:
     with open_listening_socket("::1", 0, backlog=5) as listening:
         reach("::1", bound_port(listening))
@@ -61,7 +63,7 @@ def test_a_port_that_is_taken_is_an_error() -> None:
         open_listening_socket("", bound_port(listening), backlog=5)
 
 
-@needs_ipv6
+@pytest.mark.usefixtures("with_ipv6")
 def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """IPv4 first, as Java does; here only IPv6 answers."""
     asked: list[int] = []
@@ -83,7 +85,7 @@ def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> Non
     assert asked == [socket.AF_INET, socket.AF_INET6]
 
 
-@needs_ipv6
+@pytest.mark.usefixtures("with_ipv6")
 def test_a_port_that_is_taken_in_one_family_is_not_served_in_the_other_alone() -> None:
     with (
         open_listening_socket("::1", 0, backlog=5) as listening,

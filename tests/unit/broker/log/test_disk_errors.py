@@ -8,33 +8,16 @@ import errno
 import pytest
 from log_batches import TOPIC_ID, LogBench, all_headers, append, batch, flush
 from simulated_disk import SimulatedDisk
+from simulated_logs import CONFIG, start, started_log
 
 from fairlead_broker.log.compaction.log_cleaning import CleanedGroup
-from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.segment_swap import SegmentSwap
-from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
-
-CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=300)
 
 
 @pytest.fixture
 def disk():
     return SimulatedDisk()
-
-
-def start(disk):
-    directory = LogDirectory("/d", node_id=0, cluster_id="c", disk=disk, boot_id="b")
-    report = directory.load(0, config_for=lambda topic, partition: CONFIG)
-    return directory, report
-
-
-def started_log(disk):
-    directory, _ = start(disk)
-    directory.confirm_start(1)
-    log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
-    directory.begin_sync().run()
-    return directory, log
 
 
 def expect_offline(log, action):

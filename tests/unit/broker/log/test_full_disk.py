@@ -4,37 +4,22 @@ import errno
 import random
 
 import pytest
-from log_batches import TOPIC_ID, all_headers, append, as_leader_sent, batch, flush, record_batch
+from log_batches import all_headers, append, as_leader_sent, batch, flush, record_batch
 from simulated_disk import SimulatedDisk
+from simulated_logs import start, started_log
 
 from fairlead_broker.log import full_disk
-from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.records import Record
 
-CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=300)
 ROOMS = [0, 7, 100, 180 * 4, 180 * 12, 180 * 12 + 100]
 
 
 @pytest.fixture
 def disk():
     return SimulatedDisk()
-
-
-def start(disk):
-    directory = LogDirectory("/d", node_id=0, cluster_id="c", disk=disk, boot_id="b")
-    report = directory.load(0, config_for=lambda topic, partition: CONFIG)
-    return directory, report
-
-
-def started_log(disk):
-    directory, _ = start(disk)
-    directory.confirm_start(1)
-    log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
-    directory.begin_sync().run()
-    return directory, log
 
 
 def refused(action) -> bool:
