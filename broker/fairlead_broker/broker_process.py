@@ -174,9 +174,7 @@ class BrokerProcess:
             self._http_port = await self._http.start(self._settings.http)
         except OSError as error:
             self._http = None
-            address = self._settings.http
-            where = join_address(address.host, address.port)
-            raise StartError(f"HTTP at {where}: {error.strerror}") from error
+            raise StartError(f"HTTP at {error.strerror}") from error
 
     async def _load(self) -> bool:
         """Open all logs in a thread, so that probes are answered however long it takes.
@@ -278,8 +276,7 @@ class BrokerProcess:
         try:
             self._server.bind()
         except OSError as error:
-            wanted = ", ".join(join_address(each.host, each.port) for each in settings.listeners)
-            raise StartError(f"cannot listen on {wanted}: {error.strerror}") from error
+            raise StartError(f"cannot listen at {error.strerror}") from error
         self._broker.on_altered.append(self._limit_connections)
         self._bind_rest()
 
@@ -349,8 +346,7 @@ class BrokerProcess:
         try:
             host, port = self._rest.bind()
         except OSError as error:
-            where = f"fairlead.rest.listener={join_address(address.host, address.port)}"
-            raise StartError(f"{where}: {error.strerror}") from error
+            raise StartError(f"fairlead.rest.listener={error.strerror}") from error
         name = REST_TLS_ENDPOINT if address.is_tls else REST_ENDPOINT
         self._rest_endpoint = (Endpoint(name, host, port),)
 

@@ -112,7 +112,7 @@ async def run(arguments: argparse.Namespace) -> int:
     except StoreError as error:
         return _fail(1, str(error))
     except OSError as error:
-        return _fail(1, f"cannot listen on {arguments.host}: {error}")
+        return _fail(1, f"cannot listen: {error}")
 
 
 async def _reign(

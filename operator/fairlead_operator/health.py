@@ -13,6 +13,7 @@ from prometheus_client import generate_latest
 
 from fairlead_operator.live_objects import LiveObjects
 from fairlead_operator.metrics import OperatorMetrics
+from fairlead_sockets.listening import bound_port, open_listening_socket
 
 INFORMER_AGE_S_MAX: Final = 120.0
 PASS_S_MAX: Final = 300.0
@@ -55,8 +56,9 @@ class HealthServer:
         application.router.add_get("/metrics", self._serve_metrics)
         self._runner = web.AppRunner(application, access_log=None, handle_signals=False)
         await self._runner.setup()
-        await web.TCPSite(self._runner, None, port).start()
-        self.port = int(self._runner.addresses[0][1])
+        listening = open_listening_socket("", port)
+        await web.SockSite(self._runner, listening).start()
+        self.port = bound_port(listening)
 
     def begin(self, live: LiveObjects) -> None:
         """Check the informers from now on, because this process acts."""

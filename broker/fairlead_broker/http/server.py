@@ -15,7 +15,7 @@ from fairlead_broker.http.load_page import build_load
 from fairlead_broker.http.metrics_page import MetricsPage
 from fairlead_broker.http.readiness import Phase
 from fairlead_broker.limits import HTTP_CONNECTIONS_MAX
-from fairlead_broker.sockets import bound_port, open_listening_socket
+from fairlead_sockets.listening import bound_port, open_listening_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -60,9 +60,9 @@ from fairlead_broker.net.read_ahead import ReadAhead
 from fairlead_broker.net.ready_replies import ReadyReplies
 from fairlead_broker.net.sasl_connection import SaslConnection
 from fairlead_broker.net.transport import open_plain
-from fairlead_broker.sockets import bound_port, open_listening_socket
 from fairlead_model.host_address import peer_address
 from fairlead_model.session.unproved_peers import UnprovedPeers
+from fairlead_sockets.listening import bound_port, open_listening_socket
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence

@@ -45,9 +45,9 @@ from fairlead_broker.rest.problems import RETRY_AFTER, ProblemError, problem_of
 from fairlead_broker.rest.request import RestRequest
 from fairlead_broker.rest.routing import Router, read_query
 from fairlead_broker.rest.table import OPERATIONS
-from fairlead_broker.sockets import bound_port, open_listening_socket
 from fairlead_model.broker import REST_ENDPOINT
 from fairlead_model.host_address import join_address, peer_address
+from fairlead_sockets.listening import bound_port, open_listening_socket
 from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from fairlead_broker.limits import (
     FRAME_SIZE_MAX,
 )
 from fairlead_broker.peer_check import MECHANISM, PeerProof, PeerProofError
-from fairlead_broker.sockets import connect_to
+from fairlead_sockets.connecting import connect_to
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.header import decode_response, encode_request_frame
 from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateRequest

@@ -34,6 +34,7 @@ from fairlead_controller.sessions.door import SessionDoor
 from fairlead_kube.client import KubeClient
 from fairlead_kube.credentials import Credentials
 from fairlead_model.host_address import join_address
+from fairlead_sockets.listening import open_listening_socket
 
 logger = logging.getLogger(__name__)
 
@@ -241,7 +242,8 @@ class Candidate:
 
     async def _serve(self, application: web.Application, port: int) -> str:
         runner = await self._set_up(application)
-        await web.TCPSite(runner, self._settings.host, port).start()
+        listening = open_listening_socket(self._settings.host, port)
+        await web.SockSite(runner, listening).start()
         host, bound = runner.addresses[0][:2]
         return join_address(host, bound)
 

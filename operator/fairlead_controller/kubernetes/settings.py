@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fairlead_model.host_address import is_every_address
-
 DEFAULT_SOCKET: Final = "/run/fairlead/controller.sock"
 CONTROLLER_DRILLS: Final = "FAIRLEAD_CONTROLLER_DRILLS"
 WATCH_VARIABLE: Final = "FAIRLEAD_WATCH_NAMESPACE"
@@ -33,8 +31,8 @@ class CandidateSettings:
     watch_namespaces: tuple[str, ...]
     """Namespaces whose LogClusters are served, none for all."""
     lease: str
-    host: str | None
-    """Address to listen on, None for all."""
+    host: str
+    """Address to listen on, empty for all."""
     session_port: int
     http_port: int
     socket: Path
@@ -70,7 +68,7 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         help="namespaces of the LogClusters, with commas between them; all by default",
     )
     parser.add_argument("--lease", default=lease_name(environment), help="name of the Lease")
-    parser.add_argument("--host", help="address to listen on; all by default")
+    parser.add_argument("--host", default="", help="address to listen on; all by default")
     parser.add_argument("--session-port", type=int, default=9090, help="port for brokers")
     parser.add_argument("--http-port", type=int, default=8080, help="port for health and metrics")
     parser.add_argument(
@@ -101,7 +99,7 @@ def read_settings(
         namespace=chosen.namespace,
         watch_namespaces=split_namespaces(chosen.watch_namespace),
         lease=chosen.lease,
-        host=None if is_every_address(chosen.host or "") else chosen.host,
+        host=chosen.host,
         session_port=chosen.session_port,
         http_port=chosen.http_port,
         socket=chosen.socket,

@@ -15,8 +15,8 @@ from fairlead_controller.sessions.server import SessionServer
 from fairlead_controller.sessions.session_tls import OwnSessionTls
 from fairlead_controller.startup_topics import Declarations
 from fairlead_model.configs.controller_configs import DEFAULT_TIMING, SessionTiming
-from fairlead_model.host_address import is_every_address
 from fairlead_model.session.session_protocol import SESSION_PATH
+from fairlead_sockets.listening import bound_port, open_listening_socket
 from fairlead_tls.followed_certificate import FollowedPeer
 
 if TYPE_CHECKING:
@@ -49,16 +49,14 @@ class ControllerServer:
 
     async def start(self, *, host: str, session_port: int, http_port: int) -> None:
         """Listen; port 0 takes a free one. OSError if a port is taken."""
-        # What the library takes for every address of both families.
-        where = None if is_every_address(host) else host
         sessions = web.Application()
         sessions.router.add_get(SESSION_PATH, self.sessions.serve)
         own = self._certificate
         self._door = SessionDoor(None if own is None else OwnSessionTls(own))
         runner = await self._set_up(sessions)
-        _, self.session_port = await self._door.listen(runner, where, session_port)
+        _, self.session_port = await self._door.listen(runner, host, session_port)
         pages = ControllerPages(find_reign=lambda: self._reign, metrics=self._metrics)
-        self.http_port = await self._listen(pages.build_application(), where, http_port)
+        self.http_port = await self._listen(pages.build_application(), host, http_port)
 
     async def stop(self) -> None:
         """End all sessions and stop listening."""
@@ -85,9 +83,8 @@ class ControllerServer:
         self._runners.append(runner)
         return runner
 
-    async def _listen(self, application: web.Application, host: str | None, port: int) -> int:
+    async def _listen(self, application: web.Application, host: str, port: int) -> int:
         runner = await self._set_up(application)
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        address = runner.addresses[0]
-        return int(address[1])
+        listening = open_listening_socket(host, port)
+        await web.SockSite(runner, listening).start()
+        return bound_port(listening)

@@ -9,7 +9,6 @@ brokers out. The HTTP server sees a connection only once the head of a request h
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -21,6 +20,7 @@ from fairlead_controller.sessions.session_tls import SessionTls
 from fairlead_model.host_address import peer_address
 from fairlead_model.session.session_protocol import UNPROVED_BYTES_MAX
 from fairlead_model.session.unproved_peers import UnprovedPeers
+from fairlead_sockets.listening import open_listening_socket
 from fairlead_tls.engine import HANDSHAKE_RECORD
 from fairlead_tls.tls_layer import TlsLayer
 
@@ -65,24 +65,21 @@ class SessionDoor:
         """Number of connections that have not proved themselves."""
         return len(self._strangers)
 
-    async def listen(self, runner: web.AppRunner, host: str | None, port: int) -> tuple[str, int]:
+    async def listen(self, runner: web.AppRunner, host: str, port: int) -> tuple[str, int]:
         """Listen for a runner that was set up; return the address. OSError if the port is taken."""
         serve = runner.server
         if serve is None:
             raise RuntimeError("the HTTP server has not been set up")
+        listening = open_listening_socket(host, port, backlog=BACKLOG)
         self._server = await self._loop.create_server(
             lambda: self._open(_Stranger(self, serve)),
-            host,
-            port,
+            sock=listening,
             backlog=ACCEPTS_PER_TURN,
-            reuse_address=True,
         )
-        for listening in self._server.sockets:
-            # asyncio has one number for both: what it accepts in a turn, and the kernel's queue.
-            with socket.fromfd(listening.fileno(), listening.family, listening.type) as same:
-                same.listen(BACKLOG)
+        # asyncio has one number for both: what it accepts in a turn, and the kernel's queue.
+        listening.listen(BACKLOG)
         self._look()
-        bound, number = self._server.sockets[0].getsockname()[:2]
+        bound, number = listening.getsockname()[:2]
         return str(bound), int(number)
 
     def _open(self, stranger: "_Stranger") -> asyncio.Protocol:

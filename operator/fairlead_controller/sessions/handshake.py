@@ -13,6 +13,7 @@ from aiohttp import WSCloseCode, web
 from fairlead_controller.sessions.door import on_proved
 from fairlead_controller.sessions.messages import receive
 from fairlead_controller.sessions.rare_log import RareLog
+from fairlead_model.host_address import peer_address
 from fairlead_model.ids import ControllerEpoch
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 from fairlead_model.session.session_messages import pack_message
@@ -82,11 +83,12 @@ async def authenticate(
 
 async def turn_away(socket: web.WebSocketResponse, remote: str | None, error: Exception) -> None:
     """Close a connection that has not become a session; send the reason if there is one."""
+    peer = peer_address(remote or "an unknown address")
     if not isinstance(error, RefusedError):
-        _log.note("sessions refused", "refused a session from %s: %r", remote, error)
+        _log.note("sessions refused", "refused a session from %s: %r", peer, error)
         await socket.close(code=WSCloseCode.POLICY_VIOLATION)
         return
-    _log.note("brokers refused", "refused a broker at %s: %s", remote, error.message)
+    _log.note("brokers refused", "refused a broker at %s: %s", peer, error.message)
     message = pack_message(MessageType.REFUSED, code=int(error.code), message=error.message)
     with suppress(ConnectionError):
         await socket.send_bytes(message)

@@ -20,6 +20,7 @@ from fairlead_controller.sessions.rare_log import RareLog
 from fairlead_controller.sessions.server import SessionServer
 from fairlead_controller.sessions.session_tls import peer_of
 from fairlead_model.codec import CodecError
+from fairlead_model.host_address import peer_address
 from fairlead_model.session.refusals import RefusedError
 from fairlead_model.session.session_messages import pack_message
 from fairlead_model.session.session_protocol import (
@@ -89,7 +90,8 @@ class SessionGate(Generic[K]):
         key = self._key_of(request)
         problem = self._problem_of(key, peer_of(request))
         if problem is not None:
-            _log.note("peers refused", "refused %s: %s", request.remote, problem)
+            remote = peer_address(request.remote or "an unknown address")
+            _log.note("peers refused", "refused %s: %s", remote, problem)
             raise web.HTTPForbidden(text=problem)
         server = self._servers.get(key)
         if server is not None:

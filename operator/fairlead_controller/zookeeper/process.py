@@ -38,6 +38,7 @@ from fairlead_controller.zookeeper.reign import Reign, TakeoverFailedError, run_
 from fairlead_controller.zookeeper.settings import CandidateSettings
 from fairlead_model.host_address import join_address
 from fairlead_model.session.session_protocol import SESSION_PATH
+from fairlead_sockets.listening import bound_port, open_listening_socket
 from fairlead_tls.followed_certificate import follow_files
 from fairlead_zookeeper.client import ConnectionState, SessionLostError, ZooKeeperClient
 
@@ -230,8 +231,9 @@ class Candidate:
             find_reign=self._find_parts, metrics=self._metrics.text, describe=self._describe
         )
         runner = await self._set_up(pages.build_application())
-        await web.TCPSite(runner, settings.http_host, settings.http_port).start()
-        return session_port, int(runner.addresses[0][1])
+        listening = open_listening_socket(settings.http_host, settings.http_port)
+        await web.SockSite(runner, listening).start()
+        return session_port, bound_port(listening)
 
     async def _set_up(self, application: web.Application) -> web.AppRunner:
         runner = web.AppRunner(
@@ -258,7 +260,7 @@ class Candidate:
         return task
 
 
-def _shown(host: str | None, port: int) -> str:
+def _shown(host: str, port: int) -> str:
     return join_address(host or "0.0.0.0", port)  # noqa: S104
 
 

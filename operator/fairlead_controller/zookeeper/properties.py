@@ -25,10 +25,10 @@ class ControllerProperties:
     """The settings, before any file that they name has been read."""
 
     node_id: int
-    host: str | None
+    host: str
     session_port: int
     advertised_host: str
-    http_host: str | None
+    http_host: str
     http_port: int
     log_directory: str
     secret_file: str
@@ -56,10 +56,10 @@ def read_controller_properties(settings: Mapping[str, str]) -> ControllerPropert
         raise ConfigError("log.dirs", "log.dirs must name one folder")
     return ControllerProperties(
         node_id=_node_id(values),
-        host=None if is_every_address(host) else host,
+        host=host,
         session_port=port,
         advertised_host=advertised,
-        http_host=None if is_every_address(http_host) else http_host,
+        http_host=http_host,
         http_port=http_port,
         log_directory=directories[0],
         secret_file=_text(values, "fairlead.cluster.secret.file"),

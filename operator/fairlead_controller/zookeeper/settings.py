@@ -26,14 +26,14 @@ class CandidateSettings:
     """The ensemble, with chroot, session timeout, digest and ACLs."""
     node_id: int
     """The controller's number: no broker's and no other candidate's."""
-    host: str | None
-    """Address to listen on, None for all."""
+    host: str
+    """Address to listen on, empty for all."""
     advertised_host: str
     """Where brokers and other candidates reach it."""
     session_port: int
     """For brokers and other candidates; 0 takes a free one."""
-    http_host: str | None
-    """Address of health, status and metrics, None for all."""
+    http_host: str
+    """Address of health, status and metrics, empty for all."""
     http_port: int
     """For health, status and metrics; 0 takes a free one."""
     secret: bytes = field(repr=False)

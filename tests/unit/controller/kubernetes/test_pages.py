@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from needed_tools import need_ipv6
 
 from fairlead_controller.controller import Controller, open_controller
 from fairlead_controller.decisions.events import (
@@ -32,6 +33,7 @@ from fairlead_controller.sessions.server import SessionServer
 from fairlead_controller.startup_topics import Declarations
 from fairlead_controller.stores.file import open_file_store
 from fairlead_controller.views.cluster_summary import ClusterSummaries, ClusterSummary
+from fairlead_model.session.session_protocol import SESSION_PATH
 
 SECRET = b"0123456789abcdef"
 KEY = ("ns", "c")
@@ -179,6 +181,31 @@ def test_only_this_machine_is_shown_partitions_of_a_controller_without_kubernete
                     assert f"curl {here}{path}" in text
                 for path in ("/healthz", "/readyz", "/metrics"):
                     assert (await get(there + path))[0] == 200, path
+            finally:
+                await server.stop()
+
+    asyncio.run(story())
+
+
+def test_every_address_of_a_controller_is_one_of_both_families(
+    tmp_path: Path,
+    make_registration: Callable[..., Any],
+    make_create: Callable[..., Any],
+    make_topic: Callable[..., Any],
+) -> None:
+    """A port that the kernel chooses is the same for both."""
+    need_ipv6()
+
+    async def story() -> None:
+        async with governed(tmp_path, make_registration, make_create, make_topic) as controller:
+            declarations = Declarations(controller, DeclareTopics((), 1, 1), expected_brokers=None)
+            server = ControllerServer(controller, declarations, secret=SECRET)
+            await server.start(host="", session_port=0, http_port=0)
+            try:
+                for host in ("127.0.0.1", "[::1]"):
+                    assert (await get(f"http://{host}:{server.http_port}/status"))[0] == 200, host
+                    code, _ = await get(f"http://{host}:{server.session_port}{SESSION_PATH}")
+                    assert code == 400, "a session is a WebSocket"
             finally:
                 await server.stop()
 

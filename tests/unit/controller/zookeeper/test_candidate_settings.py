@@ -14,10 +14,10 @@ def test_users_are_kept_only_where_not_everybody_may_read_them(sets_acl: bool) -
     settings = CandidateSettings(
         access=parse_connect_string("zk:1/f", digest="user:password", sets_acl=sets_acl),
         node_id=10_001,
-        host=None,
+        host="",
         advertised_host="h",
         session_port=0,
-        http_host=None,
+        http_host="",
         http_port=0,
         secret=b"secret",
         data=Path("data"),

@@ -37,7 +37,7 @@ def test_a_controller_of_several_hosts_says_where_it_is() -> None:
         advertised_listeners="CONTROLLER://host1.example:9191",
         fairlead_http_listener="10.0.0.1:8170",
     )
-    assert (properties.host, properties.session_port) == (None, 9191)
+    assert (properties.host, properties.session_port) == ("0.0.0.0", 9191)
     assert properties.advertised_host == "host1.example"
     assert (properties.http_host, properties.http_port) == ("10.0.0.1", 8170)
     assert read(listeners="CONTROLLER://[fd00::1]:9191").advertised_host == "fd00::1"

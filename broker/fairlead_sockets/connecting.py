@@ -1,0 +1,43 @@
+"""How brokers reach another one: by an address, or by a name with addresses of both families."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from fairlead_sockets.addresses import FoundAddresses, ipv4_first
+
+
+async def connect_to(
+    host: str, port: int, configure: Callable[[socket.socket], None]
+) -> socket.socket:
+    """Return a connection that does not block; OSError. The addresses of a name are tried in turn.
+
+    Those of IPv4 come first, as with Java's clients: a name whose IPv6 addresses lead nowhere works
+    as it does there. `configure` is called before the connection is asked for.
+    """
+    loop = asyncio.get_running_loop()
+    failure: OSError | None = None
+    for family, where in ipv4_first(await _look_up(host, port)):
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            configure(sock)
+            await loop.sock_connect(sock, where)
+        except OSError as error:
+            sock.close()
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise failure or OSError(f"{host} has no address")
+
+
+async def _look_up(host: str, port: int) -> FoundAddresses:
+    """Return the addresses of a host; an address needs no thread."""
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        loop = asyncio.get_running_loop()
+        return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
