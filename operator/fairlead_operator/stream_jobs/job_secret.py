@@ -30,6 +30,8 @@ _NEEDED: Final[dict[JobLogin, tuple[str, ...]]] = {
 }
 """Settings without which a login cannot be done."""
 _MECHANISM: Final = "SCRAM-SHA-512"
+_PLAINTEXT: Final = "PLAINTEXT"
+_PROTOCOLS: Final = (_PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PLACE: Final = f"{MOUNT_FOLDER}/"
 
 
@@ -98,16 +100,21 @@ def find_secret_obstacle(
 def _setting_problems(
     settings: Mapping[str, str], login: JobLogin, access: ClientAccess
 ) -> Iterator[str]:
-    """Give what is wrong with the settings; none stands for the values of others."""
-    protocol = settings.get("security.protocol", "plaintext").upper()
+    """Give what is wrong with the settings.
+
+    Who reads it need not be one who may read Secrets, so it holds none of their values but
+    protocols.
+    """
+    protocol = settings.get("security.protocol", _PLAINTEXT).upper()
     if protocol != access.protocol:
+        said = protocol if protocol in _PROTOCOLS else "that is none"
         yield (
-            f"says security.protocol {protocol}, and the listener at {access.bootstrap} speaks "
+            f"has a security.protocol {said}, and the listener at {access.bootstrap} speaks "
             f"{access.protocol}"
         )
-    mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or "none"
+    mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms")
     if login == "scram-sha-512" and mechanism != _MECHANISM:
-        yield f"says sasl.mechanism {mechanism}, and authentication.type {login}: {_MECHANISM}"
+        yield f"does not have the sasl.mechanism of authentication.type {login}: {_MECHANISM}"
     for name in _NEEDED[login]:
         if not settings.get(name):
             yield f"has no {name}, which authentication.type {login} needs"

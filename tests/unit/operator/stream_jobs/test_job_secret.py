@@ -102,7 +102,7 @@ def test_another_authority_than_the_clusters_needs_no_certificate_in_the_secret(
             "scram-sha-512",
             {"librdkafka_config": b"security.protocol=sasl_ssl\nsasl.mechanism=PLAIN\n"},
             "SecretNotUsable",
-            "says sasl.mechanism PLAIN",
+            "does not have the sasl.mechanism of authentication.type scram-sha-512: SCRAM-SHA-512",
         ),
         (
             "scram-sha-512",
@@ -127,7 +127,7 @@ def test_a_secret_for_another_listener_is_told_from_one_that_fits() -> None:
     found = said_of("scram-sha-512", secret_of("tls"))
     assert found is not None
     assert found[0] == "SecretNotUsable"
-    assert "says security.protocol SSL, and the listener at demo-bootstrap" in found[1]
+    assert "has a security.protocol SSL, and the listener at demo-bootstrap" in found[1]
 
 
 def test_the_example_logs_in_as_its_user_does_who_may_do_what_it_does() -> None:
@@ -149,8 +149,15 @@ def test_the_example_logs_in_as_its_user_does_who_may_do_what_it_does() -> None:
 
 
 def test_no_message_holds_what_the_secret_holds() -> None:
-    data = secret_of("scram-sha-512", ca_crt=None)
-    for changes in ({}, {"protocol": "SASL_PLAINTEXT"}):
-        found = said_of("scram-sha-512", data, **changes)
+    muddled = f"security.protocol={PASSWORD}\nsasl.mechanism={PASSWORD}\nsasl.password={PASSWORD}"
+    right = secret_of("scram-sha-512")["librdkafka.config"].decode()
+    for text in (
+        muddled,
+        right.replace("SCRAM-SHA-512", PASSWORD),
+        right.replace("sasl.username", "#"),
+        right.replace("ssl.ca.location", "#"),
+    ):
+        data = secret_of("scram-sha-512", librdkafka_config=text.encode())
+        found = said_of("scram-sha-512", data)
         assert found is not None
         assert PASSWORD not in found[1]
