@@ -315,6 +315,7 @@ def test_a_table_of_500_partitions_fits_and_an_older_controller_cannot_write_it(
         "topics.yaml",
         "user.yaml",
         "client.yaml",
+        "stream-job.yaml",
         "drill.yaml",
         "scheduled-drill.yaml",
     ],

@@ -36,8 +36,26 @@ _MEMORY: Final = Text(
 
 SaveMode: TypeAlias = Literal["append", "overwrite", "errorifexists", "ignore"]
 OutputMode: TypeAlias = Literal["append", "update", "complete"]
+JobLogin: TypeAlias = Literal["scram-sha-512", "tls"]
 RestartType: TypeAlias = Literal["Never", "OnFailure", "OnInfrastructureFailure", "Always"]
 _Options: TypeAlias = Mapping[str, Annotated[str, _OPTION_VALUE]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAuthentication:
+    """As whom a job connects, by a Secret of its own namespace."""
+
+    type: Annotated[
+        JobLogin,
+        "How the job logs in; a listener of the LogCluster has the same authentication.type.",
+    ]
+    secret_name: Annotated[
+        str,
+        "Secret of the job's namespace, with the keys of a User's Secret: librdkafka.config, and "
+        "the certificates that this names (ca.crt, user.crt, user.key). It is mounted into driver "
+        "and executors. Whoever owns the namespace puts it there: the operator copies none.",
+        Text(253, 1),
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,6 +329,12 @@ class StreamJobSpec:
 
     RULES: ClassVar = (
         Rule(
+            cel="!has(self.user) || !has(self.authentication)",
+            message="say one of user and authentication",
+            field="authentication",
+            holds=lambda it: it.user is None or it.authentication is None,
+        ),
+        Rule(
             cel="!has(self.clusterNamespace) || has(self.clusterName)",
             message="say which LogCluster of that namespace it is",
             field="clusterName",
@@ -351,9 +375,14 @@ class StreamJobSpec:
     user: Annotated[
         str | None,
         "User of the same namespace, and of the same LogCluster, as whom the job connects; its "
-        "Secret is mounted into driver and executors. Default: nobody: the job goes by a listener "
-        "of type Internal without tls and authentication.",
+        "Secret is mounted into driver and executors. A job in another namespace than its "
+        "LogCluster says authentication instead. Default, without either: nobody: the job goes by "
+        "a listener of type Internal without tls and authentication.",
         Text(253, 1),
+    ] = None
+    authentication: Annotated[
+        JobAuthentication | None,
+        "As whom the job connects, by a Secret of its own namespace instead of a User.",
     ] = None
     application: Annotated[JobApplication, "What runs."]
     sources: Annotated[
@@ -419,6 +448,11 @@ class StreamJobSpec:
         """Read a job; ManifestError lists all that is wrong."""
         form = ManifestForm(STREAM_JOB_KIND, cls, root_rules=ROOT_RULES, is_local=is_local)
         return read_manifest(manifest, form)
+
+    @property
+    def credentials_secret(self) -> str | None:
+        """Name the Secret by which the job logs in, if it does. That of a User has its name."""
+        return self.user if self.authentication is None else self.authentication.secret_name
 
 
 ROOT_RULES: Final[tuple[RootRule[StreamJobSpec], ...]] = (

@@ -29,6 +29,16 @@ def render_librdkafka(settings: Mapping[str, str]) -> str:
     return "".join(f"{name}={text}\n" for name, text in settings.items())
 
 
+def parse_librdkafka(text: str) -> dict[str, str]:
+    """Return the settings of a librdkafka file: NAME=VALUE lines, and comments."""
+    settings = {}
+    for line in text.splitlines():
+        name, separator, value = line.partition("=")
+        if separator and not line.lstrip().startswith("#"):
+            settings[name.strip()] = value.strip()
+    return settings
+
+
 def render_curl(settings: Mapping[str, str]) -> str:
     """Return settings as a file that `curl -K` reads, in which backslashes escape."""
     return "".join(f"{name} = {_quoted(text)}\n" for name, text in settings.items())

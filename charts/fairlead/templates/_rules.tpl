@@ -16,7 +16,8 @@
 # The clusters' session secrets, which the garbage collector deletes when their LogCluster goes; those
 # with access rules and credentials, which the controller writes and deletes like its tables; those
 # with certificates of an authority of the operator's own, and those that listeners name; those of
-# Users, and the ones that Users name as the source of a password.
+# Users, the ones that Users name as the source of a password, and those by which StreamJobs log in,
+# which are read only, in the jobs' own namespaces.
 # Most are found by their labels; roles cannot say that only those are meant.
 - apiGroups: [""]
   resources: [secrets]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fairlead_model.security.client_texts import (
+    parse_librdkafka,
     render_curl,
     render_java,
     render_librdkafka,
@@ -100,13 +101,8 @@ def remove_client_files(directory: Path, user: str) -> bool:
 
 
 def read_client_file(path: Path) -> dict[str, str]:
-    """Return the settings of a librdkafka file: NAME=VALUE lines, and comments."""
-    settings = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        name, separator, value = line.partition("=")
-        if separator and not line.lstrip().startswith("#"):
-            settings[name.strip()] = value.strip()
-    return settings
+    """Return the settings of a librdkafka file."""
+    return parse_librdkafka(path.read_text(encoding="utf-8"))
 
 
 def write_private(path: Path, text: str) -> None:

@@ -1,14 +1,19 @@
 """Where a job reaches its LogCluster, and as whom; or why it does not. Pure.
 
 A job that names no user goes by a listener inside Kubernetes that takes everybody. One that names a
-User gets that User's Secret mounted, and no other Secret: who may write jobs need not be one who
-may read Secrets. So the User has to say that its Secret is of this name, which only the operator
-writes there.
+User gets that User's Secret mounted. So the User has to say that its Secret is of this name, which
+only the operator writes there.
+
+A job of another namespace than its LogCluster names a Secret of its own namespace. Whoever owns
+that namespace has put it there: the operator copies no Secret from one namespace to another, which
+would give a User's rights to all who may make jobs somewhere. A driver makes pods, and so can mount
+any Secret of its namespace anyway: that a job names one gives its author nothing new.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from fairlead_model.resources.stream_job import JobLogin
 from fairlead_operator.resources.listener import DEFAULT_LISTENER
 from fairlead_operator.resources.user import LoginType
 from fairlead_operator.specs.client_access import INSIDE, find_access
@@ -26,8 +31,13 @@ class JobAccess(NamedTuple):
     obstacle: Obstacle | None = None
 
 
-def find_open_access(name: str, namespace: str, cluster: Mapping[str, Any]) -> JobAccess:
-    """Return where a LogCluster takes clients inside Kubernetes as they are."""
+def find_open_access(
+    name: str, namespace: str, cluster: Mapping[str, Any], *, is_elsewhere: bool = False
+) -> JobAccess:
+    """Return where a LogCluster takes clients inside Kubernetes as they are.
+
+    `is_elsewhere` says that the job is in another namespace.
+    """
     service = f"{bootstrap_service_name(name)}.{namespace}.svc"
     listeners = (cluster.get("spec") or {}).get("listeners") or ()
     inside = [each for each in listeners if each.get("type") == INSIDE]
@@ -37,9 +47,14 @@ def find_open_access(name: str, namespace: str, cluster: Mapping[str, Any]) -> J
         is_tls = (each.get("tls") or {"enabled": False}).get("enabled", True)
         if not is_tls and not each.get("authentication"):
             return JobAccess(f"{service}:{each['port']}")
+    what = (
+        "name a Secret of the job's namespace by spec.authentication, a copy of that of a User"
+        if is_elsewhere
+        else "name a User by spec.user,"
+    )
     message = (
         f"each listener of LogCluster {name} inside Kubernetes encrypts, or asks for a login: "
-        "name a User by spec.user, with rights for the topics of the job and for its group"
+        f"{what} with rights for the topics of the job and for its group"
     )
     return JobAccess("", ("ClusterSecured", message))
 
@@ -69,12 +84,28 @@ def find_user_access(
     return JobAccess(access.bootstrap)
 
 
-def elsewhere(namespace: str) -> JobAccess:
+def find_secret_access(name: str, cluster: Mapping[str, Any], login: JobLogin) -> JobAccess:
+    """Return where the LogCluster `name` takes a login; `job_secret` says what the Secret lacks.
+
+    The addresses do not depend on the Secret, so that a driver that runs is left alone whatever
+    becomes of that.
+    """
+    access = find_access(cluster, login)
+    if access is not None:
+        return JobAccess(access.bootstrap)
+    message = f"no listener of LogCluster {name} has authentication.type {login}"
+    return JobAccess("", ("NoListener", f"spec.authentication.type: {message}"))
+
+
+def elsewhere(job_namespace: str, namespace: str, user: str) -> JobAccess:
     """Return what is said to a job with a User whose LogCluster is in another namespace."""
     return _refused(
         "UserNotFound",
         f"a User is in the namespace of its LogCluster, {namespace}, and so is its Secret, which "
-        "pods of another namespace cannot mount: leave it out, or make the job there",
+        "pods of another namespace cannot mount, and which the operator copies nowhere. Have the "
+        f"Secret {user} copied from {namespace} to {job_namespace}, and name the copy by "
+        "spec.authentication.secretName instead of spec.user; or make the job in "
+        f"{namespace}",
     )
 
 

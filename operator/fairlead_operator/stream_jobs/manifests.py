@@ -151,7 +151,7 @@ def build_config_map(job: JobView, *, run: int) -> Manifest:
         namespace=job.namespace,
         run=run,
         bootstrap=job.bootstrap,
-        client_config=None if spec.user is None else f"{MOUNT_FOLDER}/{CONFIG_KEY}",
+        client_config=None if spec.credentials_secret is None else f"{MOUNT_FOLDER}/{CONFIG_KEY}",
         file=file,
         checkpoint=CHECKPOINT_FOLDER if spec.checkpoint.claim is not None else spec.checkpoint.uri,
         conf=build_spark_conf(job.name, job.namespace, spec, job.image),
@@ -300,8 +300,9 @@ def _volumes(job: JobView, *, with_checkpoint: bool = True) -> list[Manifest]:
     if program is not None:
         volumes.append({"name": _PROGRAM_VOLUME, "configMap": {"name": program.name}})
     claim = job.spec.checkpoint.claim
-    if job.spec.user is not None:
-        volumes.append({"name": _USER_VOLUME, "secret": {"secretName": job.spec.user}})
+    secret = job.spec.credentials_secret
+    if secret is not None:
+        volumes.append({"name": _USER_VOLUME, "secret": {"secretName": secret}})
     if claim is not None and with_checkpoint:
         name = claim.name or claim_name(job.name)
         volumes.append({"name": _CHECKPOINT_VOLUME, "persistentVolumeClaim": {"claimName": name}})
@@ -312,7 +313,7 @@ def _mounts(job: JobView) -> list[Manifest]:
     mounts: list[Manifest] = [{"name": "scratch", "mountPath": _SCRATCH}]
     if job.spec.application.config_map is not None:
         mounts.append({"name": _PROGRAM_VOLUME, "mountPath": PROGRAM_FOLDER, "readOnly": True})
-    if job.spec.user is not None:
+    if job.spec.credentials_secret is not None:
         mounts.append({"name": _USER_VOLUME, "mountPath": MOUNT_FOLDER, "readOnly": True})
     return mounts
 

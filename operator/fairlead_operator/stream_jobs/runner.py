@@ -20,6 +20,7 @@ from fairlead_kube.kinds import (
     NETWORK_POLICY,
     PERSISTENT_VOLUME_CLAIM,
     POD,
+    SECRET,
     SERVICE,
     STREAM_JOB,
     USER,
@@ -31,6 +32,7 @@ from fairlead_model.resources.topic_manifest import ManifestError
 from fairlead_operator.conditions import is_asleep
 from fairlead_operator.events import EventWriter
 from fairlead_operator.schedule import ScheduleError, next_time
+from fairlead_operator.specs.client_access import find_access
 from fairlead_operator.specs.names import FIELD_MANAGER
 from fairlead_operator.stream_jobs import manifests, steps
 from fairlead_operator.stream_jobs.account_advice import DriverAccount, advise
@@ -40,8 +42,10 @@ from fairlead_operator.stream_jobs.job_access import (
     JobAccess,
     elsewhere,
     find_open_access,
+    find_secret_access,
     find_user_access,
 )
+from fairlead_operator.stream_jobs.job_secret import SecretSource, find_secret_obstacle
 from fairlead_operator.stream_jobs.job_status import FINAL, JobProgress, JobStatus
 from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
 from fairlead_operator.stream_jobs.names import (
@@ -234,6 +238,11 @@ class StreamJobRunner:
             obstacle = steps.CLUSTER_HIBERNATED, message
         sight = steps.JobSight(now, fingerprint, driver, obstacle, next_run_at, asleep)
         step = steps.decide_job_step(spec, status.values, sight)
+        if steps.leads_to_driver(step):
+            # Read only now: a driver that runs is left alone whatever becomes of the Secret.
+            obstacle = await self._secret_obstacle(view)
+            sight = replace(sight, obstacle=obstacle, is_secret_awaited=obstacle is not None)
+            step = steps.decide_job_step(spec, status.values, sight)
         match step:
             case steps.Hold(phase, reason, message, until):
                 status.plan(next_run_at if phase == "Waiting" else None)
@@ -412,7 +421,7 @@ class StreamJobRunner:
         cluster, image, access = (key[0], ""), spec.image or self._image, JobAccess("")
         try:
             cluster = self._clusters.find_cluster(key[0], spec.cluster_name, spec.cluster_namespace)
-            access = self._access(key[0], cluster, spec.user)
+            access = self._access(key[0], cluster, spec)
         except LookupError as error:
             access = JobAccess("", ("ClusterMissing", str(error)))
         obstacle = access.obstacle
@@ -430,15 +439,38 @@ class StreamJobRunner:
             obstacle = "AccountNotAllowed", message
         return view, obstacle
 
-    def _access(self, namespace: str, cluster: ClusterKey, user: str | None) -> JobAccess:
-        """Return where a job of a namespace reaches its LogCluster, as a User or as nobody."""
-        manifest = self._clusters.cluster(cluster)
+    def _access(self, namespace: str, cluster: ClusterKey, spec: StreamJobSpec) -> JobAccess:
+        """Return where a job of a namespace reaches its LogCluster, as somebody or as nobody."""
+        manifest, user = self._clusters.cluster(cluster), spec.user
+        is_elsewhere = namespace != cluster[0]
+        if spec.authentication is not None:
+            return find_secret_access(cluster[1], manifest, spec.authentication.type)
         if user is None:
-            return find_open_access(cluster[1], cluster[0], manifest)
-        if namespace != cluster[0]:
-            return elsewhere(cluster[0])
+            return find_open_access(cluster[1], cluster[0], manifest, is_elsewhere=is_elsewhere)
+        if is_elsewhere:
+            return elsewhere(namespace, cluster[0], user)
         found = self._users.objects.get((namespace, user))
         return find_user_access(cluster[1], manifest, user, found)
+
+    async def _secret_obstacle(self, view: manifests.JobView) -> steps.Obstacle | None:
+        """Return why a job cannot log in by the Secret that it names, if it names one."""
+        authentication = view.spec.authentication
+        if authentication is None:
+            return None
+        cluster = self._clusters.cluster((view.cluster_namespace, view.cluster))
+        access = find_access(cluster, authentication.type)
+        if access is None:
+            return find_secret_access(view.cluster, cluster, authentication.type).obstacle
+        source = SecretSource(view.namespace, authentication.secret_name)
+        try:
+            held = await self._client.get(SECRET, source.namespace, source.name)
+        except ApiError as error:
+            if error.is_not_found:
+                return source.missing()
+            if error.is_forbidden:
+                return source.forbidden(error.message)
+            raise
+        return find_secret_obstacle(source, authentication.type, access, held)
 
     async def _write(self, key: ObjectKey, job: Manifest, status: JobStatus) -> bool:
         """Write what differs; tell whether anything was written."""

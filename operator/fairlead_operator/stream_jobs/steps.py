@@ -27,6 +27,9 @@ Obstacle: TypeAlias = tuple[str, str]
 CLUSTER_HIBERNATED: Final = "ClusterHibernated"
 ASLEEP_LOOK: Final = timedelta(seconds=5)
 """How often a job looks whether its cluster is awake."""
+SECRET_LOOK: Final = timedelta(seconds=10)
+"""How often a job that waits for a Secret looks for it: Secrets of others are not watched."""
+RESTARTING: Final = "Restarting"
 STEADY_S: Final = 600.0
 """A driver that ran for so long ends a series of failures."""
 
@@ -44,6 +47,8 @@ class JobSight:
     """When the schedule is due for the first time after the last start; None without one."""
     is_cluster_asleep: bool = False
     """The brokers sleep: a driver that runs has nobody to talk to."""
+    is_secret_awaited: bool = False
+    """The obstacle is a Secret, of which no watch tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,13 @@ def decide_job_step(spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSi
     return _next_run(spec, status, sight)
 
 
+def leads_to_driver(step: Step) -> bool:
+    """Tell whether a step makes a driver, or makes room for one."""
+    return isinstance(step, StartDriver) or (
+        isinstance(step, StopDriver) and step.reason == RESTARTING
+    )
+
+
 def _with_driver(
     spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSight, driver: DriverPod, run: int
 ) -> Step:
@@ -122,7 +134,7 @@ def _with_driver(
         return RecordEnd(run, outcome, driver.is_infrastructure_failure, driver.describe_end())
     following = _next_run(spec, status, sight)
     if isinstance(following, StartDriver):
-        return StopDriver(run, "Restarting", "the pod of the last run makes room for the next")
+        return StopDriver(run, RESTARTING, "the pod of the last run makes room for the next")
     return following
 
 
@@ -134,8 +146,9 @@ def _next_run(spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSight) -
     """Return when the next driver is due: now, later, or never. No driver runs."""
     due = _due(spec, status, sight)
     if isinstance(due, StartDriver) and sight.obstacle is not None:
-        until = sight.now + ASLEEP_LOOK if sight.is_cluster_asleep else None
-        return Hold("Pending", *sight.obstacle, until)
+        look = ASLEEP_LOOK if sight.is_cluster_asleep else None
+        look = SECRET_LOOK if sight.is_secret_awaited else look
+        return Hold("Pending", *sight.obstacle, None if look is None else sight.now + look)
     return due
 
 

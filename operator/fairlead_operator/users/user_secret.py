@@ -1,7 +1,6 @@
 """The Secret of a User: what it holds, whose it is, and when another one is needed. Pure."""
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from fairlead_operator.specs.names import (
     FIELD_MANAGER,
     MANAGED_BY_LABEL,
 )
+from fairlead_operator.specs.secret_data import read_data
 from fairlead_operator.specs.views import build_owner_reference
 from fairlead_operator.users.user_resource import UserResource
 
@@ -229,17 +229,6 @@ def is_owned(held: Mapping[str, Any], resource: UserResource) -> bool:
     """Tell whether a Secret is that of this very resource."""
     owners = held["metadata"].get("ownerReferences") or ()
     return any(owner.get("uid") == resource.uid for owner in owners)
-
-
-def read_data(held: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return what a Secret holds; what is not base64 is left out."""
-    data = {}
-    for key, text in (held.get("data") or {}).items():
-        try:
-            data[key] = base64.b64decode(text, validate=True)
-        except (binascii.Error, TypeError, ValueError):
-            continue
-    return data
 
 
 def salt_of(held: Mapping[str, Any]) -> bytes:

@@ -26,6 +26,7 @@ from fairlead_operator.refusals import describe_refusal, is_refusal
 from fairlead_operator.resources.user import SecretKeyRef
 from fairlead_operator.specs.client_access import UserAccess
 from fairlead_operator.specs.names import authority_secret_name, trust_secret_name
+from fairlead_operator.specs.secret_data import read_data
 from fairlead_operator.topics.topic_resource import ResourceKey
 from fairlead_operator.users.keystores import build_pkcs12
 from fairlead_operator.users.user_resource import UserResource
@@ -36,7 +37,6 @@ from fairlead_operator.users.user_secret import (
     corrected_secret,
     is_owned,
     password_problem,
-    read_data,
     read_material,
 )
 

@@ -10,6 +10,7 @@ from fairlead_operator.stream_jobs.job_access import (
     JobAccess,
     elsewhere,
     find_open_access,
+    find_secret_access,
     find_user_access,
 )
 
@@ -48,6 +49,9 @@ def test_where_nobody_may_it_is_told_to_name_a_user() -> None:
     assert found.obstacle is not None
     assert found.obstacle[0] == "ClusterSecured"
     assert "name a User by spec.user" in found.obstacle[1]
+    found = find_open_access("demo", "shop", cluster(TLS, SCRAM), is_elsewhere=True)
+    assert found.obstacle is not None
+    assert "Secret of the job's namespace by spec.authentication" in found.obstacle[1]
 
 
 def test_a_user_comes_in_by_the_listener_that_takes_his_login() -> None:
@@ -86,7 +90,25 @@ def test_no_secret_is_mounted_but_one_that_the_operator_says_is_the_users() -> N
         assert access.bootstrap == "demo-bootstrap.shop.svc:9093"
 
 
-def test_a_job_elsewhere_cannot_mount_the_secret() -> None:
-    obstacle = elsewhere("data").obstacle
+def test_a_job_elsewhere_cannot_mount_the_secret_of_a_user_and_is_told_what_to_do() -> None:
+    obstacle = elsewhere("jobs", "data", "app").obstacle
     assert obstacle is not None
-    assert "namespace of its LogCluster, data" in obstacle[1]
+    assert obstacle[0] == "UserNotFound"
+    for said in (
+        "spec.user: a User is in the namespace of its LogCluster, data",
+        "Have the Secret app copied from data to jobs",
+        "spec.authentication.secretName",
+        "or make the job in data",
+    ):
+        assert said in obstacle[1]
+
+
+def test_the_login_of_a_secret_leads_to_the_listener_that_takes_it() -> None:
+    both = cluster(OPEN, TLS, PASSWORD)
+    assert find_secret_access("demo", both, "tls") == JobAccess("demo-bootstrap.shop.svc:9093")
+    found = find_secret_access("demo", both, "scram-sha-512")
+    assert found == JobAccess("demo-bootstrap.shop.svc:9094")
+    obstacle = find_secret_access("demo", cluster(TLS), "scram-sha-512").obstacle
+    assert obstacle is not None
+    assert obstacle[0] == "NoListener"
+    assert obstacle[1].startswith("spec.authentication.type: ")

@@ -64,6 +64,12 @@ def document(job: JobView) -> dict[str, Any]:
         ({"schedule": "0 3 * * *", "restartPolicy": {"type": "Always"}}, "ends between its runs"),
         ({"executors": {"dynamicAllocation": {"minimum": 3, "maximum": 2}}}, "minimum must not"),
         ({"executor": {}}, "unknown field"),
+        (
+            {"user": "app", "authentication": {"type": "tls", "secretName": "app"}},
+            "one of user and authentication",
+        ),
+        ({"authentication": {"type": "oauth", "secretName": "app"}}, "authentication.type"),
+        ({"authentication": {"type": "tls"}}, "authentication.secretName"),
     ],
 )
 def test_impossible_jobs_are_refused_in_words(change: dict[str, Any], problem: str) -> None:
@@ -207,8 +213,11 @@ def test_executors_that_come_and_go() -> None:
     assert "spark.executor.instances" not in conf
 
 
-def test_the_secret_of_the_user_is_mounted_where_driver_and_executors_look_for_it() -> None:
-    job = view({**SQL, "user": "app"})
+@pytest.mark.parametrize(
+    "login", [{"user": "app"}, {"authentication": {"type": "tls", "secretName": "app"}}]
+)
+def test_the_secret_of_the_login_is_mounted_where_driver_and_executors_look_for_it(login) -> None:
+    job = view({**SQL, **login})
     told = document(job)
     assert told["clientConfig"] == "/etc/fairlead/user/librdkafka.config"
     executor = yaml.safe_load(build_config_map(job, run=1)["data"]["executor.yaml"])["spec"]

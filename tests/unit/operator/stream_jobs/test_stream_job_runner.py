@@ -1,13 +1,14 @@
 """What the runner knows between a pod that it made and the watch that tells of it."""
 
 import asyncio
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from fairlead_kube.errors import ApiError
-from fairlead_kube.kinds import LOG_CLUSTER, POD
+from fairlead_kube.kinds import LOG_CLUSTER, POD, SECRET
 from fairlead_kube.object_changes import ObjectChange
 from fairlead_operator.live_objects import LiveObjects
 from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
@@ -17,12 +18,30 @@ KEY = ("ns", "job")
 
 
 class NotedClient:
-    """Takes every write; `refusal` is what making a pod fails with."""
+    """Takes every write; `refusal` is what making a pod fails with.
 
-    def __init__(self, job: dict[str, Any], refusal: ApiError | None = None) -> None:
+    `secrets` is what is answered for Secrets, one after the other; what was asked for is noted.
+    """
+
+    def __init__(
+        self,
+        job: dict[str, Any],
+        refusal: ApiError | None = None,
+        secrets: Sequence[Mapping[str, Any] | ApiError] = (),
+    ) -> None:
         self._job = job
         self._refusal = refusal
+        self._secrets = list(secrets)
+        self.asked: list[tuple[str, str]] = []
         self.pods: list[dict[str, Any]] = []
+
+    async def get(self, kind: Any, namespace: str, name: str) -> Mapping[str, Any]:
+        assert kind is SECRET
+        self.asked.append((namespace, name))
+        answer = self._secrets.pop(0)
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
 
     async def apply(self, *_: Any, **__: Any) -> None:
         return None
@@ -50,6 +69,21 @@ class NotedEvents:
         self.told.append((reason, message))
 
 
+NO_SECRET = ApiError(404, "NotFound", "not found")
+SCRAM_SHA_512 = {"authentication": {"type": "scram-sha-512"}}
+SCRAM = {"name": "scram", "type": "Internal", "port": 9093, **SCRAM_SHA_512}
+CONFIG = (
+    b"security.protocol=sasl_plaintext\nsasl.mechanism=SCRAM-SHA-512\n"
+    b"sasl.username=app\nsasl.password=p\n"
+)
+COPY = {"data": {"librdkafka.config": base64.b64encode(CONFIG).decode()}}
+FROM_ELSEWHERE = {
+    "clusterName": "shared",
+    "clusterNamespace": "data",
+    "authentication": {"type": "scram-sha-512", "secretName": "copied"},
+}
+
+
 def clusters_of(asks_for_account: bool, listeners: Sequence[Mapping[str, Any]]) -> LiveObjects:
     """One cluster of the job's namespace, and one of another that lets it in."""
     live = LiveObjects(None, (), lambda _: None)  # type: ignore[arg-type]
@@ -60,7 +94,10 @@ def clusters_of(asks_for_account: bool, listeners: Sequence[Mapping[str, Any]]) 
                 "metadata": {"name": "logs", "namespace": "ns"},
                 "spec": {"spark": spark, "listeners": list(listeners)},
             },
-            ("data", "shared"): {"spec": {"spark": {"namespaces": ["ns"]}}},
+            ("data", "shared"): {
+                "metadata": {"name": "shared", "namespace": "data"},
+                "spec": {"spark": {"namespaces": ["ns"]}, "listeners": list(listeners)},
+            },
             ("data", "closed"): {"spec": {}},
         }
     )
@@ -77,10 +114,13 @@ def looks(
     listeners: Sequence[Mapping[str, Any]] = (),
     user: Mapping[str, Any] | None = None,
     connects_as: str = "",
+    secrets: Sequence[Mapping[str, Any] | ApiError] = (),
+    asked: list[tuple[str, str]] | None = None,
     **more: Any,
 ) -> tuple[Any, Any]:
     """The job and what was told of it after so many looks, no watch telling of the pod. `lost`:
-    it tells that the pod was there and is gone, after the first. `more`: of the spec."""
+    it tells that the pod was there and is gone, after the first. `asked` gets the Secrets that were
+    read. `more`: of the spec."""
     spec = {"application": {"file": "/job.py"}, "checkpoint": {"ephemeral": True}, **more}
     if connects_as:
         spec["user"] = connects_as
@@ -91,7 +131,7 @@ def looks(
         "metadata": metadata | {"generation": 1, "creationTimestamp": "2026-11-01T00:00:00Z"},
         "spec": spec,
     }
-    client, events = NotedClient(job, refusal), NotedEvents()
+    client, events = NotedClient(job, refusal, secrets), NotedEvents()
 
     async def attend() -> None:
         runner = StreamJobRunner(
@@ -113,7 +153,14 @@ def looks(
                 runner._on_pod(ObjectChange(("ns", pod["metadata"]["name"]), pod, None))
 
     asyncio.run(attend())
+    if asked is not None:
+        asked.extend(client.asked)
     return job, events.told
+
+
+def ready_of(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    (ready,) = (each for each in job["status"]["conditions"] if each["type"] == "Ready")
+    return ready
 
 
 def test_a_pod_that_was_made_is_there_before_the_watch_tells() -> None:
@@ -145,6 +192,47 @@ def test_a_job_reads_a_secured_cluster_as_its_user() -> None:
     (ready,) = (each for each in job["status"]["conditions"] if each["type"] == "Ready")
     assert (ready["reason"], told) == ("UserNotFound", [])
     assert ready["message"].startswith("spec.user: ")
+
+
+def test_a_job_of_another_namespace_may_not_name_a_user_and_is_told_what_to_do() -> None:
+    elsewhere = {"clusterName": "shared", "clusterNamespace": "data"}
+    job, told = looks(2, listeners=[SCRAM], connects_as="app", **elsewhere)
+    assert (ready_of(job)["reason"], told) == ("UserNotFound", [])
+    assert "Have the Secret app copied from data to ns" in ready_of(job)["message"]
+    job, told = looks(2, listeners=[SCRAM], **elsewhere)
+    assert (ready_of(job)["reason"], told) == ("ClusterSecured", [])
+    assert "spec.authentication" in ready_of(job)["message"]
+
+
+def test_a_job_waits_for_the_secret_of_its_own_namespace_and_starts_with_it() -> None:
+    asked: list[tuple[str, str]] = []
+    job, told = looks(1, listeners=[SCRAM], secrets=[NO_SECRET], asked=asked, **FROM_ELSEWHERE)
+    assert (ready_of(job)["reason"], told) == ("SecretNotFound", [])
+    assert "is not in the namespace ns" in ready_of(job)["message"]
+    answers = [NO_SECRET, {"data": {}}, COPY]
+    job, told = looks(5, listeners=[SCRAM], secrets=answers, asked=asked, **FROM_ELSEWHERE)
+    # Three looks until it starts; none while the driver runs, whatever becomes of the Secret.
+    assert asked == [("ns", "copied")] * 4
+    assert [reason for reason, _ in told] == ["DriverStarted"]
+    assert ready_of(job)["reason"] == "Starting"
+
+
+def test_a_secret_that_the_operator_may_not_read_is_said() -> None:
+    refusal = ApiError(403, "Forbidden", "secrets is forbidden")
+    job, _ = looks(1, listeners=[SCRAM], secrets=[refusal], **FROM_ELSEWHERE)
+    assert ready_of(job)["reason"] == "SecretNotReadable"
+    assert "secrets is forbidden" in ready_of(job)["message"]
+
+
+def test_no_secret_is_read_where_no_listener_takes_the_login() -> None:
+    job, told = looks(2, **FROM_ELSEWHERE)
+    assert (ready_of(job)["reason"], told) == ("NoListener", [])
+
+
+def test_a_secret_serves_in_the_namespace_of_the_cluster_too() -> None:
+    login = FROM_ELSEWHERE["authentication"]
+    _, told = looks(2, listeners=[SCRAM], secrets=[COPY], clusterName="logs", authentication=login)
+    assert [reason for reason, _ in told] == ["DriverStarted"]
 
 
 def test_a_job_that_waits_for_its_user_is_looked_at_when_there_is_news_of_him() -> None:

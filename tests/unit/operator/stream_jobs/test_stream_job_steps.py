@@ -16,6 +16,7 @@ from fairlead_operator.stream_jobs.steps import (
     StopDriver,
     Watch,
     decide_job_step,
+    leads_to_driver,
     retry_time,
 )
 
@@ -48,8 +49,10 @@ def decide(
     next_run_at: datetime | None = None,
     now: datetime = NOW,
     is_cluster_asleep: bool = False,
+    is_secret_awaited: bool = False,
 ) -> Step:
-    sight = JobSight(now, HASH, pod, obstacle, next_run_at, is_cluster_asleep)
+    asleep, awaited = is_cluster_asleep, is_secret_awaited
+    sight = JobSight(now, HASH, pod, obstacle, next_run_at, asleep, awaited)
     return decide_job_step(job, status, sight)
 
 
@@ -67,6 +70,24 @@ def test_a_job_without_its_cluster_waits_and_says_so() -> None:
 
 def test_a_running_driver_is_left_alone_without_its_cluster() -> None:
     assert decide(spec(), RUNNING, driver(), obstacle=("ClusterMissing", "")) == Watch()
+
+
+def test_a_job_that_waits_for_a_secret_looks_for_it_again_by_itself() -> None:
+    missing = ("SecretNotFound", "there is none")
+    step = decide(spec(), {}, None, obstacle=missing, is_secret_awaited=True)
+    assert step == Hold("Pending", *missing, NOW + timedelta(seconds=10))
+    # The pod of the last run stays for its log until the next one can begin.
+    status = RUNNING | {"endedRun": 1, "outcome": "Failed", "retryAt": "2026-11-01T12:00:00Z"}
+    ended = driver(phase="Failed")
+    assert leads_to_driver(decide(spec(), status, ended))
+    held = decide(spec(), status, ended, obstacle=missing, is_secret_awaited=True)
+    assert isinstance(held, Hold)
+
+
+def test_only_steps_towards_a_driver_need_a_secret() -> None:
+    assert leads_to_driver(decide(spec(), {}, None))
+    assert not leads_to_driver(decide(spec(), RUNNING, driver()))
+    assert not leads_to_driver(decide(spec(suspend=True), RUNNING, driver()))
 
 
 def test_suspending_stops_the_driver_and_then_holds() -> None:

@@ -23,6 +23,7 @@ from fairlead_operator.specs.client_access import (
     find_access,
     find_user_access,
 )
+from fairlead_operator.specs.secret_data import read_data
 from fairlead_operator.users.keystores import build_pkcs12
 from fairlead_operator.users.user_resource import UserResource, read_user_resource
 from fairlead_operator.users.user_secret import (
@@ -33,7 +34,6 @@ from fairlead_operator.users.user_secret import (
     corrected_secret,
     is_owned,
     password_problem,
-    read_data,
     read_material,
     revision_of,
     salt_of,
