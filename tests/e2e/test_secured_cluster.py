@@ -44,6 +44,7 @@ from fairlead_tls.peer_names import PeerName, read_peer_names
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(420)]
 
 NAMESPACE, CLUSTER = "fairlead-secured", "safe"
+JOBS_NAMESPACE = "fairlead-secured-jobs"
 NODE_PORT_BASE = 31190
 BROKERS = 3
 PASSWORD = "a password of a test"
@@ -359,6 +360,27 @@ def test_groups_are_followed_and_drills_run_where_everybody_is_asked(
     summary.add("a drill of a secured cluster", passed["message"])
 
 
+def wait_for_late_flights(secured: Secured, jobs: Kubectl, offset: int) -> None:
+    """Wait until the sink holds what is late, from an offset; the job is one of `jobs`."""
+    consumer = Consumer(secured.outside(**{"group.id": "admin"}))
+    consumer.assign([TopicPartition("late-flights", 0, offset)])
+    found: set[int] = set()
+
+    def has_all() -> bool:
+        found.update(
+            json.loads(each.value() or b"")["flight"] for each in consumer.consume(100, 1.0)
+        )
+        return found == set(range(0, 300, 3))
+
+    try:
+        wait_until(has_all, "the sink does not hold what is late", 240)
+    except AssertionError as error:
+        said = jobs("get", "streamjob", "late-flights", "-o", "yaml")
+        raise AssertionError(f"{error}: {sorted(found)}\n{said}") from error
+    finally:
+        consumer.close()
+
+
 def test_a_stream_job_connects_as_the_user_that_it_names(
     secured: Secured, summary: Summary
 ) -> None:
@@ -383,27 +405,54 @@ def test_a_stream_job_connects_as_the_user_that_it_names(
             manifest["spec"] |= {"user": "late-flights", "checkpoint": {"ephemeral": True}}
             manifest["spec"]["executors"]["instances"] = 1
         secured.kubectl.apply(manifest)
-    consumer = Consumer(secured.outside(**{"group.id": "admin"}))
-    consumer.assign([TopicPartition("late-flights", 0, 0)])
-    found: set[int] = set()
-
-    def has_all() -> bool:
-        found.update(
-            json.loads(each.value() or b"")["flight"] for each in consumer.consume(100, 1.0)
-        )
-        return found == set(range(0, 300, 3))
-
-    try:
-        wait_until(has_all, "the sink does not hold what is late", 240)
-    except AssertionError as error:
-        said = secured.kubectl("get", "streamjob", "late-flights", "-o", "yaml")
-        raise AssertionError(f"{error}: {sorted(found)}\n{said}") from error
-    finally:
-        consumer.close()
+    wait_for_late_flights(secured, secured.kubectl, 0)
     summary.add(
         "a StreamJob as a User, until its rows are there", f"{time.monotonic() - started:.0f} s"
     )
     secured.kubectl("delete", "streamjob", "late-flights", "--timeout=60s")
+
+
+def test_a_stream_job_elsewhere_connects_by_a_secret_of_its_own_namespace(
+    secured: Secured, summary: Summary
+) -> None:
+    """The example as it is, but for names: its Secret comes after it. The User is there already."""
+    consumer = Consumer(secured.outside(**{"group.id": "admin"}))
+    _, offset = consumer.get_watermark_offsets(TopicPartition("late-flights", 0), 10)
+    consumer.close()
+    allowed = json.dumps({"spec": {"spark": {"namespaces": [JOBS_NAMESPACE]}}})
+    secured.kubectl("patch", "logcluster", CLUSTER, "--type=merge", "-p", allowed)
+    started = time.monotonic()
+    with fresh_namespace(JOBS_NAMESPACE) as jobs:
+        text = (ROOT / "examples" / "kubernetes" / "stream-job.yaml").read_text()
+        text = text.replace("demo", CLUSTER).replace(
+            "namespace: jobs", f"namespace: {JOBS_NAMESPACE}"
+        )
+        for manifest in yaml.safe_load_all(text):
+            if manifest["kind"] == "StreamJob":
+                manifest["spec"] |= {
+                    "clusterName": CLUSTER,
+                    "clusterNamespace": NAMESPACE,
+                    "checkpoint": {"ephemeral": True},
+                    "executors": {"instances": 1},
+                }
+            jobs.apply(manifest)
+        wait_until(
+            lambda: (
+                jobs.condition("streamjob", "late-flights", "Ready").get("reason")
+                == "SecretNotFound"
+            ),
+            "the job says nothing of its Secret",
+            30,
+        )
+        held = secured.kubectl.get("secret", "late-flights")
+        copied = {key: held[key] for key in ("apiVersion", "kind", "type", "data")}
+        jobs.apply(copied | {"metadata": {"name": "late-flights"}})
+        wait_for_late_flights(secured, jobs, offset)
+        summary.add(
+            "a StreamJob of another namespace, by a copied Secret",
+            f"{time.monotonic() - started:.0f} s",
+        )
+        jobs("delete", "streamjob", "late-flights", "--timeout=60s")
 
 
 def test_another_authority_takes_over_without_a_restart(secured: Secured, summary: Summary) -> None:
