@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -22,6 +24,25 @@ def reach(host: str, port: int) -> None:
     socket.create_connection((host, port), timeout=5).close()
 
 
+@contextmanager
+def listening_at_ipv6_alone() -> Iterator[socket.socket]:
+    """Listen at `::1` with a port where nobody listens at 127.0.0.1: held there, not listened at.
+
+    A port of one family says nothing about the other's: any process may listen there.
+    """
+    for _ in range(100):
+        with socket.socket(socket.AF_INET) as held:
+            held.bind(("127.0.0.1", 0))
+            try:
+                listening = open_listening_socket("::1", bound_port(held), backlog=5)
+            except OSError:
+                continue  # somebody else's port in IPv6
+            with listening:
+                yield listening
+            return
+    pytest.fail("no port of a hundred was free in both families")
+
+
 @pytest.mark.usefixtures("with_ipv6")
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])
 def test_every_address_is_one_of_both_families(host: str) -> None:
@@ -36,7 +57,7 @@ def test_every_address_is_one_of_both_families(host: str) -> None:
 
 @pytest.mark.usefixtures("with_ipv6")
 def test_an_address_is_of_its_own_family_only() -> None:
-    with open_listening_socket("::1", 0, backlog=5) as listening:
+    with listening_at_ipv6_alone() as listening:
         reach("::1", bound_port(listening))
         with pytest.raises(OSError, match="refused"):
             reach("127.0.0.1", bound_port(listening))
@@ -81,7 +102,7 @@ def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
         (await connect_to("broker.example", port, lambda sock: asked.append(sock.family))).close()
 
-    with open_listening_socket("::1", 0, backlog=5) as listening:
+    with listening_at_ipv6_alone() as listening:
         asyncio.run(connect(bound_port(listening)))
     assert asked == [socket.AF_INET, socket.AF_INET6]
 
