@@ -41,7 +41,10 @@ def change_orders(patch: Patch, **fields: Any) -> None:
 
 @mutant("cut_off", "cut_link", "pause", fault_pause_s=0.5)
 def compacts_above_the_high_watermark(patch: Patch) -> None:
-    patch.setattr(cleaner, "log_facts", lambda log, _: log_facts(log, log.log_end_offset))
+    def facts_of_all(log: Any, _: int, *, high_watermark: int) -> Any:
+        return log_facts(log, log.log_end_offset, high_watermark=high_watermark)
+
+    patch.setattr(cleaner, "log_facts", facts_of_all)
 
 
 @mutant()

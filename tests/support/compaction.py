@@ -13,14 +13,16 @@ def compact(
     now_ms: int,
     *,
     stable_offset: int | None = None,
+    high_watermark: int | None = None,
     dedupe_buffer_bytes: int = 1 << 20,
     last_horizon_ms: int | None = None,
 ) -> CleaningReport | None:
     """One cleaning, as the loop, a thread and the child do it together; None if none is due."""
-    stable_offset = log.log_end_offset if stable_offset is None else stable_offset
+    end = log.log_end_offset if high_watermark is None else high_watermark
+    stable_offset = end if stable_offset is None else stable_offset
     if last_horizon_ms is not None:
         log.last_horizon_ms = last_horizon_ms
-    facts = log_facts(log, stable_offset)
+    facts = log_facts(log, stable_offset, high_watermark=end)
     plan = plan_cleaning(facts, log.config, now_ms)
     if plan is None:
         return None

@@ -95,7 +95,9 @@ class Cleaner:
             if maybe_roll(log, now_ms) and self._broker.on_moved is not None:
                 # The flusher makes the segment durable, and with that fit for compaction.
                 self._broker.on_moved([partition])
-            facts = log_facts(log, partition.last_stable_offset)
+            facts = log_facts(
+                log, partition.last_stable_offset, high_watermark=partition.high_watermark
+            )
         except CorruptSegmentError as error:
             self._mark_uncleanable(partition, str(error))
             return None

@@ -10,8 +10,9 @@ its tombstone.
 
 Offsets stay: base offset, last offset, leader epoch, producer id, epoch and sequence of a batch
 are kept whatever dies in it. A batch without survivors goes, but for two: the last of a producer
-that is still active, without which a retry would be appended twice after a change of leader; and
-the last of a segment, without which a reader could not get to the segment's end. They stay empty.
+that is still active, without which a retry would be appended twice after a change of leader
+(`producer_traces`); and the last of a segment, without which a reader could not get to the
+segment's end. They stay empty.
 
 No record of an aborted transaction survives. A marker is kept while its transaction has records in
 the log. The cleaning that leaves none notes a delete horizon in the marker as well, so that who has
@@ -96,9 +97,10 @@ class _Survivors:
 class BatchCleaning:
     """The rules of one cleaning: which keys are newer where, and what time it is.
 
-    `last_offsets` are the newest offsets of active producers, by producer id. Batches from
-    `end_offset` on are not in the map; they are kept as they are. The log starts at `start_offset`.
-    Batches are to come in the order of their offsets, from the log's beginning on.
+    `last_offsets` are the last offsets of batches that tell of active producers, by producer id; of
+    the `unsettled` ones any batch may be that. Batches from `end_offset` on are not in the map;
+    they are kept as they are. The log starts at `start_offset`. Batches are to come in the order of
+    their offsets, from the log's beginning on.
     """
 
     __slots__ = (
@@ -110,6 +112,7 @@ class BatchCleaning:
         "_newest",
         "_now_ms",
         "_start_offset",
+        "_unsettled",
         "_with_records",
         "counts",
     )
@@ -123,6 +126,7 @@ class BatchCleaning:
         now_ms: int,
         delete_retention_ms: int,
         last_offsets: Mapping[int, int],
+        unsettled: frozenset[int] = frozenset(),
         aborted: AbortedBatches | None = None,
         last_markers: LastMarkers | None = None,
     ) -> None:
@@ -136,6 +140,7 @@ class BatchCleaning:
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
         self._last_offsets = last_offsets
+        self._unsettled = unsettled
         self.counts = CleaningCounts()
 
     def clean(
@@ -154,8 +159,7 @@ class BatchCleaning:
         counts.records_kept += len(kept)
         counts.records_removed += records_count - len(kept)
         if not len(kept):
-            is_needed = is_last or self._last_offsets.get(header.producer_id) == header.last_offset
-            if not is_needed:
+            if not (is_last or self._tells_of_producer(header)):
                 return None
             return _emptied(header) if records_count else CleanedBatch(header, batch)
         if header.is_transactional:
@@ -169,6 +173,14 @@ class BatchCleaning:
         if len(kept) == records_count and horizon_ms is None:
             return CleanedBatch(header, batch)
         return _rebuilt(header, body, kept, horizon_ms)
+
+    def _tells_of_producer(self, header: BatchHeader) -> bool:
+        """Tell whether a data batch may be the last that tells of its producer."""
+        producer_id = header.producer_id
+        return (
+            self._last_offsets.get(producer_id) == header.last_offset
+            or producer_id in self._unsettled
+        )
 
     def _clean_marker(
         self, header: BatchHeader, batch: memoryview, *, is_last: bool

@@ -39,6 +39,7 @@ class LogFacts:
     first_dirty_offset: int
     stable_offset: int
     """Everything below is committed and of no open transaction."""
+    high_watermark: int
     recovery_point: int
     oldest_dirty_ms: int = NO_TIMESTAMP
     """When the first dirty segment began; asked for only where `max.compaction.lag.ms` is set."""
@@ -49,10 +50,14 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True)
 class CleaningPlan:
-    """`segments` of a log to clean; the dirty part begins at `first_dirty_offset`."""
+    """`segments` of a log to clean; the dirty part begins at `first_dirty_offset`.
+
+    Nothing below `high_watermark` can be cut off any more.
+    """
 
     segments: tuple[SegmentFacts, ...]
     first_dirty_offset: int
+    high_watermark: int
     dirty_ratio: float
     is_overdue: bool
     """True if a record, a tombstone or a marker has waited longer than it should."""
@@ -90,7 +95,7 @@ def plan_cleaning(facts: LogFacts, config: LogConfig, now_ms: int) -> CleaningPl
     is_overdue = removals_are_due or (dirty_bytes > 0 and _waited_too_long(facts, config, now_ms))
     if ratio < config.min_cleanable_dirty_ratio and not is_overdue:
         return None
-    return CleaningPlan(tuple(segments), dirty_from, ratio, is_overdue)
+    return CleaningPlan(tuple(segments), dirty_from, facts.high_watermark, ratio, is_overdue)
 
 
 def must_roll(first_ms: int, config: LogConfig, now_ms: int, *, is_empty: bool) -> bool:

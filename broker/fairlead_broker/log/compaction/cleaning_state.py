@@ -17,6 +17,7 @@ from fairlead_broker.log.compaction.log_cleaning import (
     CleaningReport,
     check_room,
 )
+from fairlead_broker.log.compaction.producer_traces import producer_traces
 from fairlead_broker.log.segment import Segment
 from fairlead_broker.log.segmented_log import SegmentedLog
 from fairlead_model.configs.log_config import NEVER
@@ -25,7 +26,7 @@ from fairlead_wire.record_batch import NO_TIMESTAMP
 UNLIMITED: Final = float("inf")
 
 
-def log_facts(log: SegmentedLog, stable_offset: int) -> LogFacts:
+def log_facts(log: SegmentedLog, stable_offset: int, *, high_watermark: int) -> LogFacts:
     """Return what a plan is made from. OSError, CorruptSegmentError."""
     log.first_dirty_offset = first_dirty_offset(
         log.first_dirty_offset, log.log_start_offset, log.log_end_offset
@@ -48,6 +49,7 @@ def log_facts(log: SegmentedLog, stable_offset: int) -> LogFacts:
         log_start_offset=log.log_start_offset,
         first_dirty_offset=log.first_dirty_offset,
         stable_offset=stable_offset,
+        high_watermark=high_watermark,
         recovery_point=log.recovery_point,
         oldest_dirty_ms=oldest_dirty_ms,
         last_horizon_ms=log.last_horizon_ms,
@@ -105,7 +107,15 @@ class LogCleaner:
         io_bytes_per_second: float = UNLIMITED,
     ) -> CleaningOrder:
         """Return what the child is told."""
-        log, config = self._log, self._log.config
+        log, config, high_watermark = self._log, self._log.config, self._plan.high_watermark
+        unreplicated = log.producers.unreplicated
+        traces = producer_traces(
+            log.producers,
+            high_watermark,
+            has_uncommitted_markers=any(
+                each.marker_offset >= high_watermark for each in unreplicated
+            ),
+        )
         return CleaningOrder(
             directory=log.path,
             segments=list(self._plan.segments),
@@ -116,11 +126,7 @@ class LogCleaner:
             segment_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
             dedupe_buffer_bytes=dedupe_buffer_bytes,
-            last_offsets=[
-                (entry.producer_id, entry.batches[-1].last_offset)
-                for entry in log.producers
-                if entry.batches
-            ],
+            last_offsets=traces.last_offsets,
             io_bytes_per_second=io_bytes_per_second,
             log_start_offset=log.log_start_offset,
             transaction_indexes=[
@@ -128,9 +134,8 @@ class LogCleaner:
                 for segment in log.segments
                 if segment.transaction_index.size
             ],
-            last_epochs=[
-                (entry.producer_id, entry.epoch) for entry in log.producers if not entry.batches
-            ],
+            last_epochs=traces.last_epochs,
+            unsettled_producers=traces.unsettled,
         )
 
     def may_replace(self, group: CleanedGroup) -> bool:

@@ -12,17 +12,21 @@ from fairlead_wire.record_batch import BatchHeader
 
 
 class LastMarkers:
-    """`epochs` are those of active producers of whom no batch is remembered, by producer id."""
+    """`epochs` are those of active producers of whom no batch is remembered, by producer id.
 
-    __slots__ = ("_epochs", "_newest")
+    Of the `unsettled` ones (`producer_traces`) the epoch may be taken back, so any epoch counts.
+    """
 
-    def __init__(self, epochs: Mapping[int, int]) -> None:
+    __slots__ = ("_epochs", "_newest", "_unsettled")
+
+    def __init__(self, epochs: Mapping[int, int], unsettled: frozenset[int] = frozenset()) -> None:
         self._epochs = epochs
+        self._unsettled = unsettled
         self._newest: dict[int, int] = {}
 
     def note(self, header: BatchHeader) -> None:
         """Take a control batch of the dirty part; they come in the order of their offsets."""
-        if self._epochs.get(header.producer_id) == header.producer_epoch:
+        if self._counts(header):
             self._newest[header.producer_id] = header.base_offset
 
     def has(self, header: BatchHeader) -> bool:
@@ -30,6 +34,11 @@ class LastMarkers:
 
         Of one without a marker in the dirty part this is so for all in the clean part.
         """
-        if self._epochs.get(header.producer_id) != header.producer_epoch:
+        if not self._counts(header):
             return False
         return header.base_offset >= self._newest.get(header.producer_id, 0)
+
+    def _counts(self, header: BatchHeader) -> bool:
+        producer_id = header.producer_id
+        is_of_its_epoch = self._epochs.get(producer_id) == header.producer_epoch
+        return is_of_its_epoch or producer_id in self._unsettled

@@ -73,9 +73,9 @@ def check_room(disk: Disk, directory: str, group: list[SegmentFacts]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CleaningOrder:
-    """What to compact; see `cleaning_plan`. `last_offsets` are pairs of producer id and offset.
+    """What to compact; see `cleaning_plan`.
 
-    `last_epochs` are pairs of producer id and epoch, of active producers that are not among these.
+    `last_offsets`, `last_epochs` and `unsettled_producers` are the `ProducerTraces`.
     `transaction_indexes` are base offset and size of all that the log has from the first of the
     segments on: also behind the last of them may be a marker that aborted records in these.
     """
@@ -94,6 +94,7 @@ class CleaningOrder:
     log_start_offset: int = 0
     transaction_indexes: list[tuple[int, int]] = field(default_factory=list)
     last_epochs: list[tuple[int, int]] = field(default_factory=list)
+    unsettled_producers: list[int] = field(default_factory=list)
 
 
 NO_MARKER: Final = -1
@@ -149,7 +150,8 @@ class LogCleaning:
         self._written_bytes = 0
         self._source_bytes = 0
         self._aborted = AbortedBatches(())
-        self._last_markers = LastMarkers(dict(order.last_epochs))
+        self._unsettled = frozenset(order.unsettled_producers)
+        self._last_markers = LastMarkers(dict(order.last_epochs), self._unsettled)
 
     def run(self) -> CleaningReport:
         """Clean. `.cleaned` files may stay after any error.
@@ -167,6 +169,7 @@ class LogCleaning:
             now_ms=order.now_ms,
             delete_retention_ms=order.delete_retention_ms,
             last_offsets=dict(order.last_offsets),
+            unsettled=self._unsettled,
             aborted=self._aborted,
             last_markers=self._last_markers,
         )

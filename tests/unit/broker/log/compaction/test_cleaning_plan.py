@@ -30,6 +30,7 @@ def facts(**changes):
         "log_start_offset": 0,
         "first_dirty_offset": 20,
         "stable_offset": 100,
+        "high_watermark": 100,
         "recovery_point": 100,
     }
     return LogFacts(**known | changes)

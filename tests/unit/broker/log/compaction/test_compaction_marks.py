@@ -131,7 +131,9 @@ def test_a_finished_swap_says_that_the_log_has_gaps_if_the_mark_is_lost():
         put(log, b"%d" % (number % 3), b"x" * 20)
     log.roll(0)
     flush(log)
-    plan = plan_cleaning(log_facts(log, log.log_end_offset), log.config, 0)
+    plan = plan_cleaning(
+        log_facts(log, log.log_end_offset, high_watermark=log.log_end_offset), log.config, 0
+    )
     assert plan is not None
     groups = []
     order = LogCleaner(log, plan).order(0, dedupe_buffer_bytes=10_000)

@@ -60,7 +60,9 @@ def test_nothing_is_read_or_written_where_the_first_group_has_no_room(disk):
     with pytest.raises(NoRoomError, match=f"{CLEANER_ROOM_LEFT_BYTES} bytes are free"):
         compact(log, 1_000)
     assert (values(log), sorted(disk.names)) == (before, kept)
-    cleaner = LogCleaner(log, plan_cleaning(log_facts(log, 160), log.config, 1_000))
+    cleaner = LogCleaner(
+        log, plan_cleaning(log_facts(log, 160, high_watermark=160), log.config, 1_000)
+    )
     with pytest.raises(NoRoomError):
         cleaner.check_room()
     disk.answers = [CLEANER_ROOM_LEFT_BYTES + 10_000]

@@ -42,7 +42,9 @@ def filled(bench, **config):
 
 def cleaned(log):
     """A cleaning whose files are ready, and nothing is in place yet."""
-    plan = plan_cleaning(log_facts(log, log.log_end_offset), log.config, 1_000)
+    plan = plan_cleaning(
+        log_facts(log, log.log_end_offset, high_watermark=log.log_end_offset), log.config, 1_000
+    )
     cleaner = LogCleaner(log, plan)
     groups = []
     order = cleaner.order(1_000, dedupe_buffer_bytes=1 << 20)

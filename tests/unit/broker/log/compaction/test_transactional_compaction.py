@@ -123,7 +123,9 @@ def test_a_swap_that_a_start_finishes_hides_what_was_aborted(bench):
     """The index of the new segment is lost with its working name; it is derived again."""
     log, aborted, _ = half_cleanable(bench)
     before = told(log)
-    plan = plan_cleaning(log_facts(log, log.log_end_offset), log.config, 1_000)
+    plan = plan_cleaning(
+        log_facts(log, log.log_end_offset, high_watermark=log.log_end_offset), log.config, 1_000
+    )
     order = LogCleaner(log, plan).order(1_000, dedupe_buffer_bytes=SMALL_MAP)
     groups = []
     LogCleaning(log.disk, order, on_group=groups.append).run()
