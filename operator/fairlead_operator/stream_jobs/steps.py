@@ -42,7 +42,7 @@ class JobSight:
     job_hash: str
     driver: DriverPod | None
     obstacle: Obstacle | None = None
-    """Why no driver can be made; one that runs is left alone."""
+    """Why no driver can be made; one that runs is left alone, unless the job is another one."""
     next_run_at: datetime | None = None
     """When the schedule is due for the first time after the last start; None without one."""
     is_cluster_asleep: bool = False
@@ -127,7 +127,9 @@ def _with_driver(
         return StopDriver(driver.run, "Superseded", f"the driver is of run {driver.run}, not {run}")
     if not driver.has_ended:
         if driver.job_hash != sight.job_hash:
-            return StopDriver(run, "SpecChanged", "the job was changed")
+            # Without its LogCluster, or the User of it, a job is another one, too.
+            why = sight.obstacle or ("SpecChanged", "the job was changed")
+            return StopDriver(run, *why)
         return Watch()
     if not _is_ended(status, run):
         outcome: Literal["Succeeded", "Failed"] = "Succeeded" if driver.is_success else "Failed"

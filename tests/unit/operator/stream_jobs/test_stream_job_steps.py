@@ -120,6 +120,15 @@ def test_a_changed_job_replaces_its_driver() -> None:
     assert isinstance(step, StopDriver) and step.reason == "SpecChanged"
 
 
+def test_a_driver_whose_cluster_is_gone_is_stopped_for_that() -> None:
+    gone = ("ClusterMissing", "there is no LogCluster main")
+    step = decide(spec(), RUNNING, driver(job_hash="other"), obstacle=gone)
+    assert step == StopDriver(1, *gone)
+    assert decide(spec(), RUNNING, driver(), obstacle=gone) == Watch()
+    held = decide(spec(), RUNNING | {"stoppedRun": 1}, None, obstacle=gone)
+    assert isinstance(held, Hold) and (held.phase, held.reason) == ("Pending", "ClusterMissing")
+
+
 def test_a_driver_of_another_run_goes_first() -> None:
     for run in (-1, 1):
         step = decide(spec(), RUNNING | {"run": 2}, driver(run=run))
