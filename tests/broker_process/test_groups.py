@@ -179,8 +179,11 @@ def test_members_go_on_where_they_were_when_their_coordinator_ends(story: Story,
     until(lambda: len(set(seen)) == 2000 and not any(each.owes_commit for each in members))
     assert producer.flush(DEADLINE_S) == 0
     assert [each.lost for each in members] == [0, 0]
-    for member in members:
-        member.consumer.close()
+    # One after the other: librdkafka's close can wait for itself for ever where the member is given
+    # partitions meanwhile, because another one has just left.
+    members.pop().consumer.close()
+    until(lambda: members[0].count == 4)
+    members[0].consumer.close()
     # Nothing was skipped, and what was committed is what was read.
     assert sorted(set(seen)) == [(index, at) for index in range(4) for at in range(500)]
     heir = story.coordinator(but=coordinator.node_id)

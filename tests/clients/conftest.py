@@ -4,7 +4,6 @@
 broker fails is a fault of the test.
 """
 
-import gc
 import itertools
 import os
 import sys
@@ -52,18 +51,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(FOLDER):
             item.add_marker(pytest.mark.clients)
-
-
-LEFT_OPEN = "ignore:unclosed:ResourceWarning"
-"""What modules are marked with whose clients close their sockets only as garbage."""
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_open(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collect such clients while their warning is ignored: later, another test fails with it."""
-    yield
-    if any(LEFT_OPEN in mark.args for mark in request.node.iter_markers("filterwarnings")):
-        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -7,13 +7,21 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from group_member import CHOSEN_BY_THE_BROKER, Event, Found, Membership, Place
+from group_member import (
+    CHOSEN_BY_THE_BROKER,
+    COMMAND_TIMEOUT_S,
+    Event,
+    Found,
+    Membership,
+    Place,
+)
 
 from fairlead_bench.peers.java_tools import JavaTools
 
@@ -122,8 +130,16 @@ class MemberProcess:
             reader.join(END_TIMEOUT_S)
 
 
+class RefusedError(Exception):
+    """What the member's client raised there; only its name has come here."""
+
+
 class LibraryProcess(MemberProcess):
-    """One of the Python clients' members, in a process that can be killed."""
+    """One of the Python clients' members, in a process that can be killed. It can be asked, too.
+
+    The process ends with its standard input, where it reads its commands. Its answers are lines
+    among what it says.
+    """
 
     def __init__(self, name: str, bootstrap: str, membership: Membership) -> None:
         program = Path(__file__).with_name("library_members.py")
@@ -131,12 +147,67 @@ class LibraryProcess(MemberProcess):
         # Where PYTHONSAFEPATH is set Python does not look for modules beside a program.
         command = [sys.executable, str(program), *arguments]
         super().__init__(command, PYTHONPATH=str(program.parent))
-        self.name = name
+        self.name, self.membership = name, membership
+        self._asked: list[Future[Any]] = []
+
+    def take_output(self, line: str) -> None:
+        said = json.loads(line)
+        if "answer" not in said:
+            super().take_output(line)
+        elif "refused" in said:
+            self._asked[said["answer"]].set_exception(RefusedError(said["refused"]))
+        else:
+            self._asked[said["answer"]].set_result(said["value"])
 
     def begin_close(self) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.close()
+
+    def stall(self) -> None:
+        """The application has stopped polling, until `wake`; a poll under way has ended."""
+        self._ask("stall").result(COMMAND_TIMEOUT_S)
+
+    def wake(self) -> None:
+        self._ask("wake").result(COMMAND_TIMEOUT_S)
+
+    def commit(self, offsets: Mapping[Place, int], note: str = "") -> None:
+        """Waits until it is done; raises RefusedError."""
+        self._ask("commit", as_rows(offsets), note).result(COMMAND_TIMEOUT_S)
+
+    def commit_later(self, offsets: Mapping[Place, int]) -> Future[str]:
+        return self._ask("commit_later", as_rows(offsets))
+
+    def committed(self, place: Place) -> tuple[int, str] | None:
+        """Offset and metadata."""
+        found = self._ask("committed", place).result(COMMAND_TIMEOUT_S)
+        return None if found is None else (found[0], found[1])
+
+    def seek(self, place: Place, offset: int) -> None:
+        self._ask("seek", place, offset).result(COMMAND_TIMEOUT_S)
+
+    def seek_to_beginning(self, place: Place) -> None:
+        self._ask("seek_to_beginning", place).result(COMMAND_TIMEOUT_S)
+
+    def offset_at(self, place: Place, timestamp_ms: int) -> int:
+        return int(self._ask("offset_at", place, timestamp_ms).result(COMMAND_TIMEOUT_S))
+
+    def name_error(self, error: Exception) -> str:
+        return str(error.args[0]) if isinstance(error, RefusedError) else repr(error)
+
+    def _ask(self, what: str, *arguments: Any) -> Future[Any]:
+        """One command after the other, each answered before the next is read."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._asked.append(Future())
+        command = [len(self._asked) - 1, what, *arguments]
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        self._process.stdin.flush()
+        return self._asked[-1]
+
+
+def as_rows(offsets: Mapping[Place, int]) -> list[tuple[str, int, int]]:
+    return [(topic, partition, offset) for (topic, partition), offset in offsets.items()]
 
 
 class KcatMember(MemberProcess):

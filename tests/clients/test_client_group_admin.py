@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from client_adapters import Confluent, Rec
-from confluent_member import ConfluentMember
 from group_member import Membership
+from member_processes import LibraryProcess
 from waiting import wait_until
 
 pytestmark = [
@@ -28,7 +28,7 @@ def member(bootstrap: str, group: str, make_topic: Callable[..., str]) -> Any:
     """One live member of a group that has committed offset 3 of its only partition."""
     topic = make_topic("administered")
     Confluent(bootstrap).produce(topic, [Rec(b"%d" % index) for index in range(5)])
-    started = ConfluentMember(bootstrap, Membership(group, (topic,)))
+    started = LibraryProcess("confluent-kafka", bootstrap, Membership(group, (topic,)))
     started.start()
     try:
         wait_until(lambda: len(started.found) == 5, lambda: f"never read: {started.errors}")
@@ -39,7 +39,7 @@ def member(bootstrap: str, group: str, make_topic: Callable[..., str]) -> Any:
 
 
 def test_confluent_kafka_administers_groups(
-    bootstrap: str, group: str, member: ConfluentMember
+    bootstrap: str, group: str, member: LibraryProcess
 ) -> None:
     from confluent_kafka import (
         ConsumerGroupState,
@@ -123,7 +123,7 @@ def test_confluent_kafka_administers_groups(
 
 
 def test_kafka_python_administers_groups(
-    bootstrap: str, group: str, member: ConfluentMember
+    bootstrap: str, group: str, member: LibraryProcess
 ) -> None:
     from kafka import KafkaAdminClient, OffsetAndMetadata
     from kafka import TopicPartition as Partition
@@ -165,7 +165,7 @@ def test_kafka_python_administers_groups(
         admin.close()
 
 
-def test_aiokafka_looks_at_groups(bootstrap: str, group: str, member: ConfluentMember) -> None:
+def test_aiokafka_looks_at_groups(bootstrap: str, group: str, member: LibraryProcess) -> None:
     from aiokafka import TopicPartition
     from aiokafka.admin import AIOKafkaAdminClient
 

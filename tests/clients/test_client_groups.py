@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import pytest
 from clients_under_test import CLIENT_NAMES
-from group_member import GroupMember
 from library_members import MEMBERS
 from started_members import (
     DEADLINE_S,
     LIBRARIES,
-    AnyMember,
+    AskedMember,
     Members,
     all_values,
     wait_until_read,
@@ -102,7 +101,7 @@ def test_members_of_three_libraries_share_one_group(
     write: Callable[..., list[bytes]],
 ) -> None:
     topic = make_topic("mixed", partitions=7)
-    mixed: list[AnyMember] = [members.library(name, group, [topic]) for name in LIBRARIES]
+    mixed: list[AskedMember] = [members.library(name, group, [topic]) for name in LIBRARIES]
     wait_until_shared(mixed, topic, 7)
     values = write(topic, 70, 7)
     wait_until_read(mixed, values)
@@ -110,7 +109,6 @@ def test_members_of_three_libraries_share_one_group(
     # Whoever leads, each of the libraries' leaders understands the others' subscriptions.
     for leaver in list(mixed):
         place = sorted(leaver.assigned)[0]
-        assert isinstance(leaver, GroupMember)
         leaver.commit(dict.fromkeys(leaver.assigned, 10))
         assert leaver.committed(place) is not None
         leaver.close()

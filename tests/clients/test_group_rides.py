@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from clients_under_test import CLIENT_NAMES, GROUP_SETTINGS
 from confluent_kafka.admin import AdminClient, NewTopic
-from confluent_member import ConfluentMember
 from group_member import GroupMember, Membership
 from group_rides import PARTITIONS, CommitWatch, GroupLoad, GroupRide, wait_until_all_read
 from library_members import MEMBERS
-from member_processes import JavaMember, KcatMember, LibraryProcess, MemberProcess
+from member_processes import JavaMember, KcatMember, MemberProcess
 from needed_tools import is_on_the_path, missing
 from proofs import CLIENT_RIDES
+from started_members import library_member
 
 from fairlead_bench.peers.cluster_state import wait_until_in_sync, wait_until_serving
 from fairlead_bench.peers.fairlead_cluster import FairleadCluster
@@ -68,21 +68,11 @@ def cluster(
 def make_rides(cluster: FairleadCluster | KafkaCluster) -> Callable[[str], list[GroupRide]]:
     """A group of every client that this machine has, and one of three clients."""
 
-    def library(name: str, wish: Membership) -> GroupMember | MemberProcess:
-        """librdkafka's members have processes of their own.
-
-        Where members leave while others are given their partitions, one of its calls can wait for
-        ever with the interpreter's lock in its hand, and every thread of the process with it.
-        """
-        if name == ConfluentMember.name:
-            return LibraryProcess(name, cluster.bootstrap, wish)
-        return MEMBERS[name](cluster.bootstrap, wish)
-
     def build(name: str, wish: Membership) -> list[GroupMember | MemberProcess]:
         if name in MEMBERS:
-            return [library(name, wish) for _ in range(MEMBERS_EACH)]
+            return [library_member(name, cluster.bootstrap, wish) for _ in range(MEMBERS_EACH)]
         if name == MIXED:
-            return [library(each, wish) for each in MEMBERS]
+            return [library_member(each, cluster.bootstrap, wish) for each in MEMBERS]
         if name == "kcat":
             is_there = is_on_the_path("kcat")
             return [KcatMember(cluster.bootstrap, wish)] * is_there

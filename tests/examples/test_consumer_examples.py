@@ -44,6 +44,8 @@ PARTITIONS = 6
 MEMBER_GONE_S = 60
 """More than a session lasts."""
 KAFKA_PYTHON_WARNING = "ignore:(read|open)_text is deprecated:DeprecationWarning"
+IDLE = ("--idle-s", "4")
+"""Longer than a member that has its partitions ever waits for the first record of many."""
 QUICK_GROUPS = {
     # Members that are started together are dealt their shares together, also where one of them
     # is slow to start; a dead member is noticed within a second.
@@ -182,7 +184,7 @@ def test_at_most_once_never_sends_a_text_twice(flights: Log, run: Run, tmp_path:
     example = run("at_most_once", *options)
     example.until(has_grown(texts, by=500))
     example.stop(signal.SIGINT)
-    run("at_most_once", *options, "--idle-s", "1").succeed()
+    run("at_most_once", *options, *IDLE).succeed()
 
     sent = [line.split(" ", 2) for line in lines(texts)]
     places = [(int(partition), int(offset)) for partition, offset, _ in sent]
@@ -204,7 +206,7 @@ def test_at_least_once_leaves_no_flight_out(flights: Log, run: Run, tmp_path: Pa
         example.kill()
     with archive.open("a") as out:
         out.write('{"partition": 0, "off')  # as if the last kill had cut a line short
-    run("at_least_once", *options, "--idle-s", "1").succeed()
+    run("at_least_once", *options, *IDLE).succeed()
 
     counts: Counter[Place] = Counter()
     torn = 0
@@ -263,7 +265,7 @@ def test_effectively_once_is_exact_when_killed_before_any_of_its_lines(
     flights: Log, run: Run, tmp_path: Path
 ) -> None:
     options = ("--member", "one", "--batch", "100")
-    dry = (*options, "--group", "totals-dry", "--db", "dry.db", "--idle-s", "1")
+    dry = (*options, "--group", "totals-dry", "--db", "dry.db", *IDLE)
     told = run("effectively_once_sqlite", *dry, kill_at=(0, 0)).succeed()
     reached = json.loads(told.splitlines()[-1])
     # The second time that a process reaches it: the first batch is stored by then. What is
@@ -275,7 +277,7 @@ def test_effectively_once_is_exact_when_killed_before_any_of_its_lines(
     for line in repeated:
         killed = run("effectively_once_sqlite", *options, "--group", "totals", kill_at=(line, 2))
         assert killed.wait() == -signal.SIGKILL, killed.text
-    run("effectively_once_sqlite", *options, "--group", "totals", "--idle-s", "1").succeed()
+    run("effectively_once_sqlite", *options, "--group", "totals", *IDLE).succeed()
     for database in ("dry.db", "totals.db"):
         assert read_totals(tmp_path / database) == expected_totals(flights.records)
 
@@ -352,7 +354,7 @@ def test_exactly_once_when_killed_before_any_line_of_its_transaction(
     source = (EXAMPLES / "exactly_once.py").read_text().splitlines()
     begin = next(at for at, line in enumerate(source, 1) if line.startswith("def carry_over"))
     end = next(at for at, line in enumerate(source, 1) if line.startswith("def go_back"))
-    options = ("--member", "one", "--batch", "200", "--idle-s", "1")
+    options = ("--member", "one", "--batch", "200", *IDLE)
     dry = (*options, "--group", "delays-dry", "--out", "delays-dry")
     told = run("exactly_once", *dry, kill_at=(0, 0)).succeed()
     reached = {int(line): hits for line, hits in json.loads(told.splitlines()[-1]).items()}
@@ -400,7 +402,7 @@ def test_exactly_once_while_members_are_killed_and_replaced(
     for member in members.values():
         member.until(lambda: count() >= FLIGHTS)
         member.stop()
-    run("exactly_once", *options, "--member", "one", "--idle-s", "1").succeed()
+    run("exactly_once", *options, "--member", "one", *IDLE).succeed()
     assert_each_once(flights, broker.bootstrap, "delays-shared")
 
 
@@ -441,8 +443,7 @@ def test_several_groups_each_get_everything_and_share_inside(flights: Log, run: 
 def test_rewind_repairs_what_was_done_since(flights: Log, run: Run, tmp_path: Path) -> None:
     """Afterwards every record since then is right, older ones are as they were, none is doubled."""
     since = datetime(2013, 1, 9, tzinfo=UTC)
-    idle = ("--idle-s", "1")
-    run("rewind_after_bug", "run", "--code", "1", *idle).succeed()
+    run("rewind_after_bug", "run", "--code", "1", *IDLE).succeed()
     working = run("rewind_after_bug", "run", "--code", "1")
     working.until(lambda: can_not_rewind(run))
     working.stop()
@@ -452,7 +453,7 @@ def test_rewind_repairs_what_was_done_since(flights: Log, run: Run, tmp_path: Pa
     repairing.stop()
     # A second rewind by mistake: some records are done for a third time, and nothing changes.
     rewind(run, since)
-    told = run("rewind_after_bug", "run", "--code", "2", *idle).succeed()
+    told = run("rewind_after_bug", "run", "--code", "2", *IDLE).succeed()
 
     first = {
         number: min(

@@ -10,6 +10,8 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Final
 from fairlead_bench.project import PROJECT
 
 POM: Final = PROJECT / "benchmarks" / "java" / "pom.xml"
+MAVEN_LOCK: Final = PROJECT / ".cache" / "maven.lock"
 FETCH_TIMEOUT_S: Final = 600
 
 
@@ -79,6 +82,15 @@ def read_version(pom: Path) -> str:
     return match.group(1)
 
 
+@contextmanager
+def one_maven_at_a_time() -> Iterator[None]:
+    """Hold off the others: Maven's repository of a user is not for several processes at once."""
+    MAVEN_LOCK.parent.mkdir(parents=True, exist_ok=True)
+    with MAVEN_LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def fetch(libs: Path, pom: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
@@ -91,9 +103,10 @@ def fetch(libs: Path, pom: Path) -> None:
         *("-DincludeScope=runtime", f"-DoutputDirectory={partial}"),
     ]
     try:
-        subprocess.run(
-            arguments, check=True, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S
-        )
+        with one_maven_at_a_time():
+            subprocess.run(
+                arguments, check=True, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S
+            )
     except subprocess.CalledProcessError as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise KafkaUnavailableError(f"Maven failed: {error.stdout[-2000:]}") from error

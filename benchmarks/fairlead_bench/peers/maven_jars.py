@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fairlead_bench.peers.kafka_distribution import KafkaUnavailableError
+from fairlead_bench.peers.kafka_distribution import KafkaUnavailableError, one_maven_at_a_time
 from fairlead_bench.project import PROJECT
 
 FETCH_TIMEOUT_S: Final = 300
@@ -53,14 +53,15 @@ def _fetch(jar: Jar, home: Path) -> None:
     arguments += [f"-DoutputDirectory={partial}", "-Dmdep.useBaseVersion=true"]
     try:
         # Elsewhere than in a project: Maven would look for its settings there.
-        subprocess.run(
-            arguments,
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=FETCH_TIMEOUT_S,
-            cwd=home,
-        )
+        with one_maven_at_a_time():
+            subprocess.run(
+                arguments,
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=FETCH_TIMEOUT_S,
+                cwd=home,
+            )
         fetched = partial / jar.file_name
         digest = hashlib.sha256(fetched.read_bytes()).hexdigest()
         if digest != jar.sha256:

@@ -23,9 +23,12 @@ from fairlead_bench.peers.own_ports import (
 
 TAKES_AND_STAYS = f"""
 import sys; sys.path.insert(0, {str(own_ports.__file__).rpartition("/fairlead_bench/")[0]!r})
-from fairlead_bench.peers.own_ports import take_ports
-print(*take_ports(3), flush=True); sys.stdin.read()
+from fairlead_bench.peers.own_ports import OwnPorts, lay_out_blocks, read_ephemeral_range
+base = OwnPorts(lay_out_blocks(read_ephemeral_range())[::-1]).take(range(3))
+print(base, base + 1, base + 2, flush=True); sys.stdin.read()
 """
+"""From the last block on: whoever runs beside this test takes the first ones, also those that are
+left behind here."""
 
 
 @pytest.fixture

@@ -166,13 +166,13 @@ def test_a_stop_wakes_a_paused_child(contain) -> None:
 
 def test_a_slow_child_stalls_in_turns_and_runs_on_by_itself(contain) -> None:
     script = WATCHING_THE_CLOCK.replace(
-        f"pause {PAUSED_MS}", f"slow {3 * PAUSED_MS} {PAUSED_MS} 100"
+        f"pause {PAUSED_MS}", f"slow {5 * PAUSED_MS} {PAUSED_MS} 100"
     )
     container = contain(f"children = [child('broker', {script!r}, allows_faults=True)]")
     container.until_logged(f"broker stalls {PAUSED_MS} ms after each 100 ms")
-    container.until_logged("stood still")
+    # Where no processor is free for it in one of its turns it does not see that one.
+    container.until_logged("stood still", times=2)
     container.until_logged("broker stalls no more")
-    assert container.log.count("stood still") >= 2
     container.process.send_signal(signal.SIGTERM)
     assert container.wait() == 128 + signal.SIGTERM
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from measured_clusters import GB, answer, state_of
 
+from fairlead_bench.peers.own_ports import take_ports
 from fairlead_kube.kinds import POD
 from fairlead_operator.rebalances import load_meter
 from fairlead_operator.rebalances.load_meter import PodLoadMeter
@@ -49,12 +50,11 @@ def measure(pods: Pods, respond: Callable[[web.Request], web.Response]) -> Measu
         application.router.add_get("/{path:.*}", handle)
         runner = web.AppRunner(application)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
-        # All of 127.0.0.0/8 is this machine: another address is another pod.
-        second = web.TCPSite(runner, "127.0.0.2", port)
-        await second.start()
+        # All of 127.0.0.0/8 is this machine: another address is another pod. A port that the
+        # kernel chooses is free at one of them only.
+        (port,) = take_ports(1)
+        for address in ("127.0.0.1", "127.0.0.2"):
+            await web.TCPSite(runner, address, port).start()
         try:
             return await PodLoadMeter(pods, port=port).measure(  # type: ignore[arg-type]
                 "shop", "demo", STATE
