@@ -35,6 +35,7 @@ from fairlead_broker.replication_throttle import ReplicationThrottle
 from fairlead_broker.security.denials import DenialLog
 from fairlead_broker.security.image_credentials import ImageCredentials
 from fairlead_broker.security.standard_authorizer import StandardAuthorizer
+from fairlead_broker.session.awake_clock import AwakeClock
 from fairlead_broker.session.deletion_confirmer import DeletionConfirmer
 from fairlead_broker.session.producer_ids import ProducerIds
 from fairlead_broker.session.replica_reporter import ReplicaReporter
@@ -124,12 +125,13 @@ class Broker:
         )
         self.follower_sessions = FollowerSessions(random.SystemRandom())
         self.replication_throttle = ReplicationThrottle(self)
-        self.metadata_cache = MetadataCache()
-        self.leader_doubts = LeaderDoubts()
+        self.metadata_cache, self.leader_doubts = MetadataCache(), LeaderDoubts()
         self.departed_brokers = DepartedBrokers()
         self.topic_creator = TopicCreator(self)
         self.producer_ids = ProducerIds(self)
         self.deletion_confirmer = DeletionConfirmer(self)
+        self.wake_check = WakeCheck(self)
+        self.awake_clock: Clock = AwakeClock(clock, self.wake_check)
         self.group_coordinator = GroupCoordinator(self)
         self.transaction_coordinator = TransactionCoordinator(self)
         self.coordinators: dict[str, CoordinatorRuntime[Any, Any]] = {
@@ -154,7 +156,6 @@ class Broker:
         self.authorizer = self._build_authorizer()
         """None where everybody may do everything."""
         self.client_quotas = ClientQuotas(settings.quota_windows, settings.controller_quota_burst_s)
-        self.wake_check = WakeCheck(self)
         self.waiting_produces = WaitingProduces(bytes_max=WAITING_PRODUCE_BYTES_MAX)
         self.on_moved: Callable[[Sequence[Partition]], None] | None = None
         """Told once a turn which partitions have moved; the flusher, while it runs."""

@@ -288,10 +288,10 @@ FOLLOWER_REPLY_BUFFER_BYTES: Final = 64 * KIB
 FOLLOWER_SOCKET_BUFFER_BYTES: Final = 2 * MIB
 """Both ends of a follower's connection: a reply then needs few turns of either loop."""
 ISR_PROPOSALS_PER_CALL_MAX: Final = 1_000
-HELD_PRODUCE_BYTES_MAX: Final = 64 * MIB
-"""Produces that wait until a broker that was stopped knows that it still leads."""
-HELD_PRODUCE_OVERHEAD_BYTES: Final = KIB
-"""What such a produce takes beside its records, about."""
+HELD_REQUEST_BYTES_MAX: Final = 64 * MIB
+"""Requests that wait until a broker that was stopped knows that it still leads."""
+HELD_REQUEST_OVERHEAD_BYTES: Final = KIB
+"""What such a request takes beside its bytes, about."""
 
 # Background work.
 DISK_THREADS: Final = 4

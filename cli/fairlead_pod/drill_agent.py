@@ -180,7 +180,8 @@ async def wait_for_end(
             print("nobody has asked anything for too long", file=sys.stderr, flush=True)
             return
         try:
-            await asyncio.wait_for(ending.wait(), WATCH_INTERVAL_S)
+            async with asyncio.timeout(WATCH_INTERVAL_S):
+                await ending.wait()
         except TimeoutError:
             continue
 

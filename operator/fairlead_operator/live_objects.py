@@ -1,7 +1,8 @@
 """The objects in the API server of all clusters: informers, and our writes that they lag behind.
 
 An informer learns of a write of ours a moment later. Until then the answer to the write replaces
-the object, so that the next pass does not do the same again.
+the object, so that the next pass does not do the same again. It never replaces what the informer
+has heard since the write was sent: that may be a later change, and no other event would follow.
 """
 
 import asyncio
@@ -64,7 +65,7 @@ class LiveObjects:
         on_cluster: Callable[[ClusterKey], None],
     ) -> None:
         self._on_cluster = on_cluster
-        self._own: dict[tuple[str, str, str], tuple[str, Manifest | None]] = {}
+        self._own: dict[tuple[str, str, str], tuple[str, Manifest]] = {}
         self.informers = {
             kind: Informer(
                 client,
@@ -146,13 +147,16 @@ class LiveObjects:
         """Return a LogCluster; empty if it is not there."""
         return self.informers[LOG_CLUSTER].objects.get(cluster) or {}
 
+    def seen_version(self, kind: ResourceKind, namespace: str, name: str) -> str:
+        """Return the version of an object that the informer shows; empty for none."""
+        return _version(self.informers[kind].objects.get((namespace, name)))
+
     def note_written(
-        self, kind: ResourceKind, namespace: str, name: str, answer: Manifest | None
+        self, kind: ResourceKind, namespace: str, name: str, answer: Manifest, *, before: str
     ) -> None:
-        """Remember the answer to a write of ours; None if the object was deleted."""
-        seen = self.informers[kind].objects.get((namespace, name))
-        if _version(seen) != _version(answer):
-            self._own[kind.kind, namespace, name] = (_version(seen), answer)
+        """Remember the answer to a write of ours; `before`: `seen_version` when it was sent."""
+        if self.seen_version(kind, namespace, name) == before != _version(answer):
+            self._own[kind.kind, namespace, name] = (before, answer)
 
     def of_cluster(self, kind: ResourceKind, cluster: ClusterKey) -> list[Manifest]:
         """Return all objects of a kind that belong to a cluster."""

@@ -1,5 +1,7 @@
 """Three real brokers: what groups have committed stays, and is served soon, whoever dies."""
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,6 +11,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from live_broker import FrameClient
 
+from fairlead_model.session.session_protocol import SESSION_TIMEOUT_MS
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.find_coordinator import FindCoordinatorRequest
 from fairlead_wire.messages.list_groups import ListGroupsRequest
@@ -43,12 +46,12 @@ class Story:
         return int(self.cluster.brokers[node_id].address.split(":")[1])
 
     def coordinator(self, *, but: int = -1) -> int:
-        """Who coordinates, as any broker that runs says."""
+        """Who coordinates, as any broker that runs says, and who is not that one (`but`)."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
             assert time.monotonic() < deadline, "nobody coordinates"
             for broker in self.cluster.brokers:
-                if broker.is_running:
+                if broker.is_running and broker.node_id != but:
                     with FrameClient(self.port(broker.node_id)) as client:
                         request = FindCoordinatorRequest(coordinator_keys=["g"])
                         (found,) = client.call(request, 4).coordinators
@@ -189,6 +192,38 @@ def test_members_go_on_where_they_were_when_their_coordinator_ends(story: Story,
     heir = story.coordinator(but=coordinator.node_id)
     ((topic,),) = story.committed(heir, ["members"])
     assert {slot.committed_offset for slot in topic.partitions} == {500}
+
+
+def test_a_coordinator_that_was_stopped_and_wakes_tells_nothing_of_what_it_knew(
+    story: Story,
+) -> None:
+    """It remembers an offset that has been committed anew at the coordinator after it."""
+    story.commit(["g"], 100)
+    frozen = story.cluster.brokers[story.coordinator()]
+    partitions = [OffsetCommitRequestPartition(0, 200)]
+    commit = OffsetCommitRequest(
+        group_id="g", topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)]
+    )
+    with FrameClient(story.port(frozen.node_id)) as client:
+        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)])
+        assert client.call(asked, 8).groups[0].error_code == 0
+        os.kill(frozen.pid, signal.SIGSTOP)
+        stopped_s = time.monotonic()
+        try:
+            # Waits in the socket until the broker wakes.
+            client.send(asked, 8)
+            heir = story.coordinator(but=frozen.node_id)
+            story.committed(heir, ["g"])
+            with FrameClient(story.port(heir)) as other:
+                (slot,) = other.call(commit, 8).topics[0].partitions
+                assert slot.error_code == 0
+            # The controller counts from the last heartbeat, the broker from the stop.
+            left_s = stopped_s + 1.1 * SESSION_TIMEOUT_MS / 1000 - time.monotonic()
+            time.sleep(max(left_s, 0))
+        finally:
+            os.kill(frozen.pid, signal.SIGCONT)
+        _, answer = client.receive(OffsetFetchRequest.API_KEY, 8)
+        assert ErrorCode(answer.groups[0].error_code) is ErrorCode.NOT_COORDINATOR
 
 
 class Member:

@@ -12,9 +12,13 @@ if TYPE_CHECKING:
 
 
 class CoordinatingBroker(Protocol):
-    """`Broker`, as far as coordinators know it: `image` is replaced while they run."""
+    """`Broker`, as far as coordinators know it: `image` is replaced while they run.
+
+    Deadlines of clients count by `awake_clock`.
+    """
 
     settings: Settings
     clock: Clock
+    awake_clock: Clock
     image: ClusterImage
     metrics: BrokerMetrics

@@ -45,7 +45,7 @@ class CoordinatorRuntime(Generic[MachineT, TimedT]):
         load_buffer_size: int,
     ) -> None:
         self._broker = broker
-        self._clock = broker.clock
+        self._clock = broker.awake_clock
         self._topic = topic
         self._build = build
         self._write_timeout_ms = write_timeout_ms

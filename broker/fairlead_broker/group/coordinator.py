@@ -72,7 +72,7 @@ class GroupCoordinator:
 
     def __init__(self, broker: CoordinatingBroker) -> None:
         self._broker = broker
-        self.clock = broker.clock
+        self.clock = broker.awake_clock
         settings = broker.settings
         self.groups: dict[str, CoordinatedGroup] = {}
         self.metrics = GroupMetrics()
@@ -90,7 +90,7 @@ class GroupCoordinator:
         self.consumer_host = BrokerGroupHost(broker)
         self._resolution = PatternResolution()
         self._resolving: set[asyncio.Task[None]] = set()
-        self._stale = StaleOffsets(self.runtime, self.clock, self.metrics)
+        self._stale = StaleOffsets(self.runtime, broker.clock, self.metrics)
         self._delay_ms = settings.group_initial_rebalance_delay_ms
         self._size_max = min(settings.group_max_size, GROUP_MEMBERS_MAX)
 

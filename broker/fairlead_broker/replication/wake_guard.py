@@ -5,7 +5,12 @@ been replaced without knowing. What it acknowledges with acks=all is safe by con
 in-sync replicas follow somebody else now. With acks=0 or 1 it would acknowledge into a log that is
 about to be truncated. So after such a gap these wait until the controller has answered a question
 that was asked after waking, by when all that it decided meanwhile has arrived, or for a bounded
-time: a controller that is away must not stop the brokers.
+time: a controller that is away must not stop the brokers. What coordinators are asked waits as
+long: they would answer out of memory that may be older than what their successors have written.
+
+Coordinators also count time by when they could hear their clients. So `awake_ms` stands still from
+the last time that the process was seen running until a moment after the guard has opened, in which
+it reads what has come meanwhile: nobody is silent towards a process that does not listen.
 
 Pure: whoever has the time hands it in, most often with every produce request and from a timer.
 """
@@ -16,6 +21,8 @@ from typing import Final
 
 PATIENCE_MS: Final = 1_000
 """How long acknowledgements wait for a controller that may not be there."""
+READING_MS: Final = 1_000
+"""What a process is given to read what came while it stood still."""
 
 
 class WakeGuard:
@@ -33,35 +40,58 @@ class WakeGuard:
         self._monotonic_ms = monotonic_ms
         self._wall_ms = wall_ms
         self._closed_until_ms: int | None = None
+        self._stood_at_ms = 0
+        """What `awake_ms` has shown at least since the last gap."""
+        self._lost_ms = 0
 
     def note_time(self, *, monotonic_ms: int, wall_ms: int) -> bool:
         """Note that the process runs now; return whether it was stopped for too long before."""
-        gap_ms = max(monotonic_ms - self._monotonic_ms, wall_ms - self._wall_ms)
+        seen_ms = self._monotonic_ms
+        gap_ms = max(monotonic_ms - seen_ms, wall_ms - self._wall_ms)
         self._monotonic_ms = monotonic_ms
         self._wall_ms = wall_ms
         if gap_ms <= self.gap_max_ms:
             return False
-        self.close(monotonic_ms)
+        self._close(seen_ms, monotonic_ms)
         return True
 
     def close(self, monotonic_ms: int) -> None:
-        """Make acks=0 and acks=1 wait, as after a gap: nobody has said that this process leads."""
-        self.question += 1
-        self._closed_until_ms = monotonic_ms + PATIENCE_MS
+        """Make all of it wait, as after a gap: nobody has said that this process leads."""
+        self._close(monotonic_ms, monotonic_ms)
 
     def is_closed(self, monotonic_ms: int) -> bool:
-        """Return True while acks=0 and acks=1 must wait."""
+        """Return True while acks=0, acks=1 and what coordinators are asked must wait."""
         closed_until_ms = self._closed_until_ms
         if closed_until_ms is None:
             return False
         if monotonic_ms >= closed_until_ms:
-            self._closed_until_ms = None
+            self._open(monotonic_ms)
             return False
         return True
 
-    def confirmed(self, question: int) -> bool:
+    def confirmed(self, question: int, monotonic_ms: int) -> bool:
         """Take the controller's answer to what was asked after gap `question`."""
         if question != self.question or self._closed_until_ms is None:
             return False
-        self._closed_until_ms = None
+        self._open(monotonic_ms)
         return True
+
+    def awake_ms(self, monotonic_ms: int) -> int:
+        """Return the monotonic time without what passed while nobody was heard."""
+        if self._closed_until_ms is not None:
+            return self._stood_at_ms
+        return max(self._stood_at_ms, monotonic_ms - self._lost_ms)
+
+    def stands_still(self, monotonic_ms: int) -> bool:
+        """Tell whether `awake_ms` does not go on yet."""
+        is_closed = self._closed_until_ms is not None
+        return is_closed or monotonic_ms - self._lost_ms < self._stood_at_ms
+
+    def _close(self, since_ms: int, now_ms: int) -> None:
+        self._stood_at_ms = self.awake_ms(since_ms)
+        self.question += 1
+        self._closed_until_ms = now_ms + PATIENCE_MS
+
+    def _open(self, monotonic_ms: int) -> None:
+        self._closed_until_ms = None
+        self._lost_ms = monotonic_ms + READING_MS - self._stood_at_ms

@@ -19,16 +19,22 @@ class TransactionExpiry:
 
     def __init__(self, broker: Broker) -> None:
         self._clock = broker.clock
+        self._wake_check = broker.wake_check
         self._coordinator = broker.transaction_coordinator
         self._expiration_ms = broker.settings.transactional_id_expiration_ms
 
     async def abort_timed_out(self) -> None:
         """Abort transactions that are open for longer than their clients wanted (T6)."""
-        await self._each(self._coordinator.abort_if_timed_out)
+        await self._each(self._abort_if_timed_out)
 
     async def remove_expired(self) -> None:
         """Write tombstones for ids that nobody has used for the expiration."""
         await self._each(self._remove_if_expired)
+
+    def _abort_if_timed_out(self, transaction: CoordinatedTransaction) -> None:
+        """Leave it to a later round if this broker was stopped, and has not heard its clients."""
+        if not self._wake_check.stands_still():
+            self._coordinator.abort_if_timed_out(transaction)
 
     def _remove_if_expired(self, transaction: CoordinatedTransaction) -> None:
         self._coordinator.expire(transaction, expiration_ms=self._expiration_ms)

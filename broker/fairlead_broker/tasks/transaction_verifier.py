@@ -8,7 +8,11 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
-from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX, VERIFICATIONS_MAX
+from fairlead_broker.limits import (
+    HELD_REQUEST_OVERHEAD_BYTES,
+    PARTITIONS_PER_REQUEST_MAX,
+    VERIFICATIONS_MAX,
+)
 from fairlead_broker.log.producers.end_marker import TRANSACTION_VERSION_1, TRANSACTION_VERSION_2
 from fairlead_broker.tasks.peer_link import PeerLinks
 from fairlead_broker.transaction.verification_plan import (
@@ -108,7 +112,7 @@ class TransactionVerifier:
         if leader == NO_LEADER:
             self._settle(question, question.same_for_all(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         elif leader == self._broker.node_id:
-            self._ask_here(question)
+            self._ask_here_once_awake(question)
         else:
             queue = self._queues.setdefault(leader, QuestionQueue())
             refused = queue.add(question)
@@ -123,6 +127,14 @@ class TransactionVerifier:
             return NO_LEADER
         index = coordinator_partition(transactional_id, len(topic.partitions))
         return topic.partitions[index].leader
+
+    def _ask_here_once_awake(self, question: Question) -> None:
+        """Ask the coordinator of this process, when that knows whether it still is one."""
+        wake_check = self._broker.wake_check
+        if not wake_check.must_hold():
+            self._ask_here(question)
+        elif not wake_check.hold(lambda: self._ask(question), HELD_REQUEST_OVERHEAD_BYTES):
+            self._settle(question, question.same_for_all(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _ask_here(self, question: Question) -> None:
         bumps = question.supports_epoch_bump

@@ -59,7 +59,7 @@ class TransactionCoordinator:
 
     def __init__(self, broker: TransactionalBroker) -> None:
         self._broker = broker
-        self.clock = broker.clock
+        self.clock = broker.awake_clock
         self.transactions: dict[str, CoordinatedTransaction] = {}
         self.runtime: CoordinatorRuntime[ShardTransactions, CoordinatedTransaction] = (
             CoordinatorRuntime(

@@ -26,10 +26,11 @@ class ApiWriter:
         """Apply a child's manifest on the server."""
         metadata = child.manifest["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
+        before = self._live.seen_version(child.kind, namespace, name)
         answer = await self._client.apply(
             child.kind, namespace, name, child.manifest, field_manager=FIELD_MANAGER
         )
-        self._note("apply", child.kind, namespace, name, answer)
+        self._note("apply", child.kind, namespace, name, answer, before=before)
 
     async def write_status(
         self, kind: ResourceKind, live: Manifest, status: dict[str, Any]
@@ -42,18 +43,20 @@ class ApiWriter:
             return False
         metadata = live["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
+        seen = self._live.seen_version(kind, namespace, name)
         answer = await self._client.patch(
             kind, namespace, name, {"status": patch}, subresource=STATUS
         )
-        self._note("status", kind, namespace, name, answer)
+        self._note("status", kind, namespace, name, answer, before=seen)
         return True
 
     async def patch(
         self, kind: ResourceKind, namespace: str, name: str, patch: dict[str, Any]
     ) -> None:
         """Change an object by a merge patch."""
+        before = self._live.seen_version(kind, namespace, name)
         answer = await self._client.patch(kind, namespace, name, patch)
-        self._note("patch", kind, namespace, name, answer)
+        self._note("patch", kind, namespace, name, answer, before=before)
 
     async def mark_tables(self, namespace: str, cluster: str, *, uid: str) -> None:
         """Mark the metadata of a cluster, if it has any, for deletion with this LogCluster."""
@@ -130,8 +133,15 @@ class ApiWriter:
         self._metrics.writes.labels(kind.kind, "delete").inc()
 
     def _note(
-        self, verb: str, kind: ResourceKind, namespace: str, name: str, answer: Manifest
+        self,
+        verb: str,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        answer: Manifest,
+        *,
+        before: str,
     ) -> None:
         self._metrics.writes.labels(kind.kind, verb).inc()
         answer["metadata"].pop("managedFields", None)
-        self._live.note_written(kind, namespace, name, answer)
+        self._live.note_written(kind, namespace, name, answer, before=before)

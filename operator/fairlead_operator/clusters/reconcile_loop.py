@@ -72,7 +72,10 @@ class ReconcileLoop:
                 await asyncio.sleep(delay_s or BACKOFF_S_MIN)
                 continue
             try:
-                await asyncio.wait_for(wake.wait(), delay_s)
+                # Not wait_for, which until Python 3.12 forgets a cancellation that comes at the
+                # same time as a change: this task would never end.
+                async with asyncio.timeout(delay_s):
+                    await wake.wait()
                 await asyncio.sleep(CHANGES_SETTLE_S)
             except TimeoutError:
                 pass

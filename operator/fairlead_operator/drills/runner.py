@@ -141,7 +141,9 @@ class DrillRunner:
 
     async def _wait(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            # Not wait_for: until Python 3.12 it can forget that it was cancelled.
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
         except TimeoutError:
             return
 

@@ -190,7 +190,9 @@ class StreamJobRunner:
         times = (self._look_at.get(key, AT_ONCE) for key in self._jobs.objects)
         delay_s = min((at - now for at in times), default=IDLE_S)
         try:
-            await asyncio.wait_for(self._changed.wait(), min(max(delay_s, 0.0), IDLE_S))
+            # Not wait_for: until Python 3.12 it can forget that it was cancelled.
+            async with asyncio.timeout(min(max(delay_s, 0.0), IDLE_S)):
+                await self._changed.wait()
         except TimeoutError:
             return
 

@@ -49,8 +49,10 @@ class BrokerHost:
         """What the coordinator asks its broker for."""
         loop, world = self.world.loop, self.world
         topic = SimpleNamespace(partitions=[object()])
+        clock = SimpleNamespace(monotonic_ms=loop.now_ms, now_ms=world.wall_clock_ms)
         return SimpleNamespace(
-            clock=SimpleNamespace(monotonic_ms=loop.now_ms, now_ms=world.wall_clock_ms),
+            clock=clock,
+            awake_clock=clock,
             settings=SimpleNamespace(
                 group_initial_rebalance_delay_ms=INITIAL_DELAY_MS,
                 group_max_size=100,

@@ -19,6 +19,7 @@ from fairlead_broker.authorization import Operation, ResourceType, needs_group
 from fairlead_broker.group.assignors.assignment import TopicIdPartition
 from fairlead_broker.group.group_types import ConsumerHeartbeat, ConsumerHeartbeatResult
 from fairlead_broker.handlers.groups.group_requests import ParkedMember
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import MEMBER_METADATA_BYTES_MAX
 from fairlead_model.features import GROUP_VERSION
 from fairlead_model.ids import TopicId
@@ -43,6 +44,7 @@ _PROTOCOL = "consumer"
 
 
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), access=needs_group(Operation.READ))
+@once_awake
 def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> Pending | ConsumerGroupHeartbeatResponse:

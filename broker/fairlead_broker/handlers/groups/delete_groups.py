@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.group.removal import delete_group
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import GROUPS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 
 @handles(ApiKey.DELETE_GROUPS, versions=(0, 2), access=Access.BY_RESOURCE)
+@once_awake
 def delete_groups(
     request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Pending:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.group.group_types import GroupState
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import GROUPS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -32,6 +33,7 @@ _NOT_FOUND_SINCE = 6
 
 
 @handles(ApiKey.DESCRIBE_GROUPS, versions=(0, 6), access=Access.BY_RESOURCE)
+@once_awake
 def describe_groups(
     request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_group
 from fairlead_broker.handlers.groups.group_requests import check_group_id
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 
 @handles(ApiKey.HEARTBEAT, versions=(0, 4), access=needs_group(Operation.READ))
+@once_awake
 def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     broker = context.broker
     try:
@@ -38,7 +40,7 @@ def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatRe
         request.member_id,
         request.generation_id,
         request.group_instance_id,
-        now_ms=broker.clock.monotonic_ms(),
+        now_ms=broker.group_coordinator.clock.monotonic_ms(),
     )
     if code is not ErrorCode.NONE:
         broker.metrics.errors[code.name] += 1

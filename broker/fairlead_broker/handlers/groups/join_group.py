@@ -18,6 +18,7 @@ from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Operation, needs_group
 from fairlead_broker.group.group_types import JoinRequest, JoinResult
 from fairlead_broker.handlers.groups.group_requests import ParkedMember, check_group_id
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import (
     MEMBER_ID_PREFIX_MAX,
     MEMBER_METADATA_BYTES_MAX,
@@ -46,6 +47,7 @@ def _refuse(
 
 
 @handles(ApiKey.JOIN_GROUP, versions=(0, 9), access=needs_group(Operation.READ, _refuse))
+@once_awake
 def join_group(request: JoinGroupRequest, context: RequestContext) -> Pending | JoinGroupResponse:
     broker = context.broker
     waiter = ParkedMember(context, request.group_id, _build_response)

@@ -17,6 +17,7 @@ from fairlead_broker.authorization import Operation, needs_group
 from fairlead_broker.group.group_memory import check_parked
 from fairlead_broker.group.group_types import LeaveResult, LeavingMember
 from fairlead_broker.handlers.groups.group_requests import ParkedMember, check_group_id
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import GROUP_MEMBERS_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -33,6 +34,7 @@ _MANY_SINCE = 3
 
 
 @handles(ApiKey.LEAVE_GROUP, versions=(0, 5), access=needs_group(Operation.READ))
+@once_awake
 def leave_group(
     request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse | Pending:

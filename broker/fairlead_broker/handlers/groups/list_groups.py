@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.coordinator.shard import ShardState
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 @handles(ApiKey.LIST_GROUPS, versions=(0, 5), access=Access.BY_RESOURCE)
+@once_awake
 def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     coordinator = context.broker.group_coordinator
     states = {state.lower() for state in request.states_filter}

@@ -22,6 +22,7 @@ from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Operation, needs_group
 from fairlead_broker.group.group_types import NO_GENERATION
 from fairlead_broker.handlers.groups.commit_slots import CommitSlots
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.offset_commit import (
@@ -63,6 +64,7 @@ def _refuse(
 
 
 @handles(ApiKey.OFFSET_COMMIT, versions=(2, 9), access=needs_group(Operation.READ, _refuse))
+@once_awake
 def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | bytes | Pending:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Operation, ResourceType, needs_group
 from fairlead_broker.group.removal import delete_offsets
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 
 @handles(ApiKey.OFFSET_DELETE, versions=(0, 0), access=needs_group(Operation.DELETE))
+@once_awake
 def offset_delete(
     request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Pending:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from fairlead_broker.api_registry import Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.coordinator.slicing import in_slices
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import (
     GROUPS_PER_REQUEST_MAX,
     OFFSETS_A_TURN,
@@ -60,6 +61,7 @@ class _Asked(NamedTuple):
 
 
 @handles(ApiKey.OFFSET_FETCH, versions=(1, 9), access=Access.BY_RESOURCE)
+@once_awake
 def offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Pending:

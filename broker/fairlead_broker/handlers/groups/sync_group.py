@@ -15,6 +15,7 @@ from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Operation, needs_group
 from fairlead_broker.group.group_types import SyncRequest, SyncResult
 from fairlead_broker.handlers.groups.group_requests import ParkedMember, check_group_id
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -26,6 +27,7 @@ _PROTOCOL_NAMED_SINCE = 5
 
 
 @handles(ApiKey.SYNC_GROUP, versions=(0, 5), access=needs_group(Operation.READ))
+@once_awake
 def sync_group(request: SyncGroupRequest, context: RequestContext) -> Pending | SyncGroupResponse:
     broker = context.broker
     waiter = ParkedMember(context, request.group_id, _build_response)

@@ -19,11 +19,11 @@ Missing:   the current leader in replies (version 10, KIP-951); topic ids (versi
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_broker.api_registry import NO_REPLY, PENDING, NoReply, Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.handlers.once_awake import handle_now
 from fairlead_broker.handlers.records.produce_reply import encode_single_reply
 from fairlead_broker.handlers.records.transactional_produce import (
     UnverifiedError,
@@ -32,7 +32,7 @@ from fairlead_broker.handlers.records.transactional_produce import (
     refusal_of,
 )
 from fairlead_broker.limits import (
-    HELD_PRODUCE_OVERHEAD_BYTES,
+    HELD_REQUEST_OVERHEAD_BYTES,
     NEW_LEADER_MS,
     PARTITIONS_PER_REQUEST_MAX,
 )
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from fairlead_broker.log.producers.verification import VerificationGuard
     from fairlead_broker.replication.partition import Partition
     from fairlead_broker.transaction.verification import Verdicts
-
-logger = logging.getLogger(__name__)
 
 _ACKS: Final = (1, ALL_IN_SYNC, 0)
 _ZSTD: Final = 4
@@ -130,7 +128,7 @@ def _hold(request: ProduceRequest, context: RequestContext) -> ProduceResponse |
     The records are kept, so they are copied out of the receive buffer.
     """
     size = _copy_records(_batches(request))
-    if context.broker.wake_check.hold(lambda: _go_on(request, context), size):
+    if context.broker.wake_check.hold(lambda: handle_now(produce, request, context), size):
         return NO_REPLY if request.acks == 0 else PENDING
     response = _same_for_all(request, ErrorCode.REQUEST_TIMED_OUT)
     return _finish_silently(response, context) if request.acks == 0 else response
@@ -142,7 +140,7 @@ def _wait_behind(
     """Append later: a batch that came before, on the same connection, is being verified."""
     size = _copy_records(_batches(request))
     waiting_produces = context.broker.waiting_produces
-    if waiting_produces.wait(context.channel, lambda: _go_on(request, context), size):
+    if waiting_produces.wait(context.channel, lambda: handle_now(produce, request, context), size):
         return NO_REPLY if request.acks == 0 else PENDING
     response = _same_for_all(request, ErrorCode.NOT_ENOUGH_REPLICAS)
     return _finish_silently(response, context) if request.acks == 0 else response
@@ -150,7 +148,7 @@ def _wait_behind(
 
 def _copy_records(batches: Iterable[PartitionProduceData]) -> int:
     """Copy batches of a request that is kept; return about what it takes in memory."""
-    size = HELD_PRODUCE_OVERHEAD_BYTES
+    size = HELD_REQUEST_OVERHEAD_BYTES
     for data in batches:
         if data.records is not None:
             copy = memoryview(bytearray(data.records))
@@ -161,21 +159,6 @@ def _copy_records(batches: Iterable[PartitionProduceData]) -> int:
 
 def _batches(request: ProduceRequest) -> Iterator[PartitionProduceData]:
     return (data for topic in request.topic_data for data in topic.partition_data)
-
-
-def _go_on(request: ProduceRequest, context: RequestContext) -> None:
-    """Handle a request that was kept, as if it came now."""
-    try:
-        outcome = produce(request, context)
-    except RemoteProtocolError as error:
-        context.close_connection(str(error))
-        return
-    except Exception as error:
-        logger.exception("a produce that waited could not be handled")
-        context.close_connection(f"a produce failed: {error}")
-        return
-    if outcome is not PENDING and outcome is not NO_REPLY:
-        context.respond(outcome)
 
 
 def _same_for_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:

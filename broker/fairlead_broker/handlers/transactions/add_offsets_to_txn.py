@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.handlers.transactions.transaction_requests import ParkedTransaction, told_in
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.api_keys import ApiKey
@@ -34,6 +35,7 @@ _CLIENT_TRANSACTION_VERSION = 0
 
 
 @handles(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4), access=Access.BY_RESOURCE)
+@once_awake
 def add_offsets_to_txn(
     request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Pending:

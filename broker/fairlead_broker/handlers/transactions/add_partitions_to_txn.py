@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.handlers.transactions.transaction_requests import ParkedTransaction, told_in
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.log.producers.end_marker import TRANSACTION_VERSION_2
@@ -49,6 +50,7 @@ _Codes = dict["TopicPartition", ErrorCode]
 
 
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5), access=Access.BY_RESOURCE)
+@once_awake
 def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse | Pending:

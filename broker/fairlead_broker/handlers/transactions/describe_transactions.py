@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import TRANSACTIONAL_IDS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 
 @handles(ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0), access=Access.BY_RESOURCE)
+@once_awake
 def describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:

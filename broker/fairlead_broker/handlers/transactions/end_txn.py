@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.handlers.transactions.transaction_requests import ParkedTransaction, told_in
 from fairlead_broker.log.producers.end_marker import TRANSACTION_VERSION_2
 from fairlead_broker.transaction.transaction_types import TransactionAnswer
@@ -31,6 +32,7 @@ _RAISES_EPOCH_SINCE = 5
 
 
 @handles(ApiKey.END_TXN, versions=(0, 5), access=Access.BY_RESOURCE)
+@once_awake
 def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Pending:
     transactional_id = request.transactional_id
     parked = ParkedTransaction(context, partial(_build, context))

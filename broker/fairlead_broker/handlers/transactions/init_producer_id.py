@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.handlers.transactions.transaction_requests import ParkedTransaction, told_in
 from fairlead_broker.transaction.transaction_types import ProducerIdAndEpoch, TransactionAnswer
 from fairlead_wire.api_keys import ApiKey
@@ -37,6 +38,7 @@ _FENCED_SINCE = 4
 
 
 @handles(ApiKey.INIT_PRODUCER_ID, versions=(0, 5), access=Access.BY_RESOURCE)
+@once_awake
 def init_producer_id(
     request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | Pending:

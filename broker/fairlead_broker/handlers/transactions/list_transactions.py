@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.coordinator.shard import ShardState
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.transaction.transaction_filter import TransactionFilter
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 
 @handles(ApiKey.LIST_TRANSACTIONS, versions=(0, 2), access=Access.BY_RESOURCE)
+@once_awake
 def list_transactions(
     request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse:

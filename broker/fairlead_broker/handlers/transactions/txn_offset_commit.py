@@ -20,6 +20,7 @@ from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.group.transactional_writes import StagingProducer
 from fairlead_broker.handlers.groups.commit_slots import CommitSlots
+from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -54,6 +55,7 @@ _VERDICTS: Final = {
 
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 5), access=Access.BY_RESOURCE)
+@once_awake
 def txn_offset_commit(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Pending:

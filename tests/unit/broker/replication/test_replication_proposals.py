@@ -88,8 +88,8 @@ def test_after_a_gap_acknowledgements_wait_for_the_answer_to_a_question_asked_si
     woken = guard()
     assert woken.note_time(monotonic_ms=2_000, wall_ms=2_000)
     assert woken.is_closed(2_000)
-    assert not woken.confirmed(0)
-    assert woken.confirmed(1)
+    assert not woken.confirmed(0, 2_001)
+    assert woken.confirmed(1, 2_001)
     assert not woken.is_closed(2_001)
 
 
@@ -104,7 +104,7 @@ def test_an_answer_from_before_a_second_gap_confirms_nothing() -> None:
     woken = guard()
     woken.note_time(monotonic_ms=2_000, wall_ms=2_000)
     woken.note_time(monotonic_ms=4_000, wall_ms=4_000)
-    assert not woken.confirmed(1)
+    assert not woken.confirmed(1, 2_001)
     assert woken.is_closed(4_000)
 
 

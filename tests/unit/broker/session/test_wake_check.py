@@ -6,7 +6,7 @@ from typing import Any
 from fairlead_broker.api_registry import PENDING, RequestContext
 from fairlead_broker.authorization import ANONYMOUS
 from fairlead_broker.handlers.records.produce import produce
-from fairlead_broker.limits import HELD_PRODUCE_OVERHEAD_BYTES, PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.limits import HELD_REQUEST_OVERHEAD_BYTES, PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.session import wake_check
 from fairlead_wire.messages.produce import (
     PartitionProduceData,
@@ -103,7 +103,7 @@ def test_what_comes_while_others_are_held_waits_behind_them(stage: Any) -> None:
 
 
 def test_requests_without_records_count_among_what_is_held(stage: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(wake_check, "HELD_PRODUCE_BYTES_MAX", 10 * HELD_PRODUCE_OVERHEAD_BYTES)
+    monkeypatch.setattr(wake_check, "HELD_REQUEST_BYTES_MAX", 10 * HELD_REQUEST_OVERHEAD_BYTES)
     stage.controller.script["confirm_deletions"] = confirms
 
     async def act() -> None:

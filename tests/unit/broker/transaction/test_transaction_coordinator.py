@@ -251,6 +251,28 @@ def test_a_timed_out_transaction_is_aborted_and_its_producer_fenced(tmp_path: Pa
     run(story())
 
 
+def test_a_coordinator_that_was_stopped_aborts_nothing_before_it_has_heard_its_clients(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            transactions = TransactionCluster(cluster)
+            await transactions.ready()
+            _, *rest = await transactions.init(timeout_ms=1)
+            await transactions.add((rest[0], rest[1]), 0)
+            await asyncio.sleep(0.005)
+            wake_check = cluster.members[1].broker.wake_check
+            wake_check.go_on()
+            await transactions.expiry().abort_timed_out()
+            (transaction,) = transactions.coordinator().transactions.values()
+            assert not transaction.machine.is_busy
+            await cluster.until(lambda: not wake_check.stands_still())
+            await transactions.expiry().abort_timed_out()
+            await transactions.until_state("PrepareAbort")
+
+    run(story())
+
+
 def test_an_id_that_nobody_uses_is_forgotten_here_and_in_the_log(tmp_path: Path) -> None:
     async def story() -> None:
         async with ReplicaCluster(tmp_path, size=1, transactional_id_expiration_ms="1") as cluster:

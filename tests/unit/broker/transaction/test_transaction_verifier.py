@@ -137,6 +137,27 @@ def test_the_end_of_the_transaction_before_is_waited_for(tmp_path: Path, index: 
     run(tmp_path, tell)
 
 
+def test_a_coordinator_that_was_stopped_says_nothing_before_it_knows_that_it_still_is_one(
+    tmp_path: Path,
+) -> None:
+    """Also of partitions that its own broker leads: the transaction may be over."""
+
+    async def tell(transactions: LinkedTransactions) -> None:
+        cluster = transactions.cluster
+        producer = await transactions.begin()
+        await transactions.add(producer, HERE)
+        cluster.is_controller_away = True
+        transactions.broker(COORDINATOR).wake_check.go_on()
+        call = transactions.produce(producer, HERE, b"value", VERSION_1)
+        cluster.change(TRANSACTION_STATE, leader=NO_LEADER)
+        cluster.is_controller_away = False
+        await cluster.until(lambda: call.reply is not None)
+        assert code_of(call) is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert cluster.partition(COORDINATOR, "t", HERE).log_end_offset == 0
+
+    run(tmp_path, tell)
+
+
 def test_without_a_coordinator_the_client_comes_back(tmp_path: Path) -> None:
     async def tell(transactions: LinkedTransactions) -> None:
         cluster = transactions.cluster

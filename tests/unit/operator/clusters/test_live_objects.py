@@ -1,0 +1,90 @@
+"""Writes of ours and what informers show: whichever is later counts."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from fairlead_kube.kinds import LOG_CLUSTER
+from fairlead_operator.clusters.api_writer import ApiWriter
+from fairlead_operator.live_objects import LiveObjects
+from fairlead_operator.metrics import OperatorMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Manifest = dict[str, Any]
+KEY = ("shop", "demo")
+
+
+def log_cluster(version: int, **spec: Any) -> Manifest:
+    metadata = {"namespace": KEY[0], "name": KEY[1], "resourceVersion": str(version)}
+    return {"kind": "LogCluster", "metadata": metadata, "spec": spec, "status": {}}
+
+
+class Server:
+    """Answers a patch of a status; `meanwhile` happens before its answer is here."""
+
+    def __init__(self) -> None:
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    async def patch(self, *_: Any, **__: Any) -> Manifest:
+        self.meanwhile()
+        return log_cluster(105, retention=1)
+
+
+class Sight:
+    """What the operator sees of one LogCluster, and writes to it."""
+
+    def __init__(self) -> None:
+        self.server = Server()
+        client: Any = self.server
+        self.live = LiveObjects(client, (KEY[0],), lambda _: None)
+        self.writer = ApiWriter(client, self.live, OperatorMetrics())
+        self.heard: dict[tuple[str, str], Manifest] = {}
+        informer: Any = SimpleNamespace(objects=self.heard)
+        self.live.informers[LOG_CLUSTER] = informer
+        self.hear(log_cluster(100, retention=1))
+
+    def hear(self, manifest: Manifest) -> None:
+        """An event of the watch comes."""
+        self.heard[KEY] = manifest
+
+    def write_status(self) -> None:
+        seen = self.live.get(LOG_CLUSTER, *KEY)
+        assert seen is not None
+        asyncio.run(self.writer.write_status(LOG_CLUSTER, seen, {"ready": True}))
+
+    @property
+    def version(self) -> str:
+        shown = self.live.get(LOG_CLUSTER, *KEY)
+        return "" if shown is None else str(shown["metadata"]["resourceVersion"])
+
+
+def test_the_answer_counts_until_the_informer_hears_more() -> None:
+    sight = Sight()
+    sight.write_status()
+    assert sight.version == "105"
+    sight.hear(log_cluster(106, retention=2))
+    assert sight.version == "106"
+
+
+def test_a_change_that_is_heard_before_the_answer_is_not_hidden_by_it() -> None:
+    """Nothing would happen to the object any more, so it would be hidden for ever."""
+    sight = Sight()
+
+    def both_come() -> None:
+        sight.hear(log_cluster(105, retention=1))
+        sight.hear(log_cluster(106, retention=2))
+
+    sight.server.meanwhile = both_come
+    sight.write_status()
+    assert sight.version == "106"
+
+
+def test_an_object_that_went_before_the_answer_came_does_not_come_back() -> None:
+    sight = Sight()
+    sight.server.meanwhile = sight.heard.clear
+    sight.write_status()
+    assert sight.version == ""
