@@ -29,7 +29,7 @@ from fairlead_broker.metadata.departed_brokers import DepartedBrokers
 from fairlead_broker.metadata.leader_doubts import LeaderDoubts
 from fairlead_broker.metadata.reply_cache import MetadataCache
 from fairlead_broker.quota.client_quotas import ClientQuotas
-from fairlead_broker.replication.partition import LATEST_KNOWN_EPOCH
+from fairlead_broker.replication.leader_epoch_check import LATEST_KNOWN_EPOCH, check_leader_epoch
 from fairlead_broker.replication.purgatory import Purgatory
 from fairlead_broker.replication_throttle import ReplicationThrottle
 from fairlead_broker.security.denials import DenialLog
@@ -304,9 +304,7 @@ class Broker:
             raise KafkaError(self.partition_error(*key))
         if topic_id not in (NULL_UUID, partition.topic_id):
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        code = partition.check_leader_epoch(current_leader_epoch)
-        if code:
-            raise KafkaError(code)
+        check_leader_epoch(current_leader_epoch, partition.leader_epoch)
         return partition
 
     def on_partition_advanced(self, partition: Partition) -> None:

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead_cli.options import DATA_DEFAULT
+from fairlead_cli.data_directory import DATA_DEFAULT
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from fairlead_cli.local.cluster_file import ClusterFile
 
 
 def data_arguments(data: Path) -> str:
@@ -42,21 +40,3 @@ def data_directory() -> str:
     context = click.get_current_context(silent=True)
     data = None if context is None else context.params.get("data")
     return shlex.quote(str(data or DATA_DEFAULT))
-
-
-def up_command(data: Path, cluster: ClusterFile | None = None) -> str:
-    """`fairlead up …`, which serves the data at the addresses that the last run had."""
-    from fairlead_cli.local.layout import HOST
-    from fairlead_cli.local.plan import HTTP_PORT_DEFAULT, KAFKA_PORT_DEFAULT
-
-    words = [f"fairlead up{data_arguments(data)}"]
-    if cluster is not None:
-        if cluster.port != KAFKA_PORT_DEFAULT:
-            words.append(f"--port {cluster.port}")
-        if cluster.http_port != HTTP_PORT_DEFAULT:
-            words.append(f"--http-port {cluster.http_port}")
-        if cluster.controller.host != HOST:
-            words.append(f"--host {cluster.controller.host}")
-        if cluster.proxy is not None:
-            words.append("--fault-proxy")
-    return " ".join(words)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead_cli.advice import up_command
 from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.exports.files import describe, read_document, write_document
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.store import FORM, open_access, read_store
+from fairlead_cli.local.up_command import up_command
 from fairlead_cli.options import data_option
 from fairlead_cli.verb_group import VerbGroup
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fairlead_cli.data_directory import DATA_DEFAULT
 from fairlead_cli.errors import CliError
-from fairlead_cli.options import DATA_DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-DATA_DEFAULT = Path(".fairlead")
+from fairlead_cli.data_directory import DATA_DEFAULT
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -10,14 +10,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from fairlead_cli.client.sending import (
+from fairlead_cli.errors import InputError
+from fairlead_cli.name_completion import complete_topics
+from fairlead_cli.options import bootstrap_option, data_option, output_option, parse_assignments
+from fairlead_cli.sending_options import (
     SendingOptions,
     sending_options,
     transaction_options,
 )
-from fairlead_cli.errors import InputError
-from fairlead_cli.name_completion import complete_topics
-from fairlead_cli.options import bootstrap_option, data_option, output_option, parse_assignments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

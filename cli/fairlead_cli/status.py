@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead_cli.advice import cluster_arguments, data_arguments, up_command
+from fairlead_cli.advice import cluster_arguments, data_arguments
+from fairlead_cli.data_directory import DATA_DEFAULT
 from fairlead_cli.errors import CliError, ExitCode
 from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, read_cluster_file
 from fairlead_cli.local.control import state_of_entry
 from fairlead_cli.local.layout import Layout
-from fairlead_cli.options import DATA_DEFAULT, bootstrap_option, data_option, table_or_json
+from fairlead_cli.local.up_command import up_command
+from fairlead_cli.options import bootstrap_option, data_option, table_or_json
 from fairlead_model.host_address import join_address
 
 if TYPE_CHECKING:
@@ -147,7 +149,7 @@ def describe_local(data: Path) -> dict[str, Any]:
 
 def tell_drained(broker: ProcessEntry) -> bool | None:
     """Tell whether a broker is being drained; None if it does not serve, or does not say."""
-    from fairlead_cli.broker.drain import read_drained
+    from fairlead_cli.client.broker_configs import read_drained
 
     if broker.id is None or state_of_entry(broker) != "running":
         return None

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 from fairlead_spark import limits
 from fairlead_spark.cluster import CONNECTION_ERRORS, Cluster, PassingError
 from fairlead_spark.errors import FENCED, OptionError, SinkError, TakenOverError, error_of
-from fairlead_spark.exactly_once.batch_decision import PreparedTransaction
 from fairlead_spark.offsets import TopicPartition
+from fairlead_spark.prepared_transaction import PreparedTransaction
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from fairlead_wire.messages.add_partitions_to_txn import (

@@ -14,9 +14,11 @@ from proofs import SIMULATED_MUTANTS
 from simulator import stories
 from simulator.mutation import Mutants
 
+from fairlead_broker import broker
 from fairlead_broker.fetch_sessions.follower_sessions import FollowerSessions
-from fairlead_broker.handlers.records import follower_fetch, produce
+from fairlead_broker.handlers.records import fetch, follower_fetch, produce
 from fairlead_broker.local_replicas import LocalReplicas
+from fairlead_broker.replication import partition as partition_module
 from fairlead_broker.replication.follower_state import FollowerState
 from fairlead_broker.replication.isr import CommittedIsr
 from fairlead_broker.replication.leader_state import LeaderState
@@ -89,21 +91,20 @@ def checks_no_leader_epochs(patch: Patch) -> None:
     """Neither the leader those of questions nor the follower those of answers, and the fetcher
     takes an answer for one to whatever it would ask now. Each check alone is enough for all that
     hundreds of seeds bring about: where logs part is looked at besides."""
-    patch.setattr(Partition, "check_leader_epoch", lambda *_: ErrorCode.NONE)
+    for module in (broker, fetch):
+        patch.setattr(module, "check_leader_epoch", lambda *_: None)
     patch.setattr(follower_fetch, "_is_lost", lambda followed: followed.partition.leader is None)
-    on_fetched, append = FollowerState.on_fetched, Partition._append_as_follower
+    on_fetched, append = FollowerState.on_fetched, partition_module.append_from_leader
 
     def believing(self: FollowerState, log: Any, reply: Any) -> Any:
         position = reply.position._replace(current_leader_epoch=self.leader_epoch)
         return on_fetched(self, log, reply._replace(position=position))
 
-    def append_any(self: Partition, action: Any, now_ms: int) -> None:
-        known, self.leader_epoch = self.leader_epoch, ANY_EPOCH
-        append(self, action, now_ms)
-        self.leader_epoch = known
+    def append_any(*arguments: Any, leader_epoch: int, now_ms: int) -> int:
+        return append(*arguments, leader_epoch=ANY_EPOCH, now_ms=now_ms)
 
     patch.setattr(FollowerState, "on_fetched", believing)
-    patch.setattr(Partition, "_append_as_follower", append_any)
+    patch.setattr(partition_module, "append_from_leader", append_any)
     takes_any_answer(patch)
 
 

@@ -14,7 +14,7 @@ from simulator.mutation import Mutants
 from simulator.world import Options, World, run_seed, tell
 
 from fairlead_broker import broker_process
-from fairlead_broker.replication import partition
+from fairlead_broker.replication import reign
 from fairlead_broker.replication.isr import CommittedIsr
 from fairlead_broker.replication.leader_state import LeaderState
 from fairlead_broker.session import resumption
@@ -72,9 +72,7 @@ def goes_on_though_its_logs_are_not_whole(patch: Patch) -> None:
 
 @mutant(story=stories.a_replica_has_been_let_in_unheard)
 def forgets_what_it_has_asked_for(patch: Patch) -> None:
-    patch.setattr(
-        partition, "first_isr_state", lambda record, _: CommittedIsr(frozenset(record.isr))
-    )
+    patch.setattr(reign, "first_isr_state", lambda record, _: CommittedIsr(frozenset(record.isr)))
 
 
 @mutant(story=stories.followers_are_late)

@@ -20,12 +20,13 @@ from fairlead_spark.exactly_once.batch_decision import (
     BatchWriter,
     Decision,
     EndTransactions,
-    PreparedTransaction,
     WriteDecision,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from fairlead_spark.prepared_transaction import PreparedTransaction
 
 SEEDS = SINK_SEEDS.chosen()
 FIRST_SEED = int(os.environ.get("FAIRLEAD_FIRST_SEED", "0"))

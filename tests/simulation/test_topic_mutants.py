@@ -11,6 +11,7 @@ from simulator.mutation import Mutants
 
 from fairlead_broker.local_replicas import LocalReplicas
 from fairlead_broker.log.producers.producer_state import ProducerState
+from fairlead_broker.replication import partition as partition_module
 from fairlead_broker.replication.follower_state import FollowerState
 from fairlead_broker.replication.partition import Partition
 from fairlead_broker.replication.wake_guard import WakeGuard
@@ -130,13 +131,14 @@ def never_starts_over(patch: Patch) -> None:
 @mutant()
 def starts_over_at_the_leaders_end(patch: Patch) -> None:
     """It would forget what its leader has not."""
-    append = Partition._append_as_follower
+    append = partition_module.append_from_leader
 
-    def append_and_forget(self: Partition, action: Any, now_ms: int) -> None:
-        append(self, action, now_ms)
-        self.log.advance_log_start_offset(self.high_watermark)
+    def append_and_forget(log: Any, *arguments: Any, **settings: Any) -> int:
+        high_watermark = append(log, *arguments, **settings)
+        log.advance_log_start_offset(high_watermark)
+        return high_watermark
 
-    patch.setattr(Partition, "_append_as_follower", append_and_forget)
+    patch.setattr(partition_module, "append_from_leader", append_and_forget)
 
 
 @mutant()

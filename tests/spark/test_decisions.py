@@ -33,7 +33,6 @@ from fairlead_spark.exactly_once.batch_commit import BatchCommit, abort_leftover
 from fairlead_spark.exactly_once.batch_decision import (
     BatchWriter,
     Decision,
-    PreparedTransaction,
     abort_batch,
     commit_batch,
 )
@@ -56,6 +55,8 @@ from fairlead_wire.records import Record, encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from fairlead_spark.prepared_transaction import PreparedTransaction
 
 DEADLINE_S = 60
 SETTINGS = {

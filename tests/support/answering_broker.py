@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from fairlead_cli.client.wire_call import LENGTH, receive_exactly
+from fairlead_cli.wire_exchange import LENGTH, receive_exactly
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.header import decode_request_header, encode_response_frame
 from fairlead_wire.messages.api_versions import ApiVersion, ApiVersionsResponse

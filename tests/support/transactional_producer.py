@@ -4,7 +4,7 @@ What its coordinator would say is taken for granted.
 """
 
 from fairlead_broker.log.producers.end_marker import EndMarker
-from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
+from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_broker.replication.partition import Partition
 from fairlead_wire.records import Record, encode_batch
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 from fairlead_broker.coordinator.record_batching import RECORD_OVERHEAD_MAX, build_batch
 from fairlead_broker.coordinator.state_machine import StateMachine
 from fairlead_broker.limits import COORDINATOR_WRITES_WAITING_MAX
-from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC, acknowledgement
+from fairlead_broker.replication.acknowledgement import acknowledgement
+from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.record_batch import BATCH_HEADER_SIZE
 

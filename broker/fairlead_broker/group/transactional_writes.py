@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fairlead_broker.coordinator.record_batching import build_batch
 from fairlead_broker.coordinator.shard import SeparateWrite
 from fairlead_broker.group.writes import CommittingWrite
-from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
+from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.record_batch import TRANSACTIONAL_MASK
 

@@ -85,7 +85,7 @@ class ReplicaSums:
         self.under_replicated += in_sync < len(leader.replicas)
         self.under_min_isr += not leader.has_enough_in_sync_replicas
         # As in Kafka, records without timestamps say nothing of when they were written.
-        oldest_ms = partition.oldest_open_transaction_ms
+        oldest_ms = partition.log.producers.oldest_open_ms
         self.with_late_transactions += oldest_ms is not None and 0 < oldest_ms < self.late_before_ms
         self.at_min_isr += in_sync == leader.effective_min_insync_replicas
         end = partition.log.log_end_offset

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fairlead_broker.api_registry import ClientLogin, RequestContext
     from fairlead_broker.authorization import Principal
     from fairlead_broker.listener import Listener
-    from fairlead_broker.net.server import Server
+    from fairlead_broker.net.connection_host import ConnectionHost
     from fairlead_broker.net.transport import FrameSource, OpenTransport, ReplySink
     from fairlead_wire.segments import Segment
 
@@ -97,7 +97,7 @@ class Connection:
 
     def __init__(
         self,
-        server: Server,
+        server: ConnectionHost[Connection],
         listener: Listener,
         sock: socket.socket,
         client_host: str,

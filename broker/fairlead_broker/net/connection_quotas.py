@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fairlead_broker.api_registry import NO_REPLY, PENDING
 from fairlead_model.session.calls import MutationAsker
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairlead_broker.api_registry import RequestContext
-    from fairlead_broker.net.connection import Connection
+    from fairlead_broker.authorization import Principal
+    from fairlead_broker.broker import Broker
+    from fairlead_broker.measures.broker_metrics import BrokerMetrics
     from fairlead_broker.quota.client_quotas import ClientMeters, ClientQuotas
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
@@ -32,6 +34,25 @@ _MUTATIONS: Final = frozenset(
     {int(ApiKey.CREATE_TOPICS), int(ApiKey.CREATE_PARTITIONS), int(ApiKey.DELETE_TOPICS)}
 )
 _PERCENT_PER_NS: Final = 100 / 1e9
+
+
+class ThrottledConnection(Protocol):
+    """The connection of a client that may have to wait."""
+
+    @property
+    def broker(self) -> Broker: ...
+    @property
+    def metrics(self) -> BrokerMetrics: ...
+    @property
+    def principal(self) -> Principal: ...
+    @property
+    def arrived_ns(self) -> int:
+        """When the requests came that it handles now."""
+        ...
+
+    def mute(self, throttle_ms: int) -> None:
+        """Handle no more requests for a time."""
+        ...
 
 
 class ConnectionQuotas:
@@ -47,7 +68,7 @@ class ConnectionQuotas:
         "_version",
     )
 
-    def __init__(self, quotas: ClientQuotas, connection: Connection) -> None:
+    def __init__(self, quotas: ClientQuotas, connection: ThrottledConnection) -> None:
         self._quotas = quotas
         self._connection = connection
         self._handled_ns = 0

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from fairlead_broker.api_registry import HANDLERS, NO_REPLY, PENDING, RequestContext
+from fairlead_broker.api_registry import HANDLERS, NO_REPLY, PENDING, ReplyChannel, RequestContext
 from fairlead_broker.limits import CLIENT_ID_BYTES_MAX, UNDERSTOOD_FRAME_BYTES_MAX
 from fairlead_broker.peer_check import BEFORE_PROOF
 from fairlead_wire.api_keys import ApiKey
@@ -22,7 +22,8 @@ from fairlead_wire.primitives import skip_tags
 
 if TYPE_CHECKING:
     from fairlead_broker.api_registry import Handler
-    from fairlead_broker.net.connection import Connection
+    from fairlead_broker.measures.broker_metrics import BrokerMetrics
+    from fairlead_broker.net.connection_quotas import ConnectionQuotas
     from fairlead_wire.segments import Segment
 
 _FIXED_HEADER: Final = struct.Struct(">hhih")
@@ -31,7 +32,34 @@ _FLEXIBLE_PREFIX: Final = struct.Struct(">iiB")
 _FIXED_HEADER_SIZE: Final = _FIXED_HEADER.size
 
 
-def dispatch(connection: Connection, frame: memoryview) -> RequestContext | None:
+class RequestSource(ReplyChannel, Protocol):
+    """What a frame came in on: answers go back there, and it keeps count of them for metrics.
+
+    `arrived_ns` is when its frames were read, `answered_count` how many of the API `run_api_key`
+    have their answer since.
+    """
+
+    run_api_key: int
+    answered_count: int
+    arrived_ns: int
+
+    @property
+    def metrics(self) -> BrokerMetrics: ...
+    @property
+    def quotas(self) -> ConnectionQuotas | None:
+        """None where no quota may bind who asks."""
+        ...
+
+    def client_id_of(self, raw: bytes) -> str:
+        """Decode a client id."""
+        ...
+
+    def begin_run(self, api_key: int) -> None:
+        """Note that a frame is of another API than that before."""
+        ...
+
+
+def dispatch(connection: RequestSource, frame: memoryview) -> RequestContext | None:
     """Handle one request; None when there will be no reply.
 
     The context's `segments` are the encoded reply, or None while the request is parked.

@@ -22,8 +22,8 @@ from fairlead_broker.limits import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.net.connection import Connection
-    from fairlead_broker.net.server import Server
+    from fairlead_broker.net.carried_connection import CarriedConnection
+    from fairlead_broker.net.connection_host import TransportHost
 
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_SIZE: Final = 4
@@ -75,7 +75,9 @@ class FrameReader:
         "read_tick",
     )
 
-    def __init__(self, connection: Connection, server: Server, sock: ReadSide) -> None:
+    def __init__(
+        self, connection: CarriedConnection, server: TransportHost, sock: ReadSide
+    ) -> None:
         self.is_reading = True
         self.read_tick = server.tick
         self._connection = connection

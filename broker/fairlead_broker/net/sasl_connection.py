@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from fairlead_broker.api_registry import Pending, RequestContext
     from fairlead_broker.listener import Listener
+    from fairlead_broker.net.connection_host import ConnectionHost
     from fairlead_broker.net.logins import Logins
-    from fairlead_broker.net.server import Server
     from fairlead_broker.net.transport import OpenTransport
     from fairlead_model.security.scram import ScramMechanism
 
@@ -57,7 +57,7 @@ class SaslConnection(Connection):
 
     def __init__(
         self,
-        server: Server,
+        server: ConnectionHost[Connection],
         listener: Listener,
         sock: socket.socket,
         client_host: str,

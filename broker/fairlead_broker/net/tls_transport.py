@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import socket
     from concurrent.futures import Future
 
-    from fairlead_broker.net.connection import Connection
+    from fairlead_broker.net.carried_connection import CarriedConnection
+    from fairlead_broker.net.connection_host import TransportHost
     from fairlead_broker.net.read_ahead import Slice
-    from fairlead_broker.net.server import Server
     from fairlead_broker.net.tls_peers import Identify, Peer
     from fairlead_tls.certificates import Identity
     from fairlead_tls.followed_certificate import FollowedCertificate, FollowedPeer
@@ -48,7 +48,7 @@ class TlsTransport:
         self.identify = identify
 
     def __call__(
-        self, connection: Connection, server: Server, sock: socket.socket
+        self, connection: CarriedConnection, server: TransportHost, sock: socket.socket
     ) -> tuple[TlsReader, TlsSender]:
         stream = TlsStream(sock)
         sender = TlsSender(stream, server, connection)
@@ -70,8 +70,8 @@ class TlsReader(FrameReader):
 
     def __init__(
         self,
-        connection: Connection,
-        server: Server,
+        connection: CarriedConnection,
+        server: TransportHost,
         stream: TlsStream,
         sender: TlsSender,
         transport: TlsTransport,
@@ -193,7 +193,9 @@ class TlsSender(Sender):
 
     __slots__ = ("_encrypted", "_encrypted_of", "_stream")
 
-    def __init__(self, stream: TlsStream, server: Server, connection: Connection) -> None:
+    def __init__(
+        self, stream: TlsStream, server: TransportHost, connection: CarriedConnection
+    ) -> None:
         super().__init__(stream.socket, server.read_ahead, connection.on_warm)
         self._stream = stream
         self._encrypted = memoryview(b"")

@@ -16,9 +16,9 @@ from fairlead_broker.net.sender import Sender
 if TYPE_CHECKING:
     import socket
 
-    from fairlead_broker.net.connection import Connection
+    from fairlead_broker.net.carried_connection import CarriedConnection
+    from fairlead_broker.net.connection_host import TransportHost
     from fairlead_broker.net.sender import SendState
-    from fairlead_broker.net.server import Server
     from fairlead_wire.segments import Segment
 
 
@@ -72,14 +72,14 @@ class OpenTransport(Protocol):
     """Makes both halves for a connection that is being made of an accepted socket."""
 
     def __call__(
-        self, connection: Connection, server: Server, sock: socket.socket
+        self, connection: CarriedConnection, server: TransportHost, sock: socket.socket
     ) -> tuple[FrameSource, ReplySink]:
         """Begin to listen to the socket; one that has bytes of its own to send, `flush`es."""
         ...
 
 
 def open_plain(
-    connection: Connection, server: Server, sock: socket.socket
+    connection: CarriedConnection, server: TransportHost, sock: socket.socket
 ) -> tuple[FrameReader, Sender]:
     """Speak Kafka's protocol on the socket as it is."""
     sender = Sender(sock, server.read_ahead, connection.on_warm)

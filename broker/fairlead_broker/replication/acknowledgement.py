@@ -5,15 +5,14 @@ append and each time that the partition has moved. Source:
 `Partition.checkEnoughReplicasReachOffset` of Kafka.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from fairlead_broker.replication.acks import ALL_IN_SYNC
+from fairlead_broker.replication.committable import awaits_flush
 from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fairlead_broker.replication.partition import Partition
-
-ALL_IN_SYNC: Final = -1
-"""`acks` of a producer that waits for the whole ISR."""
 
 
 def acknowledgement(
@@ -34,7 +33,7 @@ def acknowledgement(
     if log.is_offline:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if acks != ALL_IN_SYNC:
-        is_flushed = not partition.awaits_flush or log.recovery_point >= end_offset
+        is_flushed = not awaits_flush(log) or log.recovery_point >= end_offset
         return ErrorCode.NONE if is_flushed else None
     if leader.high_watermark < end_offset:
         return None

@@ -2,48 +2,63 @@
 
 Handlers append and read through it, `Broker.publish` makes it lead or follow, the fetcher of its
 leader feeds it. `LeaderState` decides what a leader does and `FollowerState` what a follower does;
-here their decisions are carried out on the log and the marks. It does no I/O of its own but
+here their decisions are carried out on the log and the marks. What that takes lies beside it:
+`reign` begins to lead, `follower_log` appends and cuts, `refusals` are the errors, `committable`
+and `mark_order` are the rules of the marks. It does no I/O of its own but
 through its log (`replica_log.ReplicaLog` says what it needs of one) and knows no clients; the
 callbacks it is given tell the broker what somebody must act on.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.measures.traffic import PartitionFlow, TopicTraffic
-from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
+from fairlead_broker.replication.acks import ALL_IN_SYNC
+from fairlead_broker.replication.awaited_arrivals import AwaitedArrivals
 from fairlead_broker.replication.broker_epochs import AnyBrokers
+from fairlead_broker.replication.committable import committable_offset
+from fairlead_broker.replication.follower_log import (
+    append_from_leader,
+    bring_into_log,
+    restart_at,
+    truncate_to,
+)
 from fairlead_broker.replication.follower_state import (
     Append,
     FollowerState,
     RestartAt,
     TruncateTo,
 )
-from fairlead_broker.replication.isr import IsrProposal, first_isr_state
 from fairlead_broker.replication.leader_state import LeaderState, Refusal
-from fairlead_model.invariants import violated
-from fairlead_wire.errors import ErrorCode, KafkaError
+from fairlead_broker.replication.mark_order import check_mark_order
+from fairlead_broker.replication.refusals import (
+    append_refusal,
+    beyond_last_stable_offset,
+    fetch_of_earlier_start,
+    not_followed_by,
+    not_leading,
+)
+from fairlead_broker.replication.reign import begin_reign
+from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from fairlead_broker.log.log import AppendResult, Log
-    from fairlead_broker.log.lookup import Arrival, ReadResult
+    from fairlead_broker.log.lookup import ReadResult
     from fairlead_broker.log.producers.end_marker import EndMarker
-    from fairlead_broker.log.producers.producer_state import ProducerEntry
     from fairlead_broker.log.producers.verification import VerificationGuard
     from fairlead_broker.replication.broker_epochs import BrokerEpochs
     from fairlead_broker.replication.follower_state import Action, FetchedPartition, FetchPosition
+    from fairlead_broker.replication.isr import IsrProposal
     from fairlead_model.partition import PartitionRegistration
+    from fairlead_wire.errors import ErrorCode
 
 READ_COMMITTED: Final = 1
 NO_REPLICA: Final = -1
 HASTENED_MS: Final = 600_000
 """Consumers ask the leader anew after `metadata.max.age.ms`, which is five minutes."""
-LATEST_KNOWN_EPOCH: Final = -1
-"""`current_leader_epoch` of a client that doesn't know one: not checked."""
 
 
 class Partition:
@@ -124,15 +139,13 @@ class Partition:
         self.follower: FollowerState | None = None
         self.resumed_epoch = -1  # In which the process before this one led, if it goes on (R34).
         self.is_advance_noted = False
-        self._arrivals: set[Arrival] = set()
+        self._arrivals = AwaitedArrivals()
         self._broker_id = broker_id
         self._brokers: BrokerEpochs = AnyBrokers() if brokers is None else brokers
         self._on_advanced = on_advanced
         self._on_proposal = on_proposal
         self._on_offline = on_offline
-        self._follower_high_watermark = min(
-            max(high_watermark, log.log_start_offset), log.log_end_offset
-        )
+        self._follower_high_watermark = bring_into_log(log, high_watermark)
         log.recall_unreplicated(self._follower_high_watermark)
 
     @property
@@ -214,7 +227,7 @@ class Partition:
             if moved or not leader.has_enough_in_sync_replicas:
                 self._note_advance()
         self._take_over(registration)
-        self.check_order()
+        check_mark_order(self)
         self._propose_joining()
         return is_new_epoch
 
@@ -256,8 +269,7 @@ class Partition:
     def _begin_anew(self, offset: int) -> None:
         """Drop a log that may lack its beginning (I4); who has to lead keeps what there is."""
         try:
-            self.log.restart_at(offset)
-            self._end_at_log()
+            self._end_at(restart_at(self.log, offset, self._follower_high_watermark))
         except KafkaError:
             self._maybe_report_offline()
 
@@ -266,52 +278,33 @@ class Partition:
 
         None: there is nobody to follow any more. `now_ms` is wall time, for the log.
         """
-        follower = self.follower
-        if follower is None or self.log.refusal is not None:
+        follower, log = self.follower, self.log
+        if follower is None or log.refusal is not None:
             return None
-        action = follower.on_fetched(self.log, reply)
+        action = follower.on_fetched(log, reply)
+        before = self._follower_high_watermark
         try:
             if isinstance(action, Append):
-                self._append_as_follower(action, now_ms)
+                follower.leader_high_watermark = action.leader_high_watermark
+                high_watermark = append_from_leader(
+                    log, action, before, leader_epoch=self.leader_epoch, now_ms=now_ms
+                )
+                if len(action.records) or high_watermark != before:
+                    self._end_at(high_watermark)
             elif isinstance(action, TruncateTo):
-                self.log.truncate_to(action.offset)
-                self._end_at_log()
+                self._end_at(truncate_to(log, action.offset, before))
             elif isinstance(action, RestartAt):
-                self.log.restart_at(action.offset)
-                self._end_at_log()
+                self._end_at(restart_at(log, action.offset, before))
         except KafkaError:
             # Damaged on the way, or the disk: in either case nothing of it counts.
             action = follower.retry()
         self._maybe_report_offline()
         return action
 
-    def _append_as_follower(self, action: Append, now_ms: int) -> None:
-        log = self.log
-        if self.follower is not None:
-            self.follower.leader_high_watermark = action.leader_high_watermark
-        if len(action.records):
-            log.append_as_follower(
-                memoryview(action.records), now_ms=now_ms, leader_epoch=self.leader_epoch
-            )
-        before = self._follower_high_watermark
-        high_watermark = max(before, min(action.leader_high_watermark, log.log_end_offset))
-        if action.leader_log_start_offset > log.log_start_offset:
-            # What the leader has forgotten was committed, and this log may end before it (R17).
-            start = min(action.leader_log_start_offset, log.log_end_offset)
-            high_watermark = max(high_watermark, start)
-            log.advance_log_start_offset(start)
+    def _end_at(self, high_watermark: int) -> None:
+        """Go on with a log that has other records than before."""
         self._follower_high_watermark = high_watermark
-        if len(action.records) or high_watermark != before:
-            self.check_order()
-            self._note_advance()
-
-    def _end_at_log(self) -> None:
-        """Bring the marks back into a log that was cut (I1)."""
-        log = self.log
-        self._follower_high_watermark = min(
-            max(self._follower_high_watermark, log.log_start_offset), log.log_end_offset
-        )
-        self.check_order()
+        check_mark_order(self)
         self._note_advance()
 
     def begin_verification(
@@ -329,7 +322,7 @@ class Partition:
         KafkaError NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH.
         """
         if self.leader is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"not the leader of {self}")
+            raise not_leading(self)
         return self.log.producers.begin_verification(
             producer_id, producer_epoch, first_sequence, supports_epoch_bump=supports_epoch_bump
         )
@@ -357,7 +350,7 @@ class Partition:
         if leader is None or (
             required_acks == ALL_IN_SYNC and not leader.has_enough_in_sync_replicas
         ):
-            raise self._refusal()
+            raise append_refusal(self, leader, len(self.isr))
         log = self.log
         try:
             result = log.append_as_leader(
@@ -371,7 +364,7 @@ class Partition:
         except KafkaError:
             self._append_failed()
             raise
-        leader.record_append(self._committable_offset())
+        leader.record_append(committable_offset(log))
         self._note_advance()
         return result
 
@@ -385,7 +378,7 @@ class Partition:
         """
         leader = self.leader
         if leader is None or not leader.has_enough_in_sync_replicas:
-            raise self._refusal()
+            raise append_refusal(self, leader, len(self.isr))
         try:
             result = self.log.append_end_marker(
                 marker, leader_epoch=self.leader_epoch, now_ms=now_ms
@@ -393,22 +386,11 @@ class Partition:
         except KafkaError:
             self._append_failed()
             raise
-        leader.record_append(self._committable_offset())
+        leader.record_append(committable_offset(self.log))
         # Also forgets ended transactions that are committed: nobody else may be asking.
-        self.check_order()
+        check_mark_order(self)
         self._note_advance()
         return result
-
-    def _refusal(self) -> KafkaError:
-        """Return why nothing may be appended here with acks=all."""
-        leader = self.leader
-        if leader is None:
-            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"not the leader of {self}")
-        return KafkaError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"{self} has {len(self.isr)} in-sync replicas, "
-            f"min.insync.replicas is {leader.effective_min_insync_replicas}",
-        )
 
     def _append_failed(self) -> None:
         # Where the disk has failed, who waits for this log waits in vain; somebody has to look.
@@ -416,37 +398,10 @@ class Partition:
         if self.log.is_offline:
             self._note_advance()
 
-    def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> list[tuple[int, int]]:
-        """Return producer id and first offset of what a reader of a range must leave out.
-
-        The range is [fetch_offset, upper_offset), with the upper offset at or below the last
-        stable offset.
-        """
-        return [
-            (aborted.producer_id, aborted.first_offset)
-            for aborted in self.log.aborted_transactions(fetch_offset, upper_offset)
-        ]
-
-    def producers(self) -> list[ProducerEntry]:
-        """Return all that the log remembers of producers."""
-        return list(self.log.producers)
-
-    @property
-    def oldest_open_transaction_ms(self) -> int | None:
-        """When the producer of the oldest open transaction wrote last, in record time."""
-        entry = self.log.producers.oldest_open
-        return None if entry is None else entry.last_timestamp
-
-    @property
-    def awaits_flush(self) -> bool:
-        """True while `flush.messages` holds acknowledgements back until the log is fsynced."""
-        log = self.log
-        return log.unflushed_messages >= log.config.flush_messages
-
     def flushed(self) -> None:
         """Let all who wait look again: the recovery point has moved, or the disk has failed."""
         if self.leader is not None:
-            self.leader.record_append(self._committable_offset())
+            self.leader.record_append(committable_offset(self.log))
         self._maybe_report_offline()
         self._note_advance()
 
@@ -459,15 +414,9 @@ class Partition:
         """
         leader = self.leader
         if leader is None or replica_id not in leader.followers:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica_id} does not follow {self} here"
-            )
+            raise not_followed_by(self, replica_id)
         if leader.is_stale(replica_id, broker_epoch):
-            raise KafkaError(
-                ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {replica_id} fetches {self} with the epoch {broker_epoch} of an earlier"
-                " start",
-            )
+            raise fetch_of_earlier_start(self, replica_id, broker_epoch)
         moved, proposal = leader.record_fetch(replica_id, broker_epoch, fetch_offset, now_ms)
         if moved:
             self._note_advance()
@@ -534,14 +483,6 @@ class Partition:
             self._note_advance()
         return refusal
 
-    def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """Compare the epoch that a client believes in with ours (R5)."""
-        if current_leader_epoch in (LATEST_KNOWN_EPOCH, self.leader_epoch):
-            return ErrorCode.NONE
-        if current_leader_epoch < self.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
-
     def end_offset_for_reader(self, *, isolation_level: int, replica_id: int = NO_REPLICA) -> int:
         """Exclusive end of what this reader may see."""
         if replica_id >= 0:
@@ -572,18 +513,8 @@ class Partition:
             offset, max_bytes, end_offset=end_offset, minimum_one_batch=minimum_one_batch
         )
         if result.arrival is not None:
-            self._await_arrival(result.arrival)
+            self._arrivals.wait_for(result.arrival, self._note_advance)
         return result
-
-    def _await_arrival(self, arrival: Arrival) -> None:
-        # Each reader that waits asks again at every move of the partition: that is one wait still.
-        if arrival not in self._arrivals:
-            self._arrivals.add(arrival)
-            arrival.notify(partial(self._on_arrival, arrival))
-
-    def _on_arrival(self, arrival: Arrival) -> None:
-        self._arrivals.discard(arrival)
-        self._note_advance()
 
     def delete_records(self, before_offset: int) -> int:
         """Forget everything below `before_offset` (-1: all that may go); the new log start.
@@ -595,10 +526,8 @@ class Partition:
         if not self.log.log_start_offset <= target <= last_stable_offset:
             if 0 <= target < self.log.log_start_offset:
                 return self.log.log_start_offset
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {before_offset} is beyond the last stable offset {last_stable_offset}"
-                f" of {self}, whose high watermark is {self.high_watermark}",
+            raise beyond_last_stable_offset(
+                self, before_offset, last_stable_offset, self.high_watermark
             )
         self.log.advance_log_start_offset(target)
         self.start_moved()
@@ -606,40 +535,22 @@ class Partition:
 
     def start_moved(self) -> None:
         """Tell followers, with their next answer, that the log starts later now."""
-        self.check_order()
+        check_mark_order(self)
         self._note_advance()
 
-    def _committable_offset(self) -> int:
-        """Return what this replica adds to the high watermark: its end.
-
-        With `flush.messages` due only what is on the disk; a lower offset than before moves
-        nothing.
-        """
-        return self.log.recovery_point if self.awaits_flush else self.log.log_end_offset
-
     def _begin_reign(self, registration: PartitionRegistration, now_ms: int) -> None:
-        log = self.log
         self.follower = None
-        log.assign_leader_epoch(registration.leader_epoch)
-        before = self.leader if registration.leader_epoch == self.leader_epoch else None
-        leader = LeaderState(
+        self.log.assign_leader_epoch(registration.leader_epoch)
+        self.leader = begin_reign(
+            registration,
+            self.log,
+            before=self.leader if registration.leader_epoch == self.leader_epoch else None,
             broker_id=self._broker_id,
-            replicas=tuple(registration.replicas),
-            leader_epoch=registration.leader_epoch,
-            epoch_start_offset=log.log_end_offset if before is None else before.epoch_start_offset,
-            isr_state=first_isr_state(registration, None if before else self.resumed_epoch),
-            min_insync_replicas=registration.effective_min_isr,
-            log_end_offset=self._committable_offset(),
-            high_watermark=max(self.high_watermark, log.log_start_offset),
-            partition_epoch=registration.partition_epoch,
+            resumed_epoch=self.resumed_epoch,
+            high_watermark=self.high_watermark,
             brokers=self._brokers,
-            began_ms=now_ms,
+            now_ms=now_ms,
         )
-        if before is not None:
-            # Other replicas in the same epoch: those that stay need not say again what they have.
-            leader.take_over(before)
-        leader.maybe_advance_high_watermark()
-        self.leader = leader
         self._note_advance()
 
     def _propose_joining(self) -> None:
@@ -651,32 +562,6 @@ class Partition:
     def _propose(self, proposal: IsrProposal) -> None:
         if self._on_proposal is not None:
             self._on_proposal(self, proposal)
-
-    def check_order(self) -> None:
-        """Assert the order of this partition's marks (I1)."""
-        log, high_watermark = self.log, self.high_watermark
-        last_stable_offset = self.last_stable_offset
-        if log.log_start_offset > last_stable_offset:
-            violated(
-                "log_start_offset {} > last_stable_offset {} in {}",
-                log.log_start_offset,
-                last_stable_offset,
-                self,
-            )
-        if last_stable_offset > high_watermark:
-            violated(
-                "last_stable_offset {} > high_watermark {} in {}",
-                last_stable_offset,
-                high_watermark,
-                self,
-            )
-        if high_watermark > log.log_end_offset:
-            violated(
-                "high_watermark {} > log_end_offset {} in {}",
-                high_watermark,
-                log.log_end_offset,
-                self,
-            )
 
     def _take_over(self, registration: PartitionRegistration) -> None:
         self.leader_id = registration.leader

@@ -52,7 +52,7 @@ _WITH_BODY: Final = (408, 413, 415, 422)
 _REFUSALS: Final = "Refusal"
 
 
-def build_document(operations: Iterable[Operation], *, version: str) -> dict[str, Any]:
+def build_document(operations: Iterable[Operation[Any]], *, version: str) -> dict[str, Any]:
     """Return the document of all operations."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -75,7 +75,7 @@ def build_document(operations: Iterable[Operation], *, version: str) -> dict[str
     }
 
 
-def _describe(operation: Operation) -> dict[str, Any]:
+def _describe(operation: Operation[Any]) -> dict[str, Any]:
     parameters = [_parameter(PATH_PARAMETERS[name], "path") for name in operation.path_names]
     parameters += [_parameter(each, "query") for each in operation.query]
     described: dict[str, Any] = {
@@ -112,7 +112,7 @@ def _body(body: Body) -> dict[str, Any]:
     return {"required": body.is_required, "content": content}
 
 
-def _responses(operation: Operation) -> dict[str, Any]:
+def _responses(operation: Operation[Any]) -> dict[str, Any]:
     responses = {str(status): _answer(answer) for status, answer in operation.answers.items()}
     statuses = {*_ANY_REQUEST, *operation.refusals}
     if operation.body is not None:

@@ -12,17 +12,15 @@ It raises `ProblemError` or `KafkaError` for what it refuses, and asks Kafka's o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from aiohttp import web
 
-    from fairlead_broker.rest.request import RestRequest
-
-    Handler: TypeAlias = Callable[[RestRequest], Awaitable[web.StreamResponse]]
-
+RequestT = TypeVar("RequestT")
+Handler: TypeAlias = "Callable[[RequestT], Awaitable[web.StreamResponse]]"
 Schema: TypeAlias = "Mapping[str, Any]"
 
 JSON: Final = "application/json"
@@ -69,14 +67,17 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """One thing that can be done. `name` is unique, and the `operationId` of the document."""
+class Operation(Generic[RequestT]):
+    """One thing that can be done. `name` is unique, and the `operationId` of the document.
+
+    `RequestT` is what its handler takes: `request.RestRequest`, which has found its operation.
+    """
 
     name: str
     method: str
     path: str
     summary: str
-    handle: Handler
+    handle: Handler[RequestT]
     answers: Mapping[int, Answer]
     query: tuple[Parameter, ...] = ()
     body: Body | None = None

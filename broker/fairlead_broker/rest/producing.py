@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fairlead_broker.authorization import Operation, ResourceType
 from fairlead_broker.limits import REST_BATCH_BYTES_MAX, REST_BATCH_RECORDS_MAX
-from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
+from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_broker.rest.partitioner import Partitioner
 from fairlead_broker.rest.problems import UNKNOWN_PARTITION, error_code, refusal_of, unknown_topic
 from fairlead_wire.errors import ErrorCode, KafkaError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from aiohttp import web
 
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from fairlead_broker.rest.calls import KafkaCalls
     from fairlead_broker.rest.instances.forwarding import Forwarding
     from fairlead_broker.rest.instances.registry import ConsumerInstances
-    from fairlead_broker.rest.operations import Body, Operation
+    from fairlead_broker.rest.operations import Body, Handler, Operation
 
+RestOperation: TypeAlias = "Operation[RestRequest]"
+RestHandler: TypeAlias = "Handler[RestRequest]"
 _SLICE_NS: Final = REST_SLICE_MS * 1_000_000
 
 
@@ -56,7 +58,7 @@ class RestRequest:
     def __init__(
         self,
         http: web.BaseRequest,
-        operation: Operation,
+        operation: RestOperation,
         *,
         path: Mapping[str, Any],
         query: Mapping[str, Any],

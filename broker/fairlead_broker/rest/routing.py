@@ -15,7 +15,8 @@ from fairlead_broker.rest.problems import ProblemError, shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from fairlead_broker.rest.operations import Operation, Parameter
+    from fairlead_broker.rest.operations import Parameter
+    from fairlead_broker.rest.request import RestOperation
 
 _ANY: Final = "{}"
 _QUERY_FIELDS_MAX: Final = 50
@@ -24,14 +25,14 @@ _QUERY_FIELDS_MAX: Final = 50
 class Match(NamedTuple):
     """An operation and the parameters of its path."""
 
-    operation: Operation
+    operation: RestOperation
     parameters: dict[str, Any]
 
 
 class Router:
     """A tree of path segments; literal ones are tried before parameters."""
 
-    def __init__(self, operations: Iterable[Operation]) -> None:
+    def __init__(self, operations: Iterable[RestOperation]) -> None:
         self._root: dict[str, Any] = {}
         for operation in operations:
             node = self._root
@@ -72,7 +73,7 @@ class Router:
 
     def _methods(
         self, node: Mapping[str, Any], parts: list[str], at: int
-    ) -> dict[str, Operation] | None:
+    ) -> dict[str, RestOperation] | None:
         if at == len(parts):
             return node.get("")
         part = parts[at]
@@ -85,7 +86,7 @@ class Router:
         return None
 
 
-def allowed(methods: Mapping[str, Operation]) -> list[str]:
+def allowed(methods: Mapping[str, RestOperation]) -> list[str]:
     """Return the value of Allow, sorted."""
     return sorted({*methods, "OPTIONS", *(("HEAD",) if "GET" in methods else ())})
 

@@ -42,7 +42,7 @@ from fairlead_broker.rest.json_text import dump_json
 from fairlead_broker.rest.negotiation import choose_problem
 from fairlead_broker.rest.peers import Peers
 from fairlead_broker.rest.problems import RETRY_AFTER, ProblemError, problem_of
-from fairlead_broker.rest.request import RestRequest
+from fairlead_broker.rest.request import RestOperation, RestRequest
 from fairlead_broker.rest.routing import Router, read_query
 from fairlead_broker.rest.table import OPERATIONS
 from fairlead_model.broker import REST_ENDPOINT
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from fairlead_broker.net.peer_log import PeerLog
     from fairlead_broker.net.tls_transport import TlsTransport
     from fairlead_broker.rest.authentication import Authenticator
-    from fairlead_broker.rest.operations import Operation
     from fairlead_broker.rest.tls_door import TlsDoor
     from fairlead_broker.settings import RestAddress
 
@@ -238,7 +237,7 @@ class RestServer:
     async def _answer_and_write(self, http: web.BaseRequest, held: ExitStack) -> web.StreamResponse:
         """Answer one request; what is `held` is let go when the answer is written."""
         began_ns = perf_counter_ns()
-        operation: Operation | None = None
+        operation: RestOperation | None = None
         self._in_flight += 1
         self._metrics.in_flight = self._in_flight
         try:
@@ -290,7 +289,7 @@ class RestServer:
 
     async def _find_and_handle(
         self, http: web.BaseRequest, held: ExitStack
-    ) -> tuple[Operation | None, web.StreamResponse]:
+    ) -> tuple[RestOperation | None, web.StreamResponse]:
         self._gate.check(http.headers, self._base_url)
         if http.method == "OPTIONS":
             return None, self._options(http)
@@ -355,7 +354,7 @@ class RestServer:
         request.abort()
         return ConnectionResetError("the answer cannot be made whole")
 
-    def _operation_of(self, http: web.BaseRequest) -> Operation | None:
+    def _operation_of(self, http: web.BaseRequest) -> RestOperation | None:
         """Return what a refused request was meant for, for the metrics."""
         try:
             return self._router.find(http.method, http.rel_url.raw_path).operation

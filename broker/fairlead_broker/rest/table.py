@@ -15,7 +15,7 @@ from fairlead_model.release import RELEASE
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from fairlead_broker.rest.request import RestRequest
+    from fairlead_broker.rest.request import RestOperation, RestRequest
 
 
 @cache
@@ -28,7 +28,7 @@ async def get_document(request: RestRequest) -> web.StreamResponse:
     return request.encoded(_document())
 
 
-OPERATIONS: Final[tuple[Operation, ...]] = (
+OPERATIONS: Final[tuple[RestOperation, ...]] = (
     Operation(
         "getOpenApi",
         "GET",

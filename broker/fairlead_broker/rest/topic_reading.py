@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from fairlead_broker.rest.offset_lookup import look_up_offset
 from fairlead_broker.rest.problems import (
     UNKNOWN_PARTITION,
     ProblemError,
@@ -19,20 +20,10 @@ from fairlead_wire.messages.describe_topic_partitions import (
     RequestCursor,
     TopicRequest,
 )
-from fairlead_wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 
 if TYPE_CHECKING:
-    from fairlead_broker.local_replicas import PartitionKey
-    from fairlead_broker.rest.calls import KafkaCalls
     from fairlead_broker.rest.request import RestRequest
 
-EARLIEST: Final = -2
-LATEST: Final = -1
 _ABSENT: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION}
 )
@@ -91,29 +82,3 @@ async def find_offset(
     return await look_up_offset(
         request.kafka, (topic, index), timestamp, isolation_level, deadline_s=request.deadline_s
     )
-
-
-async def look_up_offset(
-    kafka: KafkaCalls,
-    key: PartitionKey,
-    timestamp: int,
-    isolation_level: int = 0,
-    *,
-    deadline_s: float,
-) -> int:
-    """Return an offset of a partition, as `find_offset` does, where there is no request."""
-    topic, index = key
-
-    def build(timeout_ms: int) -> ListOffsetsRequest:
-        asked = ListOffsetsTopic(topic, [ListOffsetsPartition(index, timestamp=timestamp)])
-        return ListOffsetsRequest(-1, isolation_level, [asked], timeout_ms)
-
-    response: ListOffsetsResponse = await kafka.ask_leader(
-        key, build, _code_of, deadline_s=deadline_s
-    )
-    raise_code(_code_of(response))
-    return response.topics[0].partitions[0].offset
-
-
-def _code_of(response: ListOffsetsResponse) -> int:
-    return response.topics[0].partitions[0].error_code

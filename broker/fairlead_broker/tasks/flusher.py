@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.limits import FLUSHES_AT_ONCE_MAX
 from fairlead_broker.log import flush
+from fairlead_broker.replication.committable import awaits_flush
 from fairlead_model.configs.log_config import NEVER
 from fairlead_wire.errors import KafkaError
 
@@ -63,7 +64,7 @@ class Flusher:
             self._dirty[partition] = None
             if partition.log.epochs.is_dirty:
                 self._unwritten[partition] = None
-            if partition.awaits_flush:
+            if awaits_flush(partition.log):
                 # A producer waits for it: don't wait for the next round.
                 self._is_urgent.set()
         self._has_work.set()

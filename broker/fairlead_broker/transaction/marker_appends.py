@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from fairlead_broker.replication.acknowledgement import (
-    ALL_IN_SYNC,
     acknowledgement,
     time_out_code,
 )
+from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode, KafkaError
 

@@ -99,7 +99,8 @@ def find_broker(addresses: str, broker_id: int) -> Address:
 
 def ask_for_moves(at: Address, replicas: list[tuple[str, int]], target: str) -> None:
     """Ask for all; CliError with each that is refused."""
-    from fairlead_cli.client.wire_call import call_broker, name_error
+    from fairlead_cli.client.wire_call import call_broker
+    from fairlead_cli.wire_exchange import name_error
     from fairlead_wire.messages.alter_replica_log_dirs import (
         AlterReplicaLogDir,
         AlterReplicaLogDirsRequest,
@@ -124,7 +125,8 @@ def ask_for_moves(at: Address, replicas: list[tuple[str, int]], target: str) -> 
 
 def describe(at: Address) -> DescribeLogDirsResponse:
     """Ask a broker what it has. CliError."""
-    from fairlead_cli.client.wire_call import call_broker, name_error
+    from fairlead_cli.client.wire_call import call_broker
+    from fairlead_cli.wire_exchange import name_error
     from fairlead_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
     request = DescribeLogDirsRequest(topics=None)
@@ -155,7 +157,7 @@ def not_there(
 
 def directory_rows(reply: DescribeLogDirsResponse) -> list[dict[str, Any]]:
     """Return one entry a directory; a failed one has nothing but its error."""
-    from fairlead_cli.client.wire_call import name_error
+    from fairlead_cli.wire_exchange import name_error
 
     rows: list[dict[str, Any]] = []
     for directory in reply.results:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 3600.0
 POLL_S: Final = 0.5
 ALTER_VERSION: Final = 1
-DESCRIBE_VERSION: Final = 4
 
 DRAIN_EPILOG = """\b
 Examples:
@@ -106,7 +105,8 @@ def order_drain(addresses: str, broker_id: int, *, value: str | None) -> None:
 def order(addresses: str, broker_id: int, config: str, value: str | None) -> None:
     """Set or unset an order; any broker takes it, because the one that is meant may be down."""
     from fairlead_cli.client.target import parse_addresses
-    from fairlead_cli.client.wire_call import call_broker, name_error
+    from fairlead_cli.client.wire_call import call_broker
+    from fairlead_cli.wire_exchange import name_error
     from fairlead_model.session.calls import AlterOperation, ResourceType
     from fairlead_wire.messages.incremental_alter_configs import (
         AlterableConfig,
@@ -125,33 +125,6 @@ def order(addresses: str, broker_id: int, config: str, value: str | None) -> Non
     (answer,) = reply.responses
     if answer.error_code:
         raise CliError(answer.error_message or name_error(answer.error_code))
-
-
-def read_drained(host: str, port: int, broker_id: int) -> bool | None:
-    """Tell whether a broker is being drained, as it knows itself; None if it does not say."""
-    from fairlead_model.configs.broker_configs import BROKER_DRAIN
-
-    value = read_config(host, port, broker_id, BROKER_DRAIN)
-    return None if value is None else value == "true"
-
-
-def read_config(host: str, port: int, broker_id: int, name: str) -> str | None:
-    """Return a setting of a broker, as it knows itself; None if it does not say."""
-    from fairlead_cli.client.wire_call import call_broker
-    from fairlead_model.session.calls import ResourceType
-    from fairlead_wire.messages.describe_configs import (
-        DescribeConfigsRequest,
-        DescribeConfigsResource,
-    )
-
-    resource = DescribeConfigsResource(ResourceType.BROKER, str(broker_id), [name])
-    try:
-        reply = call_broker(
-            host, port, DescribeConfigsRequest(resources=[resource]), DESCRIBE_VERSION
-        )
-    except CliError:
-        return None
-    return next((each.value for result in reply.results for each in result.configs), None)
 
 
 def count_replicas(addresses: str, broker_id: int) -> int:

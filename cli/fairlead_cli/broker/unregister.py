@@ -52,7 +52,8 @@ def command(*, broker_id: int, data: Path, bootstrap: str | None, output: str) -
 def unregister(addresses: str, broker_id: int) -> bool:
     """Ask any broker; tell whether the broker was registered."""
     from fairlead_cli.client.target import parse_addresses
-    from fairlead_cli.client.wire_call import call_broker, name_error
+    from fairlead_cli.client.wire_call import call_broker
+    from fairlead_cli.wire_exchange import name_error
     from fairlead_wire.errors import ErrorCode
     from fairlead_wire.messages.unregister_broker import UnregisterBrokerRequest
 

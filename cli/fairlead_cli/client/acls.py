@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, build_error, fetch_metadata
-from fairlead_cli.client.wire_call import call_broker, name_error
+from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
+from fairlead_cli.wire_exchange import name_error
 from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
 from fairlead_wire.messages.describe_acls import DescribeAclsRequest
 

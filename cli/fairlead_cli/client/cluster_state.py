@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fairlead_cli.broker.drain import read_drained
+from fairlead_cli.client.broker_configs import read_drained
 from fairlead_cli.client.connection import build_admin, wait_for
 from fairlead_cli.client.reassignment import list_all_reassignments
 from fairlead_cli.client.survey import newest_version
 from fairlead_cli.client.target import parse_addresses
-from fairlead_cli.client.wire_call import call_broker, name_error
+from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
+from fairlead_cli.wire_exchange import name_error
 from fairlead_controller.decisions.state import (
     UNCLEAN_ELECTION,
     BrokerConfirmed,

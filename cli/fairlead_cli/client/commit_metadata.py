@@ -13,8 +13,9 @@ from fairlead_cli.client.connection import REQUEST_TIMEOUT_S
 from fairlead_cli.client.coordinators import PASSING, RETRY_PAUSE_S
 from fairlead_cli.client.groups import describe_group
 from fairlead_cli.client.places import Place
-from fairlead_cli.client.wire_call import call_broker, name_error
+from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
+from fairlead_cli.wire_exchange import name_error
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.offset_fetch import OffsetFetchRequest
 

@@ -16,6 +16,7 @@ from fairlead_cli.advice import cluster_arguments, data_directory
 from fairlead_cli.client.access import client_settings
 from fairlead_cli.client.answering import look_up
 from fairlead_cli.client.target import parse_addresses
+from fairlead_cli.client_id import CLIENT_ID
 from fairlead_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
     from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-CLIENT_ID = "fairlead-cli"
 REQUEST_TIMEOUT_S = 15.0
 METADATA_MAX_AGE_MS = 5_000
 CONNECTION_SETUP_TIMEOUT_MS = 3_000

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from fairlead_cli.client.answering import Address
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, fetch_metadata
 from fairlead_cli.client.survey import ask_every_broker, newest_version
-from fairlead_cli.client.wire_call import call_broker, name_error
+from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
+from fairlead_cli.wire_exchange import name_error
 from fairlead_model.release import RELEASE
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 from fairlead_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest

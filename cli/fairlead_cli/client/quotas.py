@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairlead_cli.client.connection import fetch_metadata
-from fairlead_cli.client.wire_call import call_broker, name_error
+from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
+from fairlead_cli.wire_exchange import name_error
 from fairlead_model.security.client_quota import ENTITY_TYPES
 from fairlead_wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

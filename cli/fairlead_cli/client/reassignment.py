@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead_cli.client.target import parse_addresses
-from fairlead_cli.client.wire_call import call_broker, name_error
+from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
+from fairlead_cli.wire_exchange import name_error
 from fairlead_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

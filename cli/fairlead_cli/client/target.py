@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead_cli.advice import data_arguments, up_command
+from fairlead_cli.advice import data_arguments
 from fairlead_cli.client.access import configured_bootstrap, note_local_cluster
 from fairlead_cli.client.answering import PATIENCE_S, Address, Answers, find_answering
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import read_cluster_file
 from fairlead_cli.local.control import state_of_entry
 from fairlead_cli.local.layout import Layout
+from fairlead_cli.local.up_command import up_command
 from fairlead_model.host_address import split_address
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, fetch_metadata
 from fairlead_cli.client.coordinators import RETRY_PAUSE_S
 from fairlead_cli.client.places import Place
 from fairlead_cli.client.survey import ask_every_broker, newest_version
-from fairlead_cli.client.wire_call import call_broker, name_error
+from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
+from fairlead_cli.wire_exchange import name_error
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from fairlead_wire.messages.describe_transactions import DescribeTransactionsRequest

@@ -4,6 +4,6 @@ history, checker    what was sent and acknowledged, and what a reader found: pur
 workload, probe     a Kafka client at full load, and a small one that finds the first new answer
 reader              reads everything back with a client that took no part
 watch               what brokers and controller say about who leads and who is alive
-faults, fault_proxy kill, pause, stop, isolate, and always undoing it
+faults              kill, pause, stop, isolate, and always undoing it
 run, report         one drill from preparation to verdict
 """

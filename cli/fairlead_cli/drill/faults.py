@@ -20,13 +20,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairlead_cli.advice import data_arguments, up_command
-from fairlead_cli.drill.fault_proxy import ProxyControl
+from fairlead_cli.advice import data_arguments
 from fairlead_cli.drill.full_disks import FullDisks, check_all, check_any
 from fairlead_cli.drill.stalls import Stalls, StallThread
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.control import require_process, require_supervisor, send_signal
+from fairlead_cli.local.fault_proxy import ProxyControl
 from fairlead_cli.local.layout import Layout
+from fairlead_cli.local.up_command import up_command
 
 if TYPE_CHECKING:
     from types import TracebackType

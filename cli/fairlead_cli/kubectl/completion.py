@@ -1,4 +1,4 @@
-"""Completion: the script of a shell for `kubectl-fairlead`, and what kubectl itself asks for.
+"""What kubectl asks for when somebody presses TAB behind `kubectl fairlead`.
 
 kubectl completes plugins by calling `kubectl_complete-NAME` with the words so far; it answers with
 a line a proposal and a last line that says how to use them (`:4`: no files, as cobra has it).
@@ -10,25 +10,9 @@ import sys
 
 import click
 
-from fairlead_cli.completion import print_script
+from fairlead_cli.kubectl.completion_script import COMPLETE_VARIABLE, PROGRAM
 
-EPILOG = """\b
-Examples:
-  eval "$(kubectl fairlead completion bash)"     in ~/.bashrc, for kubectl-fairlead itself
-
-`kubectl fairlead <TAB>` needs nothing: kubectl (1.26 or later) finds kubectl_complete-fairlead.
-"""
 NO_FILES = ":4"
-PROGRAM = "kubectl-fairlead"
-COMPLETE_VARIABLE = "_KUBECTL_FAIRLEAD_COMPLETE"
-
-
-@click.command("completion", epilog=EPILOG)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script for a shell."""
-    print_script(ctx.find_root().command, shell, PROGRAM, COMPLETE_VARIABLE)
 
 
 def propose(words: list[str]) -> list[str]:

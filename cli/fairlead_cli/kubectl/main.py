@@ -7,7 +7,7 @@ import sys
 import click
 
 from fairlead_cli.command_line import run_command_line
-from fairlead_cli.kubectl.completion import completion
+from fairlead_cli.kubectl.completion_script import completion
 from fairlead_cli.kubectl.drill import drill
 from fairlead_cli.kubectl.metadata import metadata
 from fairlead_cli.kubectl.report import report

@@ -14,8 +14,8 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_broker.peer_check import MECHANISM, PeerProof, PeerProofError
-from fairlead_cli.client.wire_call import exchange, name_error
 from fairlead_cli.errors import CliError
+from fairlead_cli.wire_exchange import exchange, name_error
 from fairlead_model.security.scram import (
     DEFAULT_ITERATIONS,
     SALT_SEED_BYTES,

@@ -16,10 +16,10 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from fairlead_cli.drill.fault_proxy import build_routes
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, write_cluster_file
 from fairlead_cli.local.declared_topics import wait_for_declared_topics
+from fairlead_cli.local.fault_proxy import build_routes
 from fairlead_cli.local.freeze_watch import FREEZE_TIMEOUT_SETTING, FreezeWatch
 from fairlead_cli.local.local_process import (
     STABLE_AFTER_S,
@@ -393,7 +393,7 @@ class ClusterSupervisor:
 
     def build_proxy_spec(self) -> ChildSpec:
         layout = self.plan.layout
-        command = [sys.executable, "-m", "fairlead_cli.drill.fault_proxy"]
+        command = [sys.executable, "-m", "fairlead_cli.local.fault_proxy"]
         command += ["--cluster-file", str(layout.cluster_file)]
         command += ["--host", self.plan.ports.host]
         command += ["--http-port", str(self.plan.ports.proxy_http)]

@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairlead_cli.advice import cluster_arguments, data_arguments, up_command
+from fairlead_cli.advice import cluster_arguments, data_arguments
 from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.local.cluster_file import read_cluster_file
 from fairlead_cli.local.layout import Layout
+from fairlead_cli.local.up_command import up_command
 
 if TYPE_CHECKING:
     from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry

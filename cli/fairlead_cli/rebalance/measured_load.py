@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from fairlead_cli.broker.drain import read_config
+from fairlead_cli.client.broker_configs import read_config
 from fairlead_cli.client.connection import fetch_metadata
 from fairlead_cli.client.survey import ask_every_broker, newest_version
-from fairlead_cli.client.wire_call import call_broker, name_error
+from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
+from fairlead_cli.wire_exchange import name_error
 from fairlead_controller.decisions.balance.cluster_facts import DiskUse, Traffic
 from fairlead_model.host_address import join_address
 from fairlead_wire.messages.describe_log_dirs import DescribeLogDirsRequest

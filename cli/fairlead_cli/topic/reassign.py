@@ -159,7 +159,7 @@ def build_assigner(admin: AdminClient) -> Assigner:
 
 def leave_out_drained(admin: AdminClient, assigner: Assigner) -> None:
     """Take brokers out of the plan that are being drained: nothing new may come to them."""
-    from fairlead_cli.broker.drain import read_drained
+    from fairlead_cli.client.broker_configs import read_drained
     from fairlead_cli.client.connection import fetch_metadata
 
     brokers: Any = fetch_metadata(admin).brokers

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from fairlead_controller.decisions.cluster_wide_configs import (
@@ -12,22 +11,16 @@ from fairlead_controller.decisions.cluster_wide_configs import (
 )
 from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import AlterConfigs, Decision
-from fairlead_controller.decisions.leadership import elect_leaderless
-from fairlead_controller.decisions.minimum_in_sync import (
-    changed_minima,
-    effective_min_insync_replicas,
-)
 from fairlead_controller.decisions.ordered_fencing import check_fence, follow_fence
 from fairlead_controller.decisions.reassignment.evacuation import check_drain, follow_drain
 from fairlead_controller.decisions.state import ControllerState, is_drained, is_ordered_out
 from fairlead_controller.decisions.tables.table_room import TableRoom
-from fairlead_controller.decisions.topics.deletion_and_growth import find_topic, refuse_declared
+from fairlead_controller.decisions.topic_lookup import find_topic, refuse_declared
+from fairlead_controller.decisions.topics.topic_configs import set_topic_configs
 from fairlead_model.cluster import (
     CLUSTER_WIDE,
     BrokerConfigsChanged,
     GroupConfigsChanged,
-    TopicChanged,
-    TopicImage,
 )
 from fairlead_model.configs.broker_configs import CLUSTER_WIDE_CONFIGS
 from fairlead_model.configs.config_values import (
@@ -41,7 +34,6 @@ from fairlead_model.configs.config_values import (
     broker_config_key,
     topic_config_key,
     validate_broker_config,
-    validate_topic_configs,
 )
 from fairlead_model.configs.group_configs import group_config_key, validate_group_configs
 from fairlead_model.session.calls import (
@@ -115,23 +107,6 @@ def _alter_topic(draft: Draft, resource: AlterableResource, *, is_incremental: b
         topic.configs if is_incremental else {}, resource["alterations"], key_of=topic_config_key
     )
     set_topic_configs(draft, topic, configs)
-
-
-def set_topic_configs(draft: Draft, topic: TopicImage, configs: Mapping[str, str]) -> None:
-    """Set a topic's overrides in a draft, and what follows from them for its partitions."""
-    validate_topic_configs(configs)
-    if configs == topic.configs:
-        return
-    minimum = effective_min_insync_replicas(draft.state.image, configs)
-    draft.add(
-        TopicChanged(replace(topic.header, configs=configs)),
-        *changed_minima(topic, minimum),
-    )
-    draft.explain(f"topic {topic.name} has other configs")
-    changed = draft.state.image.topics_by_id[topic.topic_id]
-    if draft.state.allows_unclean_election(changed):
-        cause = "the topic allows unclean election"
-        elect_leaderless(draft, [(changed, index) for index in range(len(topic.partitions))], cause)
 
 
 def _alter_broker(draft: Draft, resource: AlterableResource, *, is_incremental: bool) -> None:

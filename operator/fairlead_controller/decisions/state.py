@@ -18,7 +18,7 @@ from fairlead_controller.decisions.observations import (
     ReplicasFull,
     ReplicasOffline,
 )
-from fairlead_controller.decisions.reassignment.moves import Moves
+from fairlead_controller.decisions.running_reassignments import Moves
 from fairlead_model.cluster import (
     CLUSTER_WIDE,
     BrokerConfigsChanged,

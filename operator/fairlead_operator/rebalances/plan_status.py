@@ -30,7 +30,7 @@ from fairlead_controller.decisions.balance.plan_document import (
 )
 from fairlead_controller.decisions.balance.plan_progress import MoveState, state_of_move
 from fairlead_controller.decisions.balance.planner import plan_balance
-from fairlead_controller.decisions.reassignment.moves import located
+from fairlead_controller.decisions.running_reassignments import located
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.resources.resource_shape import camel_case
 from fairlead_operator.conditions import api_time, shortened

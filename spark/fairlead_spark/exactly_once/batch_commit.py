@@ -4,7 +4,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairlead_spark import limits
 from fairlead_spark.cluster import Cluster
@@ -15,7 +15,6 @@ from fairlead_spark.exactly_once.batch_decision import (
     EndTransactions,
     FindLost,
     NoteGivenUp,
-    PreparedTransaction,
     ReadDecision,
     Report,
     Step,
@@ -29,6 +28,9 @@ from fairlead_spark.exactly_once.decision_records import DecisionReplay
 from fairlead_spark.exactly_once.task_transaction import WriteName
 from fairlead_spark.transactions import TransactionClient
 from fairlead_wire.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from fairlead_spark.prepared_transaction import PreparedTransaction
 
 logger = logging.getLogger(__name__)
 

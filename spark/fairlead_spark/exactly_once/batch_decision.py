@@ -26,8 +26,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from fairlead_spark.errors import FencedError, LostTransactionError, SinkError, TakenOverError
+from fairlead_spark.prepared_transaction import PREFIX, PreparedTransaction
 
-PREFIX: Final = "fairlead-spark"
 TAKE_OVERS_MAX: Final = 5
 """Other drivers, each of which took over while this one was about to decide."""
 TURNS: Final = 11
@@ -105,14 +105,6 @@ def is_of_run(transactional_id: str, run: str) -> bool:
     """Tell whether a transactional id is that of a task of a run, whose name no other run has."""
     match = _TASK_ID.fullmatch(transactional_id)
     return match is not None and match[3] == run
-
-
-class PreparedTransaction(NamedTuple):
-    """A task's open transaction, all of whose records are acknowledged."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from typing import Any, Final
 from fairlead_spark import limits
 from fairlead_spark.cluster import CONNECTION_ERRORS, Cluster, PassingError
 from fairlead_spark.errors import FENCED_IN_PRODUCE, SinkError, TakenOverError, error_of
-from fairlead_spark.exactly_once.batch_decision import Decision, PreparedTransaction
+from fairlead_spark.exactly_once.batch_decision import Decision
 from fairlead_spark.exactly_once.decision_records import (
     DECISIONS_TOPIC,
     DecisionReplay,
     encode_decision,
 )
 from fairlead_spark.offsets import EARLIEST, LATEST, TopicPartition
+from fairlead_spark.prepared_transaction import PreparedTransaction
 from fairlead_spark.reading.range_reader import FETCH_VERSION
 from fairlead_spark.transactions import TransactionClient
 from fairlead_spark.writing.outgoing_batches import PRODUCE_VERSION

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from fairlead_spark.errors import SinkError
-from fairlead_spark.exactly_once.batch_decision import Decision, PreparedTransaction
+from fairlead_spark.exactly_once.batch_decision import Decision
+from fairlead_spark.prepared_transaction import PreparedTransaction
 from fairlead_wire.record_batch import BatchHeader
 from fairlead_wire.records import ControlType, Record, decode_end_of_transaction
 

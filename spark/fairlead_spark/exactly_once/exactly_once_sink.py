@@ -18,7 +18,6 @@ from fairlead_spark.cluster import keep_cluster
 from fairlead_spark.exactly_once.batch_commit import BatchCommit, abort_leftovers
 from fairlead_spark.exactly_once.batch_decision import (
     BatchWriter,
-    PreparedTransaction,
     abort_batch,
     commit_batch,
 )
@@ -33,6 +32,7 @@ from fairlead_spark.exactly_once.task_transaction import (
 )
 from fairlead_spark.offsets import TopicPartition
 from fairlead_spark.options import SinkOptions
+from fairlead_spark.prepared_transaction import PreparedTransaction
 from fairlead_spark.writing.sink import RowWriter
 from fairlead_spark.writing.sink_columns import SinkColumns
 from fairlead_spark.writing.sink_settings import read_producer_settings

@@ -16,13 +16,13 @@ from fairlead_spark.errors import SinkError, SourceError, TakenOverError
 from fairlead_spark.exactly_once.batch_decision import (
     BatchWriter,
     Decision,
-    PreparedTransaction,
     must_write,
     name_attempt,
 )
 from fairlead_spark.exactly_once.decision_log import DecisionLog
 from fairlead_spark.exactly_once.decision_records import DecisionReplay
 from fairlead_spark.offsets import TopicPartition
+from fairlead_spark.prepared_transaction import PreparedTransaction
 from fairlead_spark.transactions import TransactionClient
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,6 @@ from fairlead_spark import limits
 from fairlead_spark.client_settings import ClientSettings
 from fairlead_spark.cluster import CONNECTION_ERRORS, Cluster, PassingError
 from fairlead_spark.errors import FENCED, FencedError, SourceError, TakenOverError, error_of
-from fairlead_spark.exactly_once.batch_decision import PreparedTransaction
 from fairlead_spark.group.driver_identity import is_alive
 from fairlead_spark.group.group_membership import (
     PROTOCOL_NAME,
@@ -37,6 +36,7 @@ from fairlead_spark.group.group_membership import (
 from fairlead_spark.group.group_transaction import GroupTransaction
 from fairlead_spark.offsets import PartitionValues, TopicPartition
 from fairlead_spark.options import Subscription
+from fairlead_spark.prepared_transaction import PreparedTransaction
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.describe_groups import DescribeGroupsRequest
 from fairlead_wire.messages.find_coordinator import FindCoordinatorRequest

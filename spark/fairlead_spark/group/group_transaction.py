@@ -17,8 +17,8 @@ from typing import Final
 from fairlead_spark import limits
 from fairlead_spark.cluster import Cluster, PassingError
 from fairlead_spark.errors import OptionError, SinkError, SourceError, TakenOverError
-from fairlead_spark.exactly_once.batch_decision import PREFIX, PreparedTransaction
 from fairlead_spark.options import Subscription
+from fairlead_spark.prepared_transaction import PREFIX, PreparedTransaction
 from fairlead_spark.transactions import TransactionClient
 
 _DIGITS: Final = 16

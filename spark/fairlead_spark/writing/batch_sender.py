@@ -11,7 +11,7 @@ import select
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fairlead_spark import limits
 from fairlead_spark.cluster import CONNECTION_ERRORS, Cluster, PassingError
@@ -19,6 +19,7 @@ from fairlead_spark.connection import Connection
 from fairlead_spark.errors import FENCED_IN_PRODUCE, SinkError, error_of
 from fairlead_spark.offsets import TopicPartition
 from fairlead_spark.writing.outgoing_batches import PRODUCE_VERSION, OutgoingBatch, Producer, halve
+from fairlead_spark.writing.sink_transaction import SinkTransaction
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.init_producer_id import InitProducerIdRequest
 from fairlead_wire.messages.produce import (
@@ -26,9 +27,6 @@ from fairlead_wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-
-if TYPE_CHECKING:
-    from fairlead_spark.exactly_once.task_transaction import TaskTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +71,7 @@ class BatchSender:
         *,
         request_bytes_max: int,
         delivery_timeout_s: float,
-        transaction: "TaskTransaction | None" = None,
+        transaction: SinkTransaction | None = None,
     ) -> None:
         self._cluster = cluster
         self._transaction = transaction

@@ -31,10 +31,10 @@ from fairlead_spark.writing.record_encoding import RecordCells, as_binary, encod
 from fairlead_spark.writing.row_routing import RowRouter, TopicPartitions, split_by_topic
 from fairlead_spark.writing.sink_columns import SinkColumns
 from fairlead_spark.writing.sink_settings import read_producer_settings
+from fairlead_spark.writing.sink_transaction import SinkTransaction
 from fairlead_wire.record_batch import BATCH_HEADER_SIZE
 
 if TYPE_CHECKING:
-    from fairlead_spark.exactly_once.task_transaction import TaskTransaction
     from fairlead_spark.offsets import TopicPartition
 
 
@@ -53,7 +53,7 @@ class RowWriter:
         options: SinkOptions,
         columns: SinkColumns,
         cluster: Cluster,
-        transaction: "TaskTransaction | None" = None,
+        transaction: SinkTransaction | None = None,
     ) -> None:
         self._topic = options.topic
         self._columns = columns

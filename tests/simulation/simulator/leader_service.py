@@ -14,7 +14,7 @@ from fairlead_broker.api_registry import HANDLERS, PENDING, RequestContext, load
 from fairlead_broker.authorization import ANONYMOUS
 from fairlead_broker.handlers.records.list_offsets import EARLIEST, LATEST
 from fairlead_broker.listener import Listener
-from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
+from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from simulator.records import NO_PRODUCER, encode_batch
 
-from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
+from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_broker.replication.isr import PendingExpandIsr
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from simulator.opening import PLAIN
 from simulator.records import NO_PRODUCER, encode_batch
 
-from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
+from fairlead_broker.replication.acks import ALL_IN_SYNC
 
 if TYPE_CHECKING:
     from simulator.world import World

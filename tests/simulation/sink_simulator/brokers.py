@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairlead_spark.errors import TakenOverError
-from fairlead_spark.exactly_once.batch_decision import Decision, PreparedTransaction
+from fairlead_spark.prepared_transaction import PreparedTransaction
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
+
+    from fairlead_spark.exactly_once.batch_decision import Decision
 
 EMPTY, ONGOING, COMMITTED, ABORTED = "Empty", "Ongoing", "CompleteCommit", "CompleteAbort"
 

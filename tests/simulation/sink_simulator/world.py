@@ -29,7 +29,6 @@ from fairlead_spark.exactly_once.batch_decision import (
     EndTransactions,
     FindLost,
     NoteGivenUp,
-    PreparedTransaction,
     ReadDecision,
     Steps,
     TakeOver,
@@ -39,6 +38,8 @@ from sink_simulator.brokers import Brokers, Row
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from fairlead_spark.prepared_transaction import PreparedTransaction
 
 BATCHES = 4
 PARTITIONS = 2

@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
-from fairlead_cli.advice import cluster_arguments, data_arguments, up_command
+from fairlead_cli.advice import cluster_arguments, data_arguments
 from fairlead_cli.client.connection import build_error, build_unknown_topic_error
+from fairlead_cli.data_directory import DATA_DEFAULT
 from fairlead_cli.drill.run import in_context_of
 from fairlead_cli.errors import CliError, ExitCode
 from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, write_cluster_file
@@ -18,8 +19,9 @@ from fairlead_cli.local.control import wait_until_replaced
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.preflight import build_unusable_error
 from fairlead_cli.local.process_table import ProcessId, identify
+from fairlead_cli.local.up_command import up_command
 from fairlead_cli.main import run
-from fairlead_cli.options import DATA_DEFAULT, bootstrap_option, data_option
+from fairlead_cli.options import bootstrap_option, data_option
 
 
 def find_arguments(*arguments: str) -> str:

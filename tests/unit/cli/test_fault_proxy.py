@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_cli.drill.fault_proxy import (
+from fairlead_cli.errors import CliError
+from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, write_cluster_file
+from fairlead_cli.local.fault_proxy import (
     OUTSIDE,
     FaultProxy,
     ProxyControl,
@@ -17,8 +19,6 @@ from fairlead_cli.drill.fault_proxy import (
     find_owner,
     parse_route,
 )
-from fairlead_cli.errors import CliError
-from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, write_cluster_file
 from fairlead_cli.local.process_table import identify
 
 DEADLINE_S = 10.0

@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 import pytest
 
-from fairlead_cli.client.sending import SendingOptions
 from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.records.pace import Pace
 from fairlead_cli.records.partitioner import Partitioner, build_partitioner
+from fairlead_cli.sending_options import SendingOptions
 
 OPTIONS = {
     "partition": None,

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from fairlead_cli.client.sending import SendingOptions
+from fairlead_cli.sending_options import SendingOptions
 
 
 def options(**given: object) -> SendingOptions:

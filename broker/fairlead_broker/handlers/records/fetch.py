@@ -36,6 +36,7 @@ from fairlead_broker.handlers.records.fetch_without_zstd import check_codec
 from fairlead_broker.handlers.records.follower_fetch import fetch_as_follower
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.replication.divergence import diverging_end
+from fairlead_broker.replication.leader_epoch_check import check_leader_epoch
 from fairlead_broker.replication.preferred_replica import Follower, preferred_follower
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -305,9 +306,7 @@ class _RackReader(_Reader):
                 raise
         if fetch.topic_id not in (NULL_UUID, followed.topic_id):
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        code = followed.check_leader_epoch(fetch.current_leader_epoch)
-        if code:
-            raise KafkaError(code)
+        check_leader_epoch(fetch.current_leader_epoch, followed.leader_epoch)
         return followed
 
     def _read_partition(self, fetch: PartitionFetch, left: int, *, is_first: bool) -> PartitionData:
@@ -403,8 +402,8 @@ def _aborted(
         partition.log.upper_offset(fetch_offset, records), partition.last_stable_offset
     )
     return [
-        AbortedTransaction(producer_id, first_offset)
-        for producer_id, first_offset in partition.aborted_transactions(fetch_offset, upper_offset)
+        AbortedTransaction(aborted.producer_id, aborted.first_offset)
+        for aborted in partition.log.aborted_transactions(fetch_offset, upper_offset)
     ]
 
 

@@ -36,7 +36,8 @@ from fairlead_broker.limits import (
     NEW_LEADER_MS,
     PARTITIONS_PER_REQUEST_MAX,
 )
-from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC, acknowledgement, time_out_code
+from fairlead_broker.replication.acknowledgement import acknowledgement, time_out_code
+from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_model.ids import INTERNAL_TOPICS
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError

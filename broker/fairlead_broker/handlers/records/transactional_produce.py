@@ -11,7 +11,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.authorization import Operation, ResourceType
-from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
+from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.record_batch import BATCH_HEADER_SIZE, MAGIC_POSITION, MAGIC_V2
 

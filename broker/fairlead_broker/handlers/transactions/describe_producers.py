@@ -47,7 +47,7 @@ def describe_producers(
         for index in topic.partition_indexes:
             try:
                 context.require(Operation.READ, ResourceType.TOPIC, topic.name)
-                producers = context.broker.leading((topic.name, index)).producers()
+                producers = context.broker.leading((topic.name, index)).log.producers
             except KafkaError as error:
                 answers.append(PartitionResponse(index, error.code, error.message))
             else:

@@ -117,6 +117,12 @@ class ProducerState:
         """The producer whose transaction has been open for longest."""
         return next(iter(self._open.values()), None)
 
+    @property
+    def oldest_open_ms(self) -> int | None:
+        """When the producer of the oldest open transaction wrote last, in record time."""
+        entry = self.oldest_open
+        return None if entry is None else entry.last_timestamp
+
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._idle.get(producer_id) or self._open.get(producer_id)
 

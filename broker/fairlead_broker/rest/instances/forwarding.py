@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fairlead_broker.broker import Broker
-    from fairlead_broker.rest.request import RestRequest
+    from fairlead_broker.rest.instances.instance_request import ForwardableRequest
     from fairlead_model.cluster import ClusterImage
     from fairlead_wire.messages.envelope import EnvelopeResponse
 
@@ -60,7 +60,7 @@ class Forwarding:
         # Apart from other requests: reads that wait hold up none that write.
         self._peers = Peers(broker, secret, connections_max=REST_PEER_CONNECTIONS_MAX)
 
-    async def forward(self, request: RestRequest) -> web.StreamResponse:
+    async def forward(self, request: ForwardableRequest) -> web.StreamResponse:
         """Return what the broker answers that has the instance; ProblemError 404 or 503.
 
         Each has the time of `request.deadline_s`.
@@ -81,7 +81,7 @@ class Forwarding:
                 return response
         raise failure or unknown_instance(name)
 
-    async def exists_elsewhere(self, request: RestRequest, path: str, name: str) -> bool:
+    async def exists_elsewhere(self, request: ForwardableRequest, path: str, name: str) -> bool:
         """Tell whether another broker that can be asked has an instance of this name."""
         for broker_id in self._candidates(request, name):
             try:
@@ -100,7 +100,7 @@ class Forwarding:
         """Let go of all connections."""
         self._peers.close()
 
-    def _candidates(self, request: RestRequest, name: str) -> Iterator[int]:
+    def _candidates(self, request: ForwardableRequest, name: str) -> Iterator[int]:
         """Yield the brokers that may have the instance."""
         if sender_of(request.http) is not None:
             return
@@ -114,7 +114,7 @@ class Forwarding:
                 yield broker_id
 
     async def _ask(
-        self, request: RestRequest, method: str, broker_id: int, target: str, body: bytes
+        self, request: ForwardableRequest, method: str, broker_id: int, target: str, body: bytes
     ) -> web.Response:
         """Pass a request on, within its time; UnreachableError."""
         given = request.http.headers

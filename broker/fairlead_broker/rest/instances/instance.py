@@ -26,6 +26,7 @@ from fairlead_broker.rest.instances.group_offsets import (
 )
 from fairlead_broker.rest.instances.polling import Poll, ReadShape
 from fairlead_broker.rest.instances.positions import Positions
+from fairlead_broker.rest.offset_lookup import EARLIEST, LATEST, look_up_offset
 from fairlead_broker.rest.problems import (
     ILLEGAL_STATE,
     RETRY_AFTER,
@@ -33,7 +34,6 @@ from fairlead_broker.rest.problems import (
     ProblemError,
     problem_of,
 )
-from fairlead_broker.rest.topic_reading import EARLIEST, LATEST, look_up_offset
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from fairlead_broker.authorization import Principal
     from fairlead_broker.rest.calls import KafkaCalls
+    from fairlead_broker.rest.instances.instance_request import InstanceRequest
     from fairlead_broker.rest.instances.positions import TopicPartition
     from fairlead_broker.rest.rendering import Form
-    from fairlead_broker.rest.request import RestRequest
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class ConsumerInstance:
         return None if self._requests else self._used_s
 
     async def take_turn(
-        self, request: RestRequest, deadline_s: float, *, is_read: bool = False
+        self, request: InstanceRequest, deadline_s: float, *, is_read: bool = False
     ) -> None:
         """Wait until the requests before are answered; the next one's turn is after this answer.
 
@@ -180,7 +180,9 @@ class ConsumerInstance:
         self._note_change()
         self._keep()
 
-    async def read(self, request: RestRequest, deadline_s: float, bytes_max: int) -> list[bytes]:
+    async def read(
+        self, request: InstanceRequest, deadline_s: float, bytes_max: int
+    ) -> list[bytes]:
         """Return records as JSON, none where there are none until the deadline.
 
         ProblemError or KafkaError. What was read before counts as received.

@@ -25,8 +25,8 @@ from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopi
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fairlead_broker.rest.instances.instance_request import InstanceRequest
     from fairlead_broker.rest.instances.positions import Position, Positions, TopicPartition
-    from fairlead_broker.rest.request import RestRequest
     from fairlead_wire.messages.fetch import FetchResponse, PartitionData
 
 _HOP_S = REST_READ_HOP_MS / 1000
@@ -57,7 +57,7 @@ class Poll:
 
     def __init__(
         self,
-        request: RestRequest,
+        request: InstanceRequest,
         positions: Positions,
         shape: ReadShape,
         changed: Callable[[], asyncio.Future[None]],

@@ -32,6 +32,7 @@ from fairlead_broker.rest.instances.group_offsets import Committed
 from fairlead_broker.rest.instances.instance import RESETS, InstanceConfig
 from fairlead_broker.rest.instances.registry import instance_exists
 from fairlead_broker.rest.negotiation import require_answer
+from fairlead_broker.rest.offset_lookup import EARLIEST, LATEST
 from fairlead_broker.rest.operations import (
     INT32_MAX,
     INT64_MAX,
@@ -58,7 +59,6 @@ from fairlead_broker.rest.problems import (
 )
 from fairlead_broker.rest.rendering import Form
 from fairlead_broker.rest.schemas import ID, OFFSET, TEXT, array_of, object_of
-from fairlead_broker.rest.topic_reading import EARLIEST, LATEST
 from fairlead_broker.rest.v2.partition_records import (
     ANY_FORM,
     ISOLATION_LEVELS,
@@ -73,8 +73,8 @@ if TYPE_CHECKING:
 
     from fairlead_broker.rest.instances.instance import ConsumerInstance
     from fairlead_broker.rest.instances.positions import TopicPartition
-    from fairlead_broker.rest.operations import Handler, Schema
-    from fairlead_broker.rest.request import RestRequest
+    from fairlead_broker.rest.operations import Schema
+    from fairlead_broker.rest.request import RestHandler, RestRequest
 
     InstanceHandler = Callable[[RestRequest, ConsumerInstance], Awaitable[web.StreamResponse]]
 
@@ -127,7 +127,7 @@ def _number(given: dict[str, Any], name: str, default: Any) -> Any:
     return default if name not in given else int(given[name])
 
 
-def of_instance(handle: InstanceHandler, *, is_read: bool = False) -> Handler:
+def of_instance(handle: InstanceHandler, *, is_read: bool = False) -> RestHandler:
     """Return a handler that finds the instance of the path first, here or at another broker."""
 
     async def find_and_handle(request: RestRequest) -> web.StreamResponse:
@@ -146,7 +146,7 @@ def of_instance(handle: InstanceHandler, *, is_read: bool = False) -> Handler:
     return find_and_handle
 
 
-def in_turn(handle: InstanceHandler) -> Handler:
+def in_turn(handle: InstanceHandler) -> RestHandler:
     """Return a handler that has the instance for itself."""
 
     async def wait_and_handle(

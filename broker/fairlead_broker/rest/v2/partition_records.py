@@ -23,6 +23,7 @@ from fairlead_broker.limits import (
 )
 from fairlead_broker.rest.embedding import EmbeddingError, read_timestamp
 from fairlead_broker.rest.negotiation import require_answer
+from fairlead_broker.rest.offset_lookup import EARLIEST, LATEST
 from fairlead_broker.rest.operations import (
     EVENT_STREAM,
     INT32_MAX,
@@ -42,7 +43,7 @@ from fairlead_broker.rest.reading import PartitionReader
 from fairlead_broker.rest.rendering import Form, RecordShape
 from fairlead_broker.rest.schemas import ID, INT, OFFSET, TEXT, TEXT_OR_NULL, array_of, object_of
 from fairlead_broker.rest.tailing import follow, last_event_offset
-from fairlead_broker.rest.topic_reading import EARLIEST, LATEST, find_offset
+from fairlead_broker.rest.topic_reading import find_offset
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -14,10 +14,11 @@ from fairlead_broker.rest.group_reading import (
     in_turns,
     list_groups,
 )
+from fairlead_broker.rest.offset_lookup import LATEST
 from fairlead_broker.rest.operations import Answer, Operation
 from fairlead_broker.rest.problems import ProblemError
 from fairlead_broker.rest.schemas import FLAG, ID, OFFSET, TEXT, TEXT_OR_NULL
-from fairlead_broker.rest.topic_reading import LATEST, find_offset
+from fairlead_broker.rest.topic_reading import find_offset
 from fairlead_broker.rest.v3.resources import LINK, LINK_OR_NULL, Place, list_of, resource
 from fairlead_model.ids import CONSUMER_OFFSETS
 

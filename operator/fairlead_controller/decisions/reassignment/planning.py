@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final
 
-from fairlead_controller.decisions.reassignment.moves import located
+from fairlead_controller.decisions.running_reassignments import located
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.broker import BrokerRegistration
 from fairlead_model.ids import BrokerId

@@ -14,7 +14,6 @@ from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import AdvanceReassignments, Decision, PartitionMove
 from fairlead_controller.decisions.leader_election import ElectionReason, IsElectable, Outcome
 from fairlead_controller.decisions.leadership import elect_in, elect_leaderless, moved
-from fairlead_controller.decisions.reassignment.moves import PartitionKey, located
 from fairlead_controller.decisions.reassignment.planning import Holdings
 from fairlead_controller.decisions.reassignment.steps import (
     as_next_of,
@@ -23,6 +22,7 @@ from fairlead_controller.decisions.reassignment.steps import (
     with_target,
 )
 from fairlead_controller.decisions.restored_holders import awaiting_recovery, awaits_testimony
+from fairlead_controller.decisions.running_reassignments import PartitionKey, located
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.table_room import TableRoom
 from fairlead_model.cluster import TopicImage

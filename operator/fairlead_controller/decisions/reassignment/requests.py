@@ -15,12 +15,12 @@ from fairlead_controller.decisions.events import (
 )
 from fairlead_controller.decisions.leader_election import ElectionReason, Outcome
 from fairlead_controller.decisions.leadership import moved
-from fairlead_controller.decisions.reassignment.moves import located
 from fairlead_controller.decisions.reassignment.planning import Holdings
 from fairlead_controller.decisions.reassignment.progress import Slots, begun, reverted
+from fairlead_controller.decisions.running_reassignments import located
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.table_room import TableRoom
-from fairlead_controller.decisions.topics.deletion_and_growth import find_topic, refuse_declared
+from fairlead_controller.decisions.topic_lookup import find_topic, refuse_declared
 from fairlead_model.cluster import TopicImage
 from fairlead_model.ids import BrokerId
 from fairlead_model.partition import PartitionRegistration

@@ -8,7 +8,6 @@ with its id and its data; from then on it counts as the resource's, not as made 
 from dataclasses import replace
 from typing import Final
 
-from fairlead_controller.decisions.config_changes import set_topic_configs
 from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import Decision, DeclareTopics
 from fairlead_controller.decisions.placement import RandomSource
@@ -27,6 +26,7 @@ from fairlead_controller.decisions.topics.creation import (
     plan_topic,
 )
 from fairlead_controller.decisions.topics.deletion_and_growth import grow_topic, plan_growth
+from fairlead_controller.decisions.topics.topic_configs import set_topic_configs
 from fairlead_model.cluster import TopicChanged, TopicImage, TopicOrigin
 from fairlead_model.resources.topic_manifest import UNSPECIFIED, TopicSpec
 from fairlead_model.session.calls import CreatableTopic, CreateTopicsCall

@@ -21,6 +21,7 @@ from fairlead_controller.decisions.placement import (
 from fairlead_controller.decisions.security.mutation_quota import MutationAllowance, throttling
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.table_room import TableRoom
+from fairlead_controller.decisions.topic_lookup import find_topic, refuse_declared
 from fairlead_controller.decisions.topics.creation import (
     PARTITIONS_PER_CALL_MAX,
     TOPICS_PER_CALL_MAX,
@@ -37,24 +38,6 @@ from fairlead_model.ids import ZERO_TOPIC_ID, BrokerId, TopicId, is_internal_top
 from fairlead_model.resources.topic_manifest import PARTITIONS_MAX
 from fairlead_model.session.calls import DeletableTopic, DeletedTopic, GrowableTopic, GrownTopic
 from fairlead_model.session.refusals import RefusalCode, RefusedError
-
-
-def refuse_declared(topic: TopicImage) -> None:
-    """Raise RefusedError if a resource declares the topic: it would undo the change."""
-    if topic.header.resource:
-        raise RefusedError(
-            RefusalCode.POLICY_VIOLATION,
-            f"topic {topic.name!r} is declared by Topic resource {topic.header.resource!r}; "
-            "change the resource instead",
-        )
-
-
-def find_topic(state: ControllerState, name: str) -> TopicImage:
-    """Find a topic by name; raise RefusedError if there is none."""
-    topic = state.image.topic(name)
-    if topic is None:
-        raise RefusedError(RefusalCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    return topic
 
 
 def decide_topic_deletion(

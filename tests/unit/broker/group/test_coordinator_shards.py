@@ -18,7 +18,7 @@ from fairlead_broker.group.records.classic_records import (
     encode_group_value,
     encode_key,
 )
-from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
+from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.heartbeat import HeartbeatRequest

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from fairlead_broker.log import flush
+from fairlead_broker.replication.committable import awaits_flush
+from fairlead_broker.replication.mark_order import check_mark_order
 from fairlead_model.invariants import InvariantViolation
 from fairlead_wire.errors import ErrorCode, KafkaError
 
@@ -31,10 +33,10 @@ def test_marks_out_of_order_are_a_violation(stage: Any) -> None:
     stage.topic("t")
     stage.append("t", b"a")
     partition = stage.partition("t")
-    partition.check_order()
+    check_mark_order(partition)
     partition.leader.high_watermark = partition.log_end_offset + 1
     with pytest.raises(InvariantViolation, match="high_watermark 2 > log_end_offset 1"):
-        partition.check_order()
+        check_mark_order(partition)
 
 
 def test_who_does_not_lead_appends_nothing(stage: Any) -> None:
@@ -109,25 +111,13 @@ def test_between_the_high_watermark_and_the_log_end_a_reader_gets_nothing(stage:
     assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_leader_epochs_of_clients_are_compared(stage: Any) -> None:
-    """R5."""
-    stage.topic("t")
-    stage.change("t", leader=-1)
-    stage.change("t", leader=1)
-    partition = stage.partition("t")
-    assert partition.check_leader_epoch(-1) is ErrorCode.NONE
-    assert partition.check_leader_epoch(2) is ErrorCode.NONE
-    assert partition.check_leader_epoch(1) is ErrorCode.FENCED_LEADER_EPOCH
-    assert partition.check_leader_epoch(3) is ErrorCode.UNKNOWN_LEADER_EPOCH
-
-
 def test_flush_messages_holds_the_high_watermark_until_the_log_is_on_the_disk(stage: Any) -> None:
     stage.topic("t", configs={"flush.messages": "2"})
     stage.append("t", b"a")
     partition = stage.partition("t")
-    assert (partition.high_watermark, partition.awaits_flush) == (1, False)
+    assert (partition.high_watermark, awaits_flush(partition.log)) == (1, False)
     stage.append("t", b"b")
-    assert (partition.high_watermark, partition.awaits_flush) == (1, True)
+    assert (partition.high_watermark, awaits_flush(partition.log)) == (1, True)
 
     async def flush_it() -> None:
         job = flush.begin_flush(partition.log)
@@ -137,7 +127,7 @@ def test_flush_messages_holds_the_high_watermark_until_the_log_is_on_the_disk(st
         partition.flushed()
 
     stage.run(flush_it())
-    assert (partition.high_watermark, partition.awaits_flush) == (2, False)
+    assert (partition.high_watermark, awaits_flush(partition.log)) == (2, False)
 
 
 def test_a_partition_that_moved_is_reported_once_a_turn(stage: Any) -> None:

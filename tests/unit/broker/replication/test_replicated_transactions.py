@@ -26,7 +26,7 @@ def index_files(partition: Partition) -> list[tuple[str, bytes]]:
 def described(partition: Partition) -> list[tuple[int, ...]]:
     return [
         (each.producer_id, each.epoch, each.coordinator_epoch, each.transaction_first_offset)
-        for each in partition.producers()
+        for each in partition.log.producers
     ]
 
 
@@ -58,7 +58,8 @@ def test_followers_know_what_their_leader_knows(tmp_path: Path) -> None:
             assert index_files(leader) == index_files(successor) != []
             assert described(leader) == described(successor)
             await cluster.until(lambda: successor.is_high_watermark_valid)
-            assert successor.aborted_transactions(0, marker + 1) == [(7, begun)]
+            (aborted,) = successor.log.aborted_transactions(0, marker + 1)
+            assert (aborted.producer_id, aborted.first_offset) == (7, begun)
             # The transaction goes on nowhere: the coordinator has to be asked again.
             assert successor.begin_verification(7, 0, 2, supports_epoch_bump=False) is not None
 

@@ -11,7 +11,7 @@ from transaction_cluster import TransactionCluster
 
 from fairlead_broker.coordinator.record_batching import build_batch, encode_body
 from fairlead_broker.limits import TRANSACTIONAL_IDS_PER_SHARD_MAX
-from fairlead_broker.replication.acknowledgement import ALL_IN_SYNC
+from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_broker.transaction.records import decode_value, encode_key
 from fairlead_model.ids import TRANSACTION_STATE
 from fairlead_wire.errors import ErrorCode

@@ -13,7 +13,6 @@ from fairlead_spark.exactly_once.batch_decision import (
     EndTransactions,
     FindLost,
     NoteGivenUp,
-    PreparedTransaction,
     ReadDecision,
     TakeOver,
     WriteDecision,
@@ -23,6 +22,7 @@ from fairlead_spark.exactly_once.batch_decision import (
     must_write,
     name_attempt,
 )
+from fairlead_spark.prepared_transaction import PreparedTransaction
 
 WRITER = BatchWriter("orders", 5, "run-b", 1000, 20)
 

@@ -3,13 +3,14 @@
 import pytest
 
 from fairlead_spark.errors import SinkError
-from fairlead_spark.exactly_once.batch_decision import Decision, PreparedTransaction
+from fairlead_spark.exactly_once.batch_decision import Decision
 from fairlead_spark.exactly_once.decision_records import (
     ENDED_MAX,
     DecisionReplay,
     decode_decision,
     encode_decision,
 )
+from fairlead_spark.prepared_transaction import PreparedTransaction
 from fairlead_wire.record_batch import decode_batch_header
 from fairlead_wire.records import (
     ControlType,

@@ -12,9 +12,9 @@ from fairlead_spark import limits
 from fairlead_spark.client_settings import ClientSettings
 from fairlead_spark.cluster import PassingError
 from fairlead_spark.errors import SinkError
-from fairlead_spark.exactly_once.batch_decision import PreparedTransaction
 from fairlead_spark.offsets import TopicPartition
 from fairlead_spark.options import SinkOptions
+from fairlead_spark.prepared_transaction import PreparedTransaction
 from fairlead_spark.writing.sink import RowWriter, gather
 from fairlead_spark.writing.sink_columns import SinkColumns
 from fairlead_wire.errors import ErrorCode

@@ -6,7 +6,7 @@ process reaches nobody, and nobody reaches it. Bytes on a cut connection wait, a
 send buffers of a network that drops packets; connections stay open and new ones are accepted and
 left unanswered. After the heal all of them go on.
 
-python -m fairlead_cli.drill.fault_proxy --cluster-file FILE --host HOST --http-port N
+python -m fairlead_cli.local.fault_proxy --cluster-file FILE --host HOST --http-port N
     --route ROUTE …
 """
 

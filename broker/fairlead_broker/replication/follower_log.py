@@ -1,0 +1,46 @@
+"""What a follower does to its log: append what the leader sent, cut it where the two part (I7).
+
+`FollowerState` decides which of these it is, `Partition` keeps the high watermark. Each function
+is given the high watermark before, and returns the one from then on: within the log, and never
+lower than it was but where the log was cut. KafkaError where the log refuses; nothing counts then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fairlead_broker.replication.follower_state import Append
+    from fairlead_broker.replication.replica_log import ReplicaLog
+
+
+def append_from_leader(
+    log: ReplicaLog, action: Append, high_watermark: int, *, leader_epoch: int, now_ms: int
+) -> int:
+    """Append the records of an answer, and take over the leader's marks; `now_ms` is wall time."""
+    if len(action.records):
+        log.append_as_follower(memoryview(action.records), now_ms=now_ms, leader_epoch=leader_epoch)
+    high_watermark = max(high_watermark, min(action.leader_high_watermark, log.log_end_offset))
+    if action.leader_log_start_offset > log.log_start_offset:
+        # What the leader has forgotten was committed, and this log may end before it (R17).
+        start = min(action.leader_log_start_offset, log.log_end_offset)
+        high_watermark = max(high_watermark, start)
+        log.advance_log_start_offset(start)
+    return high_watermark
+
+
+def truncate_to(log: ReplicaLog, offset: int, high_watermark: int) -> int:
+    """Drop everything from `offset` on."""
+    log.truncate_to(offset)
+    return bring_into_log(log, high_watermark)
+
+
+def restart_at(log: ReplicaLog, offset: int, high_watermark: int) -> int:
+    """Drop everything, and go on at `offset`."""
+    log.restart_at(offset)
+    return bring_into_log(log, high_watermark)
+
+
+def bring_into_log(log: ReplicaLog, high_watermark: int) -> int:
+    """Return the nearest offset to `high_watermark` that lies in the log (I1)."""
+    return min(max(high_watermark, log.log_start_offset), log.log_end_offset)

@@ -1,0 +1,23 @@
+"""Whether a request means the leader epoch that this replica is in (R5). Pure.
+
+Clients and followers say with each partition which epoch they believe in, as KIP-320 asks.
+"""
+
+from typing import Final
+
+from fairlead_wire.errors import ErrorCode, KafkaError
+
+LATEST_KNOWN_EPOCH: Final = -1
+"""`current_leader_epoch` of a client that doesn't know one: not checked."""
+
+
+def check_leader_epoch(current_leader_epoch: int, leader_epoch: int) -> None:
+    """Compare the epoch that a request names with the replica's `leader_epoch`.
+
+    KafkaError FENCED_LEADER_EPOCH for an older one, UNKNOWN_LEADER_EPOCH for a newer one.
+    """
+    if current_leader_epoch in (LATEST_KNOWN_EPOCH, leader_epoch):
+        return
+    if current_leader_epoch < leader_epoch:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)

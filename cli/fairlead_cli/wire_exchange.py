@@ -1,0 +1,47 @@
+"""A request and its answer on a connection that is there: Kafka's protocol as it is."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from fairlead_cli.client_id import CLIENT_ID
+from fairlead_wire.errors import ErrorCode, RemoteProtocolError
+from fairlead_wire.header import decode_response, encode_request_frame
+
+if TYPE_CHECKING:
+    import socket
+
+    from fairlead_wire.message import Message
+
+LENGTH = struct.Struct(">i")
+REPLY_BYTES_MAX = 16 << 20
+
+
+def exchange(connection: socket.socket, message: Message, version: int) -> Any:
+    """Send one request and return its reply. OSError, EOFError or RemoteProtocolError."""
+    api_key = message.API_KEY
+    frame = encode_request_frame(api_key, version, 1, CLIENT_ID, message)
+    connection.sendall(b"".join(bytes(part) for part in frame))  # type: ignore[arg-type]
+    (size,) = LENGTH.unpack(receive_exactly(connection, LENGTH.size))
+    if not 0 <= size <= REPLY_BYTES_MAX:
+        raise RemoteProtocolError(f"a reply of {size} bytes")
+    reply = receive_exactly(connection, size)
+    return decode_response(memoryview(reply), api_key, version)[1]
+
+
+def receive_exactly(connection: socket.socket, size: int) -> bytes:
+    """So many bytes; EOFError when the broker closes the connection before."""
+    received = bytearray()
+    while len(received) < size:
+        part = connection.recv(size - len(received))
+        if not part:
+            raise EOFError("it closed the connection")
+        received += part
+    return bytes(received)
+
+
+def name_error(code: int) -> str:
+    """Kafka's name; the number of one that is newer than this client."""
+    names = {int(each): each.name for each in ErrorCode}
+    return names.get(code, f"error {code}")
