@@ -135,6 +135,21 @@ def read_drained(host: str, port: int, broker_id: int) -> bool | None:
     return None if value is None else value == "true"
 
 
+def read_cordoned(host: str, port: int, broker_id: int) -> bool:
+    """Tell whether all log directories of a broker are cordoned, as it knows itself."""
+    from fairlead_model.configs.cordoned_directories import (
+        CORDONED_LOG_DIRS,
+        cordon_entries,
+        cordoned_among,
+    )
+
+    cordoned = read_config(host, port, broker_id, CORDONED_LOG_DIRS)
+    if not cordoned:
+        return False
+    directories = cordon_entries(read_config(host, port, broker_id, "log.dirs") or "")
+    return cordoned_among(cordon_entries(cordoned), directories)[0] == {*directories}
+
+
 def read_config(host: str, port: int, broker_id: int, name: str) -> str | None:
     """Return a setting of a broker, as it knows itself; None if it does not say."""
     from fairlead_cli.client.wire_call import call_broker
