@@ -50,6 +50,7 @@ from fairlead_model.cluster import (
     TopicChanged,
     TopicRemoved,
 )
+from fairlead_model.configs.cordoned_directories import CORDONED_LOG_DIRS
 from fairlead_model.ids import CONSUMER_OFFSETS, NO_BROKER_EPOCH, TRANSACTION_STATE
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.primitives import NULL_UUID
@@ -112,8 +113,8 @@ class Broker:
     ) -> None:
         self.settings, self.node_id, self.clock = settings, settings.node_id, clock
         self.log_directories = log_directories
-        self.image = ClusterImage()
-        self._running_values = settings.values
+        self.image, self._running_values = ClusterImage(), settings.values
+        self._cordon()
         self.metrics = BrokerMetrics()
         self.fetch_purgatory = _build_purgatory(PARKED_FETCHES_MAX)
         self.produce_purgatory = _build_purgatory(PARKED_PRODUCES_MAX)
@@ -204,6 +205,7 @@ class Broker:
         if is_altered:
             self._running_values = self.settings.running_values(image)
             self.replicas.set_defaults(self._running_values)
+            self._cordon()
         self._publish_security(delta, image)
         self.leader_doubts.settle(image)
         self.replicas.publish(delta, image)
@@ -218,6 +220,10 @@ class Broker:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def _cordon(self) -> None:
+        entries = self._running_values.value(CORDONED_LOG_DIRS)
+        self.log_directories.cordon(entries if isinstance(entries, tuple) else ())
 
     def _build_authorizer(self) -> StandardAuthorizer | None:
         access = self.settings.access

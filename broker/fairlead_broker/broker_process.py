@@ -371,6 +371,7 @@ class BrokerProcess:
             ),
             certificate=None if self._tls is None else self._tls.controller,
             journal=self._journal,
+            is_cordoned=lambda: self._directories.is_cordoned,
         )
         self._broker.controller = self._session
         registering = asyncio.create_task(self._register(), name="registration")
@@ -556,6 +557,7 @@ class BrokerProcess:
             is_recovered_whole=joint.is_recovered_whole,
             min_insync_replicas=self._settings.log_config({}).min_insync_replicas,
             directory_ids=joint.directory_ids,
+            is_cordoned=self._directories.is_cordoned,
         )
 
     def _read_secret(self) -> bytes:

@@ -23,6 +23,7 @@ from fairlead_model.configs.config_values import (
     ConfigError,
     resolve_log_config,
 )
+from fairlead_model.configs.cordoned_directories import CORDONED_LOG_DIRS, cordon_problem
 from fairlead_model.configs.endpoint_text import parse_address, parse_endpoint
 from fairlead_model.configs.group_configs import validate_group_settings
 from fairlead_model.configs.setting_sources import merge_settings
@@ -378,6 +379,9 @@ def _log_directories(values: BrokerValues) -> tuple[str, ...]:
         )
     if len({posixpath.normpath(each) for each in directories}) < len(directories):
         raise ConfigError("log.dirs", "log.dirs names a folder twice")
+    problem = cordon_problem(values.static.get(CORDONED_LOG_DIRS, ""), directories)
+    if problem is not None:
+        raise ConfigError(CORDONED_LOG_DIRS, problem)
     return directories
 
 

@@ -58,6 +58,8 @@ class BrokerRegistration:
     """Levels that it supports. Of a registration that says nothing of them: `UNSAID_FEATURES`."""
     directory_ids: tuple[str, ...] = ()
     """Incarnations of its log directories, where there are several; empty: `directory_id` only."""
+    is_cordoned: bool = False
+    """True if none of its log directories takes new replicas (`cordoned.log.dirs`, KIP-1066)."""
 
     @property
     def incarnations(self) -> tuple[str, ...]:

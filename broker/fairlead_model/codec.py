@@ -79,7 +79,7 @@ FEATURE_LEVEL_MAX: Final = (1 << 15) - 1
 _REGISTRATION_REQUIRED: Final = 3
 _REGISTRATION_DEFAULTS: Final = (
     *("", None, True, False, "", "", "", "", False, NO_BROKER_EPOCH, False, 1),
-    *(UNSAID_FEATURES, ()),
+    *(UNSAID_FEATURES, (), False),
 )
 _ENDPOINT_REQUIRED: Final = 3
 _ENDPOINT_DEFAULTS: Final = (False,)
@@ -207,6 +207,7 @@ def encode_registration(registration: BrokerRegistration) -> list[Any]:
         registration.min_insync_replicas,
         registration.features,
         registration.directory_ids,
+        registration.is_cordoned,
     ]
 
 
@@ -265,6 +266,7 @@ def decode_registration(value: object) -> BrokerRegistration:
         min_insync_replicas=whole(fields[14], minimum=1),
         features=tuple(_decode_range(each) for each in _list(fields[15])),
         directory_ids=tuple(text(each) for each in _list(fields[16])),
+        is_cordoned=flag(fields[17]),
     )
 
 

@@ -1,11 +1,13 @@
 import random
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_controller.decisions.placement import place_partitions
+from fairlead_controller.decisions.placement import check_assignments, place_partitions
 from fairlead_model.broker import BrokerRegistration
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
 @given(
@@ -39,6 +41,47 @@ def test_placement_holds_its_constraints(
         brokers, {}, partition_count=count, replication_factor=factor, random=random.Random(seed)
     )
     assert again == placed
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.booleans(), st.booleans()), min_size=1),
+    st.integers(1, 10),
+    st.integers(1, 4),
+    st.integers(),
+)
+def test_a_closed_broker_gets_nothing_and_what_needs_it_is_refused(
+    machines: list[tuple[str, bool, bool]], count: int, factor: int, seed: int
+) -> None:
+    """I17: drained, fenced or cordoned, up or down."""
+    brokers = [
+        BrokerRegistration(number, host_name=host, fenced=is_down)
+        for number, (host, is_down, _) in enumerate(machines)
+    ]
+    closed = {number for number, (_, _, is_closed) in enumerate(machines) if is_closed}
+    free = [broker for broker in brokers if broker.broker_id not in closed]
+
+    def place() -> list[tuple[int, ...]]:
+        return place_partitions(
+            brokers,
+            {},
+            partition_count=count,
+            replication_factor=factor,
+            cordoned=closed,
+            random=random.Random(seed),
+        )
+
+    if len(free) < factor or not any(broker.may_lead for broker in free):
+        with pytest.raises(RefusedError) as refused:
+            place()
+        assert refused.value.code is RefusalCode.INVALID_REPLICATION_FACTOR
+        by_hand = {0: [broker.broker_id for broker in brokers]}
+        known = {broker.broker_id: broker for broker in brokers}
+        if closed:
+            with pytest.raises(RefusedError) as refused:
+                check_assignments(by_hand, known, cordoned=closed)
+            assert refused.value.code is RefusalCode.INVALID_REPLICA_ASSIGNMENT
+        return
+    assert all(closed.isdisjoint(replicas) for replicas in place())
 
 
 @given(st.integers(1, 6), st.integers(1, 40), st.integers(1, 3))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from proofs import MOVING_SEEDS, OLD_SEEDS, SIMULATED_MUTANTS, seed_chunks
+from simulator.log_shelf import LogShelf
 from simulator.mutation import Mutants
 from simulator.world import Options, World
 
@@ -18,6 +19,7 @@ from fairlead_broker.local_replicas import LocalReplicas
 from fairlead_controller.decisions import unregistration
 from fairlead_controller.decisions.reassignment import progress, steps
 from fairlead_controller.decisions.reassignment.planning import Holdings
+from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables import loading
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ MUTANTS = Mutants()
 mutant = MUTANTS.register
 GONE = ("drain", "undrain", "unregister", "pause", "cut_off", "lose_power")
 MOVES = ("move", "cancel_move", "drain", "undrain")
+CORDONS = ("move", "drain", "undrain", "cordon", "uncordon")
 
 
 @pytest.mark.proof
@@ -58,6 +61,17 @@ def test_partitions_move_are_called_back_and_leave_nothing_behind() -> None:
         done.update(finished=moves.finished, called_back=moves.cancelled, deleted=moves.deleted)
     assert min(done[name] for name in ("drained", "undrained", "called_back")) > 2, done
     assert min(done["finished"], done["deleted"]) > 10, done
+
+
+def test_cordoned_brokers_get_nothing_whoever_is_killed() -> None:
+    done: Counter[str] = Counter()
+    for seed in range(4):
+        only = (*CORDONS, "kill", "kill_controller")
+        world = World(seed, Options(has_moves=True, only=only, fault_pause_s=0.3))
+        done.update(world.run().faults)
+        done.update(finished=world.checker.moves.finished)
+    assert min(done[name] for name in ("cordoned", "uncordoned", "drained")) > 2, done
+    assert done["finished"] > 5, done
 
 
 def test_brokers_that_are_empty_and_gone_are_forgotten_and_join_anew() -> None:
@@ -133,6 +147,28 @@ def forgets_the_cordon(patch: Patch) -> None:
         return replace(begin(*arguments, **more), cordoned=frozenset())
 
     patch.setattr(loading, "initial_state", begin_without)
+
+
+@mutant(*CORDONS, has_moves=True, fault_pause_s=0.3)
+def moves_replicas_to_cordoned_brokers(patch: Patch) -> None:
+    patch.setattr(ControllerState, "closed", property(lambda state: state.cordoned))
+
+
+@mutant(*CORDONS, "kill_controller", has_moves=True, fault_pause_s=0.3)
+def forgets_which_brokers_are_cordoned(patch: Patch) -> None:
+    """A controller that takes over does not read what its predecessor was told."""
+    begin = loading.initial_state
+
+    def begin_without(*arguments: Any, **more: Any) -> Any:
+        return replace(begin(*arguments, **more), shut=frozenset())
+
+    patch.setattr(loading, "initial_state", begin_without)
+
+
+@mutant(*CORDONS, has_moves=True, fault_pause_s=0.3)
+def tells_of_cordons_once(patch: Patch) -> None:
+    """A broker says what it was told when it registered, and no more."""
+    patch.setattr(LogShelf, "cordon", lambda shelf, entries: None)
 
 
 @mutant(*MOVES, has_moves=True)

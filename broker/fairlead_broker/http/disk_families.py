@@ -82,6 +82,21 @@ def expose_disks(
             for path in directories.paths
         ],
     )
+    out.one(
+        "kafka_log_logmanager_cordonedlogdirectorycount",
+        "gauge",
+        "Log directories that get no new replicas.",
+        len(directories.cordoned),
+    )
+    out.family(
+        "kafka_log_logmanager_logdirectorycordoned",
+        "gauge",
+        "1 for a log directory that gets no new replicas, 0 for another one.",
+        [
+            (label_set(log_dir=path), int(path in directories.cordoned))
+            for path in directories.paths
+        ],
+    )
 
 
 def measure_disk(path: str) -> tuple[int, int]:

@@ -16,12 +16,20 @@ from fairlead_broker.session.controller_calls import (
     slot_error,
 )
 from fairlead_broker.session.log_levels import alter_levels
+from fairlead_model.cluster import CLUSTER_WIDE
 from fairlead_model.configs.config_key import ConfigError
 from fairlead_model.configs.config_values import StaticConfigError, validate_broker_config
+from fairlead_model.configs.cordoned_directories import (
+    CORDONED_LOG_DIRS,
+    EVERY_DIRECTORY,
+    cordon_entries,
+    cordon_problem,
+)
 from fairlead_model.configs.group_configs import limits_of
 from fairlead_model.session.calls import (
     AlterableResource,
     AlterConfigsCall,
+    AlterOperation,
     ConfigAlteration,
     Method,
     ResourceType,
@@ -67,6 +75,8 @@ async def alter(
     forwarded = []
     for resource in resources:
         refusal = _refusal(resource, require, is_duplicate=_identity(resource) in duplicates)
+        if refusal is None and resource["resource_type"] == ResourceType.BROKER:
+            refusal = _static_config(resource) or _cordon_refusal(broker, resource)
         if refusal is not None:
             outcomes[_identity(resource)] = _failed(resource, refusal)
         elif resource["resource_type"] == ResourceType.BROKER_LOGGER:
@@ -103,8 +113,6 @@ def _refusal(
         return error
     if is_duplicate:
         return repetition_error(f"resource {resource['name']!r}")
-    if resource["resource_type"] == ResourceType.BROKER:
-        return _static_config(resource)
     if resource["resource_type"] not in set(ResourceType):
         return KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -125,6 +133,31 @@ def _static_config(resource: AlterableResource) -> KafkaError | None:
             return KafkaError(ErrorCode.INVALID_REQUEST, error.message)
         except ConfigError:
             continue
+    return None
+
+
+def _cordon_refusal(broker: RegisteredBroker, resource: AlterableResource) -> KafkaError | None:
+    """Return why log directories of a broker cannot be cordoned; None if they can.
+
+    Only the broker itself knows what it has. Others let them be uncordoned, and the whole broker
+    be cordoned.
+    """
+    for alteration in resource["alterations"]:
+        adds = alteration["operation"] in (AlterOperation.SET, AlterOperation.APPEND)
+        if alteration["name"] != CORDONED_LOG_DIRS or not adds:
+            continue
+        text = alteration["value"] or ""
+        if resource["name"] == str(broker.node_id):
+            problem = cordon_problem(text, broker.settings.log_directories)
+        elif resource["name"] != CLUSTER_WIDE and not {*cordon_entries(text)} <= {EVERY_DIRECTORY}:
+            problem = (
+                f"Unexpected broker id, expected {broker.node_id}, but received "
+                f"{resource['name']!r}: only that broker knows its log.dirs"
+            )
+        else:
+            continue
+        if problem is not None:
+            return KafkaError(ErrorCode.INVALID_REQUEST, problem)
     return None
 
 

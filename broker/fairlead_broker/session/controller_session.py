@@ -85,6 +85,7 @@ class ControllerSession:
         faults: FaultTarget | None = None,
         certificate: "FollowedPeer | None" = None,
         journal: "RoleJournal | None" = None,
+        is_cordoned: Callable[[], bool] = lambda: False,
     ) -> None:
         """`registration` carries what the broker says of itself; its epoch is ignored.
 
@@ -95,6 +96,7 @@ class ControllerSession:
         `metadata_seen` is what processes before this one have noted. With `is_ready` false the
         broker stays fenced until `set_ready`. `faults` carries out what a drill asks for. With a
         `certificate` all controllers are reached over TLS. `journal` notes what is published.
+        `is_cordoned` tells whether the log directories take nothing new.
         """
         self.secret = secret
         self.certificate = certificate
@@ -111,6 +113,8 @@ class ControllerSession:
         self._unclean = [list(replica) for replica in unclean]
         self._faults = FaultAnswers(faults)
         self._journal = journal
+        self._is_cordoned = is_cordoned
+        self._has_told_cordoned = False
         self._follower = ImageFollower(cluster_id, self._note_skipped)
         self._skipped: set[str] = set()
         self._beating: asyncio.Task[None] | None = None
@@ -389,7 +393,7 @@ class ControllerSession:
         self._publish(publication.delta, publication.image)
         # Only now: if acting on it failed, the next connection brings it again.
         self._follower.commit(publication)
-        if message["is_image"]:
+        if message["is_image"] or self._is_cordoned() != self._has_told_cordoned:
             self._send_heartbeat(0.0)
         if self._registered is not None and not self._registered.done():
             self._registered.set_result(None)
@@ -487,12 +491,14 @@ class ControllerSession:
     def _send_heartbeat(self, lag_s: float) -> None:
         self._heartbeat_number += 1
         position = self._follower.position
+        self._has_told_cordoned = self._is_cordoned()
         self._send(
             pack_message(
                 MessageType.HEARTBEAT,
                 number=self._heartbeat_number,
                 position=[position.controller_epoch, position.sequence],
                 is_ready=self._is_ready,
+                is_cordoned=self._has_told_cordoned,
                 progress={"loop_lag_ms": int(lag_s * 1000), **self._progress()},
             )
         )

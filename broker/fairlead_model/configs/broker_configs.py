@@ -16,6 +16,7 @@ from fairlead_model.configs.config_key import (
     long_key,
 )
 from fairlead_model.configs.coordinator_configs import COORDINATOR_CONFIGS
+from fairlead_model.configs.cordoned_directories import CORDONED_LOG_DIRS, every_problem
 from fairlead_model.configs.security_configs import SECURITY_CONFIGS
 from fairlead_model.configs.topic_configs import TOPIC_CONFIGS
 from fairlead_model.session.session_protocol import (
@@ -92,6 +93,15 @@ _IDENTITY = (
         None,
         "The folders that hold the partitions, one a disk (docs/operations.md). A controller has "
         "one, and keeps there which cluster it has seen, and its highest epoch.",
+    ),
+    ConfigKey(
+        CORDONED_LOG_DIRS,
+        _LIST,
+        "",
+        "Folders of log.dirs that get no new replicas, or * for all of them, and so for the broker "
+        "(KIP-1066); what is in them stays, and is served. Of one broker only.",
+        is_dynamic=True,
+        check=every_problem,
     ),
 )
 
@@ -355,7 +365,7 @@ _REPLICATION = (
 )
 
 BROKER_DRAIN: Final = "fairlead.broker.drain"
-"""Kafka's `cordoned.log.dirs` (KIP-1066) only keeps new replicas away from a broker."""
+"""With `cordoned.log.dirs=*` (KIP-1066) a broker gets nothing new either, and keeps what it has."""
 BROKER_FENCE: Final = "fairlead.broker.fence"
 """By whom and why a broker is fenced; not empty: it is."""
 FENCE_REASON_LENGTH_MAX: Final = 200
@@ -552,3 +562,5 @@ BROKER_CONFIGS: Final = key_table(
 
 CLUSTER_WIDE_CONFIGS: Final = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
 """Dynamic configs that the controller goes by: they have one value for all brokers (KIP-966)."""
+PER_BROKER_CONFIGS: Final = frozenset({CORDONED_LOG_DIRS})
+"""Dynamic configs that no two brokers share."""

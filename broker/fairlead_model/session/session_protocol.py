@@ -18,7 +18,8 @@ One WebSocket per broker and controller candidate, msgpack maps with a `type` ea
 |   |   | heartbeat_interval_ms, session_timeout_ms; writes: how many writes the tables |
 |   |   | have had, which the broker remembers (`metadata_seen`) |
 | changes | controller | position, changes, is_image, is_last |
-| heartbeat | broker | number, position, is_ready, progress |
+| heartbeat | broker | number, position, is_ready, is_cordoned: its log directories take nothing |
+|   |   | new, no if absent; progress |
 | heartbeat_ack | controller | number, writes |
 | call | broker | id, method, body (`fairlead_model.session.calls`) |
 | reply | controller | id, body; or id, error_code, error_message |

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fairlead_cli.errors import CliError
+from fairlead_cli.broker.log_dir_requests import describe, find_broker, try_moves
+from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.name_completion import complete_brokers
 from fairlead_cli.options import bootstrap_option, data_option, table_or_json
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from fairlead_cli.client.answering import Address
     from fairlead_wire.messages.describe_log_dirs import DescribeLogDirsResponse
 
-DESCRIBE_VERSION: Final = 4
-ALTER_VERSION: Final = 2
 POLL_S: Final = 0.5
 
 EPILOG = """\b
@@ -26,11 +25,19 @@ Examples:
   fairlead broker disks 2
   fairlead broker disks 2 --move orders:0 --to /disk2/fairlead --wait
   fairlead broker disks 2 --move orders:0 --move orders:3 --to /disk2/fairlead
+  fairlead broker disks 2 --drain /disk1/fairlead --wait
+  fairlead broker disks 2 --undrain /disk1/fairlead
 
-Moves replicas of this broker to another of the folders in its `log.dirs`, while it serves them. The
-folder where a replica is calls its move back. Without --wait it ends when the moves are noted, and
-`fairlead broker disks 2` shows how far they are. How fast:
+--move moves replicas of this broker to another of the folders in its `log.dirs`, while it serves
+them. The folder where a replica is calls its move back. Without --wait it ends when the moves are
+noted, and `fairlead broker disks 2` shows how far they are. How fast:
 replica.alter.log.dirs.io.max.bytes.per.second of the broker.
+
+--drain empties a folder, so that its disk can be taken away: nothing new comes to it any more
+(cordoned.log.dirs), and all that it holds moves to the others. It ends with what to do next. With
+--wait it goes on through restarts of the broker. Exit codes: 0 it is empty, or without --wait on
+its way; 1 it is not empty after --timeout, or a replica cannot move; 2 it is no folder of this
+broker. --undrain takes that back, and lets a folder be forgotten that was taken away.
 """
 
 
@@ -40,8 +47,17 @@ replica.alter.log.dirs.io.max.bytes.per.second of the broker.
 )
 @click.option("--move", "moved", multiple=True, metavar="TOPIC:PARTITION", help="What moves.")
 @click.option("--to", "target", metavar="FOLDER", help="Where to, as written in `log.dirs`.")
+@click.option("--drain", "drained", metavar="FOLDER", help="Move all off it, to the others.")
+@click.option("--undrain", "undrained", metavar="FOLDER", help="Let it take replicas again.")
 @click.option("--wait", "is_waiting", is_flag=True, help="End when all is there.")
-@click.option("--timeout", "timeout_s", type=float, default=600.0, show_default=True)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=float,
+    default=600.0,
+    show_default=True,
+    help="Seconds that --wait waits, restarts of the broker included.",
+)
 @data_option
 @bootstrap_option
 @table_or_json
@@ -50,20 +66,34 @@ def command(
     broker_id: int,
     moved: tuple[str, ...],
     target: str | None,
+    drained: str | None,
+    undrained: str | None,
     is_waiting: bool,
     timeout_s: float,
     data: Path,
     bootstrap: str | None,
     output: str,
 ) -> None:
-    """Show the log directories of a broker, and move replicas between them."""
+    """Show the log directories of a broker, move replicas between them, and empty one."""
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.output import print_json
 
     if bool(moved) != (target is not None):
         raise CliError("--move and --to go together")
+    if sum(each is not None for each in (target, drained, undrained)) > 1:
+        raise InputError("--move, --drain and --undrain are done one after the other")
     replicas = [parse_replica(text) for text in moved]
-    at = find_broker(resolve_bootstrap(bootstrap, data), broker_id)
+    addresses, said = resolve_bootstrap(bootstrap, data), None
+    if drained is not None or undrained is not None:
+        from fairlead_cli.broker import disk_drain
+
+        deadline = time.monotonic() + timeout_s if is_waiting else None
+        disks = disk_drain.Disks(addresses, broker_id, deadline)
+        if drained is not None:
+            said = disk_drain.drain(disks, drained, is_waiting=is_waiting, timeout_s=timeout_s)
+        elif undrained is not None:
+            said = disk_drain.undrain(disks, undrained)
+    at = find_broker(addresses, broker_id)
     if target is not None:
         ask_for_moves(at, replicas, target)
         deadline = time.monotonic() + timeout_s
@@ -76,6 +106,8 @@ def command(
         print_json(rows)
     else:
         show(rows)
+    if said is not None:
+        click.echo(said, err=output == "json")
 
 
 def parse_replica(text: str) -> tuple[str, int]:
@@ -86,56 +118,12 @@ def parse_replica(text: str) -> tuple[str, int]:
     return topic, int(index)
 
 
-def find_broker(addresses: str, broker_id: int) -> Address:
-    """Return where a broker is: only it knows its disks. CliError if it is not in service."""
-    from fairlead_cli.client.answering import Address
-    from fairlead_cli.client.connection import build_admin, fetch_metadata
-
-    found = fetch_metadata(build_admin(addresses)).brokers.get(broker_id)
-    if found is None:
-        raise CliError(f"broker {broker_id} is not in service")
-    return Address(found.host, found.port)
-
-
 def ask_for_moves(at: Address, replicas: list[tuple[str, int]], target: str) -> None:
     """Ask for all; CliError with each that is refused."""
-    from fairlead_cli.client.wire_call import call_broker
-    from fairlead_cli.wire_exchange import name_error
-    from fairlead_wire.messages.alter_replica_log_dirs import (
-        AlterReplicaLogDir,
-        AlterReplicaLogDirsRequest,
-        AlterReplicaLogDirTopic,
-    )
-
-    topics: dict[str, list[int]] = {}
-    for topic, index in replicas:
-        topics.setdefault(topic, []).append(index)
-    wanted = [AlterReplicaLogDirTopic(topic, indexes) for topic, indexes in topics.items()]
-    request = AlterReplicaLogDirsRequest([AlterReplicaLogDir(target, wanted)])
-    reply = call_broker(at.host.strip("[]"), at.port, request, ALTER_VERSION)
-    refused = [
-        f"{topic.topic_name}:{each.partition_index}: {name_error(each.error_code)}"
-        for topic in reply.results
-        for each in topic.partitions
-        if each.error_code
-    ]
+    refused = try_moves(at, dict.fromkeys(replicas, target))
     if refused:
-        raise CliError("; ".join(refused), hint="Its folders:  fairlead broker disks ID")
-
-
-def describe(at: Address) -> DescribeLogDirsResponse:
-    """Ask a broker what it has. CliError."""
-    from fairlead_cli.client.wire_call import call_broker
-    from fairlead_cli.wire_exchange import name_error
-    from fairlead_wire.messages.describe_log_dirs import DescribeLogDirsRequest
-
-    request = DescribeLogDirsRequest(topics=None)
-    reply: DescribeLogDirsResponse = call_broker(
-        at.host.strip("[]"), at.port, request, DESCRIBE_VERSION
-    )
-    if reply.error_code:
-        raise CliError(f"it does not tell what it holds: {name_error(reply.error_code)}")
-    return reply
+        why = "; ".join(f"{topic}:{index}: {code}" for (topic, index), code in refused.items())
+        raise CliError(why, hint="Its folders:  fairlead broker disks ID")
 
 
 def not_there(
@@ -166,6 +154,7 @@ def directory_rows(reply: DescribeLogDirsResponse) -> list[dict[str, Any]]:
             {
                 "path": directory.log_dir,
                 "error": name_error(directory.error_code) if directory.error_code else None,
+                "cordoned": directory.is_cordoned,
                 "replicas": sum(1 for _, each in held if not each.is_future_key),
                 "bytes": sum(each.partition_size for _, each in held),
                 "free": directory.usable_bytes,
@@ -193,7 +182,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         [
             [
                 row["path"],
-                row["error"] or "in use",
+                row["error"] or ("cordoned" if row["cordoned"] else "in use"),
                 str(row["replicas"]),
                 format_bytes(row["bytes"]),
                 "-" if row["error"] else format_bytes(row["free"]),

@@ -7,6 +7,11 @@ from typing import Final
 from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
 from fairlead_model.configs.broker_configs import BROKER_DRAIN
+from fairlead_model.configs.cordoned_directories import (
+    CORDONED_LOG_DIRS,
+    cordon_entries,
+    cordoned_among,
+)
 from fairlead_model.session.calls import ResourceType
 from fairlead_wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -20,6 +25,15 @@ def read_drained(host: str, port: int, broker_id: int) -> bool | None:
     """Tell whether a broker is being drained, as it knows itself; None if it does not say."""
     value = read_config(host, port, broker_id, BROKER_DRAIN)
     return None if value is None else value == "true"
+
+
+def read_cordoned(host: str, port: int, broker_id: int) -> bool:
+    """Tell whether all log directories of a broker are cordoned, as it knows itself."""
+    cordoned = read_config(host, port, broker_id, CORDONED_LOG_DIRS)
+    if not cordoned:
+        return False
+    directories = cordon_entries(read_config(host, port, broker_id, "log.dirs") or "")
+    return cordoned_among(cordon_entries(cordoned), directories)[0] == {*directories}
 
 
 def read_config(host: str, port: int, broker_id: int, name: str) -> str | None:

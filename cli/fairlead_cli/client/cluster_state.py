@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fairlead_cli.client.broker_configs import read_drained
+from fairlead_cli.client.broker_configs import read_cordoned, read_drained
 from fairlead_cli.client.connection import build_admin, wait_for
 from fairlead_cli.client.reassignment import list_all_reassignments
 from fairlead_cli.client.survey import newest_version
@@ -91,7 +91,12 @@ def read_cluster(addresses: str) -> ClusterReading:
     changes: list[Change] = [
         BrokerChanged(
             BrokerRegistration(
-                int(node.id), 1 + int(node.id), host_name=node.host, rack=node.rack, fenced=False
+                int(node.id),
+                1 + int(node.id),
+                host_name=node.host,
+                rack=node.rack,
+                fenced=False,
+                is_cordoned=read_cordoned(node.host, node.port, node.id),
             )
         )
         for node in cluster.nodes

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from fairlead_wire.message import Message
 
 
+class NoAnswerError(CliError):
+    """No reply came; the broker may be starting anew."""
+
+
 def call_broker(host: str, port: int, message: Message, version: int) -> Any:
     """Return the reply to one request on a connection of its own. CliError when none comes."""
     try:
@@ -30,7 +34,7 @@ def call_broker(host: str, port: int, message: Message, version: int) -> Any:
             _log_in(connection)
             return exchange(connection, message, version)
     except (OSError, EOFError, RemoteProtocolError, LoginRefusedError) as error:
-        raise CliError(
+        raise NoAnswerError(
             f"broker {join_address(host, port)} did not answer {type(message).__name__}: {error}",
             hint="It may be too old for this request, or gone. Look:  "
             f"fairlead status{cluster_arguments()}",

@@ -2,7 +2,8 @@
 
 `fairlead up --set log.dirs=/disk1,/disk2` gives each broker a folder of its own in each of them.
 Brokers that come back without one of their folders have lost what is in it, as far as the cluster
-knows. So a start that leaves one out is refused; a forgotten argument must not cost replicas.
+knows. So a start that leaves one out is refused; a forgotten argument must not cost replicas. One
+that has been emptied (`fairlead broker disks ID --drain`) may go.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from fairlead_broker.log.files.file_names import parse_partition_directory
 from fairlead_cli.errors import InputError
 from fairlead_model.configs.setting_sources import read_properties
 
@@ -26,13 +28,20 @@ def choose_log_directories(layout: Layout, settings: dict[str, str]) -> tuple[st
     for broker_id in layout.known_brokers():
         folders = [str(each) for each in build_log_directories(layout, chosen, broker_id)]
         for folder in find_log_directories(layout, broker_id):
-            if str(folder) not in folders and folder.is_dir():
+            if str(folder) not in folders and _has_logs(folder):
                 raise InputError(
                     f"broker {broker_id} has logs in {folder}, and log.dirs leaves it out",
-                    hint=f"Name {folder.parent} in --set {LOG_DIRS}=…, too. To lose what is in "
-                    "there, rename it first.",
+                    hint=f"Name {folder.parent} in --set {LOG_DIRS}=…, too, and empty it:  "
+                    f"fairlead broker disks {broker_id} --drain {folder} --wait\n"
+                    "To lose what is in there, rename it.",
                 )
     return chosen
+
+
+def _has_logs(folder: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    return any(parse_partition_directory(each.name) is not None for each in folder.iterdir())
 
 
 def build_log_directories(

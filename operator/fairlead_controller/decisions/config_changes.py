@@ -22,7 +22,7 @@ from fairlead_model.cluster import (
     BrokerConfigsChanged,
     GroupConfigsChanged,
 )
-from fairlead_model.configs.broker_configs import CLUSTER_WIDE_CONFIGS
+from fairlead_model.configs.broker_configs import CLUSTER_WIDE_CONFIGS, PER_BROKER_CONFIGS
 from fairlead_model.configs.config_values import (
     BROKER_DRAIN,
     BROKER_FENCE,
@@ -159,6 +159,13 @@ def _check_scope(name: str, config: str) -> None:
             RefusalCode.INVALID_REQUEST,
             f"{config} holds for all brokers at once: alter it for the cluster (an empty broker "
             "name, --entity-default)",
+        )
+
+    if name == CLUSTER_WIDE and config in PER_BROKER_CONFIGS:
+        raise RefusedError(
+            RefusalCode.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"Set({config})",
         )
 
 

@@ -27,6 +27,7 @@ from fairlead_controller.decisions.events import (
     BalanceLeaders,
     ClearIntent,
     ConfirmDeletions,
+    CordonBroker,
     CreateAcls,
     CreatePartitions,
     CreateTopics,
@@ -63,6 +64,7 @@ from fairlead_controller.decisions.reassignment.requests import (
 )
 from fairlead_controller.decisions.reassignment.scale_down import decide_scale_down
 from fairlead_controller.decisions.registration import (
+    decide_cordon,
     decide_elections,
     decide_fencing,
     decide_registration,
@@ -107,12 +109,8 @@ def decide(  # noqa: PLR0911, PLR0912
     match event:
         case RegisterBroker():
             return decide_registration(state, event, room)
-        case UnfenceBroker():
-            return decide_unfencing(state, event)
-        case FenceBroker():
-            return decide_fencing(state, event)
-        case ShutDownBroker():
-            return decide_shutdown(state, event)
+        case UnfenceBroker() | FenceBroker() | CordonBroker() | ShutDownBroker():
+            return _decide_service(state, event)
         case DrainBrokers():
             return decide_drain(state, event)
         case LimitCluster():
@@ -180,6 +178,20 @@ def _decide_moves(
             return decide_progress(state, event, room)
         case ScaleDownPool():
             return decide_scale_down(state, event, room)
+
+
+def _decide_service(
+    state: ControllerState, event: UnfenceBroker | FenceBroker | CordonBroker | ShutDownBroker
+) -> Decision:
+    match event:
+        case UnfenceBroker():
+            return decide_unfencing(state, event)
+        case FenceBroker():
+            return decide_fencing(state, event)
+        case CordonBroker():
+            return decide_cordon(state, event)
+        case ShutDownBroker():
+            return decide_shutdown(state, event)
 
 
 def _decide_topic_request(

@@ -68,6 +68,15 @@ class UnfenceBroker:
 
 
 @dataclass(frozen=True, slots=True)
+class CordonBroker:
+    """A broker says that its log directories take nothing new, or that one does again."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    is_cordoned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FenceBroker:
     """A broker is dead, or says that it stops."""
 
@@ -353,6 +362,7 @@ class AlterClientQuotas:
 
 Event: TypeAlias = (
     RegisterBroker
+    | CordonBroker
     | UnfenceBroker
     | FenceBroker
     | ShutDownBroker

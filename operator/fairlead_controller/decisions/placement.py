@@ -24,7 +24,7 @@ Worked example, three brokers on three hosts, two partitions, two replicas, rand
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from fairlead_controller.decisions.broker_loads import BrokerLoad
 from fairlead_model.broker import BrokerRegistration
@@ -32,6 +32,8 @@ from fairlead_model.ids import BrokerId
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 T = TypeVar("T")
+
+_CLOSED: Final = "being drained, fenced or cordoned"
 
 
 class RandomSource(Protocol):
@@ -101,12 +103,16 @@ def place_partitions(
     brokers = [broker for broker in brokers if broker.broker_id not in cordoned]
     alive = [broker for broker in brokers if broker.may_lead]
     if not alive:
-        raise RefusedError(RefusalCode.INVALID_REPLICATION_FACTOR, "no broker is alive")
+        raise RefusedError(
+            RefusalCode.INVALID_REPLICATION_FACTOR,
+            "no broker is alive"
+            + (f" that is not {_CLOSED} ({len(spared)} are)" if spared else ""),
+        )
     if replication_factor > len(brokers):
         raise RefusedError(
             RefusalCode.INVALID_REPLICATION_FACTOR,
             f"replication factor {replication_factor} is above the {len(brokers)} brokers"
-            + (f" that are not being drained or fenced ({len(spared)} are)" if spared else ""),
+            + (f" that are not {_CLOSED} ({len(spared)} are)" if spared else ""),
         )
     chosen = alive if replication_factor <= len(alive) else brokers
     candidates = _candidates(chosen, loads, existing, random)
@@ -197,9 +203,7 @@ def check_assignments(
             raise _bad_assignment(f"partition {index} names unknown broker {unknown[0]}")
         spared = [broker_id for broker_id in replicas if broker_id in cordoned]
         if spared:
-            raise _bad_assignment(
-                f"partition {index} names broker {spared[0]}, which is being drained or fenced"
-            )
+            raise _bad_assignment(f"partition {index} names broker {spared[0]}, which is {_CLOSED}")
         if not any(brokers[broker_id].may_lead for broker_id in replicas):
             raise _bad_assignment(f"partition {index} is assigned to brokers that are all down")
     return ordered

@@ -1,4 +1,4 @@
-"""Brokers come and go: registration, fencing, unfencing, controlled shutdown.
+"""Brokers come and go: registration, cordoning, fencing, unfencing, controlled shutdown.
 
 A registration gives the process a broker epoch that is never given twice. It is idempotent by the
 start id: a process that lost the answer, or that meets a new controller, asks again and keeps its
@@ -20,6 +20,7 @@ from fairlead_controller.decisions.clean_return import (
 )
 from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import (
+    CordonBroker,
     Decision,
     FenceBroker,
     PartitionMove,
@@ -86,7 +87,13 @@ def decide_registration(
     _end_incarnation(draft, event, known, is_clean=is_clean, why=why)
     epoch = state.counters.next_broker_epoch
     admitted = replace(
-        asking, broker_epoch=epoch, fenced=True, in_controlled_shutdown=False, is_clean=is_clean
+        asking,
+        broker_epoch=epoch,
+        fenced=True,
+        in_controlled_shutdown=False,
+        is_clean=is_clean,
+        # What is set while brokers run it does not know yet; it says so before it is in service.
+        is_cordoned=asking.is_cordoned if known is None else known.is_cordoned,
     )
     draft.add(
         replace(state.counters, next_broker_epoch=epoch + 1),
@@ -235,6 +242,22 @@ def decide_unfencing(state: ControllerState, event: UnfenceBroker) -> Decision:
     draft.add(BrokerChanged(replace(known, fenced=False)), BrokerConfirmed(event.broker_id))
     elected = elect_on(draft, event.broker_id, f"broker {event.broker_id} is in service")
     draft.explain(f"broker {event.broker_id} is in service, leader of {elected} partitions anew")
+    return draft.decision({})
+
+
+def decide_cordon(state: ControllerState, event: CordonBroker) -> Decision:
+    """Give a broker nothing new from now on, or again; what it has stays (KIP-1066)."""
+    known = state.image.brokers.get(event.broker_id)
+    if known is None or known.broker_epoch != event.broker_epoch:
+        return Decision(reply=_stale_epoch(event.broker_id, event.broker_epoch))
+    draft = Draft(state)
+    if known.is_cordoned != event.is_cordoned:
+        draft.add(BrokerChanged(replace(known, is_cordoned=event.is_cordoned)))
+        draft.explain(
+            f"broker {event.broker_id} gets no new replicas: its log directories are cordoned"
+            if event.is_cordoned
+            else f"broker {event.broker_id} gets new replicas again"
+        )
     return draft.decision({})
 
 

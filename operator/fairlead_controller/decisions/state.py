@@ -21,6 +21,7 @@ from fairlead_controller.decisions.observations import (
 from fairlead_controller.decisions.running_reassignments import Moves
 from fairlead_model.cluster import (
     CLUSTER_WIDE,
+    BrokerChanged,
     BrokerConfigsChanged,
     BrokerRemoved,
     Change,
@@ -161,6 +162,8 @@ class ControllerState:
     """Brokers that get no new replicas, and whose replicas move away (`BROKER_DRAIN`)."""
     ordered_out: frozenset[BrokerId] = frozenset()
     """Brokers that a person has fenced, until that is taken back (`BROKER_FENCE`)."""
+    shut: frozenset[BrokerId] = frozenset()
+    """Brokers whose log directories take nothing new; what they have stays (KIP-1066)."""
     moves: Moves = field(default_factory=Moves)
     """Partitions that are being reassigned."""
     intents: Mapping[str, Intent] = field(default_factory=dict)
@@ -190,7 +193,9 @@ class ControllerState:
     @property
     def closed(self) -> frozenset[BrokerId]:
         """Brokers that get no new replicas."""
-        return self.cordoned | self.ordered_out if self.ordered_out else self.cordoned
+        if self.ordered_out or self.shut:
+            return self.cordoned | self.ordered_out | self.shut
+        return self.cordoned
 
     def is_preferable(self, broker_id: BrokerId) -> bool:
         """Tell whether a broker may lead and is not draining."""
@@ -227,7 +232,6 @@ class ControllerState:
         users, principals = self._apply_to_users(changes)
         counters, unconfirmed, departed = self.counters, self.unconfirmed, self.departed
         draining, intents, limits = self.draining, self.intents, self.limits
-        cordoned, ordered_out = self.cordoned, self.ordered_out
         for change in changes:
             if isinstance(change, CountersChanged):
                 counters = change
@@ -247,16 +251,12 @@ class ControllerState:
             elif not isinstance(change, UserDeclared):
                 cluster_changes.append(change)
                 observed.append(change)
-                if isinstance(change, BrokerConfigsChanged) and change.broker != CLUSTER_WIDE:
-                    named = {int(change.broker)}
-                    cordoned = cordoned | named if is_drained(change) else cordoned - named
-                    is_out = is_ordered_out(change)
-                    ordered_out = ordered_out | named if is_out else ordered_out - named
-                elif isinstance(change, BrokerRemoved):
+                if isinstance(change, BrokerRemoved):
                     if change.broker_id not in unconfirmed:
                         departed |= {change.broker_id}
                     unconfirmed -= {change.broker_id}
         image = self.image.apply(cluster_changes)
+        cordoned, ordered_out, shut = self._apply_to_closed(cluster_changes)
         return replace(
             self,
             image=image,
@@ -266,6 +266,7 @@ class ControllerState:
             draining=draining,
             cordoned=cordoned,
             ordered_out=ordered_out,
+            shut=shut,
             moves=self.moves.updated(image, cluster_changes),
             intents=intents,
             limits=limits,
@@ -277,6 +278,24 @@ class ControllerState:
             principals=principals,
             observations=self.observations.updated(image, observed),
         )
+
+    def _apply_to_closed(
+        self, changes: list[Change]
+    ) -> tuple[frozenset[BrokerId], frozenset[BrokerId], frozenset[BrokerId]]:
+        """Return `cordoned`, `ordered_out` and `shut`."""
+        cordoned, ordered_out, shut = self.cordoned, self.ordered_out, self.shut
+        for change in changes:
+            if isinstance(change, BrokerConfigsChanged) and change.broker != CLUSTER_WIDE:
+                named = {int(change.broker)}
+                cordoned = cordoned | named if is_drained(change) else cordoned - named
+                is_out = is_ordered_out(change)
+                ordered_out = ordered_out | named if is_out else ordered_out - named
+            elif isinstance(change, BrokerChanged):
+                named = {change.registration.broker_id}
+                shut = shut | named if change.registration.is_cordoned else shut - named
+            elif isinstance(change, BrokerRemoved):
+                shut -= {change.broker_id}
+        return cordoned, ordered_out, shut
 
     def _apply_to_collisions(self, changes: list[Change]) -> ShardedMap[str, str]:
         edits: dict[str, str | None] = {}

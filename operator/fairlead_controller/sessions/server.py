@@ -19,6 +19,7 @@ from aiohttp import WSCloseCode, web
 
 from fairlead_controller.controller import Controller
 from fairlead_controller.decisions.events import (
+    CordonBroker,
     FenceBroker,
     FenceReason,
     RegisterBroker,
@@ -304,6 +305,7 @@ class SessionServer:
                 )
                 session.position = read_position(message.get("position"), minimum=-1)
                 self._heartbeat.set()
+                self._maybe_cordon(session, message)
                 self._maybe_unfence(session, message)
             case MessageType.CALL:
                 self._begin_call(session, message)
@@ -349,12 +351,34 @@ class SessionServer:
         broker = self._controller.committed.image.brokers.get(session.broker_id)
         if broker is None or not broker.fenced or broker.broker_epoch != session.broker_epoch:
             return
-        has_caught_up = session.position is not None and session.position >= session.start_position
         is_wanted = flag(message.get("is_ready")) and not session.has_said_goodbye
         is_wanted &= session.broker_id not in self._controller.committed.ordered_out
-        if has_caught_up and is_wanted and not session.is_unfencing:
+        if session.has_caught_up and is_wanted and not session.is_unfencing:
             session.is_unfencing = True
             self._begin(self._unfence(session))
+
+    def _maybe_cordon(self, session: BrokerSession, message: dict[str, Any]) -> None:
+        """Take note of whether a broker's log directories take nothing new.
+
+        Before it has caught up it does not know what was set while it was away.
+        """
+        broker = self._controller.committed.image.brokers.get(session.broker_id)
+        is_cordoned = flag(message.get("is_cordoned", False))
+        if broker is None or broker.broker_epoch != session.broker_epoch or session.is_cordoning:
+            return
+        if session.has_caught_up and is_cordoned != broker.is_cordoned:
+            session.is_cordoning = True
+            self._begin(self._cordon(session, is_cordoned=is_cordoned))
+
+    async def _cordon(self, session: BrokerSession, *, is_cordoned: bool) -> None:
+        try:
+            await self._controller.submit(
+                CordonBroker(session.broker_id, session.broker_epoch, is_cordoned)
+            )
+        except RefusedError as refusal:
+            logger.info("broker %d tells of cordons in vain: %s", session.broker_id, refusal)
+        finally:
+            session.is_cordoning = False
 
     async def _unfence(self, session: BrokerSession) -> None:
         try:

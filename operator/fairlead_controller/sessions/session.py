@@ -39,6 +39,7 @@ class BrokerSession:
         """How far the broker's image had come at its last heartbeat."""
         self.has_said_goodbye = False
         self.is_unfencing = False
+        self.is_cordoning = False
         self.calls: set[asyncio.Task[None]] = set()
         self._socket = socket
         self._request = request
@@ -47,6 +48,11 @@ class BrokerSession:
         self._wake = asyncio.Event()
         self._faults: dict[int, asyncio.Future[str]] = {}
         self._next_fault = 0
+
+    @property
+    def has_caught_up(self) -> bool:
+        """True once the broker has all that was durable when it connected."""
+        return self.position is not None and self.position >= self.start_position
 
     async def inject_fault(
         self, fault: str, duration_ms: int, turns: tuple[int, int] = (0, 0)

@@ -43,6 +43,7 @@ def build_assignment(state: ControllerState, topics: Collection[str] | None) -> 
                 "rack": broker.rack,
                 "state": broker_state(broker, is_confirmed=broker_id not in state.unconfirmed),
                 "isDrained": broker_id in state.cordoned,
+                "isCordoned": broker.is_cordoned,
             }
             for broker_id, broker in sorted(image.brokers.items())
         ],
@@ -87,6 +88,8 @@ def read_assignment(answer: Mapping[str, Any]) -> ControllerState:
             rack=broker["rack"],
             fenced=broker["state"] == "fenced",
             in_controlled_shutdown=broker["state"] == "stopping",
+            # An operator of an earlier release does not say.
+            is_cordoned=bool(broker.get("isCordoned", False)),
         )
         changes.append(BrokerChanged(registration))
         if broker["isDrained"]:

@@ -81,6 +81,7 @@ def build_broker_status(
         "preferredLeaders": load.preferred_leaders if load else 0,
         "unconfirmedRemovals": removals,
         "isDrained": broker.broker_id in state.cordoned,
+        "isCordoned": broker.is_cordoned,
         "fencedBy": state.image.configs_of_broker(broker.broker_id).get(BROKER_FENCE, "") or None,
         "leavesPool": find_leaving(state).get(broker.broker_id),
         "returnedClean": broker.is_clean,

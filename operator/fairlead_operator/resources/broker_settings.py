@@ -14,6 +14,7 @@ _OWN: Final = "the operator sets it; leave it out"
 MANAGED_SETTINGS: Final = {
     "advertised.listeners": "spec.listeners of the LogCluster says it",
     "broker.rack": "spec.rack of the BrokerPool says it",
+    "cordoned.log.dirs": "it is set for one broker, while it runs",
     "default.replication.factor": "spec.defaults.replicationFactor of the LogCluster says it",
     "fairlead.cluster.secret.file": _OWN,
     "fairlead.controller.sessions": _OWN,

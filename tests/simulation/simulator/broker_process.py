@@ -171,6 +171,7 @@ class BrokerProcess:
             replicas_seen=self._epochs_seen,
             metadata_seen=disk.metadata_seen,
             journal=self.journal,
+            is_cordoned=lambda: self.broker.log_directories.is_cordoned,
         )
 
     def _epochs_seen(self) -> list[list[object]]:

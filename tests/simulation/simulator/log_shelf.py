@@ -10,8 +10,11 @@ from simulator.memory_log import CONFIG
 from simulator.records import RECORD_SIZE
 
 from fairlead_broker.settings import CleanerLimits, build_settings
+from fairlead_model.configs.cordoned_directories import EVERY_DIRECTORY
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from simulator.broker_host import BrokerHost
     from simulator.disk_log import AnyLog
     from simulator.world import World
@@ -93,12 +96,16 @@ class LogShelf:
         self.has_unknown_logs = False
         self._directory = SimDirectory(host)
         self.live = [self._directory]
+        self.is_cordoned = False
         self.logs = list(host.disk.logs.values())
         self.high_watermarks = {
             (log.topic, log.partition): host.disk.high_watermarks[key]
             for key, log in host.disk.logs.items()
             if key in host.disk.high_watermarks
         }
+
+    def cordon(self, entries: Collection[str]) -> None:
+        self.is_cordoned = bool({SimDirectory.path, EVERY_DIRECTORY}.intersection(entries))
 
     def home(self, _: AnyLog) -> SimDirectory:
         return self._directory

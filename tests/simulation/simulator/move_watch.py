@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from fairlead_controller.decisions.tables.lines import CONFIGS_PREFIX
-from fairlead_model.cluster import BrokerConfigsChanged, BrokerRemoved, PartitionChanged
+from fairlead_controller.decisions.tables.lines import BROKER_PREFIX, CONFIGS_PREFIX, build_broker
+from fairlead_model.cluster import (
+    BrokerChanged,
+    BrokerConfigsChanged,
+    BrokerRemoved,
+    PartitionChanged,
+)
 from fairlead_model.configs.broker_configs import BROKER_DRAIN
+from fairlead_model.configs.cordoned_directories import CORDONED_LOG_DIRS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,11 +27,17 @@ if TYPE_CHECKING:
 
 
 class MoveWatch:
-    """`drained` are the brokers that the store says are to be emptied."""
+    """`drained` are the brokers that the store says are to be emptied.
+
+    Of those in `cordoned` it says that their log directories take nothing new, and of those in
+    `to_cordon` that they shall not.
+    """
 
     def __init__(self, checker: Checker) -> None:
         self._checker = checker
         self.drained: set[int] = set()
+        self.cordoned: set[int] = set()
+        self.to_cordon: set[int] = set()
         self.given_up: set[int] = set()
         """Brokers that somebody has asked to forget: nobody waits for what they have deleted."""
         self.forgotten = 0
@@ -35,46 +47,52 @@ class MoveWatch:
         self.cancelled = 0
         self.deleted = 0
         """Replicas whose data was deleted because they had moved away."""
+        self._cordoned: dict[int, set[int]] = {}
         self._drained: dict[int, set[int]] = {}
         """By controller epoch: those that this controller knows of."""
         self._replicas: dict[tuple[int, PartitionKey], set[int]] = {}
         self._published: dict[tuple[int, PartitionKey], PartitionRegistration] = {}
 
     def on_written(self, write: TableWrite) -> None:
-        """Follow the orders to drain."""
+        """Follow the orders to drain, and the cordons."""
         for key, line in write.lines.items():
+            if key.startswith(BROKER_PREFIX):
+                broker_id = int(key.removeprefix(BROKER_PREFIX))
+                is_cordoned = line is not None and build_broker(json.loads(line)).is_cordoned
+                _include(self.cordoned, broker_id, is_in=is_cordoned)
             name = key.removeprefix(CONFIGS_PREFIX)
             if not key.startswith(CONFIGS_PREFIX) or not name:
                 continue
-            is_drained = line is not None and _is_drained(json.loads(line))
-            if is_drained:
-                self.drained.add(int(name))
-            else:
-                self.drained.discard(int(name))
+            configs = {} if line is None else json.loads(line)
+            _include(self.drained, int(name), is_in=_is_drained(configs))
+            _include(self.to_cordon, int(name), is_in=bool(configs.get(CORDONED_LOG_DIRS)))
 
     def on_reign(self, controller_epoch: int) -> None:
         """A controller has loaded all that was written."""
         self._drained[controller_epoch] = set(self.drained)
+        self._cordoned[controller_epoch] = set(self.cordoned)
         for key, truth in self._checker.truths.items():
             if truth.record is not None:
                 self._replicas[controller_epoch, key] = set(truth.record.replicas)
 
     def on_published(self, controller_epoch: int, changes: Iterable[Change]) -> None:
         """Look at changes one by one: the store may show several of them as one."""
-        drained = self._drained[controller_epoch]
+        drained, cordoned = self._drained[controller_epoch], self._cordoned[controller_epoch]
         for change in changes:
             if isinstance(change, BrokerConfigsChanged) and change.broker:
-                drained.discard(int(change.broker))
-                if _is_drained(change.configs):
-                    drained.add(int(change.broker))
+                _include(drained, int(change.broker), is_in=_is_drained(change.configs))
+            elif isinstance(change, BrokerChanged):
+                known = change.registration
+                _include(cordoned, known.broker_id, is_in=known.is_cordoned)
             elif isinstance(change, BrokerRemoved):
+                cordoned.discard(change.broker_id)
                 self._check_forgotten(controller_epoch, change.broker_id)
             elif isinstance(change, PartitionChanged):
                 at = (controller_epoch, (change.topic_id, change.index))
                 replicas = set(change.partition.replicas)
-                added = (replicas - self._replicas.get(at, set())) & drained
+                added = (replicas - self._replicas.get(at, set())) & (drained | cordoned)
                 if added:
-                    self._checker.fail("I17: %s, drained, get %s", added, change.partition)
+                    self._checker.fail("I17: %s, closed, get %s", added, change.partition)
                 before = self._published.get(at)
                 if before is not None:
                     self._check_step(before, change.partition)
@@ -139,7 +157,9 @@ class MoveWatch:
 
     def unsettled(self) -> str | None:
         """Return what moves, or should have moved by now."""
-        free = self._checker.world.brokers.keys() - self.drained
+        if self.cordoned != self.to_cordon:
+            return f"{self.cordoned} are cordoned, and {self.to_cordon} should be"
+        free = self._checker.world.brokers.keys() - self.drained - self.cordoned
         for truth in self._checker.truths.values():
             record = truth.record
             if record is None:
@@ -150,6 +170,13 @@ class MoveWatch:
             if leaving and len(free.difference(record.replicas)) >= len(leaving):
                 return f"{sorted(leaving)} are not empty: {record}"
         return None
+
+
+def _include(brokers: set[int], broker_id: int, *, is_in: bool) -> None:
+    if is_in:
+        brokers.add(broker_id)
+    else:
+        brokers.discard(broker_id)
 
 
 def _is_drained(configs: Mapping[str, str]) -> bool:

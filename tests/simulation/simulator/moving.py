@@ -9,6 +9,7 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_model.configs.broker_configs import BROKER_DRAIN
+from fairlead_model.configs.cordoned_directories import CORDONED_LOG_DIRS, EVERY_DIRECTORY
 from fairlead_model.session.calls import AlterOperation, Method, ResourceType
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Movers:
             self.drain,
             self.undrain,
             self.unregister,
+            self.cordon,
+            self.uncordon,
         ]
 
     def weights(self) -> list[int]:
@@ -44,7 +47,7 @@ class Movers:
         rng = random.Random(self._world.seed)
         shares = ((30, 60, 120), (0, 10, 30), (0, 8, 20), (6, 15))
         weights = [rng.choice(share) if self._world.has_moves else 0 for share in shares]
-        return [*weights, 0]  # `unregister` happens only where a test names it.
+        return [*weights, 0, 0, 0]  # The last ones happen only where a test names them.
 
     def move(self) -> None:
         """Other replicas for one partition, or for two; sometimes in another order, or number."""
@@ -89,6 +92,18 @@ class Movers:
         self._world.tell_controller(Method.UNREGISTER_BROKER, {"broker_id": broker_id})
         self._faults.last("unregistered", 0, lambda: None)
 
+    def cordon(self) -> None:
+        """A broker's log directories take nothing new."""
+        broker_id = self._world.rng.choice(list(self._world.brokers))
+        self._configure(broker_id, CORDONED_LOG_DIRS, EVERY_DIRECTORY)
+        self._faults.last("cordoned", 0, lambda: None)
+
+    def uncordon(self) -> None:
+        cordoned = sorted(self._world.checker.moves.to_cordon)
+        if cordoned:
+            self._configure(self._world.rng.choice(cordoned), CORDONED_LOG_DIRS, None)
+            self._faults.last("uncordoned", 0, lambda: None)
+
     def _partitions(self) -> list[tuple[PartitionKey, Record]]:
         checker = self._world.checker
         return [
@@ -117,9 +132,12 @@ class Movers:
         self._world.tell_controller(Method.ALTER_PARTITION_REASSIGNMENTS, body)
 
     def _order_drain(self, value: str | None, broker_id: int) -> None:
-        self._world.note("drain of broker %d: %s", broker_id, value)
+        self._configure(broker_id, BROKER_DRAIN, value)
+
+    def _configure(self, broker_id: int, name: str, value: str | None) -> None:
+        self._world.note("%s of broker %d: %s", name, broker_id, value)
         operation = AlterOperation.DELETE if value is None else AlterOperation.SET
-        alteration = {"name": BROKER_DRAIN, "operation": operation, "value": value}
+        alteration = {"name": name, "operation": operation, "value": value}
         resource = {
             "resource_type": ResourceType.BROKER,
             "name": str(broker_id),

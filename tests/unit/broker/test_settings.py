@@ -156,3 +156,22 @@ def test_a_topic_takes_its_defaults_from_the_broker() -> None:
     config = settings(file={"log.retention.minutes": "5"}).log_config({"segment.bytes": "2048"})
     assert config.retention_ms == 300_000
     assert config.segment_bytes == 2048
+
+
+@pytest.mark.parametrize("value", ["", "/one", "/two,/one", "*"])
+def test_log_directories_may_be_cordoned(value: str) -> None:
+    file = {"log.dirs": "/one,/two", "cordoned.log.dirs": value}
+    assert settings(file=file).values.static["cordoned.log.dirs"] == value
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("/one,/three,/four", r"must be present in log\.dirs .* Missing entries : /three, /four"),
+        ("/one/", "Missing entries : /one/"),
+        ("*,/one", "must not contain other values"),
+    ],
+)
+def test_only_log_directories_are_cordoned(value: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        settings(file={"log.dirs": "/one,/two", "cordoned.log.dirs": value})

@@ -117,6 +117,13 @@ def test_metrics_tell_each_directory_and_how_many_have_failed(
     assert "\nkafka_log_logmanager_offlinelogdirectorycount 1\n" in text
     assert f'\n{offline}{{log_dir="{tmp_path / "one"}"}} 0\n' in text
     assert f'\n{offline}{{log_dir="{tmp_path / "two"}"}} 1\n' in text
+    cordoned = "kafka_log_logmanager_logdirectorycordoned"
+    assert "\nkafka_log_logmanager_cordonedlogdirectorycount 0\n" in text
+    stage.broker.log_directories.cordon([str(tmp_path / "one")])
+    text = stage.run(page.text())
+    assert "\nkafka_log_logmanager_cordonedlogdirectorycount 1\n" in text
+    assert f'\n{cordoned}{{log_dir="{tmp_path / "one"}"}} 1\n' in text
+    assert f'\n{cordoned}{{log_dir="{tmp_path / "two"}"}} 0\n' in text
 
 
 def test_the_health_page_names_the_directories_that_have_failed(

@@ -62,3 +62,13 @@ def test_a_failed_directory_says_so() -> None:
     failed = DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir="/one")
     (row,) = directory_rows(DescribeLogDirsResponse(results=[failed]))
     assert "STORAGE" in row["error"]
+
+
+def test_a_cordoned_directory_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    reply = answer(("/one", [HELD]), ("/two", []))
+    reply.results[0].is_cordoned = True
+    rows = directory_rows(reply)
+    assert [row["cordoned"] for row in rows] == [True, False]
+    show(rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert ["cordoned" in line for line in lines if "/" in line] == [True, False]

@@ -26,7 +26,7 @@ def started(tmp_path: Path, *folders: str) -> Layout:
         text = encode_properties(plan.broker_settings(broker_id))
         layout.broker_config(broker_id).write_text(text)
         for folder in find_log_directories(layout, broker_id):
-            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "t-0").mkdir(parents=True, exist_ok=True)
     return layout
 
 
@@ -45,12 +45,17 @@ def test_without_them_the_logs_are_in_the_data_directory(tmp_path: Path) -> None
     assert find_log_directories(layout, 0) == (tmp_path / "data/broker-0",)
 
 
-def test_one_may_be_added_and_none_left_out(tmp_path: Path) -> None:
+def test_one_may_be_added_and_none_with_logs_left_out(tmp_path: Path) -> None:
     started(tmp_path)
     started(tmp_path, "data", "two")
     for folders in ((), ("data",), ("two",)):
         with pytest.raises(InputError, match="leaves it out"):
             started(tmp_path, *folders)
+    for broker_id in range(2):
+        (tmp_path / f"two/broker-{broker_id}/t-0").rmdir()
+    (tmp_path / "two/broker-0/t-0.0123456789abcdef0123456789abcdef-delete").mkdir()
+    started(tmp_path, "data")
+    started(tmp_path, "data", "two")
     (tmp_path / "two").rename(tmp_path / "away")
     layout = started(tmp_path, "data")
     assert find_log_directories(layout, 1) == (tmp_path / "data/broker-1",)

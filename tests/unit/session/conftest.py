@@ -130,6 +130,7 @@ class Stage:
             "directory_id": f"disk-{broker_id}",
             "start_id": f"start-{broker_id}",
         }
+        cordoned = options.pop("cordoned", lambda: False)
         for name in list(options):
             if name in BrokerRegistration.__dataclass_fields__:
                 fields[name] = options.pop(name)
@@ -139,6 +140,7 @@ class Stage:
             secret,
             BrokerRegistration(broker_id, **fields),
             lambda delta, image: published.append((delta, image)),
+            is_cordoned=cordoned,
             **options,
         )
         self._stack.push_async_callback(session.stop)

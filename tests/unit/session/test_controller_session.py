@@ -521,3 +521,36 @@ def test_status_shows_brokers_topics_and_what_is_offline(play) -> None:
 def fetch(url: str) -> bytes:
     with urlopen(url, timeout=5) as response:
         return bytes(response.read())
+
+
+def test_a_broker_tells_whether_its_log_directories_take_anything(play, wait_until) -> None:
+    """Not before it is up to date; then by its next heartbeat."""
+    cordoned = True
+
+    async def story(stage) -> None:
+        nonlocal cordoned
+
+        def told() -> bool:
+            return stage.controller.committed.image.brokers[0].is_cordoned
+
+        await stage.start_controller()
+        first = stage.node(0, cordoned=lambda: cordoned, is_ready=False)
+        await first.session.start()
+        await first.session.wait_registered(10)
+        await wait_until(told)
+        other = await stage.start_node(1)
+        first.session.set_ready()
+        await wait_until(lambda: first.is_live(0))
+        assert (await other.create("t", partitions=4))["topics"][0]["error_code"] == 0
+        assert {each.leader for each in other.image.topic("t").partitions} == {1}
+        cordoned = False
+        await wait_until(lambda: not told())
+        await other.create("u", partitions=4)
+        assert {each.leader for each in other.image.topic("u").partitions} == {0, 1}
+        cordoned = True
+        await wait_until(told)
+        await stage.stop_controller()
+        await stage.start_controller()
+        assert told(), "the next controller knows it from its tables"
+
+    play(story)

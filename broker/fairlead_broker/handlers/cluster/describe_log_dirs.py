@@ -1,11 +1,12 @@
-"""DescribeLogDirs (key 35), versions 1-4.
+"""DescribeLogDirs (key 35), versions 1-5.
 
 Behaviour: each log directory of this broker with every replica in it, or with those that were
 asked for (a replica that is not here is left out, as in Kafka). An offline replica is still
 listed with the size it had. One that moves to another directory is listed there, too, as a future
 one, with what is copied and how many offsets that is behind. A directory that has failed, or cannot
 be read, answers KAFKA_STORAGE_ERROR and nothing else.
-Versions:  2 flexible · 3 top-level error · 4 total and usable bytes of the disk.
+Versions:  2 flexible · 3 top-level error · 4 total and usable bytes of the disk · 5 whether it is
+           cordoned (KIP-1066).
 Missing:   nothing.
 """
 
@@ -47,7 +48,7 @@ def _refuse(
 
 
 @handles(
-    ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 4), access=needs_cluster(Operation.DESCRIBE, _refuse)
+    ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5), access=needs_cluster(Operation.DESCRIBE, _refuse)
 )
 def describe_log_dirs(
     request: DescribeLogDirsRequest, context: RequestContext
@@ -73,12 +74,13 @@ def describe_log_dirs(
                     is_future_key=True,
                 )
             )
-    return DescribeLogDirsResponse(
-        results=[
-            _failed(path) if path in directories.failures else _described(path, found.get(path, {}))
-            for path in directories.paths
-        ]
-    )
+    results = [
+        _failed(path) if path in directories.failures else _described(path, found.get(path, {}))
+        for path in directories.paths
+    ]
+    for each in results:
+        each.is_cordoned = each.log_dir in directories.cordoned
+    return DescribeLogDirsResponse(results=results)
 
 
 def _topic(

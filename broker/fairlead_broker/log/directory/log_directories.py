@@ -2,13 +2,14 @@
 
 Each is a `LogDirectory` that knows nothing of the others: lock, identity, checkpoints and marker
 are its own. What there is to decide among several stands here: where a new log goes (to the
-directory with the fewest), that no partition is in two of them, what they say together of the start
-(`joint_start`), and that a failed one costs only what it holds. As long as one of them works the
-broker serves; the last one is never given up, so that with one directory nothing is different.
+directory with the fewest, and to no cordoned one), that no partition is in two of them, what they
+say together of the start (`joint_start`), and that a failed one costs only what it holds. As long
+as one of them works the broker serves; the last one is never given up, so that with one directory
+nothing is different.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from fairlead_broker.disk import DirectoryEntry, RealDisk, remove_tree
@@ -25,6 +26,7 @@ from fairlead_broker.log.files.text_files import NewerFormatError, TopicPartitio
 from fairlead_broker.log.full_disk import is_lack_of_room
 from fairlead_broker.log.log import Log
 from fairlead_broker.log.recovery.pool import RecoveryProgress
+from fairlead_model.configs.cordoned_directories import cordoned_among
 from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.metadata_seen import MetadataSeen
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -47,6 +49,9 @@ class LogDirectories:
         self.failures: dict[str, str] = {}
         self.offline: dict[TopicPartition, str] = {}
         """Logs that could not be opened at start, and why."""
+        self.cordoned: frozenset[str] = frozenset()
+        """Paths of those that keep what they have, and get nothing new (`cordoned.log.dirs`)."""
+        self._strangers: tuple[str, ...] = ()
         self._by_path = {directory.path: directory for directory in directories}
         self._unmoved: dict[TopicPartition, str] = {}
         """Paths of logs that were to go, and that the disk has kept under their name."""
@@ -92,6 +97,27 @@ class LogDirectories:
     def live(self) -> list[LogDirectory]:
         """Those that have not failed. The last one never counts as failed."""
         return [each for each in self.directories if each.path not in self.failures]
+
+    @property
+    def is_cordoned(self) -> bool:
+        """True if none that works takes new replicas: this broker is to get none."""
+        return all(each.path in self.cordoned for each in self.live)
+
+    def cordon(self, entries: Iterable[str]) -> None:
+        """Keep new replicas out of some directories, and of no others; call back what moves there.
+
+        An entry that is no directory here is passed over: it may have been taken out since.
+        """
+        cordoned, strangers = cordoned_among(entries, self.paths)
+        if strangers not in ((), self._strangers):
+            logger.warning(
+                "cordoned.log.dirs names what is not in log.dirs: %s", ", ".join(strangers)
+            )
+        self._strangers = strangers
+        if cordoned != self.cordoned:
+            logger.info("cordoned log directories: %s", ", ".join(sorted(cordoned)) or "none")
+        self.cordoned = cordoned
+        self.moves.call_back_cordoned()
 
     @property
     def has_unknown_logs(self) -> bool:
@@ -273,6 +299,9 @@ class LogDirectories:
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
     ) -> Log:
         """Make an empty log where it is wanted, else in the directory with the fewest.
+
+        Not in a cordoned one, unless all are: then the controller has not heard of it yet, or it
+        gives back a replica that was here before.
 
         OSError if none takes it. KafkaError if files of that name cannot be got out of the way, in
         whichever directory.

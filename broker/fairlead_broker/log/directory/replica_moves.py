@@ -36,6 +36,7 @@ class Directories(Protocol):
 
     paths: tuple[str, ...]
     failures: dict[str, str]
+    cordoned: frozenset[str]
     offline: dict[TopicPartition, str]
 
     @property
@@ -67,8 +68,9 @@ class ReplicaMoves:
         """Have a replica in a directory, as AlterReplicaLogDirs says. KafkaError as in Kafka.
 
         INVALID_TOPIC_EXCEPTION for a name that is too long, LOG_DIR_NOT_FOUND,
-        KAFKA_STORAGE_ERROR, REPLICA_NOT_AVAILABLE for one that is not here; its directory is
-        remembered then. `failed` are replicas that cannot be used.
+        KAFKA_STORAGE_ERROR, INVALID_REPLICA_ASSIGNMENT for a cordoned directory,
+        REPLICA_NOT_AVAILABLE for one that is not here; its directory is remembered then. `failed`
+        are replicas that cannot be used.
         """
         directories = self._directories
         name = future_directory(*key, uuid.uuid4().hex)
@@ -80,6 +82,9 @@ class ReplicaMoves:
         if target is None or key in failed or directories.has_left_over(key):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the directory or replica is offline")
         log = directories.log(*key)
+        # What is in a cordoned directory may be called back there.
+        if path in directories.cordoned and (log is None or directories.home(log) is not target):
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned")
         if log is None:
             self._prefer(key, path)
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "remembered for when it is here")
@@ -121,6 +126,7 @@ class ReplicaMoves:
             # An older log of that name is still where the move came from, and says where it went.
             return [each for each in live if each is move.target]
         preferred = self._preferred.get(key)
+        live = [each for each in live if each.path not in self._directories.cordoned] or live
         return sorted(live, key=lambda each: (each.path != preferred, len(each.logs)))
 
     def forget_preference(self, key: TopicPartition) -> None:
@@ -136,6 +142,12 @@ class ReplicaMoves:
         for key, move in list(self.under_way.items()):
             if directory in (move.source, move.target) and move.give_up(str(error)):
                 self._take_back(key)
+
+    def call_back_cordoned(self) -> None:
+        """Call back what moves to a cordoned directory, and is not there yet."""
+        for key, move in list(self.under_way.items()):
+            if move.target.path in self._directories.cordoned:
+                self._call_back(key, f"{move.target.path} is cordoned")
 
     def _call_back(self, key: TopicPartition, reason: str) -> bool:
         move = self.under_way.get(key)

@@ -2,7 +2,8 @@
 
 A dynamic config of the broker asks for it (`BROKER_DRAIN`), so the store keeps the order, and it
 outlives restarts and new disks of the broker until somebody takes it back. `progress` carries it
-out, step by step. Kafka only has the first half, `cordoned.log.dirs` (KIP-1066).
+out, step by step. Kafka has the second half, `cordoned.log.dirs` (KIP-1066): a broker with nothing
+but cordoned directories gets nothing new either, and keeps what it has (`ControllerState.shut`).
 """
 
 from collections.abc import Collection, Iterator
@@ -27,7 +28,7 @@ def check_drain(state: ControllerState, broker_id: BrokerId) -> None:
     receivers = find_receivers(state, {broker_id})
     obstacle = find_obstacle(state, {broker_id}, receivers)
     if not receivers:
-        obstacle = "no other broker is in service and not being drained"
+        obstacle = "no other broker is in service, and neither being drained nor cordoned"
     if obstacle:
         raise RefusedError(
             RefusalCode.POLICY_VIOLATION, f"broker {broker_id} cannot be drained: {obstacle}"
@@ -41,7 +42,7 @@ def find_receivers(
     return [
         broker
         for broker_id, broker in sorted(state.image.brokers.items())
-        if broker.may_lead and broker_id not in state.cordoned and broker_id not in leaving
+        if broker.may_lead and broker_id not in state.closed and broker_id not in leaving
     ]
 
 

@@ -27,13 +27,13 @@ class Holdings:
     """How many replicas each broker will have once all that moves, or waits for it, has moved."""
 
     def __init__(self, state: ControllerState, without: Collection[BrokerId] = NOBODY) -> None:
-        """Count; new replicas go to brokers that are up and not cordoned, and none of `without`."""
+        """Count; new replicas go to brokers that are up and take them, and none of `without`."""
         self._brokers = state.image.brokers
         self._cordoned = state.cordoned
         self._receivers = [
             broker
             for broker_id, broker in sorted(state.image.brokers.items())
-            if broker.may_lead and broker_id not in state.cordoned and broker_id not in without
+            if broker.may_lead and broker_id not in state.closed and broker_id not in without
         ]
         self._replicas = Counter({each: load.replicas for each, load in state.loads.items()})
         for topic, index in located(state.image, [*state.moves.running, *state.moves.queued]):

@@ -157,6 +157,7 @@ class _Steps:
 
     def start_queued(self) -> None:
         """Begin what waits for its turn, and drop what makes no sense any more."""
+        unwelcome = self._state.cordoned | self._state.shut
         for topic, index in located(self._state.image, self._state.moves.queued):
             if self._starts >= STARTS_PER_DECISION_MAX:
                 return
@@ -166,11 +167,13 @@ class _Steps:
                 each
                 for each in target
                 if each not in self._state.image.brokers
-                or (each in self._state.cordoned and each not in partition.replicas)
+                or (each in unwelcome and each not in partition.replicas)
             ]
             if gone:
                 record = partition.changed(queued_target=())
-                cause = f"its reassignment is given up: broker {gone[0]} is gone or being drained"
+                cause = (
+                    f"its reassignment is given up: broker {gone[0]} is gone, drained or cordoned"
+                )
                 self._step(topic, index, record, cause)
                 continue
             additions = [each for each in target if each not in partition.replicas]

@@ -150,6 +150,8 @@ class _Requests:
                 continue
             if each in self._state.cordoned:
                 raise _invalid(f"{what}: broker {each} is being drained")
+            if each in self._state.shut and each not in partition.replicas:
+                raise _invalid(f"{what}: all log directories of broker {each} are cordoned")
             if not broker.may_lead and each not in partition.replicas:
                 raise _invalid(f"{what}: broker {each} is down")
         free = self._holdings.free_hosts(target)

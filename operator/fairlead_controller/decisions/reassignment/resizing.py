@@ -131,8 +131,9 @@ def require_resized(topic: TopicImage, factor: int, unresized: Unresized) -> Non
     if unresized.short:
         raise RefusedError(
             RefusalCode.INVALID_REPLICATION_FACTOR,
-            f"{factor} replicas need as many brokers that are up and not being drained: "
-            f"{unresized.short} of {count} partitions of topic {topic.name!r} cannot get them",
+            f"{factor} replicas need as many brokers that are up, and neither being drained nor "
+            f"cordoned: {unresized.short} of {count} partitions of topic {topic.name!r} cannot get "
+            "them",
         )
     if unresized.busy:
         raise RefusedError(

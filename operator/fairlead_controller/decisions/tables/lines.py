@@ -23,7 +23,8 @@ Releases follow one another on the same tables, forwards and backwards, so lines
 
 * A new field stands at the top level of its line. A release that does not know it keeps it when it
   rewrites the line (`surplus`). What a broker says of itself in one names its broker epoch, because
-  the field outlives that broker's next registration (`_broker_features`, `_broker_directories`).
+  the field outlives that broker's next registration (`_broker_features`, `_broker_directories`,
+  `cordoned`).
 * A field that is missing has a default: mostly that of the model's dataclass, which is not clean,
   fenced, an empty list. Only what a record means nothing without has to be there.
 * What an older release must not lose, ignore or misread waits for a feature level
@@ -188,6 +189,7 @@ def broker_line(registration: BrokerRegistration) -> str:
                 "ranges": [list(each) for each in registration.features],
             },
             **(directories if registration.directory_ids else {}),
+            **({"cordoned": registration.broker_epoch} if registration.is_cordoned else {}),
         }
     )
 
@@ -287,6 +289,7 @@ def build_broker(record: dict[str, Any]) -> BrokerRegistration:
         min_insync_replicas=int(record.get("min_insync_replicas", 1)),
         features=_broker_features(record),
         directory_ids=_broker_directories(record),
+        is_cordoned=record.get("cordoned") == record["epoch"],
     )
 
 
@@ -361,7 +364,9 @@ _FIELDS: Final = {
     COUNTERS_KEY: frozenset(read_line(counters_line(CountersChanged(0, 0)))),
     FEATURES_KEY: frozenset(read_line(features_line(FinalizedFeatures()))),
     SEALED_KEY: frozenset({"epoch"}),
-    BROKER_PREFIX: frozenset(read_line(broker_line(BrokerRegistration(0, directory_ids=("",))))),
+    BROKER_PREFIX: frozenset(
+        read_line(broker_line(BrokerRegistration(0, directory_ids=("",), is_cordoned=True)))
+    ),
     INTENT_PREFIX: frozenset(read_line(intent_line(Intent("", "", 0)))),
     TOPIC_PREFIX: frozenset(read_line(header_line(TopicHeader("", TopicId(bytes(16)), 0)))),
     PARTITION_PREFIX: frozenset(

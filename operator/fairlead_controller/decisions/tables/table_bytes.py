@@ -87,6 +87,7 @@ def broker_bytes(registration: BrokerRegistration) -> int:
         previous_broker_epoch=_EPOCH_MAX,
         is_recovered_whole=False,
         min_insync_replicas=_INT_MAX,
+        is_cordoned=True,
     )
     return line_bytes(lines.broker_key(registration.broker_id), lines.broker_line(largest))
 

@@ -150,7 +150,8 @@ def test_nothing_new_is_placed_on_it(three: Fencer) -> None:
     three.world.create("u", partitions=12, replication_factor=2)
     assert {each for part in three.world.partitions("u") for each in part.replicas} == {1, 2}
     answer = three.world.create("v", partitions=1, replication_factor=3)
-    assert "2 brokers that are not being drained or fenced (1 are)" in answer["error_message"]
+    why = "2 brokers that are not being drained, fenced or cordoned (1 are)"
+    assert why in answer["error_message"]
 
 
 @pytest.mark.parametrize(

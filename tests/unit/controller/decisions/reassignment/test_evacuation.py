@@ -55,7 +55,8 @@ def test_nothing_new_is_placed_on_it(four: Any) -> None:
     assert replicas(four, 2) == 0
     answer = four.world.create("v", partitions=1, replication_factor=4)
     assert answer["error_code"] == RefusalCode.INVALID_REPLICATION_FACTOR
-    assert "3 brokers that are not being drained or fenced (1 are)" in answer["error_message"]
+    why = "3 brokers that are not being drained, fenced or cordoned (1 are)"
+    assert why in answer["error_message"]
     fields = {"partitions": -1, "replication_factor": -1, "assignments": {0: [2]}}
     answer = four.world.create("w", **fields)
     assert answer["error_code"] == RefusalCode.INVALID_REPLICA_ASSIGNMENT
@@ -116,7 +117,7 @@ def test_the_last_one_cannot_be_drained(make_mover: Callable[[int], Any]) -> Non
     mover.world.fence(1)
     code, why = mover.drain(2)
     assert code is REFUSED
-    assert why.endswith("no other broker is in service and not being drained")
+    assert why.endswith("no other broker is in service, and neither being drained nor cordoned")
 
 
 def test_undraining_calls_back_what_is_under_way(four: Any) -> None:

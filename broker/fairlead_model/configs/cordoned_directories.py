@@ -1,0 +1,50 @@
+"""`cordoned.log.dirs` (KIP-1066): log directories that keep what they have and get nothing new."""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
+EVERY_DIRECTORY: Final = "*"
+"""Stands for all of `log.dirs`, and so for the whole broker."""
+
+
+def cordon_entries(text: str) -> tuple[str, ...]:
+    """Return the entries of a value."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def every_problem(text: str) -> str | None:
+    """Say what is wrong with a value wherever it is set; None if nothing is."""
+    entries = set(cordon_entries(text))
+    if EVERY_DIRECTORY in entries and len(entries) > 1:
+        return (
+            f"When {CORDONED_LOG_DIRS} is set to {EVERY_DIRECTORY}, it must not contain other "
+            "values"
+        )
+    return None
+
+
+def cordon_problem(text: str, log_directories: Collection[str]) -> str | None:
+    """Say, in Kafka's words, what is wrong with a value on a broker; None if nothing is."""
+    missing = [
+        entry
+        for entry in dict.fromkeys(cordon_entries(text))
+        if entry not in log_directories and entry != EVERY_DIRECTORY
+    ]
+    if EVERY_DIRECTORY in cordon_entries(text) or not missing:
+        return every_problem(text)
+    return (
+        f"All entries in {CORDONED_LOG_DIRS} must be present in log.dirs or log.dir. Missing "
+        f"entries : {', '.join(missing)}"
+    )
+
+
+def cordoned_among(
+    entries: Iterable[str], log_directories: Collection[str]
+) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return which log directories are cordoned, and which entries are none of them."""
+    named = tuple(dict.fromkeys(entries))
+    if EVERY_DIRECTORY in named:
+        return frozenset(log_directories), ()
+    unknown = tuple(entry for entry in named if entry not in log_directories)
+    return frozenset(named).intersection(log_directories), unknown
