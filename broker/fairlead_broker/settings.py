@@ -28,6 +28,7 @@ from fairlead_model.configs.endpoint_text import parse_address, parse_endpoint
 from fairlead_model.configs.group_configs import validate_group_settings
 from fairlead_model.configs.setting_sources import merge_settings
 from fairlead_model.host_address import is_every_address
+from fairlead_model.web_origin import web_origin
 from fairlead_tls.peer_settings import (
     CONTROLLER_LISTENER,
     INTERNAL_LISTENER,
@@ -362,10 +363,19 @@ def _rest_address(values: BrokerValues) -> RestAddress | None:
         advertised_host,
         advertised_port,
         _texts(values, "fairlead.rest.allowed.hosts"),
-        _texts(values, "fairlead.rest.allowed.origins"),
+        _origins(values),
         _required_number(values, "fairlead.rest.consumer.instance.timeout.ms"),
         is_tls,
     )
+
+
+def _origins(values: BrokerValues) -> tuple[str, ...]:
+    """Return the origins of web pages that may use the HTTP API, as browsers write them."""
+    name = "fairlead.rest.allowed.origins"
+    try:
+        return tuple(web_origin(text.removesuffix("/")) for text in _texts(values, name))
+    except ValueError as error:
+        raise ConfigError(name, f"{name}: {error}") from None
 
 
 def _log_directories(values: BrokerValues) -> tuple[str, ...]:

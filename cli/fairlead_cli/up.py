@@ -13,6 +13,7 @@ from fairlead_cli.advice import data_arguments
 from fairlead_cli.errors import InputError
 from fairlead_cli.local.layout import BROKERS_MAX, HOST, Layout, Ports
 from fairlead_cli.local.log_directories import choose_log_directories
+from fairlead_cli.local.lost_metadata import refuse_lost_metadata
 from fairlead_cli.local.plan import (
     BROKERS_DEFAULT,
     HTTP_PORT_DEFAULT,
@@ -155,6 +156,8 @@ def up(
         raise click.UsageError("--every-partition is about the live log, which --detach has not")
     settings = parse_assignments(assignments, "--set")
     log_directories = choose_log_directories(Layout(data.resolve()), settings)
+    address = choose_store(Layout(data), store)
+    refuse_lost_metadata(Layout(data), address, log_directories)
     plan = LaunchPlan(
         data=data.resolve(),
         brokers=choose_broker_count(Layout(data), brokers),
@@ -163,7 +166,7 @@ def up(
         log_directories=log_directories,
         manifests=tuple(path.resolve() for path in manifests),
         fault_proxy=fault_proxy,
-        store=choose_store(Layout(data), store),
+        store=address,
         said=tuple(find_words(click.get_current_context())),
     )
     check_manifests(manifests)

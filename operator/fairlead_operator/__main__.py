@@ -8,7 +8,6 @@ environment is not usable.
 import asyncio
 import logging
 import os
-import signal
 import sys
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from fairlead_operator.health import HealthServer
 from fairlead_operator.metrics import OperatorMetrics
 from fairlead_operator.reign_watch import still_reigns, wait_until_active
 from fairlead_operator.settings import OperatorSettings, SettingsError, read_settings
+from fairlead_operator.stop_signals import StopSignals, end_all_tasks
 
 logger = logging.getLogger("fairlead_operator")
 API_TIMEOUT_S = 10.0
@@ -29,7 +29,13 @@ API_TIMEOUT_S = 10.0
 
 
 async def run(settings: OperatorSettings) -> int:
-    """Run one reign; return the exit code."""
+    """Run one reign, or until asked to stop; return the exit code."""
+    signals = StopSignals()
+    await signals.run(_run(settings, signals))
+    return 0
+
+
+async def _run(settings: OperatorSettings, signals: StopSignals) -> None:
     metrics = OperatorMetrics()
     controller = ControllerClient(settings.controller_socket)
     client = KubeClient(load_credentials(), request_timeout_s=API_TIMEOUT_S)
@@ -42,45 +48,27 @@ async def run(settings: OperatorSettings) -> int:
     health = HealthServer(
         metrics, refresh, is_api_away=lambda: client.counters.failing_since is not None
     )
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     try:
         await health.start(settings.http_port)
         logger.info("standing by")
-        identity = await _wait_for_reign(controller, stopping)
-        if identity is None:
-            return 0
+        identity = await wait_until_active(controller)
         # Imported now: a standby pod does without kopf's memory.
         from fairlead_operator.active_operator import ActiveOperator
 
         async with acting(lock_path(Path(settings.controller_socket))):
             if not await still_reigns(controller, identity):
                 logger.info("ending: the reign was over before anything was done")
-                return 0
+                return
             metrics.is_active.set(1)
             logger.info("active as %s", identity)
             reign = ActiveOperator(
                 client, controller, settings, metrics=metrics, health=health, identity=identity
             )
-            logger.info("ending: %s", await reign.run(stopping))
-        return 0
+            logger.info("ending: %s", await reign.run(signals))
     finally:
         await health.stop()
         await controller.close()
         await client.close()
-
-
-async def _wait_for_reign(controller: ControllerClient, stopping: asyncio.Event) -> str | None:
-    """Wait for the Lease; return None if asked to stop before."""
-    active = asyncio.create_task(wait_until_active(controller))
-    stop = asyncio.create_task(stopping.wait())
-    await asyncio.wait({active, stop}, return_when=asyncio.FIRST_COMPLETED)
-    stop.cancel()
-    if active.done():
-        return active.result()
-    active.cancel()
-    return None
 
 
 def main() -> int:
@@ -92,7 +80,13 @@ def main() -> int:
             stream=sys.stderr,
             format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         )
-        return asyncio.run(run(settings))
+        with asyncio.Runner() as runner:
+            code = runner.run(run(settings))
+            if not runner.run(end_all_tasks()):
+                # The runner would wait for them; they are named in the log.
+                logging.shutdown()
+                os._exit(code)
+        return code
     except (SettingsError, CredentialsError) as error:
         print(f"fairlead-operator: {error}", file=sys.stderr)
         return 2

@@ -5,8 +5,8 @@ It ends with the reign. Its tasks are cancelled together, so that nothing is wri
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any, Final
+from collections.abc import Collection, Coroutine, Iterator
+from typing import Any
 
 import kopf
 
@@ -34,6 +34,7 @@ from fairlead_operator.rebalances.runner import RebalanceRunner
 from fairlead_operator.reign_watch import wait_until_over
 from fairlead_operator.served_namespaces import find_served, wait_for_another_set
 from fairlead_operator.settings import OperatorSettings
+from fairlead_operator.stop_signals import StopSignals, end_tasks
 from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
 from fairlead_operator.stream_jobs.runner import StreamJobRunner
 from fairlead_operator.topics.metrics import TopicNamespaceMetrics
@@ -42,7 +43,18 @@ from fairlead_operator.users.sync import UserSync
 
 logger = logging.getLogger(__name__)
 
-STOP_S: Final = 3.0
+
+class _EveryTask(Collection[asyncio.Task[Any]]):
+    """What kopf shall leave alone: its own tasks end with their parents, the others are ours."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
 
 
 class ActiveOperator:
@@ -65,30 +77,30 @@ class ActiveOperator:
         self._health = health
         self._identity = identity
 
-    async def run(self, stopping: asyncio.Event) -> str:
-        """Act until the reign is over; return why it is."""
+    async def run(self, signals: StopSignals) -> str:
+        """Act until the reign is over, or cancelled; return why it is."""
         loop = ReconcileLoop(self._metrics)
         served = await find_served(self._client, self._settings.watch_namespaces)
         live = LiveObjects(self._client, served, loop.request)
         self._health.begin(live)
         over = asyncio.create_task(wait_until_over(self._controller, self._identity))
-        stop = asyncio.create_task(stopping.wait())
         work = {
             asyncio.create_task(task, name=name)
-            for name, task in self._tasks(loop, live, served).items()
+            for name, task in self._tasks(loop, live, served, signals).items()
         }
         try:
-            done, _ = await asyncio.wait({over, stop, *work}, return_when=asyncio.FIRST_COMPLETED)
-            return _describe_end(done, over, stop)
+            done, _ = await asyncio.wait({over, *work}, return_when=asyncio.FIRST_COMPLETED)
+            return _describe_end(done, over)
         finally:
-            tasks = {over, stop, *work}
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks, timeout=STOP_S)
+            await end_tasks({over, *work})
             _tell_failures(work)
 
     def _tasks(
-        self, loop: ReconcileLoop, live: LiveObjects, namespaces: tuple[str, ...]
+        self,
+        loop: ReconcileLoop,
+        live: LiveObjects,
+        namespaces: tuple[str, ...],
+        signals: StopSignals,
     ) -> dict[str, Coroutine[Any, Any, Any]]:
         client, controller, settings = self._client, self._controller, self._settings
         events = EventWriter(client, instance=settings.pod_name)
@@ -128,7 +140,7 @@ class ActiveOperator:
                 client, settings.watch_namespaces, namespaces
             ),
             "reconcilers": _reconcile(loop, live, reconciler),
-            "kopf": _run_kopf(loop, live, deletions, namespaces),
+            "kopf": _run_kopf(loop, live, deletions, namespaces, signals),
             "topics": topics.run(),
             "users": users.run(),
             "consumer groups": groups.run(),
@@ -174,23 +186,25 @@ async def _reconcile(loop: ReconcileLoop, live: LiveObjects, reconciler: Cluster
 
 
 async def _run_kopf(
-    loop: ReconcileLoop, live: LiveObjects, deletions: Deletions, namespaces: tuple[str, ...]
+    loop: ReconcileLoop,
+    live: LiveObjects,
+    deletions: Deletions,
+    namespaces: tuple[str, ...],
+    signals: StopSignals,
 ) -> None:
     await live.synced()
-    await kopf.operator(
+    tasks = await kopf.spawn_tasks(
         registry=build_registry(loop, deletions),
         settings=build_kopf_settings(),
         standalone=True,
         clusterwide=not namespaces,
         namespaces=namespaces,
     )
+    signals.listen()
+    await kopf.run_tasks(tasks, ignored=_EveryTask())
 
 
-def _describe_end(
-    done: set[asyncio.Task[Any]], over: asyncio.Task[str], stop: asyncio.Task[Any]
-) -> str:
-    if stop in done:
-        return "asked to stop"
+def _describe_end(done: set[asyncio.Task[Any]], over: asyncio.Task[str]) -> str:
     if over in done:
         return over.result()
     task = done.pop()

@@ -17,6 +17,8 @@ from fairlead_sockets.listening import bound_port, open_listening_socket
 
 INFORMER_AGE_S_MAX: Final = 120.0
 PASS_S_MAX: Final = 300.0
+ANSWERS_STOP_S: Final = 0.2
+"""What answers may take that are under way when this process ends."""
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -54,7 +56,9 @@ class HealthServer:
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._serve_metrics)
-        self._runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(
+            application, access_log=None, handle_signals=False, shutdown_timeout=ANSWERS_STOP_S
+        )
         await self._runner.setup()
         listening = open_listening_socket("", port)
         await web.SockSite(self._runner, listening).start()

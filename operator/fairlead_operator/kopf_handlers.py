@@ -23,6 +23,8 @@ DELETION_TELL_S: Final = 5.0
 """After how long a deletion that waits says so on the object."""
 DELETION_RETRY_S: Final = 5.0
 """When to look again after the API server has failed."""
+WORKERS_STOP_S: Final = 0.2
+"""What handlers may take that are under way when this process ends; the next one repeats them."""
 
 
 def build_kopf_settings() -> kopf.OperatorSettings:
@@ -37,6 +39,7 @@ def build_kopf_settings() -> kopf.OperatorSettings:
     settings.networking.enforce_retry_after = True
     settings.watching.chunk_size = 500
     settings.execution.default_backoff = 2
+    settings.queueing.exit_timeout = WORKERS_STOP_S
     settings.persistence.finalizer = FINALIZER
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=PREFIX)
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=PREFIX)

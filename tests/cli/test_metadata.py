@@ -26,6 +26,10 @@ def test_a_lost_store_is_rebuilt_from_an_export(cli: Cli, tmp_path: Path) -> Non
     assert "there is metadata already" in taken.err
     assert f"mv {cli.data / 'controller'}" in taken.err
     shutil.rmtree(cli.data / "controller")
+    refused = cli.up()
+    assert (refused.code, "and no metadata" in refused.err) == (2, True), refused
+    assert "fairlead metadata restore metadata.json" in refused.err
+    assert not (cli.data / "controller").exists()
 
     restored = cli.ok("metadata", "restore", str(file))
     assert document["clusterId"] in restored.out

@@ -194,7 +194,9 @@ class LiveBroker:
         credentials: Credentials | None = None,
         certificates_poll_s: float = 0.05,
         peer_tls: PeerTlsSettings | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
+        self._host = host
         self._peer_tls = peer_tls
         self._security = security or {}
         self._credentials = credentials or ImageCredentials()
@@ -244,7 +246,7 @@ class LiveBroker:
         self._stopped = asyncio.Event()
         self.broker = BrokerOfLogs(self._directory)
         listeners = [
-            Listener("CLIENT", "127.0.0.1", 0, "127.0.0.1", 0),
+            Listener("CLIENT", self._host, 0, "127.0.0.1", 0),
             Listener("INTERNAL", "127.0.0.1", 0, "127.0.0.1", 0, is_internal=True),
         ]
         tls = TlsListeners(

@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.rest.problems import ProblemError, shown
+from fairlead_model.web_origin import web_origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,7 +25,7 @@ class Gate:
 
     def __init__(self, hosts: Iterable[str], origins: Iterable[str]) -> None:
         self._hosts = {"localhost", *(host.lower() for host in hosts)}
-        self._origins = {origin.lower().rstrip("/") for origin in origins}
+        self._origins = {web_origin(origin) for origin in origins}
 
     def check(self, headers: Mapping[str, str], own_origin: str) -> None:
         """Raise ProblemError 421 or 403 for a request that no page and no name may have sent."""
@@ -35,7 +36,7 @@ class Gate:
             )
         origin = headers.get("Origin")
         site = headers.get("Sec-Fetch-Site")
-        if origin is not None and origin.lower() == own_origin:
+        if origin is not None and _is_same(origin, own_origin):
             return
         if origin is None:
             if site in ("cross-site", "same-site"):
@@ -48,7 +49,7 @@ class Gate:
 
     def allows(self, origin: str) -> bool:
         """Tell whether pages of this origin may read answers."""
-        return origin.lower() in self._origins
+        return _known_form(origin) in self._origins
 
     def cors_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return what lets a page read the answer; nothing unless its origin is allowed."""
@@ -86,6 +87,19 @@ class Gate:
         except ValueError:
             return False
         return True
+
+
+def _is_same(origin: str, other: str) -> bool:
+    known = _known_form(origin)
+    return known is not None and known == _known_form(other)
+
+
+def _known_form(origin: str) -> str | None:
+    """Return an origin that a browser names in its one form; None for others, such as `null`."""
+    try:
+        return web_origin(origin)
+    except ValueError:
+        return None
 
 
 def _without_port(host: str) -> str:

@@ -166,7 +166,8 @@ _NETWORK = (
         "fairlead.rest.allowed.origins",
         _LIST,
         "",
-        "Origins of web pages that may use the HTTP API (CORS), such as https://example.com.",
+        "Origins of web pages that may use the HTTP API (CORS), such as https://example.com or "
+        "http://[::1]:3000.",
     ),
     int_key(
         "fairlead.rest.consumer.instance.timeout.ms",

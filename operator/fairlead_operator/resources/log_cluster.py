@@ -11,6 +11,7 @@ from fairlead_model.resources.failover_drill import CLUSTER_NAME
 from fairlead_model.resources.resource_reading import ManifestForm, RootRule, read_manifest
 from fairlead_model.resources.resource_shape import Bound, ConfigMap, Rule, Text, Whole
 from fairlead_model.resources.topic_manifest import PARTITIONS_MAX
+from fairlead_model.web_origin import ORIGIN_HINT, ORIGIN_PATTERN
 from fairlead_operator.resources.broker_settings import broker_setting_problem
 from fairlead_operator.resources.condition import COUNT, Conditions, ObservedGeneration
 from fairlead_operator.resources.definition import (
@@ -38,10 +39,6 @@ WINDOWS_MAX: Final = 32
 _HOST: Final = r"[A-Za-z0-9.-]+"
 _HOST_HINT: Final = "a host is a name without a scheme and a port"
 _SUPER_USER_HINT: Final = "a user's name has no semicolon"
-_ORIGIN: Final = r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?"
-_ORIGIN_HINT: Final = (
-    "an origin is a scheme, a name and perhaps a port, such as https://example.com"
-)
 NAMESPACE: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 NAMESPACE_HINT: Final = "a namespace has lower case letters, digits and '-'"
 TOPIC_NAMESPACES_MAX: Final = 256
@@ -110,8 +107,9 @@ class RestSettings:
         Bound(32),
     ] = ()
     allowed_origins: Annotated[
-        tuple[Annotated[str, Text(300, 1, pattern=_ORIGIN, hint=_ORIGIN_HINT)], ...],
-        "Origins of web pages that may use it (CORS), such as https://example.com.",
+        tuple[Annotated[str, Text(300, 1, pattern=ORIGIN_PATTERN, hint=ORIGIN_HINT)], ...],
+        "Origins of web pages that may use it (CORS), such as https://example.com or "
+        "http://[::1]:3000.",
         Bound(32),
     ] = ()
 

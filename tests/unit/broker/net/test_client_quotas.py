@@ -11,6 +11,7 @@ from live_broker import FrameClient, LiveBroker, batch
 
 from fairlead_broker import limits
 from fairlead_broker.limits import REQUESTS_IN_FLIGHT_MAX
+from fairlead_model.security.client_quota import quota_entity
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fairlead_wire.messages.produce import (
@@ -21,6 +22,7 @@ from fairlead_wire.messages.produce import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     Connect = Callable[..., FrameClient]
 
@@ -259,6 +261,19 @@ def test_an_address_that_connects_too_often_is_closed_after_a_while(topic: LiveB
     topic.set_quotas({})
     with FrameClient(topic.port) as client:
         assert client.call(HELLO, 3).error_code == 0
+
+
+def test_an_address_is_the_same_one_on_a_socket_for_both_families(tmp_path: Path) -> None:
+    """Such a socket shows 127.0.0.1 as ::ffff:127.0.0.1, and a quota may be written like that."""
+    entity = quota_entity([("ip", "::ffff:127.0.0.1")])
+    with LiveBroker(tmp_path, host="::") as live:
+        live.set_quotas({entity: {"connection_creation_rate": 1.0}})
+        for _ in range(10):
+            with FrameClient(live.port) as client:
+                assert client.call(HELLO, 3).error_code == 0
+        with FrameClient(live.port) as late:
+            late.send(HELLO, 3)
+            assert late.is_closed_by_peer()
 
 
 def test_sockets_that_wait_for_their_end_are_bounded(

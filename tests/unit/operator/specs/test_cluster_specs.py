@@ -417,7 +417,7 @@ def test_settings_that_listeners_say_are_refused_elsewhere(name: str) -> None:
 REST = {
     "enabled": True,
     "allowedHosts": ["log.example.com"],
-    "allowedOrigins": ["https://example.com"],
+    "allowedOrigins": ["https://example.com", "http://[2001:DB8:0::1]:80"],
 }
 
 
@@ -440,6 +440,7 @@ def test_the_http_api_is_served_where_the_cluster_wants_it() -> None:
     gate = Gate((rest.host, rest.advertised_host, *rest.allowed_hosts), rest.allowed_origins)
     for host in ("demo-bootstrap:8082", "demo-bootstrap.shop.svc:8082", "log.example.com"):
         gate.check({"Host": host, "Origin": "https://example.com"}, "")
+    gate.check({"Host": "log.example.com", "Origin": "http://[2001:db8::1]"}, "")
     with pytest.raises(ProblemError):
         gate.check({"Host": "other.example.com"}, "")
     assert ports(build_headless_service(cluster))["rest"] == 8082

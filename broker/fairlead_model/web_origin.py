@@ -1,0 +1,43 @@
+"""Origins of web pages: a scheme, a host, and a port where it is not the scheme's own. Pure.
+
+Browsers write them in one form (RFC 6454, and the URL standard for hosts): in lower case, an IPv6
+address in brackets and as short as it gets, and without the port that the scheme has anyway.
+"""
+
+import re
+from ipaddress import IPv6Address
+from typing import Final
+
+_DIGITS: Final = "[0-9A-Fa-f]{1,4}"
+_IPV6: Final = "|".join(
+    (
+        f"({_DIGITS}:){{7}}{_DIGITS}",
+        f"({_DIGITS}:){{1,7}}:",
+        *(f"({_DIGITS}:){{1,{7 - behind}}}(:{_DIGITS}){{1,{behind}}}" for behind in range(1, 7)),
+        f":((:{_DIGITS}){{1,7}}|:)",
+    )
+)
+_PORT: Final = (
+    "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+)
+ORIGIN_PATTERN: Final = rf"https?://([A-Za-z0-9._-]+|\[({_IPV6})\])(:({_PORT}))?"
+"""What may be said to be one, whole; for Python and for the API server's RE2."""
+ORIGIN_HINT: Final = (
+    "an origin is http:// or https://, a name or address, and perhaps a port, such as "
+    "https://example.com or http://[::1]:3000"
+)
+_OWN_PORTS: Final = {"http": "80", "https": "443"}
+
+
+def web_origin(text: str) -> str:
+    """Return an origin as browsers write it; ValueError for what is none."""
+    if re.fullmatch(ORIGIN_PATTERN, text, re.ASCII | re.IGNORECASE) is None:
+        raise ValueError(f"{text!r} is no origin: {ORIGIN_HINT}")
+    scheme, _, address = text.lower().partition("://")
+    if address.startswith("["):
+        inside, _, port = address[1:].partition("]")
+        host, port = f"[{IPv6Address(inside)}]", port.removeprefix(":")
+    else:
+        host, _, port = address.partition(":")
+    is_own_port = port in ("", _OWN_PORTS[scheme])
+    return f"{scheme}://{host}" if is_own_port else f"{scheme}://{host}:{port}"

@@ -1,0 +1,65 @@
+"""Brokers' data whose metadata is gone: no cluster must be begun on top of it.
+
+A controller that finds no metadata begins a new cluster with an id of its own. The brokers then
+refuse to start on data of another one, and their topics would not be known anyway.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Final
+
+from fairlead_cli.advice import data_arguments
+from fairlead_cli.errors import InputError
+from fairlead_cli.local.log_directories import build_log_directories, find_log_directories
+from fairlead_model.configs.config_key import ConfigError
+from fairlead_model.configs.setting_sources import read_properties
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fairlead_cli.local.layout import Layout
+
+META_PROPERTIES: Final = "meta.properties"
+
+
+def refuse_lost_metadata(layout: Layout, store: str | None, chosen: tuple[str, ...]) -> None:
+    """Raise InputError if brokers have data of a cluster whose metadata is not in its files.
+
+    `store` is where in ZooKeeper the metadata is; there the controller finds out by itself.
+    `chosen` are the folders that `log.dirs` names.
+    """
+    if store is not None or any(layout.controller_directory.glob("metadata-*.journal")):
+        return
+    used = _used_directories(layout, chosen)
+    if not used:
+        return
+    folders = " ".join(shlex.quote(str(folder)) for folder in used)
+    data = data_arguments(layout.root)
+    raise InputError(
+        f"{layout.root} holds data of brokers, and no metadata: a new cluster would begin over it",
+        hint="Put the metadata back, from an export or from a copy of the folder:\n"
+        f"  fairlead metadata restore metadata.json{data}\n"
+        f"  cp -r COPY {shlex.quote(str(layout.controller_directory))}\n"
+        "or name where in ZooKeeper it is with --store, or take another folder with --data DIR.\n"
+        "To begin anew without what the brokers have, move it away first:\n"
+        f"  mv {folders} /tmp",
+    )
+
+
+def _used_directories(layout: Layout, chosen: tuple[str, ...]) -> list[Path]:
+    """Return the folders that a broker of some cluster has registered with."""
+    folders: dict[Path, None] = {}
+    for broker_id in layout.known_brokers():
+        folders |= dict.fromkeys(build_log_directories(layout, chosen, broker_id))
+        folders |= dict.fromkeys(find_log_directories(layout, broker_id))
+    return [folder for folder in folders if _cluster_id(folder)]
+
+
+def _cluster_id(folder: Path) -> str:
+    """Return the cluster of a log directory; empty before a controller has told one."""
+    try:
+        text = (folder / META_PROPERTIES).read_text(encoding="utf-8", errors="replace")
+        return read_properties(text).get("cluster.id", "")
+    except (FileNotFoundError, NotADirectoryError, ConfigError):
+        return ""  # What cannot be read is for the broker to complain of.
