@@ -156,6 +156,10 @@ class FakeApiServer:
             news = [entry for entry in self._log if entry[0] > version and entry[1] == path]
             for number, _, sort, manifest in news:
                 version = number
+                if not any(_selected(request, [manifest])):
+                    if sort != "MODIFIED":
+                        continue
+                    sort = "DELETED"  # noqa: PLW2901 (it may have had the label until now)
                 await response.write(_line(sort, manifest))
             left = bookmark_at - loop.time()
             if left <= 0:
@@ -171,9 +175,11 @@ class FakeApiServer:
 
 
 def _selected(request: web.Request, manifests: Any) -> Iterator[Manifest]:
-    key, _, value = request.query.get("labelSelector", "").partition("=")
+    """Those with a label, of a value where the request names one."""
+    key, is_equal, value = request.query.get("labelSelector", "").partition("=")
     for manifest in manifests:
-        if not key or manifest["metadata"].get("labels", {}).get(key) == value:
+        labels = manifest["metadata"].get("labels") or {}
+        if not key or (labels.get(key) == value if is_equal else key in labels):
             yield manifest
 
 

@@ -60,15 +60,6 @@ class FakeResourceServer(FakeApiServer):
             return web.json_response(old)
         return web.json_response(await self._store(path, body, old))
 
-    def _get(self, request: web.Request, path: str, name: str) -> web.Response:
-        key = request.query.get("labelSelector", "")
-        if not key or "=" in key or name:
-            return super()._get(request, path, name)
-        held = self.objects.get(path, {}).values()
-        items = [each for each in held if key in (each["metadata"].get("labels") or {})]
-        metadata = {"resourceVersion": str(self.version)}
-        return web.json_response({"metadata": metadata, "items": items})
-
 
 def merged(old: Any, patch: Any) -> Any:
     """Apply a merge patch (RFC 7396)."""

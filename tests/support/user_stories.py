@@ -187,6 +187,27 @@ async def a_secret_of_somebody_else_is_left_alone(world: Bench) -> None:
     await world.until("app", "Ready")
 
 
+async def a_secret_that_goes_while_it_is_looked_at_is_made(world: Bench) -> None:
+    """Nobody tells of somebody else's, so the operator has to try again by itself."""
+    kube: Any = world.kube
+    await kube.create(
+        SECRET, world.namespace, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "app"}}
+    )
+    get, looks = kube.get, []
+
+    async def get_late(kind: Any, namespace: str, name: str) -> Any:
+        if kind is SECRET and name == "app" and not looks:
+            looks.append(name)
+            await kube.delete(SECRET, namespace, name)
+        return await get(kind, namespace, name)
+
+    await world.create("app")
+    await world.until("app", "SecretConflict")
+    kube.get = get_late
+    await world.until("app", "Ready")
+    assert looks == ["app"]
+
+
 async def declared_rights_refuse_imperative_changes(world: Bench) -> None:
     controller = world.remote.controller
     credential = derive(ScramMechanism.SCRAM_SHA_512, "x", 4096, b"salt of tests")
@@ -338,6 +359,7 @@ STORIES: Final[Mapping[Callable[[Bench], Awaitable[None]], Mapping[str, Any]]] =
     a_password_of_somebody_else_is_taken_and_followed: {},
     who_declares_a_principal_first_has_it: {},
     a_secret_of_somebody_else_is_left_alone: {},
+    a_secret_that_goes_while_it_is_looked_at_is_made: {},
     declared_rights_refuse_imperative_changes: {},
     quotas_come_and_go_with_a_user: {},
     a_user_gives_no_more_than_the_cluster_allows: {"authorization": {"superUsers": ["root"]}},

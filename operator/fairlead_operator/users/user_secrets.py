@@ -149,12 +149,25 @@ class UserSecrets:
         except ApiError as error:
             if not error.is_conflict:
                 raise
-            return await self._client.get(SECRET, resource.namespace, resource.name)
+            return await self._get_another(resource, error)
         if resource.key in self._written:
             message = f"Secret {resource.name} was deleted: another one is there, with new contents"
             await self._events.emit(user, "SecretReplaced", message)
         self._written[resource.key] = (made["metadata"]["uid"], data)
         return made
+
+    async def _get_another(self, resource: UserResource, conflict: ApiError) -> Manifest:
+        """Return the Secret that has the name; raise the conflict if it has gone meanwhile.
+
+        Whoever gets a conflict tries again. A Secret that is not found would be a User that has
+        gone, and nobody tells of another's Secret.
+        """
+        try:
+            return await self._client.get(SECRET, resource.namespace, resource.name)
+        except ApiError as error:
+            if error.is_not_found:
+                raise conflict from error
+            raise
 
     async def _replace(self, resource: UserResource, corrected: Manifest) -> Manifest:
         with _refusing(resource):
