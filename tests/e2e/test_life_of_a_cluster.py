@@ -19,11 +19,11 @@ from kubernetes_installation import (
     Installation,
     Summary,
 )
+from kubernetes_load import under_load as begin_load
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-LOAD_SOURCE = Path(__file__).resolve().parents[1] / "support" / "pod_load.py"
 LOAD_PARTITIONS, LOAD_RATE = 6, 500
 STOP_FILE = "/tmp/stop"
 
@@ -52,24 +52,15 @@ def under_load(installation: Installation, topic: str) -> Iterator[dict[str, Any
     """An idempotent producer in the client pod for as long as the block lasts; then its verdict.
     Each has a topic of its own, which ends with it."""
     make_load_topic(installation, topic)
-    verdict: dict[str, Any] = {}
-    command = ["kubectl", "-n", NAMESPACE, "exec", "-i", "client", "--", "python", "-"]
-    command += [BOOTSTRAP, topic, str(LOAD_PARTITIONS), str(LOAD_RATE), STOP_FILE]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        process.stdin.write(LOAD_SOURCE.read_text())
-        process.stdin.close()
-        process.stdin = None
-        time.sleep(2)
-        try:
-            yield verdict
-        finally:
-            installation.kubectl.exec("client", "touch", STOP_FILE)
-            out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        verdict.update(json.loads(out.splitlines()[-1]))
+    with begin_load(
+        installation.kubectl,
+        BOOTSTRAP,
+        topic,
+        partitions=LOAD_PARTITIONS,
+        rate=LOAD_RATE,
+        stop_file=STOP_FILE,
+    ) as verdict:
+        yield verdict
     installation.kubectl("delete", "topic.fairlead.io", topic)
 
 

@@ -1,23 +1,19 @@
 """Brokers with several volumes: each is a log directory, and another one is added under load."""
 
 import json
-import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from kubernetes_commands import CommandError, wait_until
 from kubernetes_installation import NAMESPACE, Installation, Summary
+from kubernetes_load import under_load
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
 CLUSTER = "disks"
 BROKERS = 3
 PARTITIONS, RATE = 6, 500
-LOAD_SOURCE = Path(__file__).resolve().parents[1] / "support" / "pod_load.py"
 STOP_FILE = "/tmp/stop-disks"  # in the client pod
 POOL = f"{CLUSTER}-data"
 
@@ -72,28 +68,6 @@ def replicas_on(installation: Installation, broker: int, topic: str) -> list[int
     return [int(line) for line in found.split()]
 
 
-@contextmanager
-def under_load(installation: Installation, topic: str) -> Iterator[dict[str, Any]]:
-    """An idempotent producer for as long as the block lasts; then its verdict."""
-    verdict: dict[str, Any] = {}
-    bootstrap = f"{CLUSTER}-bootstrap:9092"
-    command = ["kubectl", "-n", NAMESPACE, "exec", "-i", "client", "--", "python", "-"]
-    command += [bootstrap, topic, str(PARTITIONS), str(RATE), STOP_FILE]
-    with (
-        LOAD_SOURCE.open() as source,
-        subprocess.Popen(
-            command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process,
-    ):
-        try:
-            yield verdict
-        finally:
-            installation.kubectl.exec("client", "touch", STOP_FILE)
-            out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        verdict.update(json.loads(out.splitlines()[-1]))
-
-
 def has_volumes(installation: Installation, count: int) -> bool:
     """Whether every broker has so many, runs with them, and all is in sync."""
     pool = installation.kubectl.get("brokerpool", "data")
@@ -121,8 +95,15 @@ def test_a_third_volume_is_added_under_load(disks: Installation, summary: Summar
     for broker in range(BROKERS):
         found = replicas_on(disks, broker, "spread")
         assert (sum(found), min(found[:2]) > 0) == (PARTITIONS, True), found
-    with under_load(disks, "spread") as verdict:
-        time.sleep(2)  # of load before anything changes
+    load = under_load(
+        disks.kubectl,
+        f"{CLUSTER}-bootstrap:9092",
+        "spread",
+        partitions=PARTITIONS,
+        rate=RATE,
+        stop_file=STOP_FILE,
+    )
+    with load as verdict:
         patch_volumes(disks, 3)
         took_s = wait_until(lambda: has_volumes(disks, 3), "a third volume a broker", 240)
         make_topic(disks, "later", 2)

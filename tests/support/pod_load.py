@@ -1,7 +1,8 @@
 """Runs inside a client pod: an idempotent producer at load until told to stop, then the verdict.
 
 Started with the source on standard input (`kubectl exec -i … python - BOOTSTRAP TOPIC …`), so it
-uses nothing but what the image has. Writes one line of JSON when it has finished.
+uses nothing but what the image has. Writes a line of JSON when records have been acknowledged, and
+one when it has finished.
 """
 
 import json
@@ -15,6 +16,8 @@ from fairlead_cli.drill.reader import read_back
 from fairlead_cli.drill.workload import Workload
 
 POLL_S = 0.05
+BEGIN_S = 60.0
+"""For the first records to be acknowledged: pods find their network slowly at times."""
 
 
 def main() -> None:
@@ -31,6 +34,12 @@ def main() -> None:
     stop = Path(stop_file)
     stop.unlink(missing_ok=True)
     workload.start()
+    begun = time.monotonic()
+    while not history.acknowledged:
+        if time.monotonic() - begun > BEGIN_S:
+            sys.exit(f"nothing acknowledged within {BEGIN_S:.0f} s: {dict(workload.errors)}")
+        time.sleep(POLL_S)
+    print(json.dumps({"begun": True}), flush=True)
     # The longest time in which nothing at all was acknowledged, as the application sees it.
     longest_s, last, count = 0.0, time.monotonic(), 0
     while not stop.exists():
