@@ -206,3 +206,37 @@ def test_replicas_move_between_folders(cli: Cli, tmp_path: Path) -> None:
     assert refused.code == 1
     assert "t:0: LOG_DIR_NOT_FOUND" in refused.err
     assert "disk2" in cli.ok("broker", "disks", "0").out
+
+
+def test_a_folder_is_drained_and_left_out(cli: Cli, tmp_path: Path) -> None:
+    folders = [str(tmp_path / name) for name in ("disk1", "disk2")]
+    both = ("--brokers", "1", "--set", f"log.dirs={','.join(folders)}")
+    assert cli.up(*both).code == 0
+    cli.ok("topic", "create", "t", "--partitions", "4", "--replication-factor", "1")
+    cli.ok("produce", "t", stdin="".join(f"{number}\n" for number in range(1000)))
+    unknown = cli("broker", "disks", "0", "--drain", "/nowhere")
+    assert (unknown.code, "It has " in unknown.err) == (2, True)
+    assert cli("broker", "disks", "0", "--drain", "a", "--undrain", "a").code == 2
+    kept, leaving = (row["path"] for row in cli.ok("broker", "disks", "0", "-o", "json").json)
+    left_out = ("--brokers", "1", "--set", f"log.dirs={folders[0]}")
+    cli.ok("down")
+    refused = cli.up(*left_out)
+    assert (refused.code, f"--drain {leaving} --wait" in refused.err) == (2, True)
+    assert cli.up(*both).code == 0
+    drained = cli.ok("broker", "disks", "0", "--drain", leaving, "--wait")
+    assert f"{leaving} holds no replica any more" in drained.out
+    assert "take it out of log.dirs of broker 0" in drained.out
+    shown = next(line for line in drained.out.splitlines() if line.strip().startswith(leaving))
+    assert "cordoned" in shown
+    refused = cli("broker", "disks", "0", "--drain", kept)
+    assert (refused.code, "no other folder that takes replicas" in refused.err) == (1, True)
+    refused = cli("broker", "disks", "0", "--move", "t:0", "--to", leaving)
+    assert (refused.code, "t:0: INVALID_REPLICA_ASSIGNMENT" in refused.err) == (1, True)
+    cli.ok("down")
+    assert cli.up(*left_out).code == 0
+    assert (
+        "not among the cordoned folders" in cli.ok("broker", "disks", "0", "--undrain", leaving).out
+    )
+    (row,) = cli.ok("broker", "disks", "0", "-o", "json").json
+    assert (row["path"], row["cordoned"], row["replicas"] >= 4) == (kept, False, True)
+    assert len(cli.ok("consume", "t", "--until-end").out.splitlines()) == 1000

@@ -56,7 +56,7 @@ class Contents(NamedTuple):
 class Disks:
     """The disks of one broker, which may start anew, and somewhere else, while it is asked.
 
-    Until `deadline_s` it is asked again; without one, an error is the end.
+    Once it has answered it is asked again, until `deadline_s`; without one, an error is the end.
     """
 
     def __init__(self, addresses: str, broker_id: int, deadline_s: float | None = None) -> None:
@@ -64,6 +64,7 @@ class Disks:
         self._addresses = addresses
         self._deadline_s = deadline_s
         self._at: Address | None = None
+        self._has_answered = False
         self.restarts = 0
         """How often it was not there."""
 
@@ -78,10 +79,12 @@ class Disks:
             try:
                 if self._at is None:
                     self._at = find_broker(self._addresses, self.broker_id)
-                return question(self._at)
+                answer = question(self._at)
+                self._has_answered = True
+                return answer
             except CliError as error:
                 is_gone = self._at is None or isinstance(error, NoAnswerError)
-                if not is_gone or self._deadline_s is None or time.monotonic() > self._deadline_s:
+                if not is_gone or not self._has_answered or self._is_late():
                     raise
                 if not is_told:
                     note(f"Broker {self.broker_id} does not answer; asking again.")
@@ -89,6 +92,9 @@ class Disks:
                     self.restarts += 1
                 self._at = None
             time.sleep(POLL_S)
+
+    def _is_late(self) -> bool:
+        return self._deadline_s is None or time.monotonic() > self._deadline_s
 
     def describe(self) -> DescribeLogDirsResponse:
         """Ask what it has; CliError where it knows of no cordons."""
@@ -122,9 +128,13 @@ def drain(disks: Disks, folder: str, *, is_waiting: bool, timeout_s: float) -> s
         if len(found.held) != told and is_waiting and found.held:
             left, size = format_count(len(found.held), "replica"), sum(found.held.values())
             note(f"Still in {folder}: {left}, {format_bytes(size)}.")
-        told = len(found.held)
+        had, told = told, len(found.held)
         if not found.held:
             missing = find_missing(disks)
+            if not missing and had > 0 and is_waiting:
+                # The last one may have changed over just now, which a few fsyncs make durable.
+                time.sleep(POLL_S)
+                continue
             if not missing:
                 return next_steps(disks.broker_id, folder)
             if not is_waiting or time.monotonic() > deadline_s:

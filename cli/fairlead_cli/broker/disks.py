@@ -128,7 +128,7 @@ def find_broker(addresses: str, broker_id: int) -> Address:
     found = fetch_metadata(build_admin(addresses)).brokers.get(broker_id)
     if found is None:
         raise CliError(f"broker {broker_id} is not in service")
-    return Address(found.host, found.port)
+    return Address(found.host.strip("[]"), found.port)
 
 
 def ask_for_moves(at: Address, replicas: list[tuple[str, int]], target: str) -> None:
@@ -160,7 +160,7 @@ def try_moves(at: Address, targets: Mapping[tuple[str, int], str]) -> dict[tuple
             for target, topics in wanted.items()
         ]
     )
-    reply = call_broker(at.host.strip("[]"), at.port, request, ALTER_VERSION)
+    reply = call_broker(at.host, at.port, request, ALTER_VERSION)
     return {
         (topic.topic_name, each.partition_index): name_error(each.error_code)
         for topic in reply.results
@@ -187,7 +187,7 @@ def describe(at: Address) -> DescribeLogDirsResponse:
 
     request = DescribeLogDirsRequest(topics=None)
     reply: DescribeLogDirsResponse = call_broker(
-        at.host.strip("[]"), at.port, request, newest_describe_version(at)
+        at.host, at.port, request, newest_describe_version(at)
     )
     if reply.error_code:
         raise CliError(f"it does not tell what it holds: {name_error(reply.error_code)}")

@@ -177,6 +177,14 @@ def test_a_broker_that_does_not_come_back_ends_it_in_time(broker: FakeBroker) ->
     assert 10 <= broker.now <= 11
 
 
+def test_a_broker_that_never_answered_is_not_waited_for(broker: FakeBroker) -> None:
+    """Its id may be mistyped."""
+    broker.away = 3
+    with pytest.raises(NoAnswerError):
+        run(broker)
+    assert broker.now == 0
+
+
 def test_without_waiting_a_broker_that_is_away_is_not_waited_for(broker: FakeBroker) -> None:
     broker.away = 1
     with pytest.raises(NoAnswerError):
@@ -224,6 +232,18 @@ def test_what_metadata_says_is_compared_with_what_the_broker_tells() -> None:
     topics: Any = {"t": Topic(Partition(1, 2), Partition(1, 3), Partition(2))}
     assert missing_of(topics, {("t", 0)}, 2) == ["t:2"]
     assert missing_of(topics, {("t", 0), ("t", 2)}, 2) == []
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "is_whole"),
+    [("", False), (ONE, False), (f"{TWO},{ONE}", True), ("*", True), (None, False)],
+)
+def test_a_broker_is_cordoned_with_all_its_folders(
+    monkeypatch: pytest.MonkeyPatch, cordoned: str | None, is_whole: bool
+) -> None:
+    said = {"cordoned.log.dirs": cordoned, "log.dirs": f"{ONE},{TWO}"}
+    monkeypatch.setattr(drain, "read_config", lambda _host, _port, _id, name: said[name])
+    assert drain.read_cordoned("here", 9092, 2) is is_whole
 
 
 def test_a_folder_that_is_none_is_a_mistake(broker: FakeBroker) -> None:
