@@ -116,7 +116,7 @@ def test_a_disk_is_taken_away_under_load(make_cluster: Callable[..., Any]) -> No
         assert f"{leaving} holds no replica any more" in err
         rows = {row["path"]: row for row in json.loads(out)}
         assert (rows[str(leaving)]["cordoned"], rows[str(leaving)]["replicas"]) == (True, 0)
-        assert logs_in(leaving) == set()
+        story.until(lambda: logs_in(leaving) == set())
         story.admin.create_topics([NewTopic("new", 3, 2)])["new"].result(30)
         story.until(lambda: {f"new-{index}" for index in range(3)} <= logs_in(kept))
         assert logs_in(leaving) == set()

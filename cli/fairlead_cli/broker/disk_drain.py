@@ -128,9 +128,13 @@ def drain(disks: Disks, folder: str, *, is_waiting: bool, timeout_s: float) -> s
         if len(found.held) != told and is_waiting and found.held:
             left, size = format_count(len(found.held), "replica"), sum(found.held.values())
             note(f"Still in {folder}: {left}, {format_bytes(size)}.")
-        told = len(found.held)
+        had, told = told, len(found.held)
         if not found.held:
             missing = find_missing(disks)
+            if not missing and had > 0 and is_waiting:
+                # The last one may have changed over just now, which a few fsyncs make durable.
+                time.sleep(POLL_S)
+                continue
             if not missing:
                 return next_steps(disks.broker_id, folder)
             if not is_waiting or time.monotonic() > deadline_s:
