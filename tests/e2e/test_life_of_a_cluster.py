@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes_commands import run, wait_until
+from kubernetes_commands import LOAD_END_S, run, wait_until, wait_until_under_load
 from kubernetes_installation import (
     BOOTSTRAP,
     CLUSTER,
@@ -62,12 +62,12 @@ def under_load(installation: Installation, topic: str) -> Iterator[dict[str, Any
         process.stdin.write(LOAD_SOURCE.read_text())
         process.stdin.close()
         process.stdin = None
-        time.sleep(2)
+        wait_until_under_load(process)
         try:
             yield verdict
         finally:
             installation.kubectl.exec("client", "touch", STOP_FILE)
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=LOAD_END_S)
         assert process.returncode == 0, err
         verdict.update(json.loads(out.splitlines()[-1]))
     installation.kubectl("delete", "topic.fairlead.io", topic)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes_commands import CommandError, wait_until
+from kubernetes_commands import LOAD_END_S, CommandError, wait_until, wait_until_under_load
 from kubernetes_installation import NAMESPACE, Installation, Summary
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
@@ -85,11 +85,12 @@ def under_load(installation: Installation, topic: str) -> Iterator[dict[str, Any
             command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process,
     ):
+        wait_until_under_load(process)
         try:
             yield verdict
         finally:
             installation.kubectl.exec("client", "touch", STOP_FILE)
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=LOAD_END_S)
         assert process.returncode == 0, err
         verdict.update(json.loads(out.splitlines()[-1]))
 

@@ -1,7 +1,8 @@
 """Runs inside a client pod: an idempotent producer at load until told to stop, then the verdict.
 
 Started with the source on standard input (`kubectl exec -i … python - BOOTSTRAP TOPIC …`), so it
-uses nothing but what the image has. Writes one line of JSON when it has finished.
+uses nothing but what the image has. Writes `running` once records are acknowledged, and one line of
+JSON when it has finished.
 """
 
 import json
@@ -37,6 +38,8 @@ def main() -> None:
         time.sleep(POLL_S)
         now = time.monotonic()
         if history.acknowledged != count:
+            if not count:
+                print("running", flush=True)
             count, last = history.acknowledged, now
         longest_s = max(longest_s, now - last)
     workload.stop()
