@@ -136,7 +136,7 @@ def operator(
             yield Operator(admin, port, log)
         finally:
             admin.is_active = False
-            code = process.wait(15)
+            code = process.wait(60)
             run(let_go(kube, namespace))
         assert code == 0, log.read_text()
         assert "Traceback" not in log.read_text(), log.read_text()

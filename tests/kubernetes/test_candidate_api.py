@@ -157,7 +157,7 @@ def test_declared_configs_reach_brokers_and_are_altered_by_nobody_else(
         wait_for(lambda each=each: describe_retention(cluster, each) == declared)
     assert "declared by LogCluster 'c'" in (alter_retention(cluster, "8") or "")
     cluster.active().send(signal.SIGTERM)
-    cluster.candidates[0].process.wait(5)
+    cluster.candidates[0].process.wait(60)
     cluster.start_candidate(1)
     wait_for(lambda: cluster.active().epoch == 2)
     _, status = cluster.active().ask("GET", f"{cluster.path}/status")
@@ -215,7 +215,7 @@ def test_intents_outlive_the_controller(cluster: CandidateCluster) -> None:
     assert status == 200
     assert cluster.active().ask("POST", path, intent)[1] == kept
     cluster.active().send(signal.SIGTERM)
-    cluster.candidates[0].process.wait(5)
+    cluster.candidates[0].process.wait(60)
     cluster.start_candidate(1)
     wait_for(lambda: cluster.active().epoch == 2)
     _, listed = cluster.active().ask("GET", path)
@@ -309,13 +309,13 @@ def test_marked_tables_go_although_nobody_saw_their_log_cluster_go(
     mark = {"metadata": {"labels": {DELETE_WITH_LABEL: uid}}}
     run(kube.patch(CLUSTER_STATE, namespace, CLUSTER, mark))
     cluster.active().send(signal.SIGKILL)
-    cluster.candidates[0].process.wait(5)
+    cluster.candidates[0].process.wait(60)
     cluster.start_candidate(1)
     wait_for(lambda: cluster.active().epoch == 2)
     kept = run(kube.get(CLUSTER_STATE, namespace, CLUSTER))["metadata"]["labels"]
     assert kept[DELETE_WITH_LABEL] == uid, "their LogCluster is still there"
     cluster.active().send(signal.SIGKILL)
-    cluster.candidates[1].process.wait(5)
+    cluster.candidates[1].process.wait(60)
     run(kube.delete(LOG_CLUSTER, namespace, CLUSTER))
     run(kube.create(LOG_CLUSTER, namespace, log_cluster(CLUSTER)))
     cluster.start_candidate(0)

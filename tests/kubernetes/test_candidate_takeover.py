@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from live_candidates import CandidateCluster, create_topic, produce, wait_for
+from processor_wait import waited_s
 
 from fairlead_controller.kubernetes.acting_lock import acting, lock_path
 from fairlead_kube.kinds import CLUSTER_STATE, LEASE, PARTITION_TABLE
@@ -44,6 +45,11 @@ def leaders(candidate: Any, cluster: CandidateCluster, topic: str) -> list[int]:
     return [part["leader"] for part in cluster.partitions(candidate, topic)]
 
 
+def waits(standby: Any, cluster: CandidateCluster) -> list[float]:
+    """How long the next controller and each broker have waited for a processor so far."""
+    return [waited_s(each.process.pid) for each in (standby, *cluster.brokers)]
+
+
 def takeover(
     cluster: CandidateCluster, number: int, what: str, limit_s: float
 ) -> tuple[Any, Any, float]:
@@ -52,6 +58,7 @@ def takeover(
     standby = next(each for each in cluster.candidates if each is not active)
     before = active.epoch
     wait_for(lambda: standby.metric("fairlead_controller_waiting_brokers") == 3)
+    waited = waits(standby, cluster)
     started = time.monotonic()
     active.send(number)
     wait_for(lambda: standby.epoch > before)
@@ -59,7 +66,10 @@ def takeover(
     wait_for(lambda: standby.metric("fairlead_controller_sessions") == 3)
     total_s = time.monotonic() - started
     print(f"\n{what}: leaders elected after {reigning_s:.2f} s, all brokers after {total_s:.2f} s")
-    assert total_s < limit_s
+    controller_s, *brokers_s = (
+        late - early for early, late in zip(waited, waits(standby, cluster), strict=True)
+    )
+    assert total_s - controller_s - max(brokers_s) < limit_s
     return active, standby, total_s
 
 
@@ -76,7 +86,7 @@ def test_the_standby_takes_over_from_a_killed_one(cluster: CandidateCluster) -> 
 def test_a_stopped_one_gives_the_lease_back(cluster: CandidateCluster) -> None:
     create_topic(cluster.bootstrap, "t")
     active, _, _ = takeover(cluster, signal.SIGTERM, "stopped", HANDOVER_S_MAX)
-    assert active.process.wait(5) == 0
+    assert active.process.wait(60) == 0
     produce(cluster.bootstrap, "t")
 
 
@@ -105,7 +115,7 @@ def test_a_paused_one_does_not_act_when_it_wakes(
     assert {epoch for _, epoch in before.values()} == {standby.epoch}
     woken = time.monotonic()
     active.send(signal.SIGCONT)
-    assert active.process.wait(5) == 3, active.last_words()
+    assert active.process.wait(60) == 3, active.last_words()
     print(f"\nwoken after 10 s: it ended {1000 * (time.monotonic() - woken):.0f} ms later")
     assert "must not act" in active.last_words()
     assert run(tables(kube, cluster)) == before, "nothing was written by it"
@@ -134,7 +144,7 @@ def test_losing_the_lease_ends_the_process(cluster: CandidateCluster, kube: Any,
         await kube.patch(LEASE, cluster.namespace, lease["metadata"]["name"], patch)
 
     run(steal())
-    assert active.process.wait(5) == 3
+    assert active.process.wait(60) == 3
     assert "a thief" in active.last_words()
 
 
@@ -176,7 +186,7 @@ def test_the_lease_stays_until_the_kopf_process_of_the_pod_has_ended(
             assert (code, state["role"]) == (200, "stopping"), "so that it ends, too"
             code, _ = await asyncio.to_thread(active.ask, "GET", f"{cluster.path}/status")
             assert code == 200, "what is under way may be finished"
-        assert await asyncio.to_thread(active.process.wait, 5) == 0
+        assert await asyncio.to_thread(active.process.wait, 60) == 0
 
     run(stop_while_somebody_acts())
     standby = next(each for each in cluster.candidates if each is not active)

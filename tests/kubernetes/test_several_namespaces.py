@@ -168,4 +168,4 @@ def test_the_operator_goes_on_in_one_namespace_without_the_other(
             wait_for(lambda: place.has_service(place.teams[1]))
         finally:
             admin.is_active = False
-            process.wait(15)
+            process.wait(60)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CLUSTER = "c"
 SECRET_TEXT = b"a secret of tests only, long enough"
-READY_DEADLINE_S = 30.0
+READY_DEADLINE_S = 60.0
 
 
 class Child:
@@ -304,6 +304,6 @@ def produce(bootstrap: str, topic: str, partitions: int = 6) -> None:
     assert failures == []
 
 
-def wait_for(condition: Callable[[], Any], timeout_s: float = 20.0) -> Any:
+def wait_for(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     """Wait until something is true; give it."""
     return wait_until(condition, deadline_s=timeout_s)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 PODS = "/api/v1/namespaces/default/pods"
 WATCH_S = 1.0
-GRACE_S = 0.2
+GRACE_S = 1.5
+"""A stall of this process that is longer makes a watch silent that ends in good order."""
 DEADLINE_S = 20.0
 
 

@@ -36,16 +36,20 @@ class World:
         return Counter(method for method, _ in self.proxy.requests)[method]
 
 
-def play(story: Callable[[World], Awaitable[None]]) -> None:
+HELD_S = 1.0
+"""Until a request that gets no answer is given up."""
+
+
+def play(story: Callable[[World], Awaitable[None]], *, request_timeout_s: float = 10.0) -> None:
     async def run() -> None:
         server = FakeApiServer()
         await server.start()
         proxy = FaultProxy(Credentials(server.url, None))
         await proxy.start()
-        client = KubeClient(Credentials(proxy.url, None), request_timeout_s=0.3)
+        client = KubeClient(Credentials(proxy.url, None), request_timeout_s=request_timeout_s)
         try:
             await server.put(PODS, "a", n=1)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await story(World(server, proxy, client))
         finally:
             await client.close()
@@ -76,7 +80,7 @@ def test_reads_are_tried_again(fault: dict[str, object]) -> None:
         assert (await world.client.get(POD, "default", "a"))["spec"] == {"n": 1}
         assert world.sent("GET") == 4
 
-    play(story)
+    play(story, request_timeout_s=HELD_S)
 
 
 def test_reads_are_given_up_after_some_tries() -> None:
@@ -131,7 +135,7 @@ def test_a_write_is_never_sent_twice_not_even_on_a_kept_connection(
         assert world.sent("PUT") == 1
         await world.client.delete(POD, "default", "a", uid=pod["metadata"]["uid"])
 
-    play(story)
+    play(story, request_timeout_s=HELD_S)
 
 
 def test_a_request_that_nobody_took_cannot_have_landed() -> None:
@@ -197,7 +201,7 @@ def test_after_a_failure_other_connections_are_used() -> None:
         assert client._transport._retired == set()
         assert pool.session.closed
 
-    play(story)
+    play(story, request_timeout_s=HELD_S)
 
 
 def test_pages_of_a_version_that_is_gone_are_read_at_once() -> None:

@@ -59,7 +59,7 @@ class Node:
             "default_partitions": 1,
             "default_replication_factor": 1,
         }
-        return await self.session.call("create_topics", body, timeout_ms=5000)
+        return await self.session.call("create_topics", body, timeout_ms=30_000)
 
 
 class Stage:
@@ -150,7 +150,7 @@ class Stage:
         """Start a broker and wait until it is in service."""
         node = self.node(broker_id, **options)
         await node.session.start()
-        await node.session.wait_registered(10)
+        await node.session.wait_registered(30)
         if options.get("is_ready", True):
             await until(lambda: node.is_live(broker_id))
         return node
@@ -172,7 +172,7 @@ def play(tmp_path: Path) -> Callable[[Callable[[Stage], Awaitable[None]]], None]
 
     def run(story: Callable[[Stage], Awaitable[None]]) -> None:
         async def whole() -> None:
-            async with asyncio.timeout(30), AsyncExitStack() as stack:
+            async with asyncio.timeout(60), AsyncExitStack() as stack:
                 await story(Stage(tmp_path, stack))
 
         asyncio.run(whole())

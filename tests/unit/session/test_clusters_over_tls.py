@@ -125,9 +125,9 @@ def test_each_cluster_has_its_own_certificate_and_authorities(
             port.secrets.update({("ns", "a"): a.secret(), ("ns", "b"): b.secret()})
             for each in (a, b):
                 node = await register(stage, port, each.name, certificate=each.broker(1))
-                await node.session.wait_registered(10)
+                await node.session.wait_registered(30)
             plain = await register(stage, port, "ns/plain", url=port.url("ns/plain", "ws"))
-            await plain.session.wait_registered(10)
+            await plain.session.wait_registered(30)
             # Of cluster a by SNI and by its certificate, and then another path.
             await register(stage, port, "ns/b", broker_id=2, certificate=a.broker(2))
             await until(lambda: "fairlead://ns/a/broker/2 is none of ns/b" in caplog.text)
@@ -166,7 +166,7 @@ def test_a_secret_that_changes_serves_the_next_connection_and_a_bad_one_nobody(
             port.secrets["ns", "a"] = cluster.secret()
             certificate = cluster.broker(1)
             node = await register(stage, port, "ns/a", certificate=certificate)
-            await node.session.wait_registered(10)
+            await node.session.wait_registered(30)
             bad = cluster.secret()
             bad["data"]["tls.key"] = encode(b"no key")
             port.secrets["ns", "a"] = bad
@@ -208,8 +208,8 @@ def test_brokers_change_over_while_plaintext_is_allowed(play: Play, tmp_path: Pa
         async with listening(stage, "ns/a") as port:
             port.secrets["ns", "a"] = cluster.secret(allows_plaintext=True)
             plain = await register(stage, port, "ns/a", url=port.url("ns/a", "ws"))
-            await plain.session.wait_registered(10)
+            await plain.session.wait_registered(30)
             secure = await register(stage, port, "ns/a", broker_id=2, certificate=cluster.broker(2))
-            await secure.session.wait_registered(10)
+            await secure.session.wait_registered(30)
 
     play(story)

@@ -75,7 +75,7 @@ class Cluster:
             "default_partitions": 1,
             "default_replication_factor": 1,
         }
-        reply = await self.nodes[0].session.call("create_topics", body, timeout_ms=5000)
+        reply = await self.nodes[0].session.call("create_topics", body, timeout_ms=30_000)
         assert reply["topics"][0]["error_code"] == 0
 
     def silence(self, broker_id: int) -> None:
@@ -232,14 +232,14 @@ def test_leaders_are_elected_by_hand_and_proposed_over_the_session(play, wait_un
             "isr": [[0, session.broker_epoch]],
         }
         body = {"broker_epoch": session.broker_epoch, "partitions": [proposal]}
-        answer = await session.call("alter_partition", body, timeout_ms=5000)
+        answer = await session.call("alter_partition", body, timeout_ms=30_000)
         assert answer["partitions"][0]["isr"] == [0]
         # The delta has come before the reply.
         changed = session.image.topic("t").partitions[index]
         assert (changed.isr, set(changed.elr)) == ((0,), {1, 2})
         wanted = [{"topic": "t", "index": index}]
         body = {"partitions": wanted, "election_type": 0}
-        elected = await session.call("elect_leaders", body, timeout_ms=5000)
+        elected = await session.call("elect_leaders", body, timeout_ms=30_000)
         assert elected["partitions"][0]["error_code"] == 84
 
     scene(play, wait_until, story)
@@ -253,16 +253,16 @@ def test_an_unregistered_broker_that_wakes_up_joins_as_a_new_one(play, wait_unti
         watcher, node = [await stage.start_node(broker_id) for broker_id in range(2)]
         first = node.session.broker_epoch
         with pytest.raises(KafkaError, match="it is in service, or was a moment ago"):
-            await watcher.session.call("unregister_broker", {"broker_id": 1}, timeout_ms=5000)
+            await watcher.session.call("unregister_broker", {"broker_id": 1}, timeout_ms=30_000)
         for task in node.session._tasks():
             task.cancel()
         stage.server.sessions._sessions[1].abort()
         await wait_until(lambda: not watcher.is_live(1))
-        reply = await watcher.session.call("unregister_broker", {"broker_id": 1}, timeout_ms=5000)
+        reply = await watcher.session.call("unregister_broker", {"broker_id": 1}, timeout_ms=30_000)
         assert reply == {}
         assert list(watcher.image.brokers) == [0]
         with pytest.raises(KafkaError, match="broker 1 is not registered"):
-            await watcher.session.call("unregister_broker", {"broker_id": 1}, timeout_ms=5000)
+            await watcher.session.call("unregister_broker", {"broker_id": 1}, timeout_ms=30_000)
         woken = stage.node(1)
         woken.session.controller_epoch = node.session.controller_epoch
         woken.session.broker_epoch = first

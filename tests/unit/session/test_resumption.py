@@ -358,7 +358,7 @@ def test_a_session_goes_on_and_is_then_registered_anew(play: Any, wait_until: An
         assert again.published[0][1] == first.image
         await again.session.start()
         await stage.start_controller()
-        await again.session.wait_registered(10)
+        await again.session.wait_registered(30)
         assert again.session.broker_epoch > epoch
         await wait_until(lambda: again.is_live(0))
         with pytest.raises(RuntimeError):

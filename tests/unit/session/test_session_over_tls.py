@@ -56,7 +56,7 @@ def test_a_broker_registers_under_its_own_id_only(play: Play, peers: PeerCertifi
         false = stage.node(3, certificate=broker(peers, 2))
         await false.session.start()
         with pytest.raises(SessionRefusedError, match="not register as broker 3"):
-            await false.session.wait_registered(10)
+            await false.session.wait_registered(30)
         assert 3 not in stage.controller.committed.image.brokers
 
     play(story)
@@ -69,7 +69,7 @@ def test_a_controller_is_no_broker(play: Play, peers: PeerCertificates) -> None:
         false = stage.node(3, certificate=own)
         await false.session.start()
         with pytest.raises(SessionRefusedError, match="fairlead://test/controller"):
-            await false.session.wait_registered(10)
+            await false.session.wait_registered(30)
 
     play(story)
 
