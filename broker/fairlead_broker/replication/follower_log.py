@@ -20,7 +20,9 @@ def append_from_leader(
     """Append the records of an answer, and take over the leader's marks; `now_ms` is wall time."""
     if len(action.records):
         log.append_as_follower(memoryview(action.records), now_ms=now_ms, leader_epoch=leader_epoch)
-    high_watermark = max(high_watermark, min(action.leader_high_watermark, log.log_end_offset))
+    committed = min(action.leader_high_watermark, log.log_end_offset)
+    if committed > high_watermark:  # noqa: PLR1730  # each answer comes here, and `max` is a call
+        high_watermark = committed
     if action.leader_log_start_offset > log.log_start_offset:
         # What the leader has forgotten was committed, and this log may end before it (R17).
         start = min(action.leader_log_start_offset, log.log_end_offset)
