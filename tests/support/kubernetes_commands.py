@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 COMMAND_TIMEOUT_S = 120.0
-LOAD_END_S = 120.0
 POLL_S = 0.2
 
 
@@ -82,13 +81,6 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float) -> fl
         if time.monotonic() - started > timeout_s:
             raise AssertionError(f"{what}: not within {timeout_s:.0f} s{failure}")
         time.sleep(POLL_S)
-
-
-def wait_until_under_load(process: subprocess.Popen[str]) -> None:
-    """Until `pod_load.py` in a client's pod says that records are acknowledged."""
-    assert process.stdout is not None
-    said = process.stdout.readline()
-    assert said == "running\n", process.communicate(timeout=LOAD_END_S)[1]
 
 
 @contextmanager
