@@ -135,7 +135,7 @@ def test_a_setting_reaches_the_brokers(cli: Cli) -> None:
 
 def test_a_broker_that_cannot_start_shows_its_words(cli: Cli) -> None:
     (cli.data / "broker-0").mkdir(parents=True)
-    (cli.data / "broker-0" / "meta.properties").write_text("version=1\nnode.id=7\ncluster.id=x\n")
+    (cli.data / "broker-0" / "meta.properties").write_text("version=1\nnode.id=7\n")
     failed = cli.up("--brokers", "1")
     assert failed.code == 1
     assert "broker-0 stopped before it was ready" in failed.err

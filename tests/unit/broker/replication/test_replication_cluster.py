@@ -74,12 +74,12 @@ def test_a_follower_that_stops_asking_leaves_the_isr_and_returns(tmp_path: Path)
 def test_idle_followers_stay_in_the_isr(tmp_path: Path) -> None:
     async def story() -> None:
         async with ReplicaCluster(
-            tmp_path, replica_lag_time_max_ms="1500", replica_fetch_wait_max_ms="50"
+            tmp_path, replica_lag_time_max_ms="3000", replica_fetch_wait_max_ms="50"
         ) as cluster:
             cluster.create("t")
             end = cluster.append(1, "t", b"a")
             await cluster.until(lambda: is_alike(cluster, "t", end))
-            await asyncio.sleep(2.0)  # they have asked for nothing new for longer than that
+            await asyncio.sleep(3.5)  # they have asked for nothing new for longer than that
             assert cluster.isr("t") == {1, 2, 3}
             assert cluster.proposals == []
 
