@@ -15,6 +15,8 @@ logger = logging.getLogger(__name__)
 
 BACKOFF_S_MIN: Final = 1.0
 BACKOFF_S_MAX: Final = 30.0
+PASS_S_MAX: Final = 30.0
+"""A pass that takes longer is given up and repeated. What it has written is not written again."""
 CHANGES_SETTLE_S: Final = 0.05
 """Changes come in bursts; those within this time after the first are handled together."""
 
@@ -57,13 +59,17 @@ class ReconcileLoop:
             delay_s: float | None
             try:
                 with self._metrics.reconciling("LogCluster"):
-                    delay_s = await reconciler.reconcile(key)
+                    async with asyncio.timeout(PASS_S_MAX):
+                        delay_s = await reconciler.reconcile(key)
                 failures = 0
             except (ApiError, ApiUnavailableError, ControllerError) as error:
                 failures += 1
                 logger.warning("%s/%s: trying again: %s", *key, error)
                 delay_s = _backoff_s(failures)
-            except Exception:
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                    raise
+                # Also what the pass waited for may have been cancelled: no reason to end.
                 failures += 1
                 logger.exception("%s/%s: trying again after an unexpected error", *key)
                 delay_s = _backoff_s(failures)
@@ -79,6 +85,11 @@ class ReconcileLoop:
                 await asyncio.sleep(CHANGES_SETTLE_S)
             except TimeoutError:
                 pass
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _backoff_s(failures: int) -> float:

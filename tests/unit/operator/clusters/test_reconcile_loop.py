@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fairlead_operator.clusters import reconcile_loop
 from fairlead_operator.clusters.reconcile_loop import ReconcileLoop
 from fairlead_operator.metrics import OperatorMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 KEY = ("shop", "demo")
 END_S = 10.0
@@ -41,3 +45,50 @@ def test_it_ends_although_a_change_comes_at_the_same_time(is_changing: bool) -> 
         assert reconciler.passes.empty()
 
     asyncio.run(story())
+
+
+class TroubledReconciler(Reconciler):
+    """Its first pass does not end in order."""
+
+    def __init__(self, trouble: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self._trouble: Callable[[], Awaitable[None]] | None = trouble
+
+    async def reconcile(self, key: Any) -> float | None:
+        trouble, self._trouble = self._trouble, None
+        if trouble is not None:
+            await trouble()
+        return await super().reconcile(key)
+
+
+async def wait_for_ever() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def wait_for_what_is_cancelled() -> None:
+    answer = asyncio.get_running_loop().create_future()
+    answer.cancel()
+    await answer
+
+
+@pytest.mark.parametrize("trouble", [wait_for_ever, wait_for_what_is_cancelled])
+def test_a_pass_that_does_not_end_in_order_is_repeated(
+    trouble: Callable[[], Awaitable[None]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(reconcile_loop, "PASS_S_MAX", 0.1)
+    monkeypatch.setattr(reconcile_loop, "BACKOFF_S_MIN", 0.01)
+
+    async def story() -> None:
+        loop, reconciler = ReconcileLoop(OperatorMetrics()), TroubledReconciler(trouble)
+        loop.request(KEY)
+        running = asyncio.create_task(loop.run(reconciler))  # type: ignore[arg-type]
+        await asyncio.wait_for(reconciler.passes.get(), END_S)
+        running.cancel()
+        done, _ = await asyncio.wait({running}, timeout=END_S)
+        assert done, "it goes on"
+
+    asyncio.run(story())
+    # The log says where it waited.
+    assert trouble.__name__ in caplog.text
