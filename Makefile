@@ -59,8 +59,10 @@ test: $(VENV)/.dev ## the tests that need no Kubernetes, but for those that run 
 ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
-	@$(PYTEST) $(SIDE_BY_SIDE) --durations=15
-	@$(PYTEST) $(ALONE) --durations=15
+	@failed=0; \
+	$(PYTEST) $(SIDE_BY_SIDE) --durations=15 || failed=$$?; \
+	$(PYTEST) $(ALONE) --durations=15 || failed=$$?; \
+	exit $$failed  # who waited that long sees everything that failed
 endif
 
 .PHONY: test-all
