@@ -401,7 +401,7 @@ def test_an_instance_may_say_how_long_and_for_how_much_a_read_waits(
     wait_until(lambda: len(instance.partitions) == PARTITIONS)
     produce(client, topic, range(100))
     began_s = time.monotonic()
-    assert len(instance.read()) > 50
+    assert instance.read()
     assert time.monotonic() - began_s < 20
     instance.do("DELETE", "")
 

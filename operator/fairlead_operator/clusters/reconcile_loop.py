@@ -34,9 +34,11 @@ class ReconcileLoop:
         """Reconcile a cluster soon."""
         self._wakes.setdefault(key, asyncio.Event()).set()
         if self._reconciler is not None and key not in self._tasks:
-            self._tasks[key] = asyncio.get_running_loop().create_task(
+            task = asyncio.get_running_loop().create_task(
                 self._follow(self._reconciler, key), name=f"reconcile {key[0]}/{key[1]}"
             )
+            self._tasks[key] = task
+            task.add_done_callback(lambda _: self._begin_anew(key))
 
     async def run(self, reconciler: ClusterReconciler) -> None:
         """Work until cancelled; what was requested before is reconciled now."""
@@ -51,6 +53,13 @@ class ReconcileLoop:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin_anew(self, key: ClusterKey) -> None:
+        """Follow a cluster again whose task has ended, whatever ended it, unless all are to end."""
+        if self._reconciler is not None:
+            logger.error("%s/%s: its reconciliation ended; it begins anew", *key)
+            del self._tasks[key]
+            self.request(key)
 
     async def _follow(self, reconciler: ClusterReconciler, key: ClusterKey) -> None:
         wake, failures = self._wakes[key], 0
@@ -68,6 +77,8 @@ class ReconcileLoop:
                 delay_s = _backoff_s(failures)
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                    if self._reconciler is not None:
+                        logger.exception("%s/%s: cancelled by somebody else", *key)
                     raise
                 # Also what the pass waited for may have been cancelled: no reason to end.
                 failures += 1

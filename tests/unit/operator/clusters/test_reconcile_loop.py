@@ -71,7 +71,14 @@ async def wait_for_what_is_cancelled() -> None:
     await answer
 
 
-@pytest.mark.parametrize("trouble", [wait_for_ever, wait_for_what_is_cancelled])
+async def end_the_task() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("trouble", [wait_for_ever, wait_for_what_is_cancelled, end_the_task])
 def test_a_pass_that_does_not_end_in_order_is_repeated(
     trouble: Callable[[], Awaitable[None]],
     monkeypatch: pytest.MonkeyPatch,
@@ -92,3 +99,20 @@ def test_a_pass_that_does_not_end_in_order_is_repeated(
     asyncio.run(story())
     # The log says where it waited.
     assert trouble.__name__ in caplog.text
+
+
+def test_a_task_that_ends_between_passes_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        loop, reconciler = ReconcileLoop(OperatorMetrics()), Reconciler()
+        loop.request(KEY)
+        running = asyncio.create_task(loop.run(reconciler))  # type: ignore[arg-type]
+        await reconciler.passes.get()
+        (task,) = (each for each in asyncio.all_tasks() if each.get_name() == "reconcile shop/demo")
+        task.cancel()
+        await asyncio.wait_for(reconciler.passes.get(), END_S)
+        running.cancel()
+        done, _ = await asyncio.wait({running}, timeout=END_S)
+        assert done, "it goes on"
+
+    asyncio.run(story())
+    assert "shop/demo: its reconciliation ended; it begins anew" in caplog.text
