@@ -315,7 +315,7 @@ def test_global_order_is_the_same_for_all_and_survives_a_takeover(
     board, other = tmp_path / "departures.log", tmp_path / "other.log"
     for name in ("east", "west"):
         run("global_order", "write", "--name", name, "--count", "1500", "--pause-ms", "1")
-    quick = ("--session-timeout-ms", "1500")
+    quick = ("--session-timeout-ms", "4000")
     readers = [run("global_order", "read", *quick) for _ in range(2)]
     audit = run("global_order", "read", "--group", "audit", "--out", other.name)
     readers[0].until(has_grown(board, by=500))

@@ -554,7 +554,7 @@ def test_an_idle_instance_ends_and_its_last_answer_is_read_again(
 ) -> None:
     settings = {
         "fairlead.rest.listener": "127.0.0.1:0",
-        "fairlead.rest.consumer.instance.timeout.ms": "3000",
+        "fairlead.rest.consumer.instance.timeout.ms": "5000",
         "offsets.topic.num.partitions": "3",
         "offsets.topic.replication.factor": "3",
     }
@@ -566,7 +566,7 @@ def test_an_idle_instance_ends_and_its_last_answer_is_read_again(
     instance.subscribe(topic)
     # A read that waits is no idle instance.
     assert len(instance.read_values(3)) == 3
-    assert instance.read("timeout=5000") == []
+    assert instance.read("timeout=7000") == []
     produce(client, topic, range(3, 6))
     assert len(instance.read_values(3)) == 3
     path = f"{client.v3}/consumer-groups/{group}"

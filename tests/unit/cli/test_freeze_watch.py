@@ -26,10 +26,10 @@ Scenario = Callable[["Watched"], Coroutine[Any, Any, None]]
 class Watched:
     """One child, the watch over it, and what the watch has said."""
 
-    def __init__(self, child: LocalProcess) -> None:
+    def __init__(self, child: LocalProcess, patience_s: float) -> None:
         self.child = child
         self.said: list[str] = []
-        self.watch = FreezeWatch(child, PATIENCE_S, lambda _, text: self.said.append(text))
+        self.watch = FreezeWatch(child, patience_s, lambda _, text: self.said.append(text))
         self.answers = 0
 
     def signal(self, number: signal.Signals) -> None:
@@ -45,14 +45,19 @@ class Watched:
 
 
 @pytest.fixture
+def patience_s() -> float:
+    return PATIENCE_S
+
+
+@pytest.fixture
 def play(
-    tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch, patience_s: float
 ) -> Callable[[Scenario], Watched]:
     """Start a child, wait until it serves, and let the scenario happen under the watch's eyes."""
     command = [sys.executable, str(FAKE), "controller", str(free_port), str(tmp_path / "notes")]
     spec = ChildSpec((*command, "--stuck-after-usr1"), tmp_path / "output", "/")
     child = LocalProcess(spec, ProcessEntry("controller", "127.0.0.1", 0, free_port))
-    watched = Watched(child)
+    watched = Watched(child, patience_s)
     ask = freeze_watch.http_get
 
     async def counted(*arguments: Any, **options: Any) -> tuple[int, bytes] | None:
@@ -118,6 +123,7 @@ def test_patience_may_be_longer_than_a_question_stays_open(
     assert len(play(scenario).said) == 1
 
 
+@pytest.mark.parametrize("patience_s", [4.0])
 def test_whoever_wakes_in_time_lives_on(play: Callable[[Scenario], Watched]) -> None:
     """The question that was asked while it stood still is answered when it wakes."""
 
@@ -125,7 +131,7 @@ def test_whoever_wakes_in_time_lives_on(play: Callable[[Scenario], Watched]) -> 
         for _ in range(2):
             await watched.next_answer()
             watched.signal(signal.SIGSTOP)
-            await asyncio.sleep(PATIENCE_S / 2)
+            await asyncio.sleep(1.0)
             watched.signal(signal.SIGCONT)
             await watched.next_answer()
         assert watched.child.running_process().returncode is None
