@@ -89,7 +89,8 @@ class WakeCheck:
         """Until cancelled: look at the clocks, so that a gap is one of the whole process."""
         while True:
             self.follow_session()
-            self.must_hold()
+            if not self._guard.is_closed(self._look()):
+                self._release()  # Usually nothing is held by now: whoever asked has let it go.
             await asyncio.sleep(LOOK_INTERVAL_MS / 1000)
 
     def follow_session(self) -> None:

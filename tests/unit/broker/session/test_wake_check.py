@@ -7,6 +7,7 @@ from fairlead_broker.api_registry import PENDING, RequestContext
 from fairlead_broker.authorization import ANONYMOUS
 from fairlead_broker.handlers.records.produce import produce
 from fairlead_broker.limits import HELD_REQUEST_OVERHEAD_BYTES, PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.replication.wake_guard import PATIENCE_MS
 from fairlead_broker.session import wake_check
 from fairlead_wire.messages.produce import (
     PartitionProduceData,
@@ -100,6 +101,28 @@ def test_what_comes_while_others_are_held_waits_behind_them(stage: Any) -> None:
 
     stage.run(act())
     assert stage.partition("t").log_end_offset == 2
+
+
+def test_what_is_held_goes_on_although_whoever_asked_the_controller_died(stage: Any) -> None:
+    stage.topic("t")
+
+    def break_down(_: dict[str, Any]) -> dict[str, Any]:
+        raise RuntimeError("something else than an answer")
+
+    stage.controller.script["confirm_deletions"] = break_down
+
+    async def act() -> None:
+        watching = asyncio.create_task(stage.broker.wake_check.run())
+        stage.clock.advance(LONG_MS)
+        held = send(stage.broker, request_of())
+        assert held.answers == []
+        await asyncio.sleep(0.01)
+        stage.clock.advance(PATIENCE_MS + 1)
+        await until_answered(held)
+        watching.cancel()
+
+    stage.run(act())
+    assert stage.partition("t").log_end_offset == 1
 
 
 def test_requests_without_records_count_among_what_is_held(stage: Any, monkeypatch: Any) -> None:
