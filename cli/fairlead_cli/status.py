@@ -17,6 +17,7 @@ from fairlead_cli.options import bootstrap_option, data_option, table_or_json
 from fairlead_model.host_address import join_address
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from fairlead_cli.topic.health import TopicHealth
@@ -140,6 +141,7 @@ def describe_local(data: Path) -> dict[str, Any]:
                 **{name: counts and counts[name].get(broker.id, 0) for name in COUNTS},
                 "drained": tell_drained(broker),
                 "fencedBy": tell_fence(broker),
+                "cordonedLogDirs": tell_cordoned(broker),
             }
             for broker in cluster.brokers
         ],
@@ -163,6 +165,15 @@ def tell_fence(broker: ProcessEntry) -> str | None:
     if broker.id is None or state_of_entry(broker) != "running":
         return None
     return read_fence(broker.host, broker.port, broker.id)
+
+
+def tell_cordoned(broker: ProcessEntry) -> list[str]:
+    """Return the log directories of a broker that take nothing new; none if it does not say."""
+    from fairlead_cli.client.broker_configs import read_cordoned_directories
+
+    if broker.id is None or state_of_entry(broker) != "running":
+        return []
+    return read_cordoned_directories(broker.host, broker.port, broker.id)
 
 
 def state_of(cluster: ClusterFile) -> str:
@@ -234,7 +245,20 @@ def print_status(document: dict[str, Any]) -> None:
         )
     columns = ("process", "state", "pid", "address", "restarts", "leads", "in sync", "replicas")
     print_table(columns, rows, right=("pid", *columns[4:]))
+    for broker in document["brokers"]:
+        for order in list_orders(broker):
+            click.echo(f"broker {broker['id']}: {order}")
     if document["topics"]:
         print_topics(document["topics"])
     elif document["state"] == "running":
         click.echo(f"No topics yet. Create one:  fairlead topic create hello{cluster_arguments()}")
+
+
+def list_orders(broker: dict[str, Any]) -> Iterator[str]:
+    """Yield what somebody has ordered that keeps a broker from its full share of the work."""
+    if broker.get("fencedBy"):
+        yield f"fenced by order ({broker['fencedBy']}); end it with fairlead broker unfence"
+    if broker.get("drained"):
+        yield "drained, it gets nothing new; end it with fairlead broker undrain"
+    for folder in broker.get("cordonedLogDirs", ()):
+        yield f"{folder} is cordoned, it gets nothing new (cordoned.log.dirs)"

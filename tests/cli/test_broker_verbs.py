@@ -63,6 +63,7 @@ def test_a_drained_broker_is_empty_and_stays_so(three_brokers: Cli) -> None:
     drained = cli.ok("broker", "drain", "2", "--wait", "-o", "json").json
     assert drained == {"id": 2, "drained": True, "replicas": 0}
     assert [row["drained"] for row in cli.status()["brokers"]] == [False, False, True]
+    assert "broker 2: drained, it gets nothing new" in cli.ok("status").out
     wait_until(lambda: not list(cli.data.glob("broker-2/t-[0-9]")))
     assert not list(cli.data.glob("broker-*/*-stray")), "what was moved away is deleted"
     assert len(cli.ok("consume", "t", "--until-end").out.splitlines()) == 1000
@@ -224,6 +225,7 @@ def test_a_folder_is_drained_and_left_out(cli: Cli, tmp_path: Path) -> None:
     assert (refused.code, f"--drain {leaving} --wait" in refused.err) == (2, True)
     assert cli.up(*both).code == 0
     drained = cli.ok("broker", "disks", "0", "--drain", leaving, "--wait")
+    assert f"broker 0: {leaving} is cordoned, it gets nothing new" in cli.ok("status").out
     assert f"{leaving} holds no replica any more" in drained.out
     assert "take it out of log.dirs of broker 0" in drained.out
     shown = next(line for line in drained.out.splitlines() if line.strip().startswith(leaving))

@@ -29,11 +29,23 @@ def read_drained(host: str, port: int, broker_id: int) -> bool | None:
 
 def read_cordoned(host: str, port: int, broker_id: int) -> bool:
     """Tell whether all log directories of a broker are cordoned, as it knows itself."""
+    cordoned, directories = _read_cordons(host, port, broker_id)
+    return bool(cordoned) and len(cordoned) == len(directories)
+
+
+def read_cordoned_directories(host: str, port: int, broker_id: int) -> list[str]:
+    """Return the log directories of a broker that are cordoned, as it knows itself."""
+    cordoned, _ = _read_cordons(host, port, broker_id)
+    return sorted(cordoned)
+
+
+def _read_cordons(host: str, port: int, broker_id: int) -> tuple[set[str], list[str]]:
+    """Return the cordoned log directories of a broker, and all that it has."""
     cordoned = read_config(host, port, broker_id, CORDONED_LOG_DIRS)
     if not cordoned:
-        return False
+        return set(), []
     directories = cordon_entries(read_config(host, port, broker_id, "log.dirs") or "")
-    return cordoned_among(cordon_entries(cordoned), directories)[0] == {*directories}
+    return set(cordoned_among(cordon_entries(cordoned), directories)[0]), list(directories)
 
 
 def read_config(host: str, port: int, broker_id: int, name: str) -> str | None:
