@@ -16,7 +16,7 @@ from simulator.mutation import Mutants
 from simulator.world import Options, World
 
 from fairlead_broker.local_replicas import LocalReplicas
-from fairlead_controller.decisions import unregistration
+from fairlead_controller.decisions import config_changes, ordered_fencing, unregistration
 from fairlead_controller.decisions.reassignment import progress, steps
 from fairlead_controller.decisions.reassignment.planning import Holdings
 from fairlead_controller.decisions.state import ControllerState
@@ -31,6 +31,7 @@ MUTANTS = Mutants()
 mutant = MUTANTS.register
 GONE = ("drain", "undrain", "unregister", "pause", "cut_off", "lose_power")
 MOVES = ("move", "cancel_move", "drain", "undrain")
+FENCES = ("fence", "unfence", "kill", "pause")
 CORDONS = ("move", "drain", "undrain", "cordon", "uncordon")
 
 
@@ -72,6 +73,14 @@ def test_cordoned_brokers_get_nothing_whoever_is_killed() -> None:
         done.update(finished=world.checker.moves.finished)
     assert min(done[name] for name in ("cordoned", "uncordoned", "drained")) > 2, done
     assert done["finished"] > 5, done
+
+
+def test_brokers_that_are_fenced_by_order_serve_nothing_whoever_is_killed() -> None:
+    done: Counter[str] = Counter()
+    for seed in range(4):
+        only = (*FENCES, "kill_controller", "move", "change_min_insync")
+        done.update(World(seed, Options(has_moves=True, only=only, fault_pause_s=0.3)).run().faults)
+    assert min(done[name] for name in ("asked to fence", "unfenced")) > 5, done
 
 
 def test_brokers_that_are_empty_and_gone_are_forgotten_and_join_anew() -> None:
@@ -169,6 +178,28 @@ def forgets_which_brokers_are_cordoned(patch: Patch) -> None:
 def tells_of_cordons_once(patch: Patch) -> None:
     """A broker says what it was told when it registered, and no more."""
     patch.setattr(LogShelf, "cordon", lambda shelf, entries: None)
+
+
+@mutant(*FENCES, has_moves=True, fault_pause_s=0.3)
+def fences_whoever_is_needed(patch: Patch) -> None:
+    patch.setattr(config_changes, "check_fence", lambda state, broker_id: None)
+
+
+@mutant("fence", "unfence", has_moves=True, fault_pause_s=0.3)
+def leaves_fenced_brokers_where_they_are(patch: Patch) -> None:
+    """Nobody new is told to go there, and what is led there stays."""
+    patch.setattr(ordered_fencing, "remove_from_partitions", lambda draft, broker_id, why: 0)
+
+
+@mutant("fence", "unfence", "kill_controller", has_moves=True, fault_pause_s=0.3)
+def forgets_who_is_fenced(patch: Patch) -> None:
+    """A controller that takes over does not read the orders."""
+    begin = loading.initial_state
+
+    def begin_without(*arguments: Any, **more: Any) -> Any:
+        return replace(begin(*arguments, **more), ordered_out=frozenset())
+
+    patch.setattr(loading, "initial_state", begin_without)
 
 
 @mutant(*MOVES, has_moves=True)

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from simulator.broker_host import Start
 from simulator.compaction_watch import CompactionWatch
 from simulator.disk_log import DiskLog, KeyedLog
+from simulator.fence_watch import FenceWatch
 from simulator.move_watch import MoveWatch
 from simulator.topic_watch import TopicWatch
 from simulator.transaction_watch import TransactionWatch
@@ -113,6 +114,7 @@ class Checker:
         self.truths: defaultdict[PartitionKey, Truth] = defaultdict(Truth)
         self.topics = TopicWatch(self)
         self.moves = MoveWatch(self)
+        self.fences = FenceWatch(self)
         self.compaction = CompactionWatch(self)
         self.transactions = TransactionWatch(self)
         self.suspects: dict[PartitionKey, None] = {}
@@ -143,6 +145,7 @@ class Checker:
             )
         self.topics.on_written(write)
         self.moves.on_written(write)
+        self.fences.on_written(write)
         for key, line in write.lines.items():
             if key.startswith(PARTITION_PREFIX):
                 self._on_partition_line(parse_partition_key(key), line)
@@ -154,6 +157,7 @@ class Checker:
         """A controller has sealed every table and loaded them; another may have since."""
         self.reigning_epoch = max(controller_epoch, self.reigning_epoch)
         self.moves.on_reign(controller_epoch)
+        self.fences.on_reign(controller_epoch)
 
     def _on_partition_line(self, key: PartitionKey, line: str | None) -> None:
         truth = self.truths[key]
@@ -248,6 +252,7 @@ class Checker:
             self.fail("wrong decisions were stopped: %s", dict(broken))
         changes = tuple(changes)
         self.moves.on_published(controller_epoch, changes)
+        self.fences.on_published(controller_epoch, changes)
         for change in changes:
             if isinstance(change, PartitionChanged):
                 at = (controller_epoch, (change.topic_id, change.index))

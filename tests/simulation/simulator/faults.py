@@ -54,9 +54,10 @@ class Faults:
         ]
         # Each seed has favourites, so that rare meetings of faults become common in some.
         rng = world.rng
+        self._movers = Movers(self)
         more: tuple[Meddlers | Movers | Outages, ...] = (
             Meddlers(self),
-            Movers(self),
+            self._movers,
             Outages(self),
         )
         self._kinds = [kind for kind, _ in kinds]
@@ -107,6 +108,7 @@ class Faults:
         for broker in self.world.brokers.values():
             # A leader whose clock is an hour behind refuses what clients send, rightly.
             broker.clock_skew_ms = 0
+        self._movers.end_fences()
 
     def last(self, name: str, seconds: float, end: Callable[[], None]) -> None:
         """Count a fault that has begun, and have it ended: then, or when all heals."""

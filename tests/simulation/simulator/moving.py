@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, Final
 
-from fairlead_model.configs.broker_configs import BROKER_DRAIN
+from fairlead_model.configs.broker_configs import BROKER_DRAIN, BROKER_FENCE
 from fairlead_model.configs.cordoned_directories import CORDONED_LOG_DIRS, EVERY_DIRECTORY
 from fairlead_model.session.calls import AlterOperation, Method, ResourceType
 
@@ -24,6 +24,8 @@ BROKERS: Final = 4
 """Three replicas of a partition leave one place to move to."""
 
 COPY_S: Final = 0.06
+ASKED_AGAIN_S: Final = 1.0
+ASKED_TO_FENCE: Final = "asked to fence"
 
 
 class Movers:
@@ -40,6 +42,8 @@ class Movers:
             self.unregister,
             self.cordon,
             self.uncordon,
+            self.fence,
+            self.unfence,
         ]
 
     def weights(self) -> list[int]:
@@ -47,7 +51,7 @@ class Movers:
         rng = random.Random(self._world.seed)
         shares = ((30, 60, 120), (0, 10, 30), (0, 8, 20), (6, 15))
         weights = [rng.choice(share) if self._world.has_moves else 0 for share in shares]
-        return [*weights, 0, 0, 0]  # The last ones happen only where a test names them.
+        return [*weights, 0, 0, 0, 0, 0]  # The last ones happen only where a test names them.
 
     def move(self) -> None:
         """Other replicas for one partition, or for two; sometimes in another order, or number."""
@@ -103,6 +107,26 @@ class Movers:
         if cordoned:
             self._configure(self._world.rng.choice(cordoned), CORDONED_LOG_DIRS, None)
             self._faults.last("uncordoned", 0, lambda: None)
+
+    def fence(self) -> None:
+        """A person takes a broker out of service, which is refused where partitions need it."""
+        broker_id = self._world.rng.choice(list(self._world.brokers))
+        self._configure(broker_id, BROKER_FENCE, "its disk is odd")
+        self._faults.last(ASKED_TO_FENCE, 0, lambda: None)
+
+    def unfence(self) -> None:
+        fenced = sorted(self._world.checker.fences.ordered)
+        if fenced:
+            self._configure(self._world.rng.choice(fenced), BROKER_FENCE, None)
+            self._faults.last("unfenced", 0, lambda: None)
+
+    def end_fences(self) -> None:
+        """Let all brokers serve again, and again: an order may still be under way."""
+        if ASKED_TO_FENCE not in self._faults.counts:
+            return
+        for broker_id in sorted(self._world.checker.fences.ordered):
+            self._configure(broker_id, BROKER_FENCE, None)
+        self._world.later(ASKED_AGAIN_S, self.end_fences)
 
     def _partitions(self) -> list[tuple[PartitionKey, Record]]:
         checker = self._world.checker
