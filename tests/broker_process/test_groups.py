@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from live_broker import FrameClient
+from standing_still import stand_still
 
 from fairlead_model.session.session_protocol import SESSION_TIMEOUT_MS
 from fairlead_wire.errors import ErrorCode
@@ -207,7 +208,7 @@ def test_a_coordinator_that_was_stopped_and_wakes_tells_nothing_of_what_it_knew(
     with FrameClient(story.port(frozen.node_id)) as client:
         asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)])
         assert client.call(asked, 8).groups[0].error_code == 0
-        os.kill(frozen.pid, signal.SIGSTOP)
+        stand_still(frozen.pid)
         stopped_s = time.monotonic()
         try:
             # Waits in the socket until the broker wakes.

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from live_broker import FrameClient
 from replicated_topic import Story, code_of, latest_offset, produce_request
+from standing_still import stand_still
 
 from fairlead_wire.errors import ErrorCode
 
@@ -27,7 +28,7 @@ def connect(broker: Any) -> FrameClient:
 
 @contextmanager
 def frozen(broker: Any) -> Iterator[None]:
-    os.kill(broker.pid, signal.SIGSTOP)
+    stand_still(broker.pid)
     try:
         yield
     finally:

@@ -13,6 +13,7 @@ import pytest
 from connection_flood import flood
 from live_broker import FrameClient
 from replicated_topic import DEADLINE_S, Story, code_of, latest_offset, produce_request
+from standing_still import stand_still
 
 from fairlead_model.session.session_protocol import SESSION_TIMEOUT_MS
 from fairlead_wire.errors import ErrorCode
@@ -109,7 +110,7 @@ def test_a_leader_that_was_stopped_and_wakes_acknowledges_nothing_alone(story: S
     frozen = story.cluster.brokers[story.leader()]
     with FrameClient(int(frozen.address.split(":")[1])) as client:
         assert code_of(client.call(produce_request(acks=1), 9)) is ErrorCode.NONE
-        os.kill(frozen.pid, signal.SIGSTOP)
+        stand_still(frozen.pid)
         stopped_s = time.monotonic()
         try:
             # Waits in the socket until the broker wakes.

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from kazoo.client import KazooClient
 from needed_tools import missing, need
+from standing_still import stand_still
 from waiting import wait_until
 
 from fairlead_bench.peers.kafka_distribution import KafkaUnavailableError
@@ -128,7 +129,8 @@ class ZooKeeperServer:
 
     def pause(self) -> None:
         """SIGSTOP: its connections stand, and nothing comes over them."""
-        self._signal(signal.SIGSTOP)
+        assert self._process is not None, "not started"
+        stand_still(self._process.pid)
         self._is_paused = True
 
     def resume(self) -> None:

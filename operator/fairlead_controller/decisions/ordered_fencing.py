@@ -6,7 +6,7 @@ its process goes on: it leads nothing, is in no in-sync set and gets nothing new
 it holds, so that it is in sync soon after the order is taken back.
 
 Unlike a death it is refused where it would do harm: where too few replicas in sync, or none, would
-be left.
+be left (I19).
 """
 
 from collections.abc import Iterator
