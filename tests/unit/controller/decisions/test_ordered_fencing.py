@@ -71,6 +71,7 @@ def test_a_fenced_broker_leads_nothing_and_is_in_no_in_sync_set(three: Fencer) -
 
 
 def test_it_stays_so_whatever_it_says_and_whoever_decides(three: Fencer) -> None:
+    """I19."""
     three.fence(0)
     with pytest.raises(RefusedError, match="broker 0 is fenced by order"):
         three.heartbeat(0)
