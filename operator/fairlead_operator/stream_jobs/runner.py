@@ -78,6 +78,10 @@ UNSEEN_S: Final = 30.0
 class JobClusters(Protocol):
     """What LogClusters say of jobs; `LiveObjects` knows them."""
 
+    async def synced(self) -> None:
+        """Wait until all LogClusters have been listed."""
+        ...
+
     def find_cluster(
         self, namespace: str, name: str | None, cluster_namespace: str | None
     ) -> ClusterKey:
@@ -144,7 +148,8 @@ class StreamJobRunner:
         informers = (self._jobs, self._pods, self._users)
         following = [asyncio.create_task(each.run()) for each in informers]
         try:
-            for each in informers:
+            # A LogCluster that was not listed yet is not missing: no driver is stopped for it.
+            for each in (*informers, self._clusters):
                 await each.synced()
             while True:
                 self._changed.clear()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
+from waiting import until
 
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import LOG_CLUSTER, POD, SECRET
@@ -104,6 +105,30 @@ def clusters_of(asks_for_account: bool, listeners: Sequence[Mapping[str, Any]]) 
     return live
 
 
+def job_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {"name": "job", "namespace": "ns", "uid": "u", "resourceVersion": "1"}
+    return {
+        "apiVersion": "fairlead.io/v1alpha1",
+        "kind": "StreamJob",
+        "metadata": metadata | {"generation": 1, "creationTimestamp": "2026-11-01T00:00:00Z"},
+        "spec": {"application": {"file": "/job.py"}, "checkpoint": {"ephemeral": True}, **spec},
+    }
+
+
+def runner_of(
+    client: Any, events: Any, clusters: LiveObjects, *, driver_role: str = ""
+) -> StreamJobRunner:
+    return StreamJobRunner(
+        client,
+        events,
+        clusters=clusters,
+        operator_namespace="fairlead",
+        default_image="image",
+        driver_role=driver_role,
+        metrics=StreamJobMetrics(CollectorRegistry()),
+    )
+
+
 def looks(
     count: int,
     *,
@@ -121,28 +146,12 @@ def looks(
     """The job and what was told of it after so many looks, no watch telling of the pod. `lost`:
     it tells that the pod was there and is gone, after the first. `asked` gets the Secrets that were
     read. `more`: of the spec."""
-    spec = {"application": {"file": "/job.py"}, "checkpoint": {"ephemeral": True}, **more}
-    if connects_as:
-        spec["user"] = connects_as
-    metadata = {"name": "job", "namespace": "ns", "uid": "u", "resourceVersion": "1"}
-    job: dict[str, Any] = {
-        "apiVersion": "fairlead.io/v1alpha1",
-        "kind": "StreamJob",
-        "metadata": metadata | {"generation": 1, "creationTimestamp": "2026-11-01T00:00:00Z"},
-        "spec": spec,
-    }
+    job = job_of({"user": connects_as, **more} if connects_as else more)
     client, events = NotedClient(job, refusal, secrets), NotedEvents()
 
     async def attend() -> None:
-        runner = StreamJobRunner(
-            client,  # type: ignore[arg-type]
-            events,  # type: ignore[arg-type]
-            clusters=clusters_of(asks_for_account, listeners),
-            operator_namespace="fairlead",
-            default_image="image",
-            driver_role=driver_role,
-            metrics=StreamJobMetrics(CollectorRegistry()),
-        )
+        clusters = clusters_of(asks_for_account, listeners)
+        runner = runner_of(client, events, clusters, driver_role=driver_role)
         runner._jobs._objects[KEY] = job
         if user is not None:
             runner._users._objects["ns", user["metadata"]["name"]] = dict(user)
@@ -237,14 +246,7 @@ def test_a_secret_serves_in_the_namespace_of_the_cluster_too() -> None:
 
 def test_a_job_that_waits_for_its_user_is_looked_at_when_there_is_news_of_him() -> None:
     async def told() -> tuple[float, float]:
-        runner = StreamJobRunner(
-            None,  # type: ignore[arg-type]
-            None,  # type: ignore[arg-type]
-            clusters=clusters_of(True, ()),
-            operator_namespace="fairlead",
-            default_image="image",
-            metrics=StreamJobMetrics(CollectorRegistry()),
-        )
+        runner = runner_of(None, None, clusters_of(True, ()))
         other = ("ns", "other")
         runner._jobs._objects.update({KEY: {"spec": {"user": "app"}}, other: {"spec": {}}})
         runner._look_at = {KEY: 1e9, other: 1e9}
@@ -252,6 +254,38 @@ def test_a_job_that_waits_for_its_user_is_looked_at_when_there_is_news_of_him() 
         return runner._look_at[KEY], runner._look_at[other]
 
     assert asyncio.run(told()) == (0.0, 1e9)
+
+
+def test_an_operator_that_takes_over_stops_no_driver_before_it_knows_the_clusters() -> None:
+    job = job_of({})
+    client, events = NotedClient(job), NotedEvents()
+
+    async def take_over() -> None:
+        before = runner_of(client, events, clusters_of(True, ()))
+        before._jobs._objects[KEY] = job
+        await before._attend(KEY)
+        (driver,) = client.pods
+        clusters = clusters_of(True, ())
+        known = dict(clusters.informers[LOG_CLUSTER].objects)
+        clusters.informers[LOG_CLUSTER]._objects.clear()
+        after = runner_of(client, events, clusters)
+        after._jobs._objects[KEY] = job
+        name = driver["metadata"]["name"]
+        after._pods._objects["ns", name] = driver | {"status": {"phase": "Running"}}
+        for informer in (after._jobs, after._pods, after._users):
+            informer._synced.set()
+        working = asyncio.create_task(after.run())
+        await asyncio.sleep(0.05)  # Time enough for a first look, were there one.
+        assert KEY not in after._look_at
+        clusters.informers[LOG_CLUSTER]._objects.update(known)
+        for informer in clusters.informers.values():
+            informer._synced.set()
+        await until(lambda: KEY in after._look_at)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    asyncio.run(take_over())
+    assert [reason for reason, _ in events.told] == ["DriverStarted"]
 
 
 def test_a_pod_that_the_watch_told_of_and_that_is_gone_is_lost() -> None:
