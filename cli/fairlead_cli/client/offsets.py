@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, wait_for
 
@@ -10,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from confluent_kafka.admin import AdminClient
+
+LEADER_PATIENCE_S: Final = 5.0
+LEADER_POLL_S: Final = 0.1
 
 
 def read_ends(admin: AdminClient, topic: str, partitions: list[int]) -> dict[int, tuple[int, int]]:
@@ -53,11 +57,26 @@ def find_times_of(
 def list_offsets(
     admin: AdminClient, places: list[tuple[str, int]], spec: object
 ) -> dict[tuple[str, int], int]:
-    """Make one ListOffsets call."""
+    """Return what ListOffsets says of places, by (topic, partition).
+
+    Where a leader has just moved, librdkafka asks the one that it knew and hands out the refusal:
+    those partitions are asked for again, for at most `LEADER_PATIENCE_S`.
+    """
+    found: dict[tuple[str, int], int] = {}
+    deadline_s = time.monotonic() + LEADER_PATIENCE_S
+    while asked := [place for place in places if place not in found]:
+        found |= _ask_once(admin, asked, spec, is_last=time.monotonic() > deadline_s)
+        if not found.keys() >= set(places):
+            time.sleep(LEADER_POLL_S)
+    return found
+
+
+def _ask_once(
+    admin: AdminClient, places: list[tuple[str, int]], spec: object, *, is_last: bool
+) -> dict[tuple[str, int], int]:
+    """Make one ListOffsets call; unless it is the last, leave out where the leader has moved."""
     from confluent_kafka import TopicPartition
 
-    if not places:
-        return {}
     request = {TopicPartition(topic, partition): spec for topic, partition in places}
     futures = admin.list_offsets(request, request_timeout=REQUEST_TIMEOUT_S)
     return {
@@ -65,4 +84,18 @@ def list_offsets(
             wait_for(future, f"cannot read the offsets of topic '{at.topic}'").offset
         )
         for at, future in futures.items()
+        if is_last or not _has_moved(future.exception())
     }
+
+
+def _has_moved(error: BaseException | None) -> bool:
+    """Tell whether a request met a broker that leads the partition no more, or not yet."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    return isinstance(error, KafkaException) and error.args[0].code() in (
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+    )
