@@ -139,9 +139,7 @@ def describe_local(data: Path) -> dict[str, Any]:
                 "state": state_of_entry(broker),
                 "restarts": broker.restarts,
                 **{name: counts and counts[name].get(broker.id, 0) for name in COUNTS},
-                "drained": tell_drained(broker),
-                "fencedBy": tell_fence(broker),
-                "cordonedLogDirs": tell_cordoned(broker),
+                **tell_orders(broker),
             }
             for broker in cluster.brokers
         ],
@@ -149,31 +147,18 @@ def describe_local(data: Path) -> dict[str, Any]:
     }
 
 
-def tell_drained(broker: ProcessEntry) -> bool | None:
-    """Tell whether a broker is being drained; None if it does not serve, or does not say."""
-    from fairlead_cli.client.broker_configs import read_drained
+def tell_orders(broker: ProcessEntry) -> dict[str, Any]:
+    """Return what is ordered of a broker; of one that does not serve nothing is known."""
+    from fairlead_cli.client.broker_configs import BrokerOrders, read_orders
 
-    if broker.id is None or state_of_entry(broker) != "running":
-        return None
-    return read_drained(broker.host, broker.port, broker.id)
-
-
-def tell_fence(broker: ProcessEntry) -> str | None:
-    """Return why a broker is fenced by order; None if it is not, does not serve, or say."""
-    from fairlead_cli.broker.fence import read_fence
-
-    if broker.id is None or state_of_entry(broker) != "running":
-        return None
-    return read_fence(broker.host, broker.port, broker.id)
-
-
-def tell_cordoned(broker: ProcessEntry) -> list[str]:
-    """Return the log directories of a broker that take nothing new; none if it does not say."""
-    from fairlead_cli.client.broker_configs import read_cordoned_directories
-
-    if broker.id is None or state_of_entry(broker) != "running":
-        return []
-    return read_cordoned_directories(broker.host, broker.port, broker.id)
+    orders = BrokerOrders()
+    if broker.id is not None and state_of_entry(broker) == "running":
+        orders = read_orders(broker.host, broker.port, broker.id)
+    return {
+        "drained": orders.drained,
+        "fencedBy": orders.fenced_by,
+        "cordonedLogDirs": sorted(orders.cordoned),
+    }
 
 
 def state_of(cluster: ClusterFile) -> str:
@@ -256,9 +241,10 @@ def print_status(document: dict[str, Any]) -> None:
 
 def list_orders(broker: dict[str, Any]) -> Iterator[str]:
     """Yield what somebody has ordered that keeps a broker from its full share of the work."""
+    named = f"{broker['id']}{cluster_arguments()}"
     if broker.get("fencedBy"):
-        yield f"fenced by order ({broker['fencedBy']}); end it with fairlead broker unfence"
+        yield f"fenced by order ({broker['fencedBy']}); end it: fairlead broker unfence {named}"
     if broker.get("drained"):
-        yield "drained, it gets nothing new; end it with fairlead broker undrain"
+        yield f"drained, it gets nothing new; end it: fairlead broker undrain {named}"
     for folder in broker.get("cordonedLogDirs", ()):
         yield f"{folder} is cordoned, it gets nothing new (cordoned.log.dirs)"

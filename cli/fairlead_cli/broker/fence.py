@@ -82,11 +82,3 @@ def _print(broker_id: int, reason: str | None) -> None:
     from fairlead_cli.output import print_json
 
     print_json({"id": broker_id, "fencedBy": reason})
-
-
-def read_fence(host: str, port: int, broker_id: int) -> str | None:
-    """Return why a broker is fenced by order, as it knows itself; None if it is not."""
-    from fairlead_cli.client.broker_configs import read_config
-    from fairlead_model.configs.broker_configs import BROKER_FENCE
-
-    return read_config(host, port, broker_id, BROKER_FENCE) or None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
-from fairlead_model.configs.broker_configs import BROKER_DRAIN
+from fairlead_model.configs.broker_configs import BROKER_DRAIN, BROKER_FENCE
 from fairlead_model.configs.cordoned_directories import (
     CORDONED_LOG_DIRS,
     cordon_entries,
@@ -18,43 +18,59 @@ from fairlead_wire.messages.describe_configs import (
     DescribeConfigsResource,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 DESCRIBE_VERSION: Final = 4
+LOG_DIRS: Final = "log.dirs"
 
 
-def read_drained(host: str, port: int, broker_id: int) -> bool | None:
-    """Tell whether a broker is being drained, as it knows itself; None if it does not say."""
-    value = read_config(host, port, broker_id, BROKER_DRAIN)
-    return None if value is None else value == "true"
+class BrokerOrders(NamedTuple):
+    """What somebody has ordered that keeps a broker from its full share of the work."""
+
+    drained: bool | None = None
+    """None if the broker does not say."""
+    fenced_by: str | None = None
+    """Why it is fenced; None if it is not."""
+    cordoned: frozenset[str] = frozenset()
+    """Log directories that get nothing new."""
+    log_directories: frozenset[str] = frozenset()
+
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether no log directory takes anything new."""
+        return bool(self.cordoned) and self.cordoned == self.log_directories
 
 
-def read_cordoned(host: str, port: int, broker_id: int) -> bool:
-    """Tell whether all log directories of a broker are cordoned, as it knows itself."""
-    cordoned, directories = _read_cordons(host, port, broker_id)
-    return bool(cordoned) and len(cordoned) == len(directories)
-
-
-def read_cordoned_directories(host: str, port: int, broker_id: int) -> list[str]:
-    """Return the log directories of a broker that are cordoned, as it knows itself."""
-    cordoned, _ = _read_cordons(host, port, broker_id)
-    return sorted(cordoned)
-
-
-def _read_cordons(host: str, port: int, broker_id: int) -> tuple[set[str], list[str]]:
-    """Return the cordoned log directories of a broker, and all that it has."""
-    cordoned = read_config(host, port, broker_id, CORDONED_LOG_DIRS)
-    if not cordoned:
-        return set(), []
-    directories = cordon_entries(read_config(host, port, broker_id, "log.dirs") or "")
-    return set(cordoned_among(cordon_entries(cordoned), directories)[0]), list(directories)
+def read_orders(host: str, port: int, broker_id: int) -> BrokerOrders:
+    """Return the orders for a broker, as it knows them itself, with one request."""
+    names = (BROKER_DRAIN, BROKER_FENCE, CORDONED_LOG_DIRS, LOG_DIRS)
+    configs = read_configs(host, port, broker_id, names)
+    directories = cordon_entries(configs.get(LOG_DIRS) or "")
+    cordoned = cordon_entries(configs.get(CORDONED_LOG_DIRS) or "")
+    drain = configs.get(BROKER_DRAIN)
+    return BrokerOrders(
+        drained=None if drain is None else drain == "true",
+        fenced_by=configs.get(BROKER_FENCE) or None,
+        cordoned=cordoned_among(cordoned, directories)[0],
+        log_directories=frozenset(directories),
+    )
 
 
 def read_config(host: str, port: int, broker_id: int, name: str) -> str | None:
     """Return a setting of a broker, as it knows itself; None if it does not say."""
-    resource = DescribeConfigsResource(ResourceType.BROKER, str(broker_id), [name])
+    return read_configs(host, port, broker_id, (name,)).get(name)
+
+
+def read_configs(
+    host: str, port: int, broker_id: int, names: Sequence[str]
+) -> dict[str, str | None]:
+    """Return settings of a broker, as it knows itself, by name; without those it does not say."""
+    resource = DescribeConfigsResource(ResourceType.BROKER, str(broker_id), list(names))
     try:
         reply = call_broker(
             host, port, DescribeConfigsRequest(resources=[resource]), DESCRIBE_VERSION
         )
     except CliError:
-        return None
-    return next((each.value for result in reply.results for each in result.configs), None)
+        return {}
+    return {each.name: each.value for result in reply.results for each in result.configs}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fairlead_cli.client.broker_configs import read_cordoned, read_drained
+from fairlead_cli.client.broker_configs import read_orders
 from fairlead_cli.client.connection import build_admin, wait_for
 from fairlead_cli.client.reassignment import list_all_reassignments
 from fairlead_cli.client.survey import newest_version
@@ -88,6 +88,9 @@ def read_cluster(addresses: str) -> ClusterReading:
     ongoing = list_all_reassignments(addresses)
     topics = list(read_topics(at))
     topic_configs = read_topic_configs(at, [topic.name or "" for topic in topics])
+    orders = {
+        int(node.id): read_orders(node.host, node.port, int(node.id)) for node in cluster.nodes
+    }
     changes: list[Change] = [
         BrokerChanged(
             BrokerRegistration(
@@ -96,12 +99,12 @@ def read_cluster(addresses: str) -> ClusterReading:
                 host_name=node.host,
                 rack=node.rack,
                 fenced=False,
-                is_cordoned=read_cordoned(node.host, node.port, node.id),
+                is_cordoned=orders[int(node.id)].is_cordoned,
             )
         )
         for node in cluster.nodes
     ]
-    drained = {int(node.id): read_drained(node.host, node.port, node.id) for node in cluster.nodes}
+    drained = {broker_id: order.drained for broker_id, order in orders.items()}
     changes += [
         BrokerConfigsChanged(str(broker_id), {BROKER_DRAIN: "true"})
         for broker_id, is_drained in drained.items()

@@ -243,8 +243,8 @@ def test_a_broker_is_cordoned_with_all_its_folders(
     monkeypatch: pytest.MonkeyPatch, cordoned: str | None, is_whole: bool
 ) -> None:
     said = {"cordoned.log.dirs": cordoned, "log.dirs": f"{ONE},{TWO}"}
-    monkeypatch.setattr(broker_configs, "read_config", lambda _host, _port, _id, name: said[name])
-    assert broker_configs.read_cordoned("here", 9092, 2) is is_whole
+    monkeypatch.setattr(broker_configs, "read_configs", lambda *_: said)
+    assert broker_configs.read_orders("here", 9092, 2).is_cordoned is is_whole
 
 
 def test_a_folder_that_is_none_is_a_mistake(broker: FakeBroker) -> None:
