@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
 
 from fairlead_kube.credentials import Credentials
 from fairlead_kube.errors import (
@@ -55,13 +57,26 @@ class RequestCounters:
             self.failing_since = time.time()
 
 
+class _Connector(aiohttp.TCPConnector):
+    """Ends a connection at once where a request or a watch was left before its answer ended.
+
+    aiohttp itself says goodbye over TLS and waits up to 30 seconds for the other side's, which
+    `close` of the connector neither knows of nor waits for.
+    """
+
+    def _release(
+        self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False
+    ) -> None:
+        if should_close or protocol.should_close:
+            protocol.abort()
+        super()._release(key, protocol, should_close=should_close)
+
+
 class _Pool:
     """Connections that are closed together."""
 
     def __init__(self, credentials: Credentials, user_agent: str) -> None:
-        connector = aiohttp.TCPConnector(
-            limit=0, ssl=credentials.ssl_context or True, keepalive_timeout=60
-        )
+        connector = _Connector(limit=0, ssl=credentials.ssl_context or True, keepalive_timeout=60)
         self.session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),

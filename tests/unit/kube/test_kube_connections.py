@@ -1,0 +1,148 @@
+"""Connections over TLS end at once, also with an API server that does not say goodbye.
+
+By itself asyncio keeps a connection for up to 30 seconds in wait of the other side's close_notify.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from secure_listener import Certificates
+
+from fairlead_kube.client import KubeClient
+from fairlead_kube.credentials import Credentials
+from fairlead_kube.errors import ApiUnavailableError
+from fairlead_kube.kinds import POD
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
+
+PATIENCE_S = 10.0
+SAID = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+EVENT = json.dumps({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "2"}}}) + "\n"
+ANSWER = SAID + b"Content-Length: 2\r\n\r\n{}"
+BEGUN_WATCH = SAID + f"Transfer-Encoding: chunked\r\n\r\n{len(EVENT):x}\r\n{EVENT}\r\n".encode()
+
+
+class MuteServer:
+    """Answers one request with some bytes, and then says nothing more, whatever the client does."""
+
+    def __init__(self, context: ssl.SSLContext, answer: bytes) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(PATIENCE_S)
+        self._context = context
+        self._answer = answer
+        self.has_request = threading.Event()
+        self.is_left = threading.Event()
+        """The client has closed its socket."""
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"https://localhost:{self._listener.getsockname()[1]}"
+
+    def stop(self) -> None:
+        self._thread.join()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        plain, _ = self._listener.accept()
+        with self._context.wrap_socket(plain, server_side=True) as secure:
+            secure.recv(65_536)
+            secure.sendall(self._answer)
+            self.has_request.set()
+            # What comes on the wire, close_notify too, is taken without an answer.
+            with socket.socket(fileno=secure.detach()) as connection:
+                connection.settimeout(PATIENCE_S)
+                with contextlib.suppress(ConnectionResetError):
+                    while connection.recv(65_536):
+                        pass
+                self.is_left.set()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[[bytes], MuteServer]]:
+    certificates = Certificates(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates.issue("server"))
+    with contextlib.ExitStack() as servers:
+
+        def make(answer: bytes) -> MuteServer:
+            server = MuteServer(context, answer)
+            servers.callback(server.stop)
+            return server
+
+        yield make
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    server: MuteServer, folder: Path, *, request_timeout_s: float = PATIENCE_S
+) -> AsyncIterator[KubeClient]:
+    context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    client = KubeClient(Credentials(server.url, context), request_timeout_s=request_timeout_s)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def left(server: MuteServer) -> bool:
+    return await asyncio.to_thread(server.is_left.wait, PATIENCE_S / 2)
+
+
+def test_a_watch_that_is_left_early(serve: Callable[[bytes], MuteServer], tmp_path: Path) -> None:
+    async def story() -> None:
+        server = serve(BEGUN_WATCH)
+        async with connected(server, tmp_path) as client:
+            watch = client.watch(POD, "default", resource_version="1")
+            async with contextlib.aclosing(watch):
+                await anext(watch)
+            assert await left(server)
+
+    asyncio.run(story())
+
+
+def test_a_request_that_is_cancelled(serve: Callable[[bytes], MuteServer], tmp_path: Path) -> None:
+    async def story() -> None:
+        server = serve(b"")
+        async with connected(server, tmp_path) as client:
+            request = asyncio.create_task(client.get(POD, "default", "a"))
+            assert await asyncio.to_thread(server.has_request.wait, PATIENCE_S)
+            request.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await request
+            assert await left(server)
+
+    asyncio.run(story())
+
+
+def test_a_request_without_an_answer(serve: Callable[[bytes], MuteServer], tmp_path: Path) -> None:
+    async def story() -> None:
+        server = serve(b"")
+        async with connected(server, tmp_path, request_timeout_s=0.5) as client:
+            with pytest.raises(ApiUnavailableError, match="no answer in time"):
+                await client.create(POD, "default", {"metadata": {"name": "a"}})
+            assert await left(server)
+
+    asyncio.run(story())
+
+
+def test_a_kept_connection(serve: Callable[[bytes], MuteServer], tmp_path: Path) -> None:
+    async def story() -> None:
+        server = serve(ANSWER)
+        async with connected(server, tmp_path) as client:
+            assert await client.get(POD, "default", "a") == {}
+            assert not server.is_left.is_set()
+        assert await left(server)
+
+    asyncio.run(story())
