@@ -41,9 +41,10 @@ def test_no_promise_of_groups_is_broken(seeds: list[int]) -> None:
 
 
 def test_seeds_that_once_failed() -> None:
-    """2865: the last member was fenced by one that had died (nobody was left to settle). 100881: a
-    join that came twice was given the same id twice. Both are flaws of the simulation."""
-    play([2865, 100881])
+    """2865, 1795716604: the last member was fenced by one that had died (nobody was left to settle,
+    or to commit). 100881: a join that came twice was given the same id twice. All are flaws of the
+    simulation."""
+    play([2865, 100881, 1795716604])
 
 
 def calm(crash_at_step: int | None = None) -> Options:

@@ -292,7 +292,7 @@ class World:
         """All share all partitions, go on committing, and still do in the end."""
         await self._until(self._unsettled)
         goal = self.checker.acknowledged + COMMITS_IN_THE_END
-        await self._until(lambda: None if self.checker.acknowledged >= goal else "too few commits")
+        await self._until(lambda: self._commits_missing(goal))
         await self._until(self._unsettled)
         self.checker.compare()
 
@@ -303,6 +303,22 @@ class World:
                 raise AssertionError(f"G11: it does not settle within {HEAL_S} s: {found}")
             await asyncio.sleep(0.1)
 
+    def _commits_missing(self, goal: int) -> str | None:
+        if self.checker.acknowledged >= goal:
+            return None
+        return "nobody was left" if self._is_left_alone() else "too few commits"
+
+    def _is_left_alone(self) -> bool:
+        """Whether no member lives; then another one begins.
+
+        The last one was fenced: by its own request of long ago, which came late, or by another
+        process of its instance, which did not live to see the end.
+        """
+        if any(each.is_running for each in self.members):
+            return False
+        self.add_member()
+        return True
+
     def _unsettled(self) -> str | None:
         """Why not all live members share all partitions in one generation; None if they do."""
         leader = self.replication.leader
@@ -310,12 +326,9 @@ class World:
             return "no leader"
         if not self.transactions.are_all_over:
             return f"open are {self.transactions.open}"
-        live = [each for each in self.members if each.is_running]
-        if not live:
-            # The last one was fenced: by its own request of long ago, which came late, or by
-            # another process of its instance, which did not live to see the end.
-            self.add_member()
+        if self._is_left_alone():
             return "nobody was left"
+        live = [each for each in self.members if each.is_running]
         group = leader.coordinator.groups.get(GROUP)
         if group is None or group.protocol.state is not GroupState.STABLE:
             return f"the group is {group and group.protocol.state}"
