@@ -88,11 +88,13 @@ def test_seeds_that_failed_with_all_that_they_draw() -> None:
     between two records (both of the observer). 1795418514: see 1795418343 of the ZooKeeper
     seeds. 1795459575: a power cut took the names of a follower's first segments, and it counted
     again without what was in them. 1795600024: a leader that had stood still told a producer that
-    its records were gone. 523123: a power cut brought back the first of the segments that retention
-    had deleted, and recovery ended the log at the gap behind it. 1795558488: compaction let go of a
-    producer's last committed batch, because of a newer one that was cut off later."""
+    its records were gone; 1795716521: so did one that went on for a killed process. 523123: a power
+    cut brought back the first of the segments that retention had deleted, and recovery ended the
+    log at the gap behind it. 1795558488: compaction let go of a producer's last committed batch,
+    because of a newer one that was cut off later."""
     seeds = [1266, 2290, 3579, 100299, 100668, 300055, 301938, 302274, 320156, 400756, 401910]
-    play([109, *seeds, 523123, 600619, 601051, 1795418514, 1795459575, 1795558488, 1795600024])
+    seeds += [523123, 600619, 601051, 1795418514, 1795459575, 1795558488, 1795600024, 1795716521]
+    play([109, *seeds])
 
 
 def test_seeds_with_transactions_that_once_failed() -> None:

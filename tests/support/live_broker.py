@@ -109,6 +109,7 @@ class BrokerOfLogs:
         self.metrics = BrokerMetrics()
         self.settings = SimpleNamespace(fetch_max_bytes=55 * 1024 * 1024)
         self.wake_check = SimpleNamespace(must_hold=lambda: False)
+        self.controller = SimpleNamespace(has_session=True)
         self.waiting_produces = WaitingProduces(bytes_max=WAITING_PRODUCE_BYTES_MAX)
         self.verification = ScriptedVerification()
         self.follower_sessions = FollowerSessions(random.Random(2))

@@ -125,6 +125,7 @@ class ReplicaCluster:
 
     longest_stop_ms = 60_000
     """A loop that others keep from the processor is no stop in these tests."""
+    has_session = True
 
     def __init__(
         self,

@@ -151,6 +151,11 @@ class ControllerSession:
         return round((self._timeout_s - self._interval_s) * 1000)
 
     @property
+    def has_session(self) -> bool:
+        """True while the controller surely counts on this broker, or has told it otherwise."""
+        return self.is_connected and self.silence_s * 1000 <= self.longest_stop_ms
+
+    @property
     def image(self) -> ClusterImage:
         """The image that was published last."""
         return self._follower.image

@@ -19,6 +19,11 @@ class Controller(Protocol):
         """After a longer stop of this process, another broker may lead what it leads."""
         ...
 
+    @property
+    def has_session(self) -> bool:
+        """True while no other broker can lead what this one leads without its knowledge."""
+        ...
+
     async def call(self, method: str, body: dict[str, Any], *, timeout_ms: int) -> dict[str, Any]:
         """Return what the controller answers; KafkaError if it refuses or does not answer."""
         ...

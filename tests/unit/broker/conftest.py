@@ -55,6 +55,7 @@ class ScriptedController:
     """Answers calls by method; without a script there is no controller."""
 
     longest_stop_ms = 1_250
+    has_session = True
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []

@@ -176,6 +176,22 @@ def test_silence_is_believed_after_the_timeout_that_is_set(play, wait_until) -> 
     scene(play, wait_until, story, timing=SessionTiming(100, 2500))
 
 
+def test_a_broker_that_hears_nothing_or_is_cut_off_is_not_sure_of_its_session(
+    play, wait_until
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        session = cluster.nodes[2].session
+        assert session.has_session
+        session._heard_at -= (session.longest_stop_ms + 1) / 1000
+        assert session.is_connected
+        assert not session.has_session
+        await cluster.until(lambda: session.has_session)  # A heartbeat has been answered.
+        await cluster.end_session(2)
+        await cluster.until(lambda: not session.has_session)
+
+    scene(play, wait_until, story)
+
+
 def test_another_timeout_holds_for_sessions_that_begin_later(play, wait_until) -> None:
     async def story(cluster: Cluster) -> None:
         cluster.stage.server.sessions.set_timing(SessionTiming(50, 500))

@@ -270,9 +270,10 @@ def _check_gap(error: KafkaError, partition: Partition, broker: Broker) -> None:
 
     A client may hear of a new leader, from the old one, before the new one does. Of the requests
     that it sends one behind the other, the first is refused then, and the next finds a leader and a
-    gap. And a leader that was stopped and woke lacks what its successor has taken since. For
-    OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka takes a new epoch, and writes under it again what the
-    old leader had written and not acknowledged. This way all come again, in their order.
+    gap. And a leader that was stopped and woke, that goes on for a killed process or that hears no
+    controller lacks what a successor may have taken since. For OUT_OF_ORDER_SEQUENCE_NUMBER
+    librdkafka takes a new epoch, and writes under it again what the old leader had written and not
+    acknowledged. This way all come again, in their order.
     """
     if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         return
@@ -284,6 +285,11 @@ def _check_gap(error: KafkaError, partition: Partition, broker: Broker) -> None:
     if broker.wake_check.must_hold():
         raise KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"stood still, and may not lead {partition}: {error}"
+        )
+    if not broker.controller.has_session:
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"hears no controller, and may not lead {partition}: {error}",
         )
 
 

@@ -66,6 +66,7 @@ class Controller:
     """Answers the question of a broker that woke, once it may."""
 
     longest_stop_ms = 1_250
+    has_session = True
 
     def __init__(self, stage: Any) -> None:
         self.may_answer = asyncio.Event()
