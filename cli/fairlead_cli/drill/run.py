@@ -197,14 +197,15 @@ class Drill:
         # Over HTTP to the proxy, or a signal: neither waits for the process that it breaks.
         processes = injector.inject(entries)
         healed_at = await self._observe(observation, injector)
-        load.watch.is_fast = False
         await self._wait_for_replacements(run, entries, processes)
         try:
             await load.wait_until(lambda: load.is_well, "not every replica is in sync again")
             run.healed_ms = to_ms(time.monotonic() - healed_at)
         except CliError as error:
             run.problem = run.problem or error.message
+        # Only now: leaders go back meanwhile, and who asks seldom where they are adds to the gap.
         observation.end(self.plan.hold_s if self.plan.kind.lasts else 0.0)
+        load.watch.is_fast = False
         run.problem = run.problem or load.fatal
         self.say(describe(run))
         return run
