@@ -42,6 +42,7 @@ from fairlead_bench.scenarios import (
     promises,
     replicated,
     rest,
+    rest_polls,
     spark,
     tls,
 )
@@ -204,6 +205,10 @@ class Run:
         if self.measures_rest:
             self._say("produce by HTTP")
             rest.measure_rest(self.folder, self.results, self.sizes, is_quick=self.options.quick)
+            self._say("Kafka's protocol beside long polls by HTTP")
+            rest_polls.measure_polls(
+                self.folder, self.results, self.sizes, is_quick=self.options.quick
+            )
         if self.measures_spark:
             sizes = spark.QUICK if self.options.quick else spark.FULL
             spark.SparkRun(sizes, self.results, say=self._say).measure(self.folder)

@@ -418,6 +418,15 @@ METRICS: Final = (
     Metric("rest_v2_per_core", "rest", "v2, for each CPU s", K_S, HIGH, limit(5.0)),
     Metric("rest_v2_throughput", "rest", "in all", K_S, HIGH),
     Metric(
+        "rest_polls_requests",
+        "rest",
+        "100 long polls by HTTP wait: CPU of small produce requests",
+        "x alone",
+        LOW,
+        limit(1.05),
+    ),
+    Metric("rest_polls_fetch", "rest", "CPU of fetches", "x alone", LOW, limit(1.05)),
+    Metric(
         "spark_1k_records",
         "spark_1k",
         "Spark reads 1 KB records: our source, its own connector",
