@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from processor_wait import waited_s
 from proofs import OUTAGE_S
 from waiting import wait_until
 from zookeeper_cluster import TOPIC, Candidate, Reader, ZooKeeperCluster, produce, read_json
 from zookeeper_proxy import ZooKeeperProxy
+
+from fairlead_zookeeper import znodes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
 TAKEOVER_S = 2.0
 GAP_S = 2.0
 DEADLINE_S = 60.0
+MANY = 1_000
+TRANSACTIONS_MAX = 20
 
 
 def test_a_killed_controller_is_replaced_at_once(
@@ -293,3 +300,39 @@ def _is_registered_anew(active: Candidate, broker: int) -> bool:
     found = active.page("/status/topics/t").get("partitionList") or []
     has_new_epoch = any(each["leaderEpoch"] > 0 for each in found)
     return has_new_epoch and all(broker in each["isr"] for each in found)
+
+
+def test_a_thousand_leaders_move_in_few_transactions(
+    tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
+) -> None:
+    with ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot, brokers=3) as cluster:
+        assignment = [[0, 1 + index % 2] for index in range(MANY)]
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
+        topic = NewTopic(TOPIC, len(assignment), replica_assignment=assignment)
+        admin.create_topics([topic])[TOPIC].result(60)
+        active = cluster.active()
+        paths = [f"{znodes.partition_path(TOPIC, index)}/state" for index in range(MANY)]
+
+        def leaders() -> list[int]:
+            parts = active.page(f"/status/topics/{TOPIC}")["partitionList"]
+            return [each["leader"] for each in parts]
+
+        with zookeeper.client(zookeeper_chroot) as client:
+
+            def told() -> Counter[int]:
+                found = [client.get_async(path) for path in paths]
+                return Counter(json.loads(each.get(10)[0])["leader"] for each in found)
+
+            wait_until(lambda: told() == {0: MANY}, cluster.last_words)
+            before = transactions(zookeeper)
+            cluster.brokers[0].end()
+            wait_until(lambda: leaders() == [1, 2] * (MANY // 2), cluster.last_words)
+            wait_until(lambda: told() == {1: MANY // 2, 2: MANY // 2}, cluster.last_words)
+            assert 0 < transactions(zookeeper) - before <= TRANSACTIONS_MAX
+
+
+def transactions(zookeeper: ZooKeeperEnsemble) -> int:
+    """How many the ensemble has committed under its leader of now."""
+    zxid = re.search(r"^Zxid: 0x([0-9a-f]+)$", zookeeper.leader.ask("srvr"), re.MULTILINE)
+    assert zxid is not None
+    return int(zxid[1], 16) & 0xFFFFFFFF
