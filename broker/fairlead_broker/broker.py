@@ -313,6 +313,15 @@ class Broker:
         check_leader_epoch(current_leader_epoch, partition.leader_epoch)
         return partition
 
+    @property
+    def may_be_replaced(self) -> bool:
+        """Whether others may lead what this broker leads, and it has not heard of that.
+
+        It stood still, goes on for a process that was killed, or hears no controller. What its
+        logs lack may be in theirs then.
+        """
+        return self.wake_check.must_hold() or not self.controller.has_session
+
     def on_partition_advanced(self, partition: Partition) -> None:
         """Something that a parked request may wait for has moved; looked at once a turn."""
         if not self._advanced:

@@ -99,6 +99,7 @@ class BrokerOfLogs:
     """What handlers need of a broker, without a cluster."""
 
     leading = Broker.leading
+    may_be_replaced = Broker.may_be_replaced
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -153,7 +153,7 @@ class _Reader:
             try:
                 data = self._read_partition(fetch, left, is_first=size == 0)
             except KafkaError as error:
-                data = _failure(fetch.index, error.code)
+                data = _failure(fetch.index, self._code_of(error, fetch))
                 self._has_news = True
             results.append((fetch, data))
             if data.records is not None:
@@ -192,6 +192,20 @@ class _Reader:
         if aborted is not None:
             data.aborted_transactions = aborted
         return data
+
+    def _code_of(self, error: KafkaError, fetch: PartitionFetch) -> ErrorCode:
+        """Return what is told: no offset is out of range that a successor may have.
+
+        After OFFSET_OUT_OF_RANGE a consumer begins elsewhere, perhaps from the first record on;
+        after NOT_LEADER_OR_FOLLOWER it asks who leads. Those that know of a newer leader epoch are
+        refused before.
+        """
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self._replica_id < 0:
+            partition = self._broker.partitions[fetch.key]
+            is_above = fetch.fetch_offset > partition.log.log_end_offset
+            if is_above and partition.is_leader and self._broker.may_be_replaced:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return error.code
 
     def _find(self, fetch: PartitionFetch) -> Partition:
         """Return the partition, as its leader and in the epoch that the client means."""

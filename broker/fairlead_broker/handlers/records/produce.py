@@ -270,10 +270,9 @@ def _check_gap(error: KafkaError, partition: Partition, broker: Broker) -> None:
 
     A client may hear of a new leader, from the old one, before the new one does. Of the requests
     that it sends one behind the other, the first is refused then, and the next finds a leader and a
-    gap. And a leader that was stopped and woke, that goes on for a killed process or that hears no
-    controller lacks what a successor may have taken since. For OUT_OF_ORDER_SEQUENCE_NUMBER
-    librdkafka takes a new epoch, and writes under it again what the old leader had written and not
-    acknowledged. This way all come again, in their order.
+    gap. And a leader that may be replaced lacks what its successor may have taken since. For
+    OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka takes a new epoch, and writes under it again what the
+    old leader had written and not acknowledged. This way all come again, in their order.
     """
     if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         return
@@ -282,14 +281,9 @@ def _check_gap(error: KafkaError, partition: Partition, broker: Broker) -> None:
         raise KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"has just become the leader of {partition}: {error}"
         )
-    if broker.wake_check.must_hold():
+    if broker.may_be_replaced:
         raise KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"stood still, and may not lead {partition}: {error}"
-        )
-    if not broker.controller.has_session:
-        raise KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"hears no controller, and may not lead {partition}: {error}",
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"may not lead {partition} any more: {error}"
         )
 
 

@@ -169,6 +169,28 @@ def test_offsets_outside_the_log_are_out_of_range(
     assert base_offsets(data) == []
 
 
+@pytest.mark.parametrize("may_be_replaced", ["stood still", "hears no controller"])
+def test_what_a_leader_that_may_be_replaced_lacks_is_not_out_of_range(
+    live: LiveBroker, connect: Connect, may_be_replaced: str
+) -> None:
+    """Consumers that send no leader epoch would begin elsewhere."""
+    fill(live, 3)
+    client = connect()
+
+    def code_at(offset: int) -> int:
+        request = fetch(topic("t", (0, offset)), max_wait_ms=100)
+        return int(told(client.call(request, 12))["t", 0].error_code)
+
+    if may_be_replaced == "stood still":
+        live.broker.wake_check.must_hold = lambda: True
+    else:
+        live.broker.controller.has_session = False
+    end = live.broker.partitions["t", 0].log.log_end_offset
+    assert code_at(end + 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code_at(end) == ErrorCode.NONE
+    assert code_at(-1) == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
 @pytest.mark.parametrize(
     ("epoch", "code"),
     [(2, ErrorCode.FENCED_LEADER_EPOCH), (3, 0), (4, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, 0)],
