@@ -142,6 +142,11 @@ class Shard(Generic[MachineT]):
         return partition.leader is not None and partition.leader_epoch == self.leader_epoch
 
     @property
+    def is_resumed(self) -> bool:
+        """Whether this process goes on for a killed one, which led in the same epoch (R34)."""
+        return self.leader_epoch == self.partition.resumed_epoch
+
+    @property
     def waiting_count(self) -> int:
         """Appends whose outcome is not known."""
         return len(self._appended)

@@ -86,9 +86,16 @@ class ShardTransactions:
             self.add(transactional_id, metadata)
 
     def begin(self) -> Iterator[None]:
-        """Have the markers of what is decided written, all of them again (T7)."""
+        """Have the markers of what is decided written, all of them again (T7).
+
+        Not in the epoch of a killed process: its own markers may still be on their way, and would
+        end the next transaction as well, which in version 1 has the same producer epoch. Who leads
+        in the next epoch has them written, and partitions refuse the late ones by that epoch.
+        """
         host = self._host
         for number, transaction in enumerate(list(self.by_id.values())):
+            if self.shard.is_resumed and transaction.machine.needs_markers:
+                continue
             host.carry_out(transaction, transaction.machine.resume(now_ms=host.clock.now_ms()))
             if number % _RECORDS_PER_STEP == 0:
                 yield

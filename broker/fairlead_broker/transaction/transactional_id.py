@@ -83,7 +83,9 @@ class TransactionalId:
         self.shard_index = shard_index
         self.coordinator_epoch = coordinator_epoch
         self.pending: Transition | None = None
-        self.unended: set[TopicPartition] = set()
+        self.unended: set[TopicPartition] = (
+            set(metadata.partitions) if metadata.state in PREPARED else set()
+        )
         self.spare_producer_id: int | None = None
         self._last_producer_epoch = NO_PRODUCER_EPOCH
         """What the epoch was before InitProducerId or an end raised it; in no record."""
@@ -104,6 +106,11 @@ class TransactionalId:
     def is_busy(self) -> bool:
         """Whether a record is in flight or markers are being written: most has to come later."""
         return self.pending is not None or self.metadata.state in PREPARED
+
+    @property
+    def needs_markers(self) -> bool:
+        """Whether it is decided, and partitions have to be told."""
+        return self.metadata.state in PREPARED and bool(self.metadata.partitions)
 
     @property
     def needs_producer_id(self) -> bool:

@@ -69,6 +69,37 @@ def test_a_new_coordinator_writes_all_markers_of_what_was_decided_again(tmp_path
     run(story())
 
 
+def test_who_goes_on_for_a_killed_process_leaves_its_markers_to_the_next_coordinator(
+    tmp_path: Path,
+) -> None:
+    """One of them may still be on its way, and end what follows too (seed 1795721299)."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path) as cluster:
+            transactions = TransactionCluster(cluster)
+            await transactions.ready()
+            _, *pair = await transactions.init()
+            await transactions.add((pair[0], pair[1]), 0, 1)
+            await transactions.end((pair[0], pair[1]), commit=True)
+            (ending,) = transactions.markers[1].endings
+            followed = cluster.partition(2, TRANSACTION_STATE)
+            followed.resumed_epoch = followed.leader_epoch + 1
+            lead(cluster, 2)
+            await transactions.ready(2)
+            assert transactions.markers[2].endings == []
+            described = transactions.describe(broker_id=2)
+            assert described.transaction_state == "PrepareCommit"
+            assert [each.partitions for each in described.topics] == [[0, 1]]
+            lead(cluster, 3)
+            await transactions.ready(3)
+            (again,) = transactions.markers[3].endings
+            assert again.partitions == ending.partitions
+            transactions.markers[3].finish()
+            await transactions.until_state("CompleteCommit", broker_id=3)
+
+    run(story())
+
+
 def test_an_open_transaction_goes_on_with_another_coordinator(tmp_path: Path) -> None:
     async def story() -> None:
         async with ReplicaCluster(tmp_path) as cluster:
