@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from proofs import FOLLOWER_READ_SEEDS, SIMULATED_MUTANTS, seed_chunks
+from proofs import FOLLOWER_READ_SEEDS, OLD_SEEDS, SIMULATED_MUTANTS, seed_chunks
 from simulator.mutation import Mutants
 from simulator.world import Options, World
 
@@ -31,6 +31,12 @@ def test_no_promise_is_broken_while_followers_are_read(seeds: list[int]) -> None
     for seed in seeds:
         transactions = True if seed % 3 == 1 else None
         World(seed, Options(reads_followers=True, has_transactions=transactions)).run()
+
+
+@OLD_SEEDS.mark
+def test_a_seed_that_once_failed() -> None:
+    """See 1795721320 of the ZooKeeper seeds."""
+    World(1795721259, Options(reads_followers=True)).run()
 
 
 def test_followers_are_read() -> None:

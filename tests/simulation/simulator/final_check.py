@@ -128,7 +128,8 @@ def _check_producer(checker: Checker, producer: Producer, places: dict[int, list
         found = places.get(value, [])
         if producer.is_idempotent and producer.acks == -1 and len(found) != 1:
             checker.fail("%s: value %d is there %d times", producer.name, value, len(found))
-        if not producer.is_idempotent and producer.acknowledged.get(value) not in found:
+        is_sure = producer.is_idempotent or producer.acks != 1
+        if not is_sure and producer.acknowledged.get(value) not in found:
             # What was acknowledged is lost, if anything was, and this is a copy that came late.
             continue
         if found and found[0] < last:
