@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from fairlead_bench.loads.load_process import Sample
 from fairlead_bench.peers.fairlead_peer import FairleadPeer
 from fairlead_bench.peers.own_ports import take_ports
 from fairlead_bench.peers.peer import wait_until_ready
@@ -44,18 +43,13 @@ def measure_polls(folder: Path, results: Results, sizes: Sizes, *, is_quick: boo
             beside: list[float] = []
             for _ in range(ROUNDS_QUICK if is_quick else ROUNDS):
                 settle()
-                alone.append(cpu_s(load()))
+                alone.append(load().broker_cpu_s)
                 settle()
                 with waiting_polls(port, idle_topic):
-                    beside.append(cpu_s(load()))
+                    beside.append(load().broker_cpu_s)
             ratio = statistics.median(beside) / statistics.median(alone)
             results.values[SUBJECT, f"rest_polls_{kind}"].append(ratio)
         bench.delete_topics()
-
-
-def cpu_s(sample: Sample) -> float:
-    """Return the broker's CPU seconds; each turn of a kind does the same work."""
-    return sample.broker_cpu_s
 
 
 @contextmanager
