@@ -92,10 +92,12 @@ def test_seeds_that_failed_with_all_that_they_draw() -> None:
     cut brought back the first of the segments that retention had deleted, and recovery ended the
     log at the gap behind it. 1795558488: compaction let go of a producer's last committed batch,
     because of a newer one that was cut off later. 1795721299: a marker of a killed coordinator came
-    late, and ended another transaction in the epoch in which its successor went on."""
+    late, and ended another transaction in the epoch in which its successor went on. 1795920613: a
+    log whose last records were deleted before its process was killed claimed an epoch before
+    theirs, and its leader sent it back."""
     seeds = [1266, 2290, 3579, 100299, 100668, 300055, 301938, 302274, 320156, 400756, 401910]
     seeds += [523123, 600619, 601051, 1795418514, 1795459575, 1795558488, 1795600024, 1795716521]
-    seeds += [1795721299]
+    seeds += [1795721299, 1795920613]
     play([109, *seeds])
 
 

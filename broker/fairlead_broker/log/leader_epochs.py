@@ -5,7 +5,7 @@ one. R4: a new leader enters its epoch before it appends anything, so that an ep
 is found too; entering drops what it contradicts.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
 UNDEFINED: Final = -1
@@ -99,3 +99,10 @@ class LeaderEpochs:
         del self._epochs[: at - 1], self._starts[: at - 1]
         self._starts[0] = start_offset
         self.is_dirty = True
+
+    def forget_started_below(self, offset: int) -> None:
+        """Drop entries that start below `offset`, also the one that spans it."""
+        at = bisect_left(self._starts, offset)
+        if at:
+            del self._epochs[:at], self._starts[:at]
+            self.is_dirty = True

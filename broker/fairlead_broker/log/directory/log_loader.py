@@ -125,6 +125,10 @@ class LogLoader:
         wanted_start = log_start_offset
         log_start_offset = min(max(log_start_offset, segments[0].base_offset), log_end_offset)
         epochs.truncate_from_end(log_end_offset + 1)
+        if segments[0].base_offset == log_end_offset:
+            # No record is left, and the file may be older than the last that was deleted. An epoch
+            # too low would say that this log parts from its leader's, and it has nothing that could.
+            epochs.forget_started_below(log_end_offset)
         epochs.truncate_from_start(log_start_offset)
         producers = ProducerState()
         if log_end_offset > 0:

@@ -86,3 +86,13 @@ def test_epoch_of_an_offset():
         6,
         6,
     ]
+
+
+@pytest.mark.parametrize(
+    ("offset", "left"), [(10, ENTRIES), (11, ENTRIES[1:]), (35, ENTRIES[2:]), (36, [])]
+)
+def test_what_started_below_is_forgotten_with_the_epoch_that_spans_it(offset, left):
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.forget_started_below(offset)
+    assert epochs.entries() == left
+    assert epochs.is_dirty == (left != ENTRIES)

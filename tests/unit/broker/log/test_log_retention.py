@@ -186,6 +186,29 @@ def test_a_log_that_is_cut_below_what_retention_deleted_keeps_what_comes_then(be
     assert (log.log_start_offset, log.log_end_offset) == (1, 2)
 
 
+def test_a_log_whose_last_records_were_deleted_claims_no_older_epoch(bench):
+    """The epoch file lags behind, and the records that would tell are gone."""
+    log = fill(bench, [10, 20], retention_ms=100)
+    log.write_epochs()
+    append(log, batch(timestamp=30), epoch=1)
+    assert log.delete_expired_segments(1_000, 3) == 3
+    log.close()
+    log = bench.load()
+    assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+    assert log.last_leader_epoch == -1, "its leader would cut it where epoch 0 ended"
+    assert append(log, batch(), epoch=1) == [3]
+    assert log.epochs.entries() == [(1, 3)]
+
+
+def test_a_log_without_records_knows_the_epoch_that_was_entered_at_its_end(bench):
+    log = fill(bench, [10, 20], retention_ms=100)
+    assert log.delete_expired_segments(1_000, 2) == 2
+    log.assign_leader_epoch(1)
+    log.write_epochs()
+    log.close()
+    assert bench.load().epochs.entries() == [(1, 2)]
+
+
 class RecordingDisk(RealDisk):
     """Tells what was synced and removed, in its order."""
 
