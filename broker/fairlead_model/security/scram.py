@@ -42,7 +42,7 @@ MAX_ITERATIONS: Final = 16384
 """Kafka's bound: clients have to compute what a credential says."""
 DEFAULT_ITERATIONS: Final = 4096
 """As Kafka's tools choose, and everything here: users by whomever look alike (R32)."""
-MIN_SALT_BYTES: Final = 8
+MIN_SALT_BYTES: Final = 1
 MAX_SALT_BYTES: Final = 64
 SALT_SEED_BYTES: Final = 26
 _SALT_ALPHABET: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
@@ -62,8 +62,8 @@ class ScramCredential:
 def credential_problem(credential: ScramCredential) -> str:
     """Say why a credential is not one to keep, or nothing; nothing of its keys is shown.
 
-    Kafka checks the iterations alone (`ScramControlManager`). A salt that is short lets many
-    passwords be tried at once, and a key of another length verifies nobody.
+    Kafka checks the iterations alone (`ScramControlManager`). Here a salt is not empty, and is
+    bounded; how long it is, is for whoever makes the credential to choose.
     """
     if not MIN_ITERATIONS <= credential.iterations <= MAX_ITERATIONS:
         return f"iterations are {MIN_ITERATIONS} to {MAX_ITERATIONS}"

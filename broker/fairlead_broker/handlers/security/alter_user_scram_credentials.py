@@ -1,13 +1,14 @@
 """AlterUserScramCredentials (key 51), version 0.
 
 Behaviour: one result for each user; needs ALTER on the cluster. Here the salted password, which is
-as good as the password, becomes the keys that verify it, and only they travel and are stored. A
-user who is named twice, even with two mechanisms, answers DUPLICATE_RESOURCE; an empty name, too
-few or too many iterations, a salt or a salted password of the wrong length
-UNACCEPTABLE_CREDENTIAL; an unknown mechanism UNSUPPORTED_SASL_MECHANISM; the deletion of nothing
-RESOURCE_NOT_FOUND; a credential for a store that everybody may read, which is ZooKeeper without
-`zookeeper.set.acl=true`, POLICY_VIOLATION. All that is valid is done at once, and the answer comes
-when this broker goes by it.
+as good as the password, becomes the keys that verify it, and only they travel and are stored. Its
+length is not checked, as in Kafka: keys can be made of any, and one of another length than the
+mechanism's hash verifies nobody. A user who is named twice, even with two mechanisms, answers
+DUPLICATE_RESOURCE; an empty name, an empty salted password, too few or too many iterations, a salt
+that is empty or too long UNACCEPTABLE_CREDENTIAL; an unknown mechanism UNSUPPORTED_SASL_MECHANISM;
+the deletion of nothing RESOURCE_NOT_FOUND; a credential for a store that everybody may read, which
+is ZooKeeper without `zookeeper.set.acl=true`, POLICY_VIOLATION. All that is valid is done at once,
+and the answer comes when this broker goes by it.
 Versions:  0 only.
 Missing:   nothing.
 """
@@ -122,11 +123,8 @@ def _upsertion(upsertion: ScramCredentialUpsertion) -> CredentialUpsertion:
     salted_password = bytes(upsertion.salted_password)
     if not upsertion.name:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user has a name")
-    if len(salted_password) != mechanism.key_bytes:
-        raise KafkaError(
-            ErrorCode.UNACCEPTABLE_CREDENTIAL,
-            f"a salted password of {mechanism.sasl_name} has {mechanism.key_bytes} bytes",
-        )
+    if not salted_password:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a salted password is not empty")
     credential = credential_of(
         mechanism, salted_password, upsertion.iterations, bytes(upsertion.salt)
     )

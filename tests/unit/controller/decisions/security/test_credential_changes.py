@@ -54,7 +54,7 @@ def test_a_user_who_is_named_twice_keeps_what_he_has_and_others_change(world) ->
         ("u" * 1001, GOOD),
         ("u", replace(GOOD, iterations=4095)),
         ("u", replace(GOOD, iterations=16385)),
-        ("u", replace(GOOD, salt=b"s" * 7)),
+        ("u", replace(GOOD, salt=b"")),
         ("u", replace(GOOD, salt=b"s" * 65)),
         ("u", replace(GOOD, stored_key=b"k" * 31)),
         ("u", replace(GOOD, mechanism=SHA_512)),
