@@ -41,7 +41,7 @@ def valid_frames(chance: random.Random) -> bytes:
         case 0:
             message, version = ApiVersionsRequest("fuzz", "1"), chance.randrange(5)
         case 1:
-            message, version = fetch_request(chance), chance.randrange(4, 14)
+            message, version = fetch_request(chance), chance.randrange(4, 18)
         case _:
             message, version = produce_request(chance), chance.randrange(3, 10)
     segments = encode_request_frame(

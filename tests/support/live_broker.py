@@ -134,7 +134,7 @@ class BrokerOfLogs:
         isr: tuple[int, ...] = (0,),
         config: LogConfig | None = None,
     ) -> Partition:
-        topic_id = topic.encode().ljust(16, b"!")[:16]
+        topic_id = topic_id_of(topic)
         self.topic_ids[topic_id] = topic
         log = self._loader.create(
             str(self.directory / f"{topic}-{index}"),
@@ -396,6 +396,10 @@ class FrameClient:
         except TimeoutError:
             return False
         return True
+
+
+def topic_id_of(topic: str) -> bytes:
+    return topic.encode().ljust(16, b"!")[:16]
 
 
 def batch(*values: bytes, **options: Any) -> bytes:

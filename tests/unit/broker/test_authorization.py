@@ -353,11 +353,14 @@ SAY_NOTHING = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 FOR_BROKERS = {(ApiKey.ADD_PARTITIONS_TO_TXN, 4), (ApiKey.ADD_PARTITIONS_TO_TXN, 5)}
 """Versions that no client may use; nobody is asked."""
 
+BY_ID_ONLY = {(ApiKey.PRODUCE, 13)}
+"""Versions that have no names."""
+
 VERSIONS = [
     (api_key, version)
     for api_key in REQUESTS
     for version in range(HANDLERS[api_key].versions[0], HANDLERS[api_key].versions[1] + 1)
-    if (api_key, version) not in FOR_BROKERS
+    if (api_key, version) not in FOR_BROKERS | BY_ID_ONLY
 ]
 
 
@@ -415,6 +418,17 @@ BY_ID: dict[ApiKey, tuple[Any, int]] = {
         ),
         13,
     ),
+    ApiKey.PRODUCE: (
+        lambda topic_id: produce.ProduceRequest(
+            acks=1,
+            topic_data=[
+                produce.TopicProduceData(
+                    "", topic_id, [produce.PartitionProduceData(0, bytearray(batch(b"v")))]
+                )
+            ],
+        ),
+        13,
+    ),
 }
 """Requests that name a topic by its id."""
 
@@ -455,7 +469,7 @@ def test_an_id_tells_nothing_to_who_may_not_describe_its_topic(stage: Any, api_k
     assert "delete_topics" not in dict(stage.controller.calls)
 
 
-@pytest.mark.parametrize("api_key", [ApiKey.DELETE_TOPICS, ApiKey.FETCH])
+@pytest.mark.parametrize("api_key", [ApiKey.DELETE_TOPICS, ApiKey.FETCH, ApiKey.PRODUCE])
 def test_who_may_describe_a_topic_is_told_by_its_id_that_more_is_denied(
     stage: Any, api_key: ApiKey
 ) -> None:

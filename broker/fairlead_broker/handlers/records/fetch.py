@@ -1,4 +1,4 @@
-"""Fetch (key 1), versions 4 to 13 for clients, 4 to 17 between brokers.
+"""Fetch (key 1), versions 4 to 17.
 
 Behaviour: whole batches from the one that holds the asked offset, sent from the file. The first
 batch of a reply is complete even above `max_bytes` (KIP-74). Waits up to `max_wait_ms` for
@@ -12,10 +12,12 @@ Followers, from version 15 on and in sessions, are `follower_fetch`'s business. 
 names its rack (KIP-392) reads from in-sync followers, too, up to their own high watermark; with
 `replica.selector.class` a leader in another rack sends it to the one in its own. What a follower
 does not have yet and the leader has committed is OFFSET_NOT_AVAILABLE; without a rack, a follower
-is NOT_LEADER_OR_FOLLOWER.
+is NOT_LEADER_OR_FOLLOWER. With that, and with FENCED_LEADER_EPOCH, goes who leads, if this broker
+knows it (`current_leader`).
 Versions:  5 log start offset · 7 sessions · 9 current leader epoch · 10 zstd · 11 rack and
-           preferred read replica · 12 flexible, diverging epoch · 13 topic ids · 15 replica state.
-Missing:   nothing.
+           preferred read replica · 12 flexible, diverging epoch · 13 topic ids · 15 replica
+           state · 16 the current leader · 17 the directory of a replica, which is not asked for.
+Missing:   high watermarks that followers tell (version 18, KIP-1166).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import PENDING, Pending, handles
-from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.authorization import Access, Operation
 from fairlead_broker.fetch_sessions.client_sessions import (
     FINAL_EPOCH,
     NO_SESSION,
@@ -32,8 +34,10 @@ from fairlead_broker.fetch_sessions.client_sessions import (
     SessionKey,
     session_key,
 )
+from fairlead_broker.handlers.records.current_leader import current_leader
 from fairlead_broker.handlers.records.fetch_without_zstd import check_codec
 from fairlead_broker.handlers.records.follower_fetch import fetch_as_follower
+from fairlead_broker.handlers.records.topic_rights import require_topic
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.replication.divergence import diverging_end
 from fairlead_broker.replication.leader_epoch_check import check_leader_epoch
@@ -46,6 +50,8 @@ from fairlead_wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from fairlead_wire.primitives import NULL_UUID
@@ -61,13 +67,14 @@ _SESSIONS_SINCE: Final = 7
 _ZSTD_SINCE: Final = 10
 _TOPIC_IDS_SINCE: Final = 13
 _REPLICA_STATE_SINCE: Final = 15
+_CURRENT_LEADER_SINCE: Final = 16
 _READ_COMMITTED: Final = 1
 _UNKNOWN: Final = -1
 _ERROR_NAMES: Final = {int(code): code.name for code in ErrorCode}
 _NOTHING: Final = b""
 
 
-@handles(ApiKey.FETCH, versions=(4, 13), access=Access.BY_RESOURCE, internal_versions=(4, 17))
+@handles(ApiKey.FETCH, versions=(4, 17), access=Access.BY_RESOURCE)
 def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Pending:
     replica_id = _replica_id(request, context.version)
     if replica_id >= 0 and replica_id not in context.channel.replica_ids:
@@ -217,7 +224,8 @@ class _Reader:
             fetch.topic = name
             fetch.key = (name, fetch.index)
         if self._context.channel.authorizer is not None:
-            _require_readable(self._context, fetch.topic)
+            by_id = self._version >= _TOPIC_IDS_SINCE
+            require_topic(self._context, Operation.READ, fetch.topic, by_id=by_id)
         return broker.leading(
             fetch.key,
             topic_id=fetch.topic_id,
@@ -249,6 +257,7 @@ class _Reader:
             return self._throttled(throttle_ms)
         session = plan.session
         topics: list[FetchableTopicResponse] = []
+        endpoints: dict[int, NodeEndpoint] = {}
         served: list[SessionKey] = []
         uses_ids = self._version >= _TOPIC_IDS_SINCE
         metrics = self._broker.metrics
@@ -275,6 +284,8 @@ class _Reader:
             if data.error_code:
                 metrics.errors[_ERROR_NAMES[data.error_code]] += 1
                 traffic.failed_fetches += 1
+                if self._version >= _CURRENT_LEADER_SINCE and fetch.topic is not None:
+                    _tell_leader(self._context, fetch.topic, data, endpoints)
             last = topics[-1] if topics else None
             name = fetch.topic or ""
             if last is None or last.topic != name or last.topic_id != fetch.topic_id:
@@ -283,7 +294,9 @@ class _Reader:
             last.partitions.append(data)
         if session is not None:
             session.move_to_end(served)
-        return FetchResponse(session_id=plan.session_id, responses=topics)
+        return FetchResponse(
+            session_id=plan.session_id, responses=topics, node_endpoints=list(endpoints.values())
+        )
 
     def _throttled(self, throttle_ms: int) -> FetchResponse:
         """Return an empty reply; what a new session holds is not told, so there is no session."""
@@ -372,19 +385,16 @@ class _RackReader(_Reader):
         return data
 
 
-def _require_readable(context: RequestContext, topic: str) -> None:
-    """Raise the KafkaError of a topic that who asks may not read.
-
-    By its id, a topic that who asks may not describe either is one that nobody knows. A consumer
-    whose rights were taken is told by its next Metadata, where it asks by name.
-    """
-    if context.may(Operation.READ, ResourceType.TOPIC, topic):
-        return
-    if context.version >= _TOPIC_IDS_SINCE and not context.would_allow(
-        Operation.DESCRIBE, ResourceType.TOPIC, topic
-    ):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+def _tell_leader(
+    context: RequestContext, topic: str, data: PartitionData, endpoints: dict[int, NodeEndpoint]
+) -> None:
+    """Say beside an error who leads, and where that is."""
+    leader = current_leader(context, topic, data.partition_index, data.error_code)
+    if leader is not None:
+        data.current_leader = LeaderIdAndEpoch(leader.broker_id, leader.leader_epoch)
+        endpoints[leader.broker_id] = NodeEndpoint(
+            leader.broker_id, leader.host, leader.port, leader.rack
+        )
 
 
 class _ParkedFetch:

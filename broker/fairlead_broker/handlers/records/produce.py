@@ -1,20 +1,23 @@
-"""Produce (key 0), versions 3 to 12; 0 to 2 are advertised only.
+"""Produce (key 0), versions 3 to 13; 0 to 2 are advertised only.
 
 Behaviour: appends one batch a partition, each partition on its own; errors are per partition.
 acks 0 has no reply, and a failure closes the connection, the only sign that makes such a client
 refresh its metadata. acks 1 answers at once, acks -1 when the high watermark has passed the batch
 or `timeout_ms` is over. The records are a writable view of the receive buffer: they are appended
 before this returns and never kept. Where `flush.messages` is due, acks 1 waits for the flush.
-Internal topics are written by the brokers alone: INVALID_TOPIC_EXCEPTION.
+Internal topics are written by the brokers alone: INVALID_TOPIC_EXCEPTION. With
+NOT_LEADER_OR_FOLLOWER goes who leads, if this broker knows it (`current_leader`). An id that no
+topic has, such as that of a topic that was deleted and made again, is UNKNOWN_TOPIC_ID.
 Transactional batches need acks -1 and a transactional id that the principal may write to. The first
 one of a transaction in a partition waits until the transaction's coordinator has been asked, and
 with it what comes after it on the same connection (`transactional_produce`).
-Versions:  5 log start offset in the reply · 7 zstd · 8 error message · 9 flexible · 11
-           TRANSACTION_ABORTABLE exists, below it is INVALID_TXN_STATE · 12 clients with an epoch
-           for each transaction: the first batch also adds the partition to the transaction.
+Versions:  5 log start offset in the reply · 7 zstd · 8 error message · 9 flexible · 10 the current
+           leader · 11 TRANSACTION_ABORTABLE exists, below it is INVALID_TXN_STATE · 12 clients with
+           an epoch for each transaction: the first batch also adds the partition to the
+           transaction · 13 topic ids instead of names.
            librdkafka before 2.11 compresses only if the range begins at 0; no client
            that is still supported sends 0 to 2, which are refused like any unknown version.
-Missing:   the current leader in replies (version 10, KIP-951); topic ids (version 13).
+Missing:   nothing.
 """
 
 from __future__ import annotations
@@ -22,9 +25,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_broker.api_registry import NO_REPLY, PENDING, NoReply, Pending, handles
-from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.authorization import Access, Operation
 from fairlead_broker.handlers.once_awake import handle_now
+from fairlead_broker.handlers.records.current_leader import current_leader
 from fairlead_broker.handlers.records.produce_reply import encode_single_reply
+from fairlead_broker.handlers.records.topic_rights import require_topic
 from fairlead_broker.handlers.records.transactional_produce import (
     UnverifiedError,
     ask_coordinator,
@@ -42,6 +47,8 @@ from fairlead_model.ids import INTERNAL_TOPICS
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -59,19 +66,22 @@ if TYPE_CHECKING:
     from fairlead_broker.log.producers.verification import VerificationGuard
     from fairlead_broker.replication.partition import Partition
     from fairlead_broker.transaction.verification import Verdicts
+    from fairlead_wire.messages.produce import TopicProduceData
 
 _ACKS: Final = (1, ALL_IN_SYNC, 0)
 _ZSTD: Final = 4
 _ZSTD_SINCE: Final = 7
 _ATTRIBUTES_LOW_BYTE: Final = 22
 _NO_OFFSET: Final = -1
+_CURRENT_LEADER_SINCE: Final = 10
+_TOPIC_IDS_SINCE: Final = 13
 
 
 @handles(
     ApiKey.PRODUCE,
-    versions=(3, 12),
+    versions=(3, 13),
     access=Access.BY_RESOURCE,
-    advertise=(0, 12),
+    advertise=(0, 13),
     borrows_frame=True,
 )
 def produce(
@@ -95,18 +105,17 @@ def produce(
         count += len(topic.partition_data)
         if count > PARTITIONS_PER_REQUEST_MAX:
             raise RemoteProtocolError(f"a produce request to {count} partitions")
-        name = topic.name
         slots: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             slot = PartitionProduceResponse(data.index)
             slots.append(slot)
             try:
-                partition, result = _append(request, name, data, context)
+                partition, result = _append(request, topic, data, context)
             except KafkaError as error:
-                _refuse(slot, error, name, broker)
+                _refuse(slot, error, topic, broker)
                 continue
             except UnverifiedError as found:
-                unverified.append(_Unverified(found, data, slot))
+                unverified.append(_Unverified(found, topic, data, slot))
                 continue
             _accept(slot, result)
             if request.acks:
@@ -116,7 +125,7 @@ def produce(
                     waiting.append(_Waiting(partition, end_offset, request.acks, slot))
                 elif code:
                     _fail(slot, code)
-        responses.append(TopicProduceResponse(name=name, partition_responses=slots))
+        responses.append(TopicProduceResponse(topic.name, topic.topic_id, slots))
     response = ProduceResponse(responses)
     if unverified:
         return _VerifyingProduce(request, context, response, waiting, unverified).begin()
@@ -166,10 +175,9 @@ def _same_for_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
     return ProduceResponse(
         [
             TopicProduceResponse(
-                name=topic.name,
-                partition_responses=[
-                    PartitionProduceResponse(data.index, code) for data in topic.partition_data
-                ],
+                topic.name,
+                topic.topic_id,
+                [PartitionProduceResponse(data.index, code) for data in topic.partition_data],
             )
             for topic in request.topic_data
         ]
@@ -187,19 +195,19 @@ def _produce_single(
     success = None
     slot: PartitionProduceResponse
     try:
-        partition, result = _append(request, topic.name, data, context)
+        partition, result = _append(request, topic, data, context)
     except KafkaError as error:
         slot = PartitionProduceResponse(data.index)
-        _refuse(slot, error, topic.name, context.broker)
+        _refuse(slot, error, topic, context.broker)
     except UnverifiedError as found:
         slot = PartitionProduceResponse(data.index)
-        response = ProduceResponse([TopicProduceResponse(topic.name, partition_responses=[slot])])
-        unverified = [_Unverified(found, data, slot)]
+        response = ProduceResponse([TopicProduceResponse(topic.name, topic.topic_id, [slot])])
+        unverified = [_Unverified(found, topic, data, slot)]
         return _VerifyingProduce(request, context, response, waiting, unverified).begin()
     else:
         if acks == 0:
             return NO_REPLY
-        success = encode_single_reply(context.version, topic.name, data.index, result)
+        success = encode_single_reply(context.version, topic, data.index, result)
         end_offset = result.last_offset + 1
         code = acknowledgement(partition, acks, partition.leader_epoch, end_offset)
         if code is ErrorCode.NONE:
@@ -210,13 +218,13 @@ def _produce_single(
             waiting.append(_Waiting(partition, end_offset, acks, slot))
         else:
             _fail(slot, code)
-    response = ProduceResponse([TopicProduceResponse(name=topic.name, partition_responses=[slot])])
+    response = ProduceResponse([TopicProduceResponse(topic.name, topic.topic_id, [slot])])
     return _reply(request, context, response, waiting, success)
 
 
 def _append(
     request: ProduceRequest,
-    topic: str,
+    topic: TopicProduceData,
     data: PartitionProduceData,
     context: RequestContext,
     guard: VerificationGuard | None = None,
@@ -226,15 +234,23 @@ def _append(
     UnverifiedError where a transaction's coordinator has to be asked first; `guard` is what that
     gave, once it has agreed.
     """
-    if context.channel.authorizer is not None:
-        context.require(Operation.WRITE, ResourceType.TOPIC, topic)
     broker = context.broker
-    partition = broker.partitions.get((topic, data.index))
+    name: str | None = topic.name
+    by_id = context.version >= _TOPIC_IDS_SINCE
+    if by_id:
+        name = broker.topic_name(topic.topic_id)
+    if name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if context.channel.authorizer is not None:
+        require_topic(context, Operation.WRITE, name, by_id=by_id)
+    partition = broker.partitions.get((name, data.index))
     if partition is None:
-        raise KafkaError(broker.partition_error(topic, data.index))
-    if topic in INTERNAL_TOPICS:
+        raise KafkaError(broker.partition_error(name, data.index))
+    if by_id and topic.topic_id != partition.topic_id:
+        raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+    if name in INTERNAL_TOPICS:
         # What coordinators have in memory is what they wrote themselves.
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} belongs to the cluster")
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} belongs to the cluster")
     acks = request.acks
     if acks not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -297,7 +313,29 @@ def _reply(
     """`success`: the same reply encoded, for as long as nothing happens to what waits."""
     if request.acks == 0:
         return _finish_silently(response, context)
-    return _park(request, context, response, waiting, success) if waiting else response
+    if waiting:
+        return _park(request, context, response, waiting, success)
+    return _with_leaders(response, context)
+
+
+def _with_leaders(response: ProduceResponse, context: RequestContext) -> ProduceResponse:
+    """Say beside errors who leads, and where that is."""
+    if context.version < _CURRENT_LEADER_SINCE:
+        return response
+    endpoints: dict[int, NodeEndpoint] = {}
+    for topic in response.responses:
+        for slot in topic.partition_responses:
+            if slot.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                continue
+            name = _topic_name(topic, context.broker)
+            leader = name and current_leader(context, name, slot.index, slot.error_code)
+            if leader:
+                slot.current_leader = LeaderIdAndEpoch(leader.broker_id, leader.leader_epoch)
+                endpoints[leader.broker_id] = NodeEndpoint(
+                    leader.broker_id, leader.host, leader.port, leader.rack
+                )
+    response.node_endpoints = list(endpoints.values())
+    return response
 
 
 def _check_codec(records: Any, version: int) -> None:
@@ -316,12 +354,19 @@ def _accept(slot: PartitionProduceResponse, result: AppendResult) -> None:
     slot.log_start_offset = result.log_start_offset
 
 
-def _refuse(slot: PartitionProduceResponse, error: KafkaError, topic: str, broker: Broker) -> None:
+def _refuse(
+    slot: PartitionProduceResponse, error: KafkaError, topic: TopicProduceData, broker: Broker
+) -> None:
     slot.error_code = error.code
     slot.error_message = error.message
     slot.base_offset = _NO_OFFSET
     broker.metrics.errors[error.code.name] += 1
-    broker.metrics.traffic.find(topic).failed_produces += 1
+    broker.metrics.traffic.find(_topic_name(topic, broker)).failed_produces += 1
+
+
+def _topic_name(topic: TopicProduceData | TopicProduceResponse, broker: Broker) -> str | None:
+    """Return the name of a topic that a client knows by its name or by its id."""
+    return topic.name or broker.topic_name(topic.topic_id)
 
 
 def _fail(slot: PartitionProduceResponse, code: ErrorCode) -> None:
@@ -348,6 +393,7 @@ class _Unverified(NamedTuple):
     """A batch whose transaction the coordinator is asked about, and the slot of its answer."""
 
     found: UnverifiedError
+    topic: TopicProduceData
     data: PartitionProduceData
     slot: PartitionProduceResponse
 
@@ -430,11 +476,10 @@ class _VerifyingProduce:
         context.broker.waiting_produces.finish(context.channel)
 
     def _append(self, unverified: _Unverified, verdicts: Verdicts) -> None:
-        found, data, slot = unverified
+        found, topic, data, slot = unverified
         context = self._context
-        topic = found.partition.topic
         try:
-            verdict = verdicts[topic, found.partition.index]
+            verdict = verdicts[found.partition.topic, found.partition.index]
             if verdict is not ErrorCode.NONE:
                 code = refusal_of(verdict, context.version)
                 raise KafkaError(code, f"its transaction is not verified: {verdict.description}")
@@ -514,7 +559,7 @@ class _ParkedProduce:
     def _respond(self) -> None:
         response = self.response
         if self.success is None or response.responses[0].partition_responses[0].error_code:
-            self.context.respond(response)
+            self.context.respond(_with_leaders(response, self.context))
         else:
             self.context.respond(self.success)
 
@@ -534,6 +579,6 @@ def _park(
     if parked is None:
         # No room to wait: the client retries, which for an idempotent producer is harmless.
         operation.time_out()
-        return response
+        return _with_leaders(response, context)
     context.parked = parked
     return PENDING

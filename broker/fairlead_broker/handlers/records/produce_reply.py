@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from fairlead_broker.log.log import AppendResult
+    from fairlead_wire.messages.produce import TopicProduceData
 
+_TOPIC_IDS_SINCE: Final = 13
 _FLEXIBLE_SINCE: Final = 9
 _ERRORS_SINCE: Final = 8
 _LOG_START_SINCE: Final = 5
@@ -25,23 +27,29 @@ _V8: Final = struct.Struct(">iihqqqihi")
 # The same with compact counts (n + 1, null is 0) and the empty tag sections of three structs.
 _V9: Final = struct.Struct(">BihqqqBBBBiB")
 _ONE_TOPIC: Final = struct.Struct(">ih")
+_COMPACT_ONE: Final = b"\x02"
 
 
-def encode_single_reply(version: int, topic: str, index: int, result: AppendResult) -> bytes:
+def encode_single_reply(
+    version: int, topic: TopicProduceData, index: int, result: AppendResult
+) -> bytes:
     """Return the body of a reply that says that one batch was appended to one partition."""
     first_offset, _, append_time_ms, log_start_offset, _ = result
-    name = topic.encode()
-    if version >= _FLEXIBLE_SINCE:
+    if version >= _TOPIC_IDS_SINCE:
+        head = _COMPACT_ONE + topic.topic_id
+    else:
+        name = topic.name.encode()
         size = len(name) + 1
-        head = bytes((2, size)) if size < 128 else bytes((2, size & 0x7F | 0x80, size >> 7))
-        return (
-            head
-            + name
-            + _V9.pack(
-                2, index, 0, first_offset, append_time_ms, log_start_offset, 1, 0, 0, 0, 0, 0
-            )
+        if version < _FLEXIBLE_SINCE:
+            head = _ONE_TOPIC.pack(1, len(name)) + name
+        elif size < 128:
+            head = bytes((2, size)) + name
+        else:
+            head = bytes((2, size & 0x7F | 0x80, size >> 7)) + name
+    if version >= _FLEXIBLE_SINCE:
+        return head + _V9.pack(
+            2, index, 0, first_offset, append_time_ms, log_start_offset, 1, 0, 0, 0, 0, 0
         )
-    head = _ONE_TOPIC.pack(1, len(name)) + name
     if version >= _ERRORS_SINCE:
         return head + _V8.pack(
             1, index, 0, first_offset, append_time_ms, log_start_offset, 0, -1, 0

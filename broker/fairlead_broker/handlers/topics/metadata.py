@@ -1,4 +1,4 @@
-"""Metadata (key 3), versions 0-12.
+"""Metadata (key 3), versions 0-13.
 
 Behaviour: topics by name, by id, or all; the brokers that are alive, or were so a moment ago, with
 the address that belongs to the listener the request came in on; `controller_id` names this broker
@@ -12,7 +12,8 @@ encoded until the cluster's image changes.
 Versions:  0 no topics means all · 1 null means all, none means none; rack, controller_id,
            is_internal · 2 cluster_id · 4 allow_auto_topic_creation · 5 offline_replicas ·
            7 leader_epoch · 8 authorized operations · 9 flexible · 10 topic_id · 12 by id, which
-           counts where there is a name, too.
+           counts where there is a name, too · 13 an error of the whole reply, of which there is
+           none: it tells clients to begin anew with the addresses they were given.
 Missing:   nothing.
 """
 
@@ -65,7 +66,7 @@ _WITHOUT_OPERATIONS: Final = frozenset(
 _NOTHING_DENIED: Final[frozenset[str]] = frozenset()
 
 
-@handles(ApiKey.METADATA, versions=(0, 12), access=Access.BY_RESOURCE)
+@handles(ApiKey.METADATA, versions=(0, 13), access=Access.BY_RESOURCE)
 def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Pending:
     """Answer from the image; only auto-creation waits, and everybody while a leader may be dead."""
     broker = context.broker

@@ -124,11 +124,7 @@ class LogLoader:
             segments = [self._create_segment(directory, log_start_offset, config, now_ms)]
         wanted_start = log_start_offset
         log_start_offset = min(max(log_start_offset, segments[0].base_offset), log_end_offset)
-        epochs.truncate_from_end(log_end_offset + 1)
-        if segments[0].base_offset == log_end_offset:
-            # No record is left, and the file may be older than the last that was deleted. An epoch
-            # too low would say that this log parts from its leader's, and it has nothing that could.
-            epochs.forget_started_below(log_end_offset)
+        _match(epochs, segments[0].base_offset, log_end_offset)
         epochs.truncate_from_start(log_start_offset)
         producers = ProducerState()
         if log_end_offset > 0:
@@ -252,6 +248,17 @@ class LogLoader:
             index_bytes_max=config.segment_index_bytes,
             created_ms=now_ms,
         )
+
+
+def _match(epochs: LeaderEpochs, base_offset: int, log_end_offset: int) -> None:
+    """Forget epochs that the records do not bear out.
+
+    Where none are left, the file may be older than the last one that was deleted. Too low an epoch
+    would say that this log parts from its leader's, and there is nothing left that could.
+    """
+    epochs.truncate_from_end(log_end_offset + 1)
+    if base_offset == log_end_offset:
+        epochs.forget_started_below(log_end_offset)
 
 
 def _check_marks(directory: str, entries: Container[str]) -> None:

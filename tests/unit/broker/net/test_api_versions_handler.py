@@ -21,7 +21,7 @@ def test_what_is_told_is_what_is_registered(connect: Connect, version: int) -> N
     assert told == {
         key: handler.advertised for key, handler in HANDLERS.items() if key != ApiKey.ENVELOPE
     }
-    assert told[0] == (0, 12), "librdkafka before 2.11 compresses only if Produce begins at 0"
+    assert told[0] == (0, 13), "librdkafka before 2.11 compresses only if Produce begins at 0"
 
 
 @pytest.mark.parametrize(("version", "lowest"), [(3, 1), (4, 0)])

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from live_broker import FrameClient, LiveBroker, batch
+from live_broker import FrameClient, LiveBroker, batch, topic_id_of
 
 from fairlead_broker import limits
 from fairlead_broker.limits import REQUESTS_IN_FLIGHT_MAX
@@ -35,9 +35,8 @@ LONG_MS = 3_600_000
 
 def produce_request(size: int, acks: int = 1) -> ProduceRequest:
     records = batch(b"v" * size)
-    return ProduceRequest(
-        None, acks, 5000, [TopicProduceData("t", partition_data=[PartitionProduceData(0, records)])]
-    )
+    topic = TopicProduceData("t", topic_id_of("t"), [PartitionProduceData(0, records)])
+    return ProduceRequest(None, acks, 5000, [topic])
 
 
 def fetch_request(offset: int, *, session_id: int = 0, epoch: int = -1, **fields: Any) -> Any:
@@ -76,7 +75,7 @@ def topic(live: LiveBroker) -> LiveBroker:
     return live
 
 
-@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("version", range(3, 14))
 def test_a_produce_above_the_quota_is_taken_told_and_its_connection_muted(
     topic: LiveBroker, connect: Connect, version: int
 ) -> None:

@@ -75,7 +75,7 @@ def fill(live: LiveBroker, count: int, *, size: int = 100, name: str = "t", inde
     live.run(append)
 
 
-@pytest.mark.parametrize("version", range(4, 14))
+@pytest.mark.parametrize("version", range(4, 18))
 def test_every_version_reads_whole_batches(
     live: LiveBroker, connect: Connect, version: int
 ) -> None:
@@ -256,9 +256,9 @@ def test_only_brokers_read_beyond_the_high_watermark(live: LiveBroker, connect: 
         assert base_offsets(data) == [0]
 
 
-def test_version_17_is_for_brokers_only(live: LiveBroker, connect: Connect) -> None:
+def test_version_18_is_not_served(live: LiveBroker, connect: Connect) -> None:
     client = connect()
-    client.send(fetch(), 17)
+    client.send(fetch(), 18)
     assert client.is_closed_by_peer()
 
 

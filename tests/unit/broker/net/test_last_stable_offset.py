@@ -6,7 +6,7 @@
 from typing import Any
 
 import pytest
-from live_broker import FrameClient, LiveBroker, batch
+from live_broker import FrameClient, LiveBroker, batch, topic_id_of
 from transactional_producer import TransactionalProducer
 
 from fairlead_broker.replication.mark_order import check_mark_order
@@ -51,7 +51,7 @@ def hold(partition: Partition, offset: int) -> HeldPartition:
 def fetch(offset: int, isolation_level: int, max_wait_ms: int = 0) -> FetchRequest:
     asked = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
     return FetchRequest(
-        topics=[FetchTopic("t", partitions=[asked])],
+        topics=[FetchTopic("t", topic_id_of("t"), [asked])],
         isolation_level=isolation_level,
         max_wait_ms=max_wait_ms,
         min_bytes=1,
@@ -88,7 +88,7 @@ def held(live: LiveBroker) -> HeldPartition:
     return hold(partition, 2)
 
 
-@pytest.mark.parametrize("version", range(4, 13))
+@pytest.mark.parametrize("version", range(4, 18))
 def test_a_fetch_ends_at_the_last_stable_offset(
     live: LiveBroker, held: HeldPartition, version: int
 ) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from live_broker import FrameClient, LiveBroker, batch
+from live_broker import FrameClient, LiveBroker, batch, topic_id_of
 
 from fairlead_broker.handlers.records.produce_reply import encode_single_reply
 from fairlead_broker.limits import NEW_LEADER_MS
@@ -33,7 +33,9 @@ def request(
         acks,
         timeout_ms,
         [
-            TopicProduceData(topic, partition_data=[PartitionProduceData(index, records)])
+            TopicProduceData(
+                topic, topic_id_of(topic), partition_data=[PartitionProduceData(index, records)]
+            )
             for topic, index, records in partitions
         ],
     )
@@ -48,17 +50,18 @@ def slots(response: ProduceResponse) -> list[tuple[int, int]]:
     ]
 
 
-@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("topic", ["t", "x" * 126, "y" * 127, "z" * 249])
 def test_the_reply_laid_out_by_hand_equals_the_generated_one(version: int, topic: str) -> None:
     result = AppendResult(2**40 + 5, 2**40 + 9, 1_700_000_000_000, 17, False)
     slot = PartitionProduceResponse(12, 0, 2**40 + 5, 1_700_000_000_000, 17)
-    generated = ProduceResponse([TopicProduceResponse(topic, partition_responses=[slot])])
+    topic_id = topic[:1].encode() * 16
+    generated = ProduceResponse([TopicProduceResponse(topic, topic_id, [slot])])
     encoded = b"".join(bytes(segment) for segment in generated.encode(version))  # type: ignore[arg-type]
-    assert encode_single_reply(version, topic, 12, result) == encoded
+    assert encode_single_reply(version, TopicProduceData(topic, topic_id), 12, result) == encoded
 
 
-@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("acks", [1, -1])
 def test_every_version_appends(live: LiveBroker, connect: Connect, version: int, acks: int) -> None:
     live.add_partition("t")

@@ -1,0 +1,26 @@
+"""What is told to who may not read or write a topic, which depends on how it was named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairlead_broker.authorization import Operation, ResourceType
+from fairlead_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from fairlead_broker.api_registry import RequestContext
+
+
+def require_topic(
+    context: RequestContext, operation: Operation, topic: str, *, by_id: bool
+) -> None:
+    """Raise the KafkaError of a topic on which who asks may not do `operation`.
+
+    By its id, a topic that who asks may not describe either is one that nobody knows. A client
+    whose rights were taken is told by its next Metadata, where it asks by name.
+    """
+    if context.may(operation, ResourceType.TOPIC, topic):
+        return
+    if by_id and not context.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
