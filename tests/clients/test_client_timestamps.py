@@ -97,6 +97,7 @@ def test_kcat_finds_offsets_by_time(kcat: Kcat, timed_topic: str) -> None:
         ("earliest", 0),
         ("latest", COUNT),
         ("max-timestamp", COUNT - 1),
+        ("earliest-local", 0),
         (str(START_MS + 10 * STEP_MS), 10),
     ],
 )

@@ -1,13 +1,16 @@
-"""ListOffsets (key 2), versions 1-7.
+"""ListOffsets (key 2), versions 1-11.
 
 Behaviour: earliest (-2) is the log's start, latest (-1) the high watermark, or with read_committed
 the last stable offset; a timestamp finds the first record at or after it, -1 as offset if there is
-none; -3 finds the record with the largest timestamp. Answers at once. After an election, until
-the high watermark is known, everything but earliest answers OFFSET_NOT_AVAILABLE, never a
+none; -3 finds the record with the largest timestamp. Nothing is kept elsewhere than on brokers'
+disks, so the earliest here (-4) is the log's start, and the latest of what is kept elsewhere (-5)
+and the earliest of what waits to be (-6) are -1, as with Kafka. Answers at once. After an election,
+until the high watermark is known, everything but earliest answers OFFSET_NOT_AVAILABLE, never a
 made-up number.
 Versions:  2 isolation level · 4 leader epochs · 5 OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE
-           before) · 6 flexible · 7 timestamp -3.
-Missing:   -4, -5 and below (tiered storage): UNSUPPORTED_VERSION.
+           before) · 6 flexible · 7 timestamp -3 · 8 timestamp -4 · 9 timestamp -5 · 10 a time-out,
+           which nothing here takes · 11 timestamp -6. Others below: UNSUPPORTED_VERSION.
+Missing:   nothing.
 """
 
 from __future__ import annotations
@@ -35,15 +38,23 @@ if TYPE_CHECKING:
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
 NO_EPOCH = -1
-FIRST_VERSION_WITH_MAX_TIMESTAMP = 7
+FIRST_VERSION_WITH = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 FIRST_VERSION_WITH_EPOCHS = 4
 FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 
 
-@handles(ApiKey.LIST_OFFSETS, versions=(1, 7), access=Access.BY_RESOURCE)
+@handles(ApiKey.LIST_OFFSETS, versions=(1, 11), access=Access.BY_RESOURCE)
 def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Answer every partition on its own."""
     count = sum(len(topic.partitions) for topic in request.topics)
@@ -97,13 +108,13 @@ def _look_up(
     partition: Partition, request: ListOffsetsRequest, timestamp: int, version: int
 ) -> tuple[int, int, int]:
     """Return timestamp, offset and the epoch it was written in; all -1 where no record fits."""
-    if timestamp == EARLIEST:
+    if timestamp < EARLIEST and version < FIRST_VERSION_WITH.get(timestamp, version + 1):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = partition.log_start_offset
         return NO_TIMESTAMP, start, partition.log.epochs.epoch_of(start)
-    if timestamp < MAX_TIMESTAMP or (
-        timestamp == MAX_TIMESTAMP and version < FIRST_VERSION_WITH_MAX_TIMESTAMP
-    ):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NO_TIMESTAMP, NO_OFFSET, NO_EPOCH
     if request.replica_id < 0 and not partition.is_high_watermark_valid:
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE

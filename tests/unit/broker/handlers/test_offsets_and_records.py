@@ -45,7 +45,7 @@ def list_offset(
     return stage.ask(request, version).topics[0].partitions[0]
 
 
-@pytest.mark.parametrize("version", range(1, 8))
+@pytest.mark.parametrize("version", range(1, 12))
 def test_earliest_and_latest(stage: Any, version: int) -> None:
     stage.topic("t")
     stage.append("t", b"a", b"b", b"c")
@@ -81,7 +81,19 @@ def test_the_record_with_the_largest_timestamp(stage: Any) -> None:
     assert (found.offset, found.timestamp) == (0, 9000)
 
 
-@pytest.mark.parametrize(("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 7), (-100, 7)])
+def test_nothing_is_kept_elsewhere(stage: Any) -> None:
+    """Where tiered storage is off, Kafka answers the same."""
+    stage.topic("t")
+    stage.append("t", b"a", b"b", b"c")
+    stage.partition("t").log.advance_log_start_offset(1)
+    for version, timestamp, offset in ((8, -4, 1), (9, -5, -1), (11, -6, -1)):
+        found = list_offset(stage, timestamp, version=version)
+        assert (found.error_code, found.offset, found.timestamp) == (0, offset, -1)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 8), (-6, 10), (-7, 11), (-100, 7)]
+)
 def test_an_unknown_special_timestamp_is_refused(stage: Any, timestamp: int, version: int) -> None:
     stage.topic("t")
     found = list_offset(stage, timestamp, version=version)
