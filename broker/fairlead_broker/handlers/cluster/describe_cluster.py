@@ -1,9 +1,9 @@
-"""DescribeCluster (key 60), versions 0-1.
+"""DescribeCluster (key 60), versions 0-2.
 
 Behaviour: the cluster id and the brokers that are alive, with the addresses of the listener the
 request came in on. Asked for controllers (1), it answers MISMATCHED_ENDPOINT_TYPE, as any Kafka
-broker does.
-Versions:  0 flexible from the start · 1 endpoint_type.
+broker does. Brokers that are registered and out of service are told to who asks for them.
+Versions:  0 flexible from the start · 1 endpoint_type · 2 brokers that are fenced.
 Missing:   nothing.
 """
 
@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import CLUSTER_NAME, Access, Operation, ResourceType
-from fairlead_broker.handlers.topics.metadata import live_endpoints, stand_in_controller
+from fairlead_broker.handlers.topics.metadata import (
+    endpoints_of,
+    live_endpoints,
+    stand_in_controller,
+)
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.describe_cluster import (
@@ -29,7 +33,7 @@ BROKERS = 1
 CONTROLLERS = 2
 
 
-@handles(ApiKey.DESCRIBE_CLUSTER, versions=(0, 1), access=Access.EVERYBODY)
+@handles(ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), access=Access.EVERYBODY)
 def describe_cluster(
     request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
@@ -46,14 +50,18 @@ def describe_cluster(
             cluster_id=image.cluster_id,
         )
     endpoints = live_endpoints(image, context.listener)
+    told = dict(endpoints)
+    if request.include_fenced_brokers:
+        fenced = {each for each, registration in image.brokers.items() if registration.fenced}
+        told |= endpoints_of(image, context.listener, fenced)
     response = DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=stand_in_controller(endpoints, context.broker.node_id),
         brokers=[
             DescribeClusterBroker(
-                broker_id=broker_id, host=host, port=port, rack=image.brokers[broker_id].rack
+                broker_id, host, port, image.brokers[broker_id].rack, broker_id not in endpoints
             )
-            for broker_id, (host, port) in sorted(endpoints.items())
+            for broker_id, (host, port) in sorted(told.items())
         ],
     )
     if request.include_cluster_authorized_operations:

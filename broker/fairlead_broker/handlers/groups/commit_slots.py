@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.authorization import Operation, ResourceType
+from fairlead_broker.authorization import Operation
 from fairlead_broker.group.group_offsets import (
     METADATA_BYTES_MAX,
     encode_commit,
     encode_expiring_commit,
 )
+from fairlead_broker.handlers.topic_rights import topic_denial
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
+from fairlead_wire.messages.offset_commit import OffsetCommitRequestTopic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairlead_broker.api_registry import RequestContext
-    from fairlead_wire.messages.offset_commit import (
-        OffsetCommitRequestPartition,
-        OffsetCommitRequestTopic,
-    )
+    from fairlead_wire.messages.offset_commit import OffsetCommitRequestPartition
     from fairlead_wire.messages.txn_offset_commit import (
         TxnOffsetCommitRequestPartition,
         TxnOffsetCommitRequestTopic,
@@ -44,6 +43,8 @@ class CommitSlots:
         topics: Sequence[OffsetCommitRequestTopic] | Sequence[TxnOffsetCommitRequestTopic],
         context: RequestContext,
         retention_ms: int = NO_RETENTION,
+        *,
+        by_id: bool = False,
     ) -> None:
         self.codes: list[ErrorCode] = []
         self.offsets: list[tuple[str, int, bytes]] = []
@@ -55,16 +56,22 @@ class CommitSlots:
         for topic in topics:
             if len(codes) + len(topic.partitions) > PARTITIONS_PER_REQUEST_MAX:
                 raise RemoteProtocolError("a commit of too many offsets")
-            name = topic.name
-            known = image.topic(name)
+            if by_id and isinstance(topic, OffsetCommitRequestTopic):
+                known = image.topic_by_id(topic.topic_id)
+            else:
+                known = image.topic(topic.name)
             known_count = 0 if known is None else len(known.partitions)
-            is_denied = not context.may(Operation.READ, ResourceType.TOPIC, name)
+            name = topic.name if known is None else known.name
+            if by_id and known is None:
+                refusal = ErrorCode.UNKNOWN_TOPIC_ID
+            else:
+                refusal = topic_denial(context, Operation.READ, name, by_id=by_id)
             for each in topic.partitions:
                 index = each.partition_index
                 text = each.committed_metadata
                 metadata = text.encode() if text else b""
-                if is_denied:
-                    codes.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                if refusal is not ErrorCode.NONE:
+                    codes.append(refusal)
                 elif not 0 <= index < known_count:
                     codes.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 elif len(metadata) > metadata_max:

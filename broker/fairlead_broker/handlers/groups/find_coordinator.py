@@ -1,12 +1,13 @@
-"""FindCoordinator (key 10), versions 0-5.
+"""FindCoordinator (key 10), versions 0-6.
 
 Behaviour: the coordinator of a group (key type 0) is the leader of its partition of
 `__consumer_offsets`, that of a transactional id (1) the leader of its partition of
 `__transaction_state`. The first request has the topic made; until it is there, and while its
 partition has no leader, the answer is COORDINATOR_NOT_AVAILABLE, which clients retry.
 Versions:  1 key type and error message · 3 flexible · 4 many keys at once · 5
-           TRANSACTION_ABORTABLE exists (never sent).
-Missing:   share groups (key type 2, from version 6).
+           TRANSACTION_ABORTABLE exists (never sent) · 6 share groups (key type 2), which are not
+           built: INVALID_REQUEST, as Kafka answers where they are off.
+Missing:   nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _KINDS = {
 FIRST_VERSION_WITH_MANY_KEYS = 4
 
 
-@handles(ApiKey.FIND_COORDINATOR, versions=(0, 5), access=Access.BY_RESOURCE)
+@handles(ApiKey.FIND_COORDINATOR, versions=(0, 6), access=Access.BY_RESOURCE)
 def find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:

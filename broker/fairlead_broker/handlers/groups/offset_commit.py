@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8), versions 2-9.
+"""OffsetCommit (key 8), versions 2-10.
 
 Behaviour: offsets are appended to the partition of the group and answered when its in-sync replicas
 have them; later than `offsets.commit.timeout.ms` that is COORDINATOR_NOT_AVAILABLE. Members
@@ -9,8 +9,8 @@ A member of KIP-848 commits with its member epoch: with the present one for any 
 older one for those that it has had since then (KIP-1251); else it is STALE_MEMBER_EPOCH.
 Versions:  2-4 retention of its own · 6 leader epoch · 7 static members · 8 flexible · 9 members of
            KIP-848, who are refused before; GROUP_ID_NOT_FOUND for a member of a group that is not
-           there, before ILLEGAL_GENERATION.
-Missing:   10 with topic ids.
+           there, before ILLEGAL_GENERATION · 10 topic ids instead of names: UNKNOWN_TOPIC_ID.
+Missing:   nothing.
 """
 
 from __future__ import annotations
@@ -35,15 +35,18 @@ from fairlead_wire.messages.offset_commit import (
 if TYPE_CHECKING:
     from fairlead_broker.api_registry import RequestContext
     from fairlead_broker.group.coordinator import GroupCoordinator
+    from fairlead_wire.messages.offset_commit import OffsetCommitRequestTopic
 
 _FLEXIBLE_SINCE = 8
 _NO_GROUP_SINCE = 9
+_TOPIC_IDS_SINCE = 10
 _THROTTLE_SINCE = 3
 _NO_THROTTLE = bytes(4)
 # Number of partitions, index, error code; then in flexible versions three empty tag sections.
 _ONE_PARTITION = Struct(">iih")
 _ONE_PARTITION_FLEXIBLE = Struct(">BihBBB")
 _ONE_TOPIC = Struct(">ih")
+_COMPACT_ONE = b"\x02"
 
 
 def _refuse(
@@ -52,8 +55,9 @@ def _refuse(
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
+                topic.name,
+                topic.topic_id,
+                [
                     OffsetCommitResponsePartition(each.partition_index, code)
                     for each in topic.partitions
                 ],
@@ -63,7 +67,7 @@ def _refuse(
     )
 
 
-@handles(ApiKey.OFFSET_COMMIT, versions=(2, 9), access=needs_group(Operation.READ, _refuse))
+@handles(ApiKey.OFFSET_COMMIT, versions=(2, 10), access=needs_group(Operation.READ, _refuse))
 @once_awake
 def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
@@ -103,7 +107,8 @@ class _Commit(CommitSlots):
     __slots__ = ("_context", "_request", "_version")
 
     def __init__(self, request: OffsetCommitRequest, context: RequestContext) -> None:
-        super().__init__(request.topics, context, request.retention_time_ms)
+        by_id = context.version >= _TOPIC_IDS_SINCE
+        super().__init__(request.topics, context, request.retention_time_ms, by_id=by_id)
         self._context: RequestContext | None = context
         self._request = request
         self._version = context.version
@@ -111,14 +116,15 @@ class _Commit(CommitSlots):
     def reply(self, code: ErrorCode) -> OffsetCommitResponse | bytes:
         """Return the answer where what was acceptable by itself ends with `code`."""
         if code is ErrorCode.NONE and len(self.offsets) == len(self.codes) == 1:
-            ((name, index, _),) = self.offsets
-            return encode_single_reply(self._version, name, index)
+            (topic,) = (topic for topic in self._request.topics if topic.partitions)
+            return encode_single_reply(self._version, topic)
         codes = iter(self.codes)
         return OffsetCommitResponse(
             topics=[
                 OffsetCommitResponseTopic(
-                    name=topic.name,
-                    partitions=[
+                    topic.name,
+                    topic.topic_id,
+                    [
                         OffsetCommitResponsePartition(each.partition_index, next(codes) or code)
                         for each in topic.partitions
                     ],
@@ -140,9 +146,13 @@ class _Commit(CommitSlots):
         self._context = None
 
 
-def encode_single_reply(version: int, topic: str, index: int) -> bytes:
+def encode_single_reply(version: int, topic: OffsetCommitRequestTopic) -> bytes:
     """Return the body of a reply for one committed offset, which nearly every client gets."""
-    name = topic.encode()
+    index = topic.partitions[0].partition_index
+    if version >= _TOPIC_IDS_SINCE:
+        partition = _ONE_PARTITION_FLEXIBLE.pack(2, index, 0, 0, 0, 0)
+        return _NO_THROTTLE + _COMPACT_ONE + topic.topic_id + partition
+    name = topic.name.encode()
     if version >= _FLEXIBLE_SINCE:
         size = len(name) + 1
         head = bytes((2, size)) if size < 128 else bytes((2, size & 0x7F | 0x80, size >> 7))

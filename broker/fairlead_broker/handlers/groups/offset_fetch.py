@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9), versions 1-9.
+"""OffsetFetch (key 9), versions 1-10.
 
 Behaviour: what a group has committed; offset -1 without an error where it has nothing. Topics of
 null ask for all that it has. While the group is being loaded or elsewhere the answer is an error,
@@ -6,18 +6,21 @@ never a made-up offset. Who asks for stable offsets gets UNSTABLE_OFFSET_COMMIT 
 an open transaction has an offset for, and asks again until the transaction ends (KIP-447).
 Versions:  2 all topics, error of the group · 5 leader epoch · 6 flexible · 7 require_stable
            · 8 many groups · 9 member and epoch of KIP-848: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH
-           unless they are the group's.
-Missing:   10 with topic ids.
+           unless they are the group's · 10 topic ids instead of names: UNKNOWN_TOPIC_ID; what is
+           committed of topics that are gone is not told.
+Missing:   nothing.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from fairlead_broker.api_registry import Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.coordinator.slicing import in_slices
 from fairlead_broker.handlers.once_awake import once_awake
+from fairlead_broker.handlers.topic_rights import topic_denial
 from fairlead_broker.limits import (
     GROUPS_PER_REQUEST_MAX,
     OFFSETS_A_TURN,
@@ -35,6 +38,7 @@ from fairlead_wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from fairlead_wire.primitives import NULL_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,12 +47,25 @@ if TYPE_CHECKING:
     from fairlead_broker.clock import Clock
     from fairlead_broker.group.coordinated_group import CoordinatedGroup
     from fairlead_broker.group.group_offsets import GroupOffsets
+    from fairlead_model.cluster import ClusterImage
+    from fairlead_wire.messages.offset_fetch import OffsetFetchRequestTopics
 
 _GROUP_ERROR_SINCE = 2
 _MANY_GROUPS_SINCE = 8
+_TOPIC_IDS_SINCE = 10
 _NOTHING = -1
 _NO_EPOCH = -1
-_Topics: TypeAlias = list[tuple[str, list[int]]]
+
+
+class _Topic(NamedTuple):
+    """A topic of the request; a name of None is that of an id that nobody knows."""
+
+    name: str | None
+    indexes: list[int]
+    topic_id: bytes = NULL_UUID
+
+
+_Topics: TypeAlias = list[_Topic]
 
 
 class _Asked(NamedTuple):
@@ -60,12 +77,12 @@ class _Asked(NamedTuple):
     member_epoch: int = _NO_EPOCH
 
 
-@handles(ApiKey.OFFSET_FETCH, versions=(1, 9), access=Access.BY_RESOURCE)
+@handles(ApiKey.OFFSET_FETCH, versions=(1, 10), access=Access.BY_RESOURCE)
 @once_awake
 def offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Pending:
-    asked = _asked(request, context.version)
+    asked = _asked(request, context.version, context.broker.image)
     fetch = _Fetch(asked, context, requires_stable=request.require_stable)
     steps = fetch.look_up()
     if fetch.count > OFFSETS_A_TURN:
@@ -80,18 +97,19 @@ async def _later(fetch: _Fetch, steps: Iterator[None], clock: Clock) -> OffsetFe
     return fetch.response()
 
 
-def _asked(request: OffsetFetchRequest, version: int) -> list[_Asked]:
+def _asked(request: OffsetFetchRequest, version: int, image: ClusterImage) -> list[_Asked]:
     """Return the groups, with the topics and partitions of each."""
     if version < _MANY_GROUPS_SINCE:
         asked = [_Asked(request.group_id, _named(request.topics))]
     else:
         if len(request.groups) > GROUPS_PER_REQUEST_MAX:
             raise RemoteProtocolError(f"OffsetFetch names {len(request.groups)} groups")
+        find = partial(_by_id, image) if version >= _TOPIC_IDS_SINCE else _named
         asked = [
-            _Asked(each.group_id, _named(each.topics), each.member_id, each.member_epoch)
+            _Asked(each.group_id, find(each.topics), each.member_id, each.member_epoch)
             for each in request.groups
         ]
-    count = sum(len(indexes) for each in asked for _, indexes in each.topics or ())
+    count = sum(len(topic.indexes) for each in asked for topic in each.topics or ())
     if count > OFFSETS_PER_FETCH_MAX:
         raise RemoteProtocolError(f"OffsetFetch names {count} partitions")
     return asked
@@ -100,7 +118,18 @@ def _asked(request: OffsetFetchRequest, version: int) -> list[_Asked]:
 def _named(topics: Iterable[object] | None) -> _Topics | None:
     if topics is None:
         return None
-    return [(each.name, each.partition_indexes) for each in topics]  # type: ignore[attr-defined]
+    return [_Topic(each.name, each.partition_indexes) for each in topics]  # type: ignore[attr-defined]
+
+
+def _by_id(
+    image: ClusterImage, topics: Iterable[OffsetFetchRequestTopics] | None
+) -> _Topics | None:
+    if topics is None:
+        return None
+    return [
+        _Topic(image.topic_name(each.topic_id), each.partition_indexes, each.topic_id)
+        for each in topics
+    ]
 
 
 class _Found(NamedTuple):
@@ -121,7 +150,7 @@ class _Fetch:
         self._context = context
         self._requires_stable = requires_stable
         self._found = [_find(context, each) for each in asked]
-        self.count = sum(len(indexes) for each in self._found for _, indexes in each.topics)
+        self.count = sum(len(topic.indexes) for each in self._found for topic in each.topics)
         if self.count > OFFSETS_FOUND_MAX:
             raise RemoteProtocolError(f"OffsetFetch asks for {self.count} offsets")
 
@@ -131,20 +160,26 @@ class _Fetch:
             if answer.error_code is not ErrorCode.NONE:
                 continue
             offsets = None if group is None else group.offsets
-            for name, indexes in topics:
-                if not self._context.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
-                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                    slots = [_refused(index, code) for index in indexes]
+            for name, indexes, topic_id in topics:
+                refusal = self._refusal(name)
+                if name is None or refusal is not ErrorCode.NONE:
+                    slots = [_refused(index, refusal) for index in indexes]
                 elif self._requires_stable and offsets is not None and offsets.open_transactions:
                     slots = [_look_up_stable(offsets, name, index) for index in indexes]
                 else:
                     slots = [_look_up(offsets, name, index) for index in indexes]
-                answer.topics.append(OffsetFetchResponseTopics(name=name, partitions=slots))
+                answer.topics.append(OffsetFetchResponseTopics(name or "", topic_id, slots))
                 yield
                 if group is not None and group.is_gone:
                     # Another broker may have taken newer commits meanwhile.
                     answer.error_code, answer.topics = ErrorCode.NOT_COORDINATOR, []
                     break
+
+    def _refusal(self, name: str | None) -> ErrorCode:
+        if name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        by_id = self._version >= _TOPIC_IDS_SINCE
+        return topic_denial(self._context, Operation.DESCRIBE, name, by_id=by_id)
 
     def response(self) -> OffsetFetchResponse:
         if self._version >= _MANY_GROUPS_SINCE:
@@ -155,13 +190,13 @@ class _Fetch:
             # There is no place for an error of the group: each partition carries it.
             found = [
                 OffsetFetchResponseTopics(
-                    name=name,
+                    name=topic.name or "",
                     partitions=[
                         OffsetFetchResponsePartitions(index, _NOTHING, error_code=code)
-                        for index in indexes
+                        for index in topic.indexes
                     ],
                 )
-                for name, indexes in topics
+                for topic in topics
             ]
         return OffsetFetchResponse(
             error_code=code,
@@ -184,14 +219,22 @@ def _find(context: RequestContext, asked: _Asked) -> _Found:
         answer = OffsetFetchResponseGroup(group_id=group_id, error_code=error.code)
         return _Found(None, topics or [], answer)
     if topics is None:
-        there = {} if group is None else group.offsets.topics
-        topics = [
-            (name, list(topic.values))
-            for name, topic in there.items()
-            if topic.values and context.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, name)
-        ]
+        topics = [] if group is None else _all_topics(group.offsets, context)
     answer = OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.NONE)
     return _Found(group, topics, answer)
+
+
+def _all_topics(offsets: GroupOffsets, context: RequestContext) -> _Topics:
+    """Return what a group has offsets of, as far as who asks may know of it."""
+    topics = []
+    for name, topic in offsets.topics.items():
+        known = context.broker.image.topic(name)
+        if known is None and context.version >= _TOPIC_IDS_SINCE:
+            continue  # It has no id any more.
+        if topic.values and context.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            topic_id = NULL_UUID if known is None else known.topic_id
+            topics.append(_Topic(name, list(topic.values), topic_id))
+    return topics
 
 
 def _look_up(offsets: GroupOffsets | None, topic: str, index: int) -> OffsetFetchResponsePartitions:

@@ -37,7 +37,7 @@ from fairlead_broker.fetch_sessions.client_sessions import (
 from fairlead_broker.handlers.records.current_leader import current_leader
 from fairlead_broker.handlers.records.fetch_without_zstd import check_codec
 from fairlead_broker.handlers.records.follower_fetch import fetch_as_follower
-from fairlead_broker.handlers.records.topic_rights import require_topic
+from fairlead_broker.handlers.topic_rights import require_topic
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.replication.divergence import diverging_end
 from fairlead_broker.replication.leader_epoch_check import check_leader_epoch

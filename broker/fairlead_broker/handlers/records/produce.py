@@ -29,13 +29,13 @@ from fairlead_broker.authorization import Access, Operation
 from fairlead_broker.handlers.once_awake import handle_now
 from fairlead_broker.handlers.records.current_leader import current_leader
 from fairlead_broker.handlers.records.produce_reply import encode_single_reply
-from fairlead_broker.handlers.records.topic_rights import require_topic
 from fairlead_broker.handlers.records.transactional_produce import (
     UnverifiedError,
     ask_coordinator,
     check_transaction,
     refusal_of,
 )
+from fairlead_broker.handlers.topic_rights import require_topic
 from fairlead_broker.limits import (
     HELD_REQUEST_OVERHEAD_BYTES,
     NEW_LEADER_MS,

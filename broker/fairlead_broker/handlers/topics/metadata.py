@@ -42,7 +42,7 @@ from fairlead_wire.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from fairlead_broker.api_registry import Pending, RequestContext
     from fairlead_broker.broker import Broker
@@ -283,7 +283,7 @@ def build_response(
                 node_id=broker_id, host=host, port=port, rack=image.brokers[broker_id].rack
             )
             for broker_id, (host, port) in sorted(
-                (endpoints | departed_endpoints(image, listener, departed)).items()
+                (endpoints | endpoints_of(image, listener, departed)).items()
             )
         ],
         cluster_id=image.cluster_id or None,
@@ -302,12 +302,12 @@ def live_endpoints(image: ClusterImage, listener: Listener) -> dict[int, tuple[s
     return reachable
 
 
-def departed_endpoints(
-    image: ClusterImage, listener: Listener, departed: frozenset[int]
+def endpoints_of(
+    image: ClusterImage, listener: Listener, broker_ids: Collection[int]
 ) -> dict[int, tuple[str, int]]:
-    """Where brokers could be reached that are out of service now."""
+    """Return where brokers are, or were before they went out of service."""
     endpoints = {}
-    for broker_id in departed:
+    for broker_id in broker_ids:
         registration = image.brokers.get(broker_id)
         endpoint = registration.endpoint(listener.name) if registration is not None else None
         if endpoint is not None:

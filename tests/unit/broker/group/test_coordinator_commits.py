@@ -218,10 +218,11 @@ def test_a_call_is_answered_once(tmp_path: Path) -> None:
     run(story())
 
 
-@pytest.mark.parametrize("version", range(2, 9))
+@pytest.mark.parametrize("version", range(2, 11))
 @pytest.mark.parametrize("name", ["t", "n" * 126, "n" * 127, "n" * 249])
 def test_the_reply_by_hand_has_the_bytes_of_the_encoder(version: int, name: str) -> None:
-    slot = OffsetCommitResponsePartition(70_000, 0)
-    message = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name=name, partitions=[slot])])
+    slot, topic_id = OffsetCommitResponsePartition(70_000, 0), b"i" * 16
+    message = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name, topic_id, [slot])])
     encoded = b"".join(bytes(part) for part in message.encode(version))  # type: ignore[arg-type]
-    assert encode_single_reply(version, name, 70_000) == encoded
+    asked = OffsetCommitRequestTopic(name, topic_id, [OffsetCommitRequestPartition(70_000)])
+    assert encode_single_reply(version, asked) == encoded

@@ -20,7 +20,7 @@ from fairlead_wire.messages.find_coordinator import FindCoordinatorRequest
 from fairlead_wire.messages.init_producer_id import InitProducerIdRequest
 
 
-@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_cluster_and_its_living_brokers(stage: Any, version: int) -> None:
     stage.neighbour(2, rack="r")
     stage.neighbour(3, fenced=True)
@@ -30,6 +30,18 @@ def test_the_cluster_and_its_living_brokers(stage: Any, version: int) -> None:
         (1, "broker-1", 9093, None),
         (2, "broker-2", 9094, "r"),
     ]
+
+
+def test_brokers_out_of_service_are_told_to_who_asks(stage: Any) -> None:
+    stage.neighbour(2)
+    stage.neighbour(3, fenced=True)
+    reply = stage.ask(DescribeClusterRequest(include_fenced_brokers=True), 2)
+    assert [(b.broker_id, b.host, b.port, b.is_fenced) for b in reply.brokers] == [
+        (1, "broker-1", 9093, False),
+        (2, "broker-2", 9094, False),
+        (3, "broker-3", 9095, True),
+    ]
+    assert reply.controller_id == 1
 
 
 def test_a_fenced_broker_names_another_as_controller(stage: Any) -> None:

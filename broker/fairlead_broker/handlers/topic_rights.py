@@ -11,16 +11,25 @@ if TYPE_CHECKING:
     from fairlead_broker.api_registry import RequestContext
 
 
-def require_topic(
+def topic_denial(
     context: RequestContext, operation: Operation, topic: str, *, by_id: bool
-) -> None:
-    """Raise the KafkaError of a topic on which who asks may not do `operation`.
+) -> ErrorCode:
+    """Return why who asks may not do `operation` on a topic; NONE if it may.
 
     By its id, a topic that who asks may not describe either is one that nobody knows. A client
     whose rights were taken is told by its next Metadata, where it asks by name.
     """
     if context.may(operation, ResourceType.TOPIC, topic):
-        return
+        return ErrorCode.NONE
     if by_id and not context.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, topic):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def require_topic(
+    context: RequestContext, operation: Operation, topic: str, *, by_id: bool
+) -> None:
+    """Raise the KafkaError of a topic on which who asks may not do `operation`."""
+    code = topic_denial(context, operation, topic, by_id=by_id)
+    if code is not ErrorCode.NONE:
+        raise KafkaError(code)
