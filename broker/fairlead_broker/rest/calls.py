@@ -17,6 +17,7 @@ from fairlead_broker.coordinator.coordinator_partition import coordinator_partit
 from fairlead_broker.peer_check import NO_BROKER_IDS
 from fairlead_broker.rest.http_quotas import HttpQuotas
 from fairlead_broker.rest.peers import PeerUnreachableError
+from fairlead_broker.rest.spoken_versions import SPOKEN_VERSIONS
 from fairlead_model.ids import CONSUMER_OFFSETS, NO_LEADER
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages import RESPONSES
@@ -170,18 +171,15 @@ class KafkaCalls:
     def _context(self) -> RequestContext:
         return RequestContext(_Call(self), 0, 0, 0, CLIENT_ID)
 
-    async def ask(self, request: Message, version: int | None = None) -> Any:
+    async def ask(self, request: Message) -> Any:
         """Return the answer of this broker's handler; KafkaError where there is none.
 
-        Without a version it is the highest that clients are served. Where this is cancelled, a
-        parked request is let go as if its connection had closed.
+        Where this is cancelled, a parked request is let go as if its connection had closed.
         """
-        return (await self._ask_here(request, version)).response
+        return (await self._ask_here(request)).response
 
-    async def _ask_here(self, request: Message, version: int | None) -> Answer:
-        handler = HANDLERS[request.API_KEY]
-        if version is None:
-            version = handler.versions[1]
+    async def _ask_here(self, request: Message) -> Answer:
+        handler, version = HANDLERS[request.API_KEY], SPOKEN_VERSIONS[request.API_KEY]
         call = _Call(self)
         context = RequestContext(call, request.API_KEY, version, 0, CLIENT_ID)
         try:
@@ -209,7 +207,7 @@ class KafkaCalls:
         """
         if broker_id == self.broker.node_id:
             return await self.ask(request)
-        version = HANDLERS[request.API_KEY].versions[1]
+        version = SPOKEN_VERSIONS[request.API_KEY]
         try:
             return await self.host.peers.ask(broker_id, request, version, deadline_s)
         except PeerUnreachableError as error:
@@ -221,7 +219,6 @@ class KafkaCalls:
         build: Callable[[int], Message],
         code_of: Callable[[Any], int],
         *,
-        version: int | None = None,
         deadline_s: float,
         is_repeatable: bool = True,
         peers: Peers | Fetches | None = None,
@@ -242,7 +239,6 @@ class KafkaCalls:
             leader,
             build,
             code_of,
-            version,
             deadline_s,
             is_repeatable=is_repeatable,
             peers=peers or self.host.peers,
@@ -254,7 +250,6 @@ class KafkaCalls:
         build: Callable[[int], Message],
         code_of: Callable[[Any], int],
         *,
-        version: int | None = None,
         deadline_s: float,
     ) -> Any:
         """Return the answer of the broker that coordinates a group; KafkaError where none does.
@@ -273,7 +268,6 @@ class KafkaCalls:
             coordinator,
             build,
             code_of,
-            version,
             deadline_s,
             is_repeatable=True,
             peers=self.host.peers,
@@ -284,7 +278,6 @@ class KafkaCalls:
         leader: Callable[[], int],
         build: Callable[[int], Message],
         code_of: Callable[[Any], int],
-        version: int | None,
         deadline_s: float,
         *,
         is_repeatable: bool,
@@ -295,7 +288,7 @@ class KafkaCalls:
         while True:
             request = build(max(int((deadline_s - loop.time()) * 1000), 0))
             # Asked here first, always: who asks is authorized here, and a peer knows us alone.
-            answer = await self._ask_here(request, version)
+            answer = await self._ask_here(request)
             response = answer.response
             if code_of(response) not in _LEADS_ELSEWHERE:
                 return response
@@ -304,9 +297,9 @@ class KafkaCalls:
             leader_id = leader()
             reason = "it has no leader"
             if leader_id not in (NO_LEADER, own_id):
-                sent_version = HANDLERS[request.API_KEY].versions[1] if version is None else version
+                version = SPOKEN_VERSIONS[request.API_KEY]
                 try:
-                    response = await peers.ask(leader_id, request, sent_version, deadline_s)
+                    response = await peers.ask(leader_id, request, version, deadline_s)
                 except PeerUnreachableError as error:
                     reason = str(error)
                     if error.was_sent and not is_repeatable:

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FETCH_VERSION = 12
-"""The newest that names topics: an HTTP client knows no ids of them."""
 _ANSWER_GRACE_S = 1.0
 
 

@@ -181,15 +181,10 @@ class Producer:
             (self._topic, partition),
             build,
             _code_of,
-            version=_PRODUCE_VERSION,
             deadline_s=deadline_s,
             is_repeatable=False,
         )
         return response.responses[0].partition_responses[0]
-
-
-_PRODUCE_VERSION: Final = 11
-"""The newest in which a transaction plays no part."""
 
 
 def _code_of(response: ProduceResponse) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.authorization import Operation, ResourceType
 from fairlead_broker.limits import REST_READ_HOP_MS
 from fairlead_broker.net.read_ahead import SliceLostError
-from fairlead_broker.rest.fetching import FETCH_VERSION, Position, fetch_request, partition_data
+from fairlead_broker.rest.fetching import Position, fetch_request, partition_data
 from fairlead_broker.rest.offset_lookup import EARLIEST, LATEST
 from fairlead_broker.rest.problems import KAFKA_ERROR, KAFKA_REFUSED, ProblemError, raise_code
 from fairlead_broker.rest.topic_reading import find_offset
@@ -126,7 +126,6 @@ class PartitionReader:
             (shape.topic, shape.partition),
             build,
             _code_of,
-            version=FETCH_VERSION,
             deadline_s=deadline_s,
             peers=self._fetches if max_wait_s else None,
         )

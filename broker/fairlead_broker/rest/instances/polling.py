@@ -14,11 +14,12 @@ from fairlead_broker.authorization import Operation, ResourceType
 from fairlead_broker.limits import REST_READ_HOP_MS, REST_READ_STEP_BYTES
 from fairlead_broker.net.read_ahead import SliceLostError
 from fairlead_broker.rest.calls import RETRY_S
-from fairlead_broker.rest.fetching import FETCH_VERSION
 from fairlead_broker.rest.peers import PeerUnreachableError
 from fairlead_broker.rest.problems import KAFKA_ERROR, ProblemError, error_code, raise_code
 from fairlead_broker.rest.rendering import Form, RecordShape
+from fairlead_broker.rest.spoken_versions import SPOKEN_VERSIONS
 from fairlead_model.ids import NO_LEADER
+from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
@@ -211,11 +212,12 @@ class Poll:
         )
         response: FetchResponse
         if leader_id == self._request.broker.node_id:
-            response = await self._kafka.ask(request, FETCH_VERSION)
+            response = await self._kafka.ask(request)
             return response
         peers = self._fetches.peers if is_waiting else self._kafka.host.peers
         try:
-            response = await peers.ask(leader_id, request, FETCH_VERSION, deadline_s + _HOP_S)
+            version = SPOKEN_VERSIONS[ApiKey.FETCH]
+            response = await peers.ask(leader_id, request, version, deadline_s + _HOP_S)
         except PeerUnreachableError:
             self._is_troubled = True
             return None
