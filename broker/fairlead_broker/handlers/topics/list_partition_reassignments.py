@@ -2,7 +2,7 @@
 
 Behaviour: the controller lists what it moves. A reassignment that waits for its turn is listed as
 it will be once it begins. Partitions that are unknown or do not move are left out, without an
-error. Topics null means all.
+error. Topics null means all. A time-out of 0, which some clients send, is none: it is a question.
 Versions:  0 is the only one.
 Missing:   nothing.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
-from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.limits import ADMIN_TIMEOUT_MS, PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import ask_controller
 from fairlead_model.session.calls import ElectablePartition, ListReassignmentsCall, Method
 from fairlead_wire.api_keys import ApiKey
@@ -67,7 +67,7 @@ async def _list(
             broker,
             Method.LIST_PARTITION_REASSIGNMENTS,
             call,
-            timeout_ms=request.timeout_ms,
+            timeout_ms=request.timeout_ms if request.timeout_ms > 0 else ADMIN_TIMEOUT_MS,
         )
     except KafkaError as error:
         return ListPartitionReassignmentsResponse(

@@ -18,6 +18,7 @@ from fairlead_wire.messages.describe_topic_partitions import (
 )
 from fairlead_wire.messages.find_coordinator import FindCoordinatorRequest
 from fairlead_wire.messages.init_producer_id import InitProducerIdRequest
+from fairlead_wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -57,6 +58,15 @@ def test_a_fenced_broker_names_another_as_controller(stage: Any) -> None:
 )
 def test_this_is_no_controllers_listener(stage: Any, kind: int, code: ErrorCode) -> None:
     assert stage.ask(DescribeClusterRequest(endpoint_type=kind), 1).error_code == code
+
+
+@pytest.mark.parametrize(("asked_ms", "waited_ms"), [(0, 30_000), (-1, 30_000), (5, 5)])
+def test_who_asks_what_moves_and_names_no_time_out_waits(
+    stage: Any, asked_ms: int, waited_ms: int
+) -> None:
+    reply = stage.ask(ListPartitionReassignmentsRequest(timeout_ms=asked_ms), 0)
+    assert reply.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert reply.error_message.endswith(f"after {waited_ms} ms")
 
 
 def describe(stage: Any, *names: str, limit: int = 2000, cursor: Any = None) -> Any:
