@@ -392,8 +392,11 @@ class SimKazoo:
         server, ensemble = self._server, self.ensemble
         if request not in self._pending or server is None:
             return
-        if not self._is_reachable():
-            return  # It is lost with the connection, once that is noticed.
+        before = self._pending[: self._pending.index(request)]
+        if not self._is_reachable() or not all(each.has_landed for each in before):
+            # It is sent again, in its turn, until it arrives or the connection is known as broken.
+            self._later(LOOK_S, self._arrive, request)
+            return
         value, error = self._carry_out(request, server)
         travel_s = ensemble.travel_s()
         now_s = ensemble.loop.time()
