@@ -17,10 +17,11 @@ from fairlead_broker.coordinator.coordinator_partition import coordinator_partit
 from fairlead_broker.peer_check import NO_BROKER_IDS
 from fairlead_broker.rest.http_quotas import HttpQuotas
 from fairlead_broker.rest.peers import PeerUnreachableError
-from fairlead_broker.rest.spoken_versions import SPOKEN_VERSIONS
 from fairlead_model.ids import CONSUMER_OFFSETS, NO_LEADER
+from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages import RESPONSES
+from fairlead_wire.messages.find_coordinator import FindCoordinatorRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Coroutine
@@ -38,6 +39,32 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLIENT_ID: Final = "rest"
+SPOKEN_VERSIONS: Final[dict[int, int]] = {
+    ApiKey.PRODUCE: 11,
+    ApiKey.FETCH: 12,
+    ApiKey.LIST_OFFSETS: 7,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
+    ApiKey.FIND_COORDINATOR: 5,
+    ApiKey.DESCRIBE_GROUPS: 6,
+    ApiKey.LIST_GROUPS: 5,
+    ApiKey.CREATE_TOPICS: 7,
+    ApiKey.DELETE_TOPICS: 6,
+    ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.CREATE_PARTITIONS: 3,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.DESCRIBE_CLUSTER: 1,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
+}
+"""In which version each request goes to brokers, this one and others.
+
+Brokers of two releases serve side by side while a cluster is upgraded, so a version may be raised
+only when every release that can be there serves it. An HTTP client knows no ids of topics: those
+are the newest versions that name them, and of Produce the newest in which a transaction plays no
+part.
+"""
 RETRY_S: Final = 0.1
 """Pause before a leader that cannot be reached is asked again, where no news of another comes."""
 _LEADS_ELSEWHERE: Final = frozenset(
@@ -244,6 +271,11 @@ class KafkaCalls:
             peers=peers or self.host.peers,
         )
 
+    async def have_offsets_topic_made(self, group_id: str) -> None:
+        """Have the topic of offsets made where there is none yet, as who looks for a group does."""
+        if self.broker.image.topic(CONSUMER_OFFSETS) is None:
+            await self.ask(FindCoordinatorRequest(coordinator_keys=[group_id]))
+
     async def ask_coordinator(
         self,
         group_id: str,
@@ -254,8 +286,7 @@ class KafkaCalls:
     ) -> Any:
         """Return the answer of the broker that coordinates a group; KafkaError where none does.
 
-        It waits for the offsets topic to be there: who would make a group asks FindCoordinator
-        first, which has that topic made.
+        It waits for the offsets topic to be there (`have_offsets_topic_made`).
         """
 
         def coordinator() -> int:

@@ -50,10 +50,9 @@ def describe_cluster(
             cluster_id=image.cluster_id,
         )
     endpoints = live_endpoints(image, context.listener)
-    told = dict(endpoints)
+    told = endpoints
     if request.include_fenced_brokers:
-        fenced = {each for each, registration in image.brokers.items() if registration.fenced}
-        told |= endpoints_of(image, context.listener, fenced)
+        told = endpoints_of(image, context.listener, image.brokers)
     response = DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=stand_in_controller(endpoints, context.broker.node_id),

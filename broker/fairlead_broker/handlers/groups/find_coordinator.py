@@ -6,7 +6,7 @@ Behaviour: the coordinator of a group (key type 0) is the leader of its partitio
 partition has no leader, the answer is COORDINATOR_NOT_AVAILABLE, which clients retry.
 Versions:  1 key type and error message · 3 flexible · 4 many keys at once · 5
            TRANSACTION_ABORTABLE exists (never sent) · 6 share groups (key type 2), which are not
-           built: INVALID_REQUEST, as Kafka answers where they are off.
+           built: INVALID_REQUEST.
 Missing:   nothing.
 """
 

@@ -124,7 +124,7 @@ class LogLoader:
             segments = [self._create_segment(directory, log_start_offset, config, now_ms)]
         wanted_start = log_start_offset
         log_start_offset = min(max(log_start_offset, segments[0].base_offset), log_end_offset)
-        _match(epochs, segments[0].base_offset, log_end_offset)
+        _forget_unproven(epochs, segments[0].base_offset, log_end_offset)
         epochs.truncate_from_start(log_start_offset)
         producers = ProducerState()
         if log_end_offset > 0:
@@ -250,7 +250,7 @@ class LogLoader:
         )
 
 
-def _match(epochs: LeaderEpochs, base_offset: int, log_end_offset: int) -> None:
+def _forget_unproven(epochs: LeaderEpochs, base_offset: int, log_end_offset: int) -> None:
     """Forget epochs that the records do not bear out.
 
     Where none are left, the file may be older than the last one that was deleted. Too low an epoch

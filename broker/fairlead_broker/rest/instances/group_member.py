@@ -21,7 +21,6 @@ from fairlead_wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     RequestTopicPartitions,
 )
-from fairlead_wire.messages.find_coordinator import FindCoordinatorRequest
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -165,8 +164,7 @@ class GroupMember:
     async def _send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         deadline_s = asyncio.get_running_loop().time() + BEAT_TIMEOUT_S
         try:
-            # It has the topic of offsets made where there is none yet.
-            await self._kafka.ask(FindCoordinatorRequest(coordinator_keys=[self._group_id]))
+            await self._kafka.have_offsets_topic_made(self._group_id)
             response: ConsumerGroupHeartbeatResponse = await self._kafka.ask_coordinator(
                 self._group_id, lambda _: request, _code_of, deadline_s=deadline_s
             )

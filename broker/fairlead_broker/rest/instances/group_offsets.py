@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fairlead_broker.authorization import Operation, ResourceType
 from fairlead_broker.rest.problems import error_code, raise_code
 from fairlead_wire.errors import ErrorCode, KafkaError
-from fairlead_wire.messages.find_coordinator import FindCoordinatorRequest
 from fairlead_wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -124,8 +123,7 @@ class GroupOffsets:
 
     async def _ask(self, request: Message, code_of: Callable[[Any], int], deadline_s: float) -> Any:
         """Ask the coordinator until it is ready, or until the deadline."""
-        # It has the topic of offsets made where there is none yet.
-        await self._kafka.ask(FindCoordinatorRequest(coordinator_keys=[self._group_id]))
+        await self._kafka.have_offsets_topic_made(self._group_id)
         loop = asyncio.get_running_loop()
         while True:
             response = await self._kafka.ask_coordinator(

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fairlead_broker.authorization import Operation, ResourceType
 from fairlead_broker.limits import REST_READ_HOP_MS, REST_READ_STEP_BYTES
 from fairlead_broker.net.read_ahead import SliceLostError
-from fairlead_broker.rest.calls import RETRY_S
+from fairlead_broker.rest.calls import RETRY_S, SPOKEN_VERSIONS
 from fairlead_broker.rest.peers import PeerUnreachableError
 from fairlead_broker.rest.problems import KAFKA_ERROR, ProblemError, error_code, raise_code
 from fairlead_broker.rest.rendering import Form, RecordShape
-from fairlead_broker.rest.spoken_versions import SPOKEN_VERSIONS
 from fairlead_model.ids import NO_LEADER
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError

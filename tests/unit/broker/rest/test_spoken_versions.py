@@ -7,7 +7,7 @@ import pytest
 
 import fairlead_broker.rest
 from fairlead_broker.api_registry import HANDLERS
-from fairlead_broker.rest.spoken_versions import SPOKEN_VERSIONS
+from fairlead_broker.rest.calls import SPOKEN_VERSIONS
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.messages import RESPONSES
 
