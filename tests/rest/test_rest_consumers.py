@@ -311,6 +311,21 @@ def test_partitions_assigned_by_hand_are_read_from_anywhere(
     instance.do("DELETE", "")
 
 
+def test_a_clusters_first_group_may_assign_by_hand(make_cluster: Any, group: str) -> None:
+    """Nothing has had the topic of offsets made: no member has joined a group."""
+    cluster = make_cluster(brokers=1, settings={"fairlead.rest.listener": "127.0.0.1:0"})
+    topic = make_topic(cluster, PARTITIONS)
+    client = RestClient(cluster.brokers[0].rest_url)
+    produce(client, topic, range(3))
+    assert client.get("/topics/__consumer_offsets").status == 404
+    instance = Instance(client, group)
+    instance.do("POST", "/assignments", {"partitions": [{"topic": topic, "partition": 1}]})
+    assert instance.read_values(1) == [1]
+    instance.do("POST", "/offsets")
+    assert instance.committed(topic) == {1: 1}
+    instance.do("DELETE", "")
+
+
 def test_where_a_group_begins(client: RestClient, topic: str, group: str) -> None:
     produce(client, topic, range(3))
     latest = Instance(client, group, **{"auto.offset.reset": None})
