@@ -270,6 +270,8 @@ TRANSACTIONAL_IDS_PER_REQUEST_MAX: Final = 10_000
 """Transactional ids that one request describes."""
 TRANSACTION_WRITE_TIMEOUT_MS: Final = 5_000
 """How long a producer waits for the replicas of its coordinator before it is told to ask again."""
+UNDECIDED_RECORDS_WAIT_MS: Final = 5_000
+"""How long DeleteRecords waits at most for the end of transactions that it would cut into."""
 TRANSACTION_COMPLETION_RETRY_MS: Final = 500
 """Pause before a record that could not be written, and that nobody waits for, is tried again."""
 TRANSACTION_REQUEST_WAIT_MS: Final = 15
