@@ -158,6 +158,9 @@ LOOKUP_DECOMPRESSED_MAX: Final = 16 * MIB
 WALKED_RECORDS_MAX: Final = 100_000
 """Records of one batch that the loop looks at, for their keys or for a timestamp: a tenth of a
 second. A compressed batch of 1 MiB may hold millions, which would stop the broker for that long."""
+NAMED_RECORDS_MAX: Final = 10_000
+"""Records without a key that the refusal of one batch names; of more it names none, and clients
+fail all records of the batch alike. A name takes some 50 bytes of the answer."""
 CLEANER_DECOMPRESSED_MAX: Final = 64 * MIB
 """What one compressed batch may grow to while its log is compacted."""
 CLEANER_MESSAGE_BYTES_MAX: Final = 4 * MIB
@@ -267,6 +270,8 @@ TRANSACTIONAL_IDS_PER_REQUEST_MAX: Final = 10_000
 """Transactional ids that one request describes."""
 TRANSACTION_WRITE_TIMEOUT_MS: Final = 5_000
 """How long a producer waits for the replicas of its coordinator before it is told to ask again."""
+UNDECIDED_RECORDS_WAIT_MS: Final = 5_000
+"""How long DeleteRecords waits at most for the end of transactions that it would cut into."""
 TRANSACTION_COMPLETION_RETRY_MS: Final = 500
 """Pause before a record that could not be written, and that nobody waits for, is tried again."""
 TRANSACTION_REQUEST_WAIT_MS: Final = 15

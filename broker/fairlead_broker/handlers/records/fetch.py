@@ -14,7 +14,9 @@ names its rack (KIP-392) reads from in-sync followers, too, up to their own high
 does not have yet and the leader has committed is OFFSET_NOT_AVAILABLE; without a rack, a follower
 is NOT_LEADER_OR_FOLLOWER. With that, and with FENCED_LEADER_EPOCH, goes who leads, if this broker
 knows it (`current_leader`).
-Versions:  5 log start offset · 7 sessions · 9 current leader epoch · 10 zstd · 11 rack and
+Batches with zstd are sent in every version, as by Apache Kafka: clients that stayed at version 4
+may well decompress it.
+Versions:  5 log start offset · 7 sessions · 9 current leader epoch · 10 same as 9 · 11 rack and
            preferred read replica · 12 flexible, diverging epoch · 13 topic ids · 15 replica
            state · 16 the current leader · 17 the directory of a replica, which is not asked for.
 Missing:   high watermarks that followers tell (version 18, KIP-1166).
@@ -35,7 +37,6 @@ from fairlead_broker.fetch_sessions.client_sessions import (
     session_key,
 )
 from fairlead_broker.handlers.records.current_leader import current_leader
-from fairlead_broker.handlers.records.fetch_without_zstd import check_codec
 from fairlead_broker.handlers.records.follower_fetch import fetch_as_follower
 from fairlead_broker.handlers.topic_rights import require_topic
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from fairlead_broker.replication.partition import Partition
 
 _SESSIONS_SINCE: Final = 7
-_ZSTD_SINCE: Final = 10
 _TOPIC_IDS_SINCE: Final = 13
 _REPLICA_STATE_SINCE: Final = 15
 _CURRENT_LEADER_SINCE: Final = 16
@@ -193,8 +193,6 @@ class _Reader:
         aborted = None
         if self._isolation_level == _READ_COMMITTED and partition.log.has_aborted:
             aborted = _aborted(partition, fetch.fetch_offset, records)
-        if self._version < _ZSTD_SINCE:
-            records = check_codec(records)
         data = self._answer(fetch, partition, records, None)
         if aborted is not None:
             data.aborted_transactions = aborted

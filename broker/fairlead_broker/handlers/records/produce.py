@@ -7,14 +7,16 @@ or `timeout_ms` is over. The records are a writable view of the receive buffer: 
 before this returns and never kept. Where `flush.messages` is due, acks 1 waits for the flush.
 Internal topics are written by the brokers alone: INVALID_TOPIC_EXCEPTION. With
 NOT_LEADER_OR_FOLLOWER goes who leads, if this broker knows it (`current_leader`). An id that no
-topic has, such as that of a topic that was deleted and made again, is UNKNOWN_TOPIC_ID.
+topic has, such as that of a topic that was deleted and made again, is UNKNOWN_TOPIC_ID. Where a
+compacted topic refuses a batch for records without a key, these are named, unless they are very
+many, so that clients tell them from the others (KIP-467).
 Transactional batches need acks -1 and a transactional id that the principal may write to. The first
 one of a transaction in a partition waits until the transaction's coordinator has been asked, and
 with it what comes after it on the same connection (`transactional_produce`).
-Versions:  5 log start offset in the reply · 7 zstd · 8 error message · 9 flexible · 10 the current
-           leader · 11 TRANSACTION_ABORTABLE exists, below it is INVALID_TXN_STATE · 12 clients with
-           an epoch for each transaction: the first batch also adds the partition to the
-           transaction · 13 topic ids instead of names.
+Versions:  5 log start offset in the reply · 7 zstd · 8 error message, records at fault ·
+           9 flexible · 10 the current leader · 11 TRANSACTION_ABORTABLE exists, below it is
+           INVALID_TXN_STATE · 12 clients with an epoch for each transaction: the first batch also
+           adds the partition to the transaction · 13 topic ids instead of names.
            librdkafka before 2.11 compresses only if the range begins at 0; no client
            that is still supported sends 0 to 2, which are refused like any unknown version.
 Missing:   nothing.
@@ -38,15 +40,18 @@ from fairlead_broker.handlers.records.transactional_produce import (
 from fairlead_broker.handlers.topic_rights import require_topic
 from fairlead_broker.limits import (
     HELD_REQUEST_OVERHEAD_BYTES,
+    NAMED_RECORDS_MAX,
     NEW_LEADER_MS,
     PARTITIONS_PER_REQUEST_MAX,
 )
+from fairlead_broker.log.batches.record_walk import KeylessRecordsError
 from fairlead_broker.replication.acknowledgement import acknowledgement, time_out_code
 from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_model.ids import INTERNAL_TOPICS
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -69,6 +74,7 @@ if TYPE_CHECKING:
     from fairlead_wire.messages.produce import TopicProduceData
 
 _ACKS: Final = (1, ALL_IN_SYNC, 0)
+_NO_KEY: Final = "a compacted topic takes no record without a key"
 _ZSTD: Final = 4
 _ZSTD_SINCE: Final = 7
 _ATTRIBUTES_LOW_BYTE: Final = 22
@@ -360,6 +366,8 @@ def _refuse(
     slot.error_code = error.code
     slot.error_message = error.message
     slot.base_offset = _NO_OFFSET
+    if isinstance(error, KeylessRecordsError) and len(error.indexes) <= NAMED_RECORDS_MAX:
+        slot.record_errors = [BatchIndexAndErrorMessage(index, _NO_KEY) for index in error.indexes]
     broker.metrics.errors[error.code.name] += 1
     broker.metrics.traffic.find(_topic_name(topic, broker)).failed_produces += 1
 

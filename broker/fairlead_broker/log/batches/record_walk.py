@@ -25,6 +25,21 @@ class RecordSummary(NamedTuple):
     offset: int
 
 
+class KeylessRecordsError(KafkaError):
+    """Records of a batch that have no key, for a compacted topic; the whole batch is refused.
+
+    `indexes` are their places in the batch: clients fail these for their own fault, and tell apart
+    the others that only came with them (KIP-467).
+    """
+
+    def __init__(self, indexes: list[int], count: int) -> None:
+        super().__init__(
+            ErrorCode.INVALID_RECORD,
+            f"{len(indexes)} of {count} records have no key, in a batch for a compacted topic",
+        )
+        self.indexes = indexes
+
+
 def walk_records(header: BatchHeader, batch: Buffer) -> Iterator[RecordSummary]:
     """Yield each record of a batch in order. KafkaError INVALID_RECORD where the layout breaks."""
     stored = memoryview(batch)[BATCH_HEADER_SIZE : header.size]
@@ -53,8 +68,8 @@ def walk_records(header: BatchHeader, batch: Buffer) -> Iterator[RecordSummary]:
 def check_keyed_records(header: BatchHeader, batch: Buffer) -> None:
     """Check each record as a compacted log demands: a key, and the offset of its place.
 
-    KafkaError INVALID_RECORD; MESSAGE_TOO_LARGE for more records than the loop has time to look at,
-    which makes a Java producer split the batch.
+    KafkaError INVALID_RECORD, a KeylessRecordsError where keys are missing; MESSAGE_TOO_LARGE for
+    more records than the loop has time to look at, which makes a Java producer split the batch.
     """
     if header.records_count > WALKED_RECORDS_MAX:
         raise KafkaError(
@@ -64,18 +79,19 @@ def check_keyed_records(header: BatchHeader, batch: Buffer) -> None:
         )
     stored = memoryview(batch)[BATCH_HEADER_SIZE : header.size]
     body = bytes(stored) if header.codec == 0 else _expand(header.codec, stored)
+    keyless: list[int] = []
     try:
         for at, (_, _, key, _, delta) in enumerate(keyed_records(body, header.records_count)):
             if key is None:
-                raise KafkaError(
-                    ErrorCode.INVALID_RECORD, "a record without a key for a compacted topic"
-                )
+                keyless.append(at)
             if delta != at:
                 raise KafkaError(
                     ErrorCode.INVALID_RECORD, f"record {at} of a batch claims offset delta {delta}"
                 )
     except UnreadableRecordsError as error:
         raise _broken(str(error)) from error
+    if keyless:
+        raise KeylessRecordsError(keyless, header.records_count)
 
 
 def _expand(codec: int, body: memoryview) -> bytes:

@@ -1,11 +1,13 @@
 """What clients are told of a partition with transactions."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from transactional_producer import TransactionalProducer
 
+from fairlead_broker.replication.purgatory import Purgatory
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -143,6 +145,49 @@ def test_records_of_an_open_transaction_are_not_deleted(stage: Any, one: Writer)
     assert delete(-1) == (0, 1)
     one.end(commits=True)
     assert delete(-1) == (0, 4)
+
+
+def deletion(offset: int, timeout_ms: int) -> DeleteRecordsRequest:
+    partition = DeleteRecordsPartition(0, offset)
+    return DeleteRecordsRequest([DeleteRecordsTopic("t", [partition])], timeout_ms)
+
+
+def deleted(answer: Any) -> tuple[int, int]:
+    result = answer.topics[0].partitions[0]
+    return result.error_code, result.low_watermark
+
+
+def test_deletion_waits_for_the_marker_of_who_has_committed(stage: Any, one: Writer) -> None:
+    """EndTxn is answered before its markers are written, and its client may delete at once."""
+    one.put(b"a", b"b")
+    answer = stage.park(deletion(2, timeout_ms=30_000), 2)
+    assert not answer.done()
+    one.end(commits=True)
+    assert deleted(stage.run(asyncio.wait_for(answer, 5))) == (ErrorCode.NONE, 2)
+    assert stage.partition("t").log.log_start_offset == 2
+
+
+@pytest.mark.parametrize(("timeout_ms", "waits_ms"), [(700, 700), (60_000, 5_000)])
+def test_deletion_does_not_wait_for_a_transaction_that_stays_open(
+    stage: Any, one: Writer, timeout_ms: int, waits_ms: int
+) -> None:
+    one.put(b"a", b"b")
+    answer = stage.park(deletion(2, timeout_ms), 2)
+    purgatory = stage.broker.fetch_purgatory
+    begun_ms = stage.broker.clock.monotonic_ms()
+    assert purgatory.next_deadline_ms() == begun_ms + waits_ms
+    stage.run(expire(purgatory, begun_ms + waits_ms))
+    assert deleted(stage.run(asyncio.wait_for(answer, 5))) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert stage.partition("t").log.log_start_offset == 0
+
+
+def test_deletion_above_the_high_watermark_does_not_wait(stage: Any, one: Writer) -> None:
+    one.put(b"a", b"b")
+    assert deleted(stage.ask(deletion(3, 30_000), 2)) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+
+
+async def expire(purgatory: Purgatory, now_ms: int) -> None:
+    purgatory.expire(now_ms)
 
 
 def test_retention_leaves_what_is_not_stable(stage: Any) -> None:

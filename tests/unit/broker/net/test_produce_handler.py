@@ -7,7 +7,7 @@ import pytest
 from live_broker import FrameClient, LiveBroker, batch, topic_id_of
 
 from fairlead_broker.handlers.records.produce_reply import encode_single_reply
-from fairlead_broker.limits import NEW_LEADER_MS
+from fairlead_broker.limits import NAMED_RECORDS_MAX, NEW_LEADER_MS
 from fairlead_broker.log.log import AppendResult
 from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.partition import PartitionRegistration
@@ -21,6 +21,7 @@ from fairlead_wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from fairlead_wire.records import Record, encode_batch
 
 Connect = Callable[..., FrameClient]
 
@@ -119,6 +120,31 @@ def test_zstd_needs_version_7(live: LiveBroker, connect: Connect) -> None:
     refused = client.call(request(("t", 0, compressed)), 6)
     assert slots(refused) == [(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1)]
     assert slots(client.call(request(("t", 0, compressed)), 7)) == [(0, 0)]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_records_without_a_key_are_named_where_a_compacted_topic_refuses_them(
+    live: LiveBroker, connect: Connect, codec: Codec
+) -> None:
+    partition = live.add_partition("t", config=LogConfig(cleanup_policy=frozenset({"compact"})))
+    records = [Record(i, 0, None if i in (1, 4) else b"k", b"v") for i in range(6)]
+    sent = request(("t", 0, encode_batch(records, codec=codec)))
+    client = connect()
+    for version in 7, 8, 13:
+        ((slot,),) = (each.partition_responses for each in client.call(sent, version).responses)
+        assert (slot.error_code, slot.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+        named = [each.batch_index for each in slot.record_errors]
+        assert named == ([] if version == 7 else [1, 4])
+        assert all("key" in (each.batch_index_error_message or "") for each in slot.record_errors)
+    assert partition.log_end_offset == 0
+
+
+def test_very_many_records_without_a_key_are_not_named(live: LiveBroker, connect: Connect) -> None:
+    live.add_partition("t", config=LogConfig(cleanup_policy=frozenset({"compact"})))
+    records = [Record(i, 0, None, b"") for i in range(NAMED_RECORDS_MAX + 1)]
+    response = connect().call(request(("t", 0, encode_batch(records))), 13)
+    assert slots(response) == [(ErrorCode.INVALID_RECORD, -1)]
+    assert response.responses[0].partition_responses[0].record_errors == []
 
 
 def test_log_append_time_is_told(live: LiveBroker, connect: Connect) -> None:
