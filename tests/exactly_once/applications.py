@@ -5,7 +5,6 @@ kills it; `tend` starts it again, as a supervisor would.
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from compiled_programs import MissingError, build
 from workload import Input, Values, copies_of, counts_of
 
 from fairlead_bench.peers.kafka_distribution import KafkaUnavailableError, ensure_kafka
@@ -20,14 +20,9 @@ from fairlead_bench.peers.kafka_distribution import KafkaUnavailableError, ensur
 PROGRAMS: Final = Path(__file__).parent / "programs"
 INSTANCES: Final = 2
 END_TIMEOUT_S: Final = 60
-BUILD_TIMEOUT_S: Final = 600
 # An instance lives for seconds: no time to compile much, little garbage to collect.
 JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 JVM_HEAP_MB: Final = 256
-
-
-class MissingError(Exception):
-    """A program cannot be run here; the text says for want of what."""
 
 
 class Trial(NamedTuple):
@@ -58,22 +53,6 @@ def prepare_confluent(_folder: Path) -> Command:
         return [sys.executable, script, *trial[:4], name]
 
     return command
-
-
-def build(command: list[str], folder: Path) -> None:
-    """Run a compiler, at a low priority; MissingError where it or a module cannot be had."""
-    if shutil.which(command[0]) is None:
-        raise MissingError(f"no `{command[0]}` on the path")
-    built = subprocess.run(
-        ["nice", *command],
-        cwd=folder,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=BUILD_TIMEOUT_S,
-    )
-    if built.returncode:
-        raise MissingError(f"{' '.join(command)}: {built.stderr[-1000:]}")
 
 
 def prepare_java(main_class: str) -> Callable[[Path], Command]:

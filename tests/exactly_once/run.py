@@ -12,9 +12,13 @@ import time
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(Path(__file__).parent), str(PROJECT / "benchmarks")]
+sys.path[:0] = [
+    str(Path(__file__).parent),
+    *(str(PROJECT / each) for each in ("benchmarks", "tests/support")),
+]
 
-from applications import ALL, Command, MissingError  # noqa: E402
+from applications import ALL, Command  # noqa: E402
+from compiled_programs import MissingError  # noqa: E402
 from exactly_once_run import SETTINGS, ExactlyOnceRun  # noqa: E402
 from fault_driver import LiveCluster  # noqa: E402
 

@@ -10,7 +10,8 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from applications import ALL, Command, MissingError
+from applications import ALL, Command
+from compiled_programs import MissingError
 from exactly_once_run import SETTINGS, ExactlyOnceRun, Verdict
 from needed_tools import missing
 from proofs import CLIENT_RIDES

@@ -11,7 +11,8 @@ import subprocess
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from applications import PROGRAMS, MissingError, build
+from applications import PROGRAMS
+from compiled_programs import MissingError, build
 from exactly_once_run import SETTINGS
 from needed_tools import missing
 from proofs import OTHER_SUITES
