@@ -3,6 +3,7 @@
 import re
 import secrets
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
@@ -22,7 +23,7 @@ class FairleadCluster:
     ) -> None:
         self.data = data
         self._settings = dict(settings or {})
-        self._tls_port: int | None = None
+        self._more_listeners: dict[str, int] = {}
         self._session_port, self.status_port, *ports = take_ports(2 + 3 * brokers)
         self.ports = ports[:brokers]
         self._internal_ports = ports[brokers : 2 * brokers]
@@ -30,9 +31,13 @@ class FairleadCluster:
         self.controller = Child(data / "controller.out")
         self.brokers = [Child(data / f"broker-{index}.out") for index in range(brokers)]
 
+    def add_listeners(self, ports: Mapping[str, int]) -> None:
+        """Has broker 0 listen at more ports, from its first start on; `settings` say how."""
+        self._more_listeners |= ports
+
     def add_tls_listener(self, port: int, keystore: Path) -> None:
         """Has broker 0 encrypt at one more port, from its first start on; `keystore` is PEM."""
-        self._tls_port = port
+        self.add_listeners({"ENCRYPTED": port})
         self._settings |= {
             "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,ENCRYPTED:SSL",
             "ssl.keystore.location": str(keystore),
@@ -77,8 +82,8 @@ class FairleadCluster:
         ):
             self.log_directory_of(index).mkdir(exist_ok=True)
             addresses = f"CLIENT://127.0.0.1:{port},INTERNAL://127.0.0.1:{internal_port}"
-            if self._tls_port is not None:
-                addresses += f",ENCRYPTED://127.0.0.1:{self._tls_port}"
+            for name, more_port in self._more_listeners.items():
+                addresses += f",{name}://127.0.0.1:{more_port}"
             settings = {
                 "node.id": str(index),
                 "log.dirs": str(self.log_directory_of(index)),
