@@ -159,8 +159,8 @@ WALKED_RECORDS_MAX: Final = 100_000
 """Records of one batch that the loop looks at, for their keys or for a timestamp: a tenth of a
 second. A compressed batch of 1 MiB may hold millions, which would stop the broker for that long."""
 NAMED_RECORDS_MAX: Final = 10_000
-"""Records without a key that the refusal of one batch names; of more it names none, and clients
-fail all records of the batch alike. A name takes some 50 bytes of the answer."""
+"""Records that the refusal of one batch names; of more it names none, and clients fail all records
+of the batch alike. A name takes some 80 bytes of the answer."""
 CLEANER_DECOMPRESSED_MAX: Final = 64 * MIB
 """What one compressed batch may grow to while its log is compacted."""
 CLEANER_MESSAGE_BYTES_MAX: Final = 4 * MIB

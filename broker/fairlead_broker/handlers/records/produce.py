@@ -8,8 +8,8 @@ before this returns and never kept. Where `flush.messages` is due, acks 1 waits 
 Internal topics are written by the brokers alone: INVALID_TOPIC_EXCEPTION. With
 NOT_LEADER_OR_FOLLOWER goes who leads, if this broker knows it (`current_leader`). An id that no
 topic has, such as that of a topic that was deleted and made again, is UNKNOWN_TOPIC_ID. Where a
-compacted topic refuses a batch for records without a key, these are named, unless they are very
-many, so that clients tell them from the others (KIP-467).
+batch is refused for records without a key, in a compacted topic, or for their timestamps, these are
+named, unless they are very many, so that clients tell them from the others (KIP-467).
 Transactional batches need acks -1 and a transactional id that the principal may write to. The first
 one of a transaction in a partition waits until the transaction's coordinator has been asked, and
 with it what comes after it on the same connection (`transactional_produce`).
@@ -44,7 +44,7 @@ from fairlead_broker.limits import (
     NEW_LEADER_MS,
     PARTITIONS_PER_REQUEST_MAX,
 )
-from fairlead_broker.log.batches.record_walk import KeylessRecordsError
+from fairlead_broker.log.batches.record_walk import RefusedRecordsError
 from fairlead_broker.replication.acknowledgement import acknowledgement, time_out_code
 from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_model.ids import INTERNAL_TOPICS
@@ -74,7 +74,6 @@ if TYPE_CHECKING:
     from fairlead_wire.messages.produce import TopicProduceData
 
 _ACKS: Final = (1, ALL_IN_SYNC, 0)
-_NO_KEY: Final = "a compacted topic takes no record without a key"
 _ZSTD: Final = 4
 _ZSTD_SINCE: Final = 7
 _ATTRIBUTES_LOW_BYTE: Final = 22
@@ -366,8 +365,10 @@ def _refuse(
     slot.error_code = error.code
     slot.error_message = error.message
     slot.base_offset = _NO_OFFSET
-    if isinstance(error, KeylessRecordsError) and len(error.indexes) <= NAMED_RECORDS_MAX:
-        slot.record_errors = [BatchIndexAndErrorMessage(index, _NO_KEY) for index in error.indexes]
+    if isinstance(error, RefusedRecordsError) and len(error.indexes) <= NAMED_RECORDS_MAX:
+        slot.record_errors = [
+            BatchIndexAndErrorMessage(index, error.fault) for index in error.indexes
+        ]
     broker.metrics.errors[error.code.name] += 1
     broker.metrics.traffic.find(_topic_name(topic, broker)).failed_produces += 1
 

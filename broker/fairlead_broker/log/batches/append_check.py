@@ -7,7 +7,11 @@ are Kafka's, so that clients meet the error that they know.
 
 from typing import Final, NoReturn, TypeAlias
 
-from fairlead_broker.log.batches.record_walk import check_keyed_records
+from fairlead_broker.log.batches.record_walk import (
+    RefusedRecordsError,
+    check_keyed_records,
+    records_outside,
+)
 from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.record_batch import (
@@ -96,7 +100,7 @@ def check_produced_batch(
         earliest = now_ms - config.message_timestamp_before_max_ms
         latest = now_ms + config.message_timestamp_after_max_ms
         if max_timestamp > latest or base_timestamp < earliest or base_timestamp > latest:
-            _refuse_timestamp(base_timestamp, max_timestamp, earliest, latest)
+            _refuse_timestamps(BatchHeader._make(header), batch[:size], earliest, latest)
     if is_compacted:
         check_keyed_records(BatchHeader._make(header), batch[:size])
     return header
@@ -169,8 +173,13 @@ def _check_producer(
         )
 
 
-def _refuse_timestamp(base: int, maximum: int, earliest: int, latest: int) -> NoReturn:
-    raise KafkaError(
+def _refuse_timestamps(
+    header: BatchHeader, batch: memoryview, earliest: int, latest: int
+) -> NoReturn:
+    raise RefusedRecordsError(
         ErrorCode.INVALID_TIMESTAMP,
-        f"timestamps {base} to {maximum} are not within {earliest} to {latest}",
+        f"timestamps {header.base_timestamp} to {header.max_timestamp} are not within {earliest}"
+        f" to {latest}",
+        records_outside(header, batch, earliest, latest),
+        f"its timestamp is not within {earliest} to {latest}",
     )

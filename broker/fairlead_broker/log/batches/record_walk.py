@@ -1,18 +1,23 @@
 """Walking the records of one batch without decoding them.
 
-Two callers need a look inside: appends to compacted topics (is there a key?) and the lookup of a
-timestamp (which record?). Each record starts with length, attributes, timestamp delta, offset
-delta and key length; the rest is skipped by the length. Compressed batches are expanded with a
-cap first (and only then are the codecs loaded). All of it is hostile input.
+Three callers need a look inside: appends to compacted topics (is there a key?), the refusal of
+timestamps (of which records?) and the lookup of one (which record?). Each record starts with
+length, attributes, timestamp delta, offset delta and key length; the rest is skipped by the length.
+Compressed batches are expanded with a cap first (and only then are the codecs loaded). All of it is
+hostile input.
 """
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from fairlead_broker.limits import LOOKUP_DECOMPRESSED_MAX, WALKED_RECORDS_MAX
+from fairlead_broker.limits import (
+    LOOKUP_DECOMPRESSED_MAX,
+    NAMED_RECORDS_MAX,
+    WALKED_RECORDS_MAX,
+)
 from fairlead_broker.log.batches.keyed_records import UnreadableRecordsError, keyed_records
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
-from fairlead_wire.record_batch import BATCH_HEADER_SIZE, BatchHeader
+from fairlead_wire.record_batch import BATCH_HEADER_SIZE, NO_TIMESTAMP, BatchHeader
 from fairlead_wire.segments import Buffer
 
 VARINT_BYTES_MAX: Final = 10
@@ -25,19 +30,17 @@ class RecordSummary(NamedTuple):
     offset: int
 
 
-class KeylessRecordsError(KafkaError):
-    """Records of a batch that have no key, for a compacted topic; the whole batch is refused.
+class RefusedRecordsError(KafkaError):
+    """A batch that is refused as a whole for some of its records.
 
-    `indexes` are their places in the batch: clients fail these for their own fault, and tell apart
-    the others that only came with them (KIP-467).
+    `indexes` are their places in the batch, and `fault` is what is wrong with each: clients fail
+    these for their own fault, and tell apart the others that only came with them (KIP-467).
     """
 
-    def __init__(self, indexes: list[int], count: int) -> None:
-        super().__init__(
-            ErrorCode.INVALID_RECORD,
-            f"{len(indexes)} of {count} records have no key, in a batch for a compacted topic",
-        )
+    def __init__(self, code: ErrorCode, message: str, indexes: list[int], fault: str) -> None:
+        super().__init__(code, message)
         self.indexes = indexes
+        self.fault = fault
 
 
 def walk_records(header: BatchHeader, batch: Buffer) -> Iterator[RecordSummary]:
@@ -68,7 +71,7 @@ def walk_records(header: BatchHeader, batch: Buffer) -> Iterator[RecordSummary]:
 def check_keyed_records(header: BatchHeader, batch: Buffer) -> None:
     """Check each record as a compacted log demands: a key, and the offset of its place.
 
-    KafkaError INVALID_RECORD, a KeylessRecordsError where keys are missing; MESSAGE_TOO_LARGE for
+    KafkaError INVALID_RECORD, a RefusedRecordsError where keys are missing; MESSAGE_TOO_LARGE for
     more records than the loop has time to look at, which makes a Java producer split the batch.
     """
     if header.records_count > WALKED_RECORDS_MAX:
@@ -91,7 +94,30 @@ def check_keyed_records(header: BatchHeader, batch: Buffer) -> None:
     except UnreadableRecordsError as error:
         raise _broken(str(error)) from error
     if keyless:
-        raise KeylessRecordsError(keyless, header.records_count)
+        raise RefusedRecordsError(
+            ErrorCode.INVALID_RECORD,
+            f"{len(keyless)} of {header.records_count} records have no key, in a batch for a"
+            " compacted topic",
+            keyless,
+            "a compacted topic takes no record without a key",
+        )
+
+
+def records_outside(header: BatchHeader, batch: Buffer, earliest: int, latest: int) -> list[int]:
+    """Return which records of a batch that is refused anyway have timestamps outside of a range.
+
+    None of them where the batch has more records than are ever named, or unreadable ones.
+    """
+    if header.records_count > NAMED_RECORDS_MAX:
+        return []
+    try:
+        return [
+            at
+            for at, record in enumerate(walk_records(header, batch))
+            if record.timestamp != NO_TIMESTAMP and not earliest <= record.timestamp <= latest
+        ]
+    except KafkaError:
+        return []
 
 
 def _expand(codec: int, body: memoryview) -> bytes:

@@ -21,6 +21,7 @@ from fairlead_wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from fairlead_wire.record_batch import NO_TIMESTAMP
 from fairlead_wire.records import Record, encode_batch
 
 Connect = Callable[..., FrameClient]
@@ -137,6 +138,31 @@ def test_records_without_a_key_are_named_where_a_compacted_topic_refuses_them(
         assert named == ([] if version == 7 else [1, 4])
         assert all("key" in (each.batch_index_error_message or "") for each in slot.record_errors)
     assert partition.log_end_offset == 0
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_records_are_named_whose_timestamps_are_refused(
+    live: LiveBroker, connect: Connect, codec: Codec
+) -> None:
+    limits = LogConfig(message_timestamp_before_max_ms=1_000, message_timestamp_after_max_ms=1_000)
+    live.add_partition("t", config=limits)
+    now_ms = live.broker.clock.now_ms()
+    times = [now_ms, now_ms - 60_000, NO_TIMESTAMP, now_ms + 60_000, now_ms]
+    records = [Record(at, time_ms, None, b"v") for at, time_ms in enumerate(times)]
+    response = connect().call(request(("t", 0, encode_batch(records, codec=codec))), 13)
+    (slot,) = response.responses[0].partition_responses
+    assert slot.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [each.batch_index for each in slot.record_errors] == [1, 3]
+
+
+def test_a_batch_of_very_many_refused_timestamps_names_none(
+    live: LiveBroker, connect: Connect
+) -> None:
+    live.add_partition("t", config=LogConfig(message_timestamp_before_max_ms=1_000))
+    records = [Record(at, 0, None, b"") for at in range(NAMED_RECORDS_MAX + 1)]
+    response = connect().call(request(("t", 0, encode_batch(records))), 13)
+    assert slots(response) == [(ErrorCode.INVALID_TIMESTAMP, -1)]
+    assert response.responses[0].partition_responses[0].record_errors == []
 
 
 def test_very_many_records_without_a_key_are_not_named(live: LiveBroker, connect: Connect) -> None:
