@@ -3,13 +3,14 @@
 The distributions go into docs/failover.md, between its marks.
 """
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from drill_settings import HOLD_S, IS_MEASURED, RUNS, allowed_ms
-from kubernetes_commands import Kubectl
+from kubernetes_commands import Kubectl, run
 from kubernetes_drill_table import write_kubernetes_drills
 from kubernetes_installation import CLUSTER, OPERATOR_NAMESPACE, Installation, Summary
 
@@ -76,6 +77,14 @@ def beside_operator(installation: Installation) -> Iterator[Kubectl]:
         installation.uninstall_cluster_beside_operator()
 
 
+def check_document(namespace: str, name: str, status: dict[str, Any]) -> None:
+    """What a run wrote into its status can be printed as the document of a game day."""
+    plugin = (sys.executable, "-m", "fairlead_cli.kubectl.main")
+    text = run(*plugin, "drill", "--report", name, "-n", namespace)
+    assert text.startswith(f"# Game day: {name}\n\n**Passed.**"), text
+    assert all(" ".join(entry["event"].split()) in text for entry in status["timeline"]), text
+
+
 def test_a_namespace_may_not_break_the_controller_of_all(installation: Installation) -> None:
     installation.ensure_installed()
     status = apply_drill(installation.kubectl, "kill-controller")
@@ -104,6 +113,7 @@ def test_a_drill_passes(
     assert passed["status"] == "True", (passed, status["runs"], status["timeline"])
     assert status["acknowledged"] > 0
     assert (status["lost"], status["duplicates"], status["reordered"]) == (0, 0, 0)
+    check_document(kubectl.namespace, name, status)
     if DRILLS[name][1] == "Isolate":
         assert "cut" not in status
         assert not kubectl.items("networkpolicy", "-l", "app.kubernetes.io/component=drill")

@@ -199,6 +199,12 @@ def test_a_drill_is_made_followed_and_judged(
     assert "broker 1 killed" in outcome.stderr
     assert "1,000 records acknowledged" in outcome.stdout
     assert "as it was judged" in outcome.stdout
+    report = plugin("drill", "--report", name, "-n", demo)
+    assert report.returncode == 0, report
+    verdict = "Passed" if passed == "True" else "Failed"
+    assert report.stdout.startswith(f"# Game day: {name}\n\n**{verdict}.**")
+    assert "broker 1 killed" in report.stdout
+    assert plugin("drill", "--report", "no-such-drill", "-n", demo).returncode == 1
 
 
 def test_a_drill_that_cannot_be_is_refused_before_it_is_made(demo: str) -> None:
