@@ -47,26 +47,33 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-def compress(data: Buffer, codec: Codec) -> bytes:
-    """Packs the records of a batch; with Codec.NONE returns them as they are."""
+class UnpackedSizeError(RemoteProtocolError):
+    """Data unpacks to more than its reader takes."""
+
+
+def compress(data: Buffer, codec: Codec, level: int | None = None) -> bytes:
+    """Packs the records of a batch; with Codec.NONE returns them as they are.
+
+    `level` is one of gzip or zstd; the library's own where it is None.
+    """
     match codec:
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(data))
+            return bytes(cramjam.gzip.compress(data, level=level))
         case Codec.SNAPPY:
             return _compress_snappy(data)
         case Codec.LZ4:
             return _compress_lz4(data)
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data))
+            return bytes(cramjam.zstd.compress(data, level=level))
 
 
 def decompress(data: Buffer, codec: int, *, max_size: int) -> bytes:
     """Unpacks the records of a batch, `max_size` bytes at most.
 
-    Raises RemoteProtocolError when the data is damaged, when it unpacks to more, and for the
-    codecs 5 to 7, which do not exist.
+    Raises RemoteProtocolError when the data is damaged, and for the codecs 5 to 7, which do not
+    exist; UnpackedSizeError when it unpacks to more.
     """
     try:
         if codec == Codec.NONE:
@@ -96,8 +103,8 @@ def decompress(data: Buffer, codec: int, *, max_size: int) -> bytes:
         raise RemoteProtocolError(f"damaged {Codec(codec).name} data: {error}") from error
 
 
-def _above_cap(codec: int, max_size: int) -> RemoteProtocolError:
-    return RemoteProtocolError(f"{Codec(codec).name} data unpacks to more than {max_size} bytes")
+def _above_cap(codec: int, max_size: int) -> UnpackedSizeError:
+    return UnpackedSizeError(f"{Codec(codec).name} data unpacks to more than {max_size} bytes")
 
 
 def _compress_snappy(data: Buffer) -> bytes:

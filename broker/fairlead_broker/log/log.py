@@ -28,6 +28,7 @@ from fairlead_broker.log import (
 )
 from fairlead_broker.log.batches.append_check import HeaderFields, check_produced_batch
 from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
+from fairlead_broker.log.batches.recompression import as_stored
 from fairlead_broker.log.files.deferred_files import DeferredFiles
 from fairlead_broker.log.files.deletions import DeletionJob, Deletions
 from fairlead_broker.log.files.file_names import (
@@ -52,7 +53,7 @@ from fairlead_broker.log.producers.producer_state import SEQUENCE_MASK, Produced
 from fairlead_broker.log.producers.verification import VerificationGuard
 from fairlead_broker.log.rolling import roll_jitter_ms, should_roll
 from fairlead_broker.log.segment import Segment
-from fairlead_model.configs.log_config import NEVER, LogConfig
+from fairlead_model.configs.log_config import NEVER, PRODUCERS_CODEC, LogConfig
 from fairlead_model.invariants import require, violated
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.record_batch import (
@@ -229,11 +230,9 @@ class Log:
     ) -> AppendResult:
         """Append one produced batch, giving it offsets and the leader epoch, in place.
 
-        `batch` must be writable. `has_keys` spares a compacted log the look at each record's key.
-        A batch that opens a transaction comes with the `guard` under which the coordinator was
-        asked; see `verification`. One `is_from_coordinator` has no sequences. KafkaError if it is
-        refused (nothing was written then), or KAFKA_STORAGE_ERROR if the disk failed and the log is
-        offline from now on, or `lacks_room`.
+        `batch` must be writable; one that opens a transaction comes with its `guard`, one that
+        `is_from_coordinator` has no sequences. `has_keys` spares a compacted log a look at them.
+        KafkaError if nothing was written; KAFKA_STORAGE_ERROR if it is offline or `lacks_room`.
         """
         if self.refusal is not None:
             self._refuse_lead()
@@ -245,9 +244,6 @@ class Log:
             is_from_coordinator=is_from_coordinator,
         )
         last_offset_delta, producer_id = header[6], header[9]
-        size = header[1] + BATCH_OVERHEAD
-        if size != len(batch):
-            batch = batch[:size]
         if producer_id >= 0:
             last_sequence = (header[11] + last_offset_delta) & SEQUENCE_MASK
             if header[5] & TRANSACTIONAL_MASK:
@@ -260,10 +256,16 @@ class Log:
                 )
             if original is not None:
                 return self._duplicate_result(original)
+        size = header[1] + BATCH_OVERHEAD
+        if size != len(batch):
+            batch = batch[:size]
+        if self.config.compression_type != PRODUCERS_CODEC:
+            batch = as_stored(batch, self.config)
+            size = len(batch)
         max_timestamp, append_time_ms = header[8], NO_APPEND_TIME
         if self.config.is_log_append_time:
             max_timestamp = append_time_ms = now_ms
-            _stamp_append_time(batch, header[5], now_ms)
+            _stamp_append_time(batch, now_ms)
         first_offset = self.log_end_offset
         last_offset = first_offset + last_offset_delta
         batch[:8] = first_offset.to_bytes(8, "big")
@@ -273,19 +275,18 @@ class Log:
                 # Before the append: followers must find the epoch wherever its records are (R4).
                 self.assign_leader_epoch(leader_epoch)
             active = self.segment_for(size, last_offset, max_timestamp, now_ms)
-            position = active.size
             active.append(batch, size, last_offset, max_timestamp)
         except OSError as error:
             raise full_disk.refuse_append(self, error) from error
         self.log_end_offset = last_offset + 1
-        self.note_recent(first_offset, position)
+        self.note_recent(first_offset, active.size - size)
         if producer_id >= 0:
-            produced = ProducedBatch(
+            entry = ProducedBatch(
                 header[11], last_sequence, first_offset, last_offset, max_timestamp
             )
             producers, is_transactional = self.producers, header[5] & TRANSACTIONAL_MASK
             record = producers.record_transactional if is_transactional else producers.record
-            record(producer_id, header[10], produced, now_ms)
+            record(producer_id, header[10], entry, now_ms)
         return AppendResult(first_offset, last_offset, append_time_ms, self.log_start_offset, False)
 
     def _check_transactional(
@@ -661,8 +662,8 @@ class Log:
         )
 
 
-def _stamp_append_time(batch: memoryview, attributes: int, now_ms: int) -> None:
+def _stamp_append_time(batch: memoryview, now_ms: int) -> None:
     """Set the timestamp type and the largest timestamp; both are under the CRC."""
-    batch[21:23] = (attributes | TIMESTAMP_TYPE_MASK).to_bytes(2, "big", signed=True)
+    batch[22] |= TIMESTAMP_TYPE_MASK
     batch[35:43] = now_ms.to_bytes(8, "big", signed=True)
     batch[17:21] = batch_crc(batch, 0, len(batch)).to_bytes(4, "big")

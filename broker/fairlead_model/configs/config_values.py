@@ -337,4 +337,7 @@ def resolve_log_config(overrides: Mapping[str, str], broker: BrokerValues) -> Lo
         min_insync_replicas=number("min.insync.replicas"),
         preallocate=bool(resolve_topic_config("preallocate", overrides, broker)),
         producer_id_expiration_ms=expiration if isinstance(expiration, int) else 86_400_000,
+        compression_type=str(resolve_topic_config("compression.type", overrides, broker)),
+        gzip_level=number("compression.gzip.level"),
+        zstd_level=number("compression.zstd.level"),
     )

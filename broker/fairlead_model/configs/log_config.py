@@ -9,6 +9,8 @@ from typing import Final
 
 NEVER: Final = 2**63 - 1
 """Kafka's spelling of "never" for flush and lag settings (Long.MAX_VALUE)."""
+PRODUCERS_CODEC: Final = "producer"
+"""The `compression.type` with which batches are stored as they came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,9 @@ class LogConfig:
     min_insync_replicas: int = 1
     preallocate: bool = False
     producer_id_expiration_ms: int = 86_400_000
+    compression_type: str = PRODUCERS_CODEC
+    gzip_level: int = -1
+    zstd_level: int = 3
 
     @property
     def is_log_append_time(self) -> bool:

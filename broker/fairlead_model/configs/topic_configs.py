@@ -21,12 +21,6 @@ _HOUR_MS: Final = 3_600_000
 _THROTTLED: Final = re.compile(r"\*|none|(\d+:\d+(,\s*\d+:\d+)*)?")
 
 
-def _only_producer(text: str) -> str | None:
-    if text == "producer":
-        return None
-    return "brokers keep the producer's compression; only 'producer' is available"
-
-
 def _not_tiered(text: str) -> str | None:
     return "tiered storage is not available" if text.lower() == "true" else None
 
@@ -71,7 +65,7 @@ TOPIC_CONFIGS: Final = key_table(
             "compression.lz4.level",
             _INT,
             "9",
-            "Compression level for lz4 where the broker compresses.",
+            "Compression level for lz4; without effect.",
             minimum=1,
             maximum=17,
             synonyms=(Synonym("compression.lz4.level"),),
@@ -80,16 +74,16 @@ TOPIC_CONFIGS: Final = key_table(
             "compression.type",
             _STRING,
             "producer",
-            "Codec of stored batches; 'producer' keeps what the producer chose.",
+            "Codec of stored batches; 'producer' keeps what the producer chose. Any other has the"
+            " leader pack batches anew that came otherwise.",
             choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
             synonyms=(Synonym("compression.type"),),
-            check=_only_producer,
         ),
         ConfigKey(
             "compression.zstd.level",
             _INT,
             "3",
-            "Compression level for zstd where the broker compresses.",
+            "Compression level for zstd where the broker compresses; 9 at most is used.",
             minimum=-131_072,
             maximum=22,
             synonyms=(Synonym("compression.zstd.level"),),

@@ -168,6 +168,7 @@ def test_settings_are_kept_translated_or_named() -> None:
         "message.format.version": "0.10.2-IV0",
         "follower.replication.throttled.replicas": "0:1",
         "compression.type": "gzip",
+        "remote.storage.enable": "true",
         "retenton.bytes": "5",
     }
     text = json.dumps({"version": 1, "config": config}).encode()
@@ -175,12 +176,13 @@ def test_settings_are_kept_translated_or_named() -> None:
     specs, skipped = build_topic_specs(found.topics)
     assert specs[0].configs == {
         "cleanup.policy": "compact,delete",
+        "compression.type": "gzip",
         "message.timestamp.after.max.ms": "5000",
         "message.timestamp.before.max.ms": "60000",
         "retention.ms": "1000",
     }
     assert {each.reason.partition("=")[0]: each.is_expected for each in skipped} == {
-        "compression.type": False,
+        "remote.storage.enable": False,
         "follower.replication.throttled.replicas": True,
         "message.format.version": True,
         "retenton.bytes": False,
