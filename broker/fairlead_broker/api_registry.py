@@ -110,6 +110,8 @@ class ReplyChannel(Protocol):
     """The brokers as which the peer may speak."""
     login: ClientLogin | None
     """Only on listeners whose clients log in by SASL."""
+    charged_ms: int
+    """For how long its requests have kept all others waiting, since it was last let go on."""
 
     @property
     def quotas(self) -> RequestQuotas | None:
@@ -120,6 +122,9 @@ class ReplyChannel(Protocol):
     def run_later(self, context: RequestContext, coroutine: Coroutine[Any, Any, Any]) -> None: ...
     def close(self, reason: str) -> None: ...
     def on_proved(self) -> None: ...
+    def charge(self, spent_ms: int) -> None:
+        """Have the peer wait as long as work for its request has kept others waiting."""
+        ...
 
 
 class RequestContext:

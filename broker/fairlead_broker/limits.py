@@ -164,6 +164,8 @@ of the batch alike. A name takes some 80 bytes of the answer."""
 RECOMPRESSED_BYTES_MAX: Final = 4 * MIB
 """Records of one batch that a leader packs anew for its topic, on the loop: a fifth of a second
 with gzip. Producers' batches have 16 KiB to 1 MiB."""
+PACKING_MS_MAX: Final = 400
+"""What the requests of one connection may have batches packed anew at a stretch."""
 ZSTD_LEVEL_MAX: Final = 9
 """With which a leader packs; 4 MiB take some 70 ms. Level 22 would take seven seconds."""
 CLEANER_DECOMPRESSED_MAX: Final = 64 * MIB

@@ -9,7 +9,9 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 from rest_client import V2_BINARY, V2_JSON, RestClient, make_topic, read_topic
 
+from fairlead_wire.compression import Codec
 from fairlead_wire.murmur2 import partition_for_key
+from fairlead_wire.records import iter_batches
 
 
 def b64(data: bytes) -> str:
@@ -24,6 +26,18 @@ def client(rest_cluster: Any) -> RestClient:
 @pytest.fixture
 def topic(rest_cluster: Any) -> str:
     return make_topic(rest_cluster)
+
+
+def test_records_are_packed_as_their_topic_is_stored(rest_cluster: Any, client: RestClient) -> None:
+    topic = make_topic(rest_cluster, 1, config={"compression.type": "zstd"})
+    values = [f"{each} ".encode() * 200 for each in range(5)]
+    for each in values:
+        reply = client.records(topic, {"value": {"type": "BINARY", "data": b64(each)}})
+        assert [report["error_code"] for report in reply.reports] == [200]
+    found = read_topic(rest_cluster.bootstrap, topic, 1, len(values))
+    assert [each.value() for each in found] == values
+    (file,) = rest_cluster.brokers[0].data.glob(f"**/{topic}-0/*.log")
+    assert {header.codec for _, header in iter_batches(file.read_bytes())} == {Codec.ZSTD}
 
 
 def test_each_part_of_a_record_is_what_a_kafka_client_reads(

@@ -115,7 +115,9 @@ class RestClient:
         return socket.create_connection(self.address, timeout=DEADLINE_S)
 
 
-def make_topic(cluster: Any, partitions: int = 3, *, name: str = "") -> str:
+def make_topic(
+    cluster: Any, partitions: int = 3, *, name: str = "", config: dict[str, str] | None = None
+) -> str:
     """Make a topic, and wait until whichever broker is asked reads from each of its partitions.
 
     Brokers hear of a topic one after the other, as in Kafka: until then they answer that there is
@@ -123,7 +125,8 @@ def make_topic(cluster: Any, partitions: int = 3, *, name: str = "") -> str:
     """
     name = name or f"t-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(name, partitions, len(cluster.brokers))])[name].result(20)
+    wanted = NewTopic(name, partitions, len(cluster.brokers), config=config or {})
+    admin.create_topics([wanted])[name].result(20)
     paths = [f"/topics/{name}/partitions/{each}/records?timeout=0" for each in range(partitions)]
     for broker in cluster.brokers:
         client = RestClient(broker.rest_url)

@@ -75,6 +75,7 @@ class Connection:
         "arrived_ns",
         "authorizer",
         "broker",
+        "charged_ms",
         "client_host",
         "close_reason",
         "handled_ns",
@@ -126,6 +127,7 @@ class Connection:
         )
         self._in_flight_max = REQUESTS_IN_FLIGHT_MAX
         self._mute_timer: asyncio.TimerHandle | None = None
+        self.charged_ms = 0
         self._server = server
         self._socket = sock
         self._fd = sock.fileno()
@@ -235,12 +237,19 @@ class Connection:
         self._in_flight_max = 0
         self._mute_timer = loop.call_at(end_s, self.unmute)
 
+    def charge(self, spent_ms: int) -> None:
+        """Have the peer wait as long as work for its request has kept others waiting."""
+        if spent_ms > 0:
+            self.charged_ms += spent_ms
+            self.mute(self.charged_ms)
+
     def unmute(self) -> None:
         """Go on with requests: the time is over, or quotas have changed."""
         if self._mute_timer is None:
             return
         self._mute_timer.cancel()
         self._mute_timer = None
+        self.charged_ms = 0
         self._in_flight_max = REQUESTS_IN_FLIGHT_MAX
         # It was not the peer that was silent.
         self._reader.read_tick = self._server.tick

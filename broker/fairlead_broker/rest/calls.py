@@ -124,6 +124,7 @@ class _Call:
         self.replica_ids: Container[int] = NO_BROKER_IDS
         self.login: ClientLogin | None = None
         self.quotas: RequestQuotas | None = calls.quotas
+        self.charged_ms = 0
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def on_response(self, context: RequestContext, response: Any) -> None:
@@ -159,6 +160,10 @@ class _Call:
     def on_proved(self) -> None:
         """Accept no proof: nothing that comes by HTTP is a broker."""
         self.close("an HTTP client is no broker")
+
+    def charge(self, spent_ms: int) -> None:
+        """Count it: an HTTP client waits for its answers, and one call has its limit."""
+        self.charged_ms += spent_ms
 
 
 class KafkaCalls:

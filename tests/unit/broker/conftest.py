@@ -83,6 +83,7 @@ class Channel:
         self.quotas = ConnectionQuotas(quotas, self) if quotas.binds_clients else None  # type: ignore[arg-type]
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.closed: str | None = None
+        self.charged_ms = 0
         self._task: asyncio.Task[Any] | None = None
 
     def on_response(self, context: RequestContext, response: Any) -> None:
@@ -94,6 +95,9 @@ class Channel:
 
     def close(self, reason: str) -> None:
         self.closed = reason
+
+    def charge(self, spent_ms: int) -> None:
+        self.charged_ms += spent_ms
 
 
 class Stage:

@@ -24,6 +24,7 @@ Missing:   nothing.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_broker.api_registry import NO_REPLY, PENDING, NoReply, Pending, handles
@@ -42,11 +43,13 @@ from fairlead_broker.limits import (
     HELD_REQUEST_OVERHEAD_BYTES,
     NAMED_RECORDS_MAX,
     NEW_LEADER_MS,
+    PACKING_MS_MAX,
     PARTITIONS_PER_REQUEST_MAX,
 )
 from fairlead_broker.log.batches.record_walk import RefusedRecordsError
 from fairlead_broker.replication.acknowledgement import acknowledgement, time_out_code
 from fairlead_broker.replication.acks import ALL_IN_SYNC
+from fairlead_model.configs.log_config import PRODUCERS_CODEC
 from fairlead_model.ids import INTERNAL_TOPICS
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -270,10 +273,13 @@ def _append(
         and guard is None
     ):
         check_transaction(partition, records, request, context)
+    append = (
+        partition.append_as_leader
+        if partition.log.config.compression_type == PRODUCERS_CODEC
+        else partial(_append_packed, context, partition)
+    )
     try:
-        result = partition.append_as_leader(
-            records, required_acks=acks, now_ms=broker.clock.now_ms(), guard=guard
-        )
+        result = append(records, required_acks=acks, now_ms=broker.clock.now_ms(), guard=guard)
     except KafkaError as error:
         _check_gap(error, partition, broker)
         raise
@@ -284,6 +290,27 @@ def _append(
     if not result.is_duplicate:
         traffic.messages_in += result.last_offset - result.first_offset + 1
     return partition, result
+
+
+def _append_packed(
+    context: RequestContext, partition: Partition, records: Any, **options: Any
+) -> AppendResult:
+    """Append a batch that may have to be packed anew, which everybody else waits for.
+
+    Its connection then waits as long, and has had enough packed after a while.
+    """
+    channel, clock = context.channel, context.broker.clock
+    if channel.charged_ms >= PACKING_MS_MAX:
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"batches of this request were packed anew for {channel.charged_ms} ms: send fewer at"
+            " once, or compress as the topic's compression.type says",
+        )
+    begun_ms = clock.monotonic_ms()
+    try:
+        return partition.append_as_leader(records, **options)
+    finally:
+        channel.charge(clock.monotonic_ms() - begun_ms)
 
 
 def _check_gap(error: KafkaError, partition: Partition, broker: Broker) -> None:

@@ -1,5 +1,6 @@
 """Produce: per-partition answers, acks, and a hand-laid reply that equals the generated one."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 from live_broker import FrameClient, LiveBroker, batch, topic_id_of
 
 from fairlead_broker.handlers.records.produce_reply import encode_single_reply
-from fairlead_broker.limits import NAMED_RECORDS_MAX, NEW_LEADER_MS
+from fairlead_broker.limits import NAMED_RECORDS_MAX, NEW_LEADER_MS, PACKING_MS_MAX
+from fairlead_broker.log.batches.recompression import as_stored
 from fairlead_broker.log.log import AppendResult
 from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.partition import PartitionRegistration
@@ -171,6 +173,58 @@ def test_very_many_records_without_a_key_are_not_named(live: LiveBroker, connect
     response = connect().call(request(("t", 0, encode_batch(records))), 13)
     assert slots(response) == [(ErrorCode.INVALID_RECORD, -1)]
     assert response.responses[0].partition_responses[0].record_errors == []
+
+
+@pytest.fixture
+def slow_packing(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Have each batch that is packed anew take so many seconds."""
+    took_s = 0.05
+
+    def pack(given: memoryview, config: LogConfig) -> memoryview:
+        time.sleep(took_s)
+        return as_stored(given, config)
+
+    monkeypatch.setattr("fairlead_broker.log.log.as_stored", pack)
+    return took_s
+
+
+PACKED = LogConfig(compression_type="lz4")
+
+
+def test_one_request_has_not_all_the_time_for_packing(
+    live: LiveBroker, connect: Connect, slow_packing: float
+) -> None:
+    count = 2 * round(PACKING_MS_MAX / 1000 / slow_packing)
+    for index in range(count):
+        live.add_partition("t", index, config=PACKED)
+    live.add_partition("plain")
+    client = connect()
+    sent = [("t", index, batch(b"a")) for index in range(count)]
+    codes = [code for code, _ in slots(client.call(request(*sent, ("plain", 0, batch(b"a"))), 9))]
+    assert codes.pop() == ErrorCode.NONE, "what needs no packing is taken"
+    packed = codes.count(ErrorCode.NONE)
+    assert 0 < packed <= count // 2
+    assert codes == [ErrorCode.NONE] * packed + [ErrorCode.REQUEST_TIMED_OUT] * (count - packed)
+    # Later it has time again.
+    assert slots(client.call(request(sent[-1]), 9)) == [(0, 0)]
+
+
+def test_who_has_much_packed_waits_as_long_as_others_did(
+    live: LiveBroker, connect: Connect, slow_packing: float
+) -> None:
+    live.add_partition("t", config=PACKED)
+    live.add_partition("plain")
+    client = connect()
+    begun_s = time.monotonic()
+    for _ in range(4):
+        assert slots(client.call(request(("t", 0, batch(b"a"))), 9))[0][0] == ErrorCode.NONE
+    # Its own packing four times, and as much after each of the first three.
+    assert time.monotonic() - begun_s >= 7 * slow_packing - 0.01
+    begun_s = time.monotonic()
+    fresh = connect()
+    for _ in range(4):
+        assert slots(fresh.call(request(("plain", 0, batch(b"a"))), 9))[0][0] == ErrorCode.NONE
+    assert time.monotonic() - begun_s < 4 * slow_packing
 
 
 def test_log_append_time_is_told(live: LiveBroker, connect: Connect) -> None:
