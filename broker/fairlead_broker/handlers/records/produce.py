@@ -46,10 +46,10 @@ from fairlead_broker.limits import (
     PACKING_MS_MAX,
     PARTITIONS_PER_REQUEST_MAX,
 )
+from fairlead_broker.log.batches.recompression import is_packed_anew
 from fairlead_broker.log.batches.record_walk import RefusedRecordsError
 from fairlead_broker.replication.acknowledgement import acknowledgement, time_out_code
 from fairlead_broker.replication.acks import ALL_IN_SYNC
-from fairlead_model.configs.log_config import PRODUCERS_CODEC
 from fairlead_model.ids import INTERNAL_TOPICS
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -274,9 +274,9 @@ def _append(
     ):
         check_transaction(partition, records, request, context)
     append = (
-        partition.append_as_leader
-        if partition.log.config.compression_type == PRODUCERS_CODEC
-        else partial(_append_packed, context, partition)
+        partial(_append_packed, context, partition)
+        if is_packed_anew(records, partition.log.config)
+        else partition.append_as_leader
     )
     try:
         result = append(records, required_acks=acks, now_ms=broker.clock.now_ms(), guard=guard)
@@ -295,7 +295,7 @@ def _append(
 def _append_packed(
     context: RequestContext, partition: Partition, records: Any, **options: Any
 ) -> AppendResult:
-    """Append a batch that may have to be packed anew, which everybody else waits for.
+    """Append a batch that has to be packed anew, which everybody else waits for.
 
     Its connection then waits as long, and has had enough packed after a while.
     """

@@ -8,7 +8,7 @@ is unpacked for it.
 from typing import Final, NoReturn
 
 from fairlead_broker.limits import RECOMPRESSED_BYTES_MAX, ZSTD_LEVEL_MAX
-from fairlead_model.configs.log_config import LogConfig
+from fairlead_model.configs.log_config import PRODUCERS_CODEC, LogConfig
 from fairlead_wire.compression import Codec, UnpackedSizeError, compress, decompress
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.record_batch import BATCH_HEADER_SIZE, BATCH_OVERHEAD, CODEC_MASK, batch_crc
@@ -20,6 +20,15 @@ _LENGTH: Final = slice(8, 12)
 _CRC: Final = slice(17, 21)
 _CODEC_AT: Final = 22
 """The low byte of the attributes."""
+
+
+def is_packed_anew(batch: memoryview, config: LogConfig) -> bool:
+    """Tell whether a batch comes with another codec than its topic stores."""
+    return (
+        config.compression_type != PRODUCERS_CODEC
+        and len(batch) > _CODEC_AT
+        and batch[_CODEC_AT] & CODEC_MASK != _CODECS[config.compression_type]
+    )
 
 
 def as_stored(batch: memoryview, config: LogConfig) -> memoryview:

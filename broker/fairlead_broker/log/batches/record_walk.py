@@ -3,8 +3,7 @@
 Three callers need a look inside: appends to compacted topics (is there a key?), the refusal of
 timestamps (of which records?) and the lookup of one (which record?). Each record starts with
 length, attributes, timestamp delta, offset delta and key length; the rest is skipped by the length.
-Compressed batches are expanded with a cap first (and only then are the codecs loaded). All of it is
-hostile input.
+Compressed batches are expanded with a cap first. All of it is hostile input.
 """
 
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from fairlead_broker.limits import (
     WALKED_RECORDS_MAX,
 )
 from fairlead_broker.log.batches.keyed_records import UnreadableRecordsError, keyed_records
+from fairlead_wire.compression import decompress
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.record_batch import BATCH_HEADER_SIZE, NO_TIMESTAMP, BatchHeader
 from fairlead_wire.segments import Buffer
@@ -121,8 +121,6 @@ def records_outside(header: BatchHeader, batch: Buffer, earliest: int, latest: i
 
 
 def _expand(codec: int, body: memoryview) -> bytes:
-    from fairlead_wire.compression import decompress
-
     try:
         return decompress(body, codec, max_size=LOOKUP_DECOMPRESSED_MAX)
     except RemoteProtocolError as error:

@@ -213,18 +213,32 @@ def test_who_has_much_packed_waits_as_long_as_others_did(
     live: LiveBroker, connect: Connect, slow_packing: float
 ) -> None:
     live.add_partition("t", config=PACKED)
-    live.add_partition("plain")
     client = connect()
     begun_s = time.monotonic()
     for _ in range(4):
         assert slots(client.call(request(("t", 0, batch(b"a"))), 9))[0][0] == ErrorCode.NONE
     # Its own packing four times, and as much after each of the first three.
     assert time.monotonic() - begun_s >= 7 * slow_packing - 0.01
-    begun_s = time.monotonic()
-    fresh = connect()
-    for _ in range(4):
-        assert slots(fresh.call(request(("plain", 0, batch(b"a"))), 9))[0][0] == ErrorCode.NONE
-    assert time.monotonic() - begun_s < 4 * slow_packing
+
+
+def test_nobody_waits_for_what_comes_packed_already(
+    live: LiveBroker, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(given: memoryview, config: LogConfig) -> memoryview:
+        time.sleep(PACKING_MS_MAX / 1000)
+        return as_stored(given, config)
+
+    monkeypatch.setattr("fairlead_broker.log.log.as_stored", slow)
+    for index in range(2):
+        live.add_partition("t", index, config=PACKED)
+    packed = batch(b"a", codec=Codec.LZ4)
+    client = connect()
+    answer = client.call(request(("t", 0, packed), ("t", 1, packed)), 9)
+    assert slots(answer) == [(ErrorCode.NONE, 0)] * 2
+    assert (
+        slots(client.call(request(("t", 0, batch(b"a")), ("t", 1, packed)), 9))
+        == [(ErrorCode.NONE, 1)] * 2
+    )
 
 
 def test_log_append_time_is_told(live: LiveBroker, connect: Connect) -> None:
