@@ -1,12 +1,10 @@
 """`fairlead up --secure`: TLS, logins and rights for each client, with the files that it writes."""
 
-import asyncio
 import json
 import os
 import re
 import shutil
 import socket
-import ssl
 import stat
 import subprocess
 import sys
@@ -15,13 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.abc import AbstractTokenProvider
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaProducer
-from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokenProvider
 from local_cluster import Cli, take_cluster_ports
+from login_clients import Login, by_aiokafka, by_confluent, by_kafka_python
 from needed_tools import need
 from secure_listener import Certificates
 from tokens import TokenIssuer, oauth_settings
@@ -50,6 +45,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     settings = {
         "sasl.enabled.mechanisms": ",".join([*SCRAM, "PLAIN", "OAUTHBEARER"]),
         "super.users": "User:admin;User:alice",
+        "group.initial.rebalance.delay.ms": "0",
         **oauth_settings(ISSUER.write(directory / "jwks.json")),
     }
     said = [word for name, text in settings.items() for word in ("--set", f"{name}={text}")]
@@ -196,65 +192,6 @@ def test_tools_of_kafka_read_the_properties(
     assert TOPIC in listed.stdout.split()
 
 
-class Tokens(AbstractTokenProvider):
-    async def token(self) -> str:
-        return ISSUER.sign()
-
-
-class KafkaPythonTokens(KafkaPythonTokenProvider):
-    def token(self) -> str:
-        return ISSUER.sign()
-
-
-def oauth_callback(_config: str) -> tuple[str, float]:
-    import time
-
-    return ISSUER.sign(), time.time() + 300
-
-
-def produce_by_confluent(settings: dict[str, str], mechanism: str) -> None:
-    own: dict[str, Any] = {**settings, "sasl.mechanism": mechanism, "log_level": 0}
-    if mechanism == "OAUTHBEARER":
-        own["oauth_cb"] = oauth_callback
-    outcomes: list[KafkaError | None] = []
-    producer = Producer(own)
-    producer.produce(TOPIC, b"c", on_delivery=lambda error, _: outcomes.append(error))
-    assert producer.flush(DEADLINE_S) == 0
-    assert outcomes == [None]
-
-
-def produce_by_kafka_python(settings: dict[str, str], mechanism: str) -> None:
-    producer = KafkaProducer(
-        bootstrap_servers=settings["bootstrap.servers"],
-        security_protocol="SASL_SSL",
-        ssl_cafile=settings["ssl.ca.location"],
-        sasl_mechanism=mechanism,
-        sasl_plain_username=settings["sasl.username"],
-        sasl_plain_password=settings["sasl.password"],
-        sasl_oauth_token_provider=KafkaPythonTokens() if mechanism == "OAUTHBEARER" else None,
-    )
-    producer.send(TOPIC, b"k").get(DEADLINE_S)
-    producer.close()
-
-
-def produce_by_aiokafka(settings: dict[str, str], mechanism: str) -> None:
-    async def produce() -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=settings["bootstrap.servers"],
-            security_protocol="SASL_SSL",
-            ssl_context=ssl.create_default_context(cafile=settings["ssl.ca.location"]),
-            sasl_mechanism=mechanism,
-            sasl_plain_username=settings["sasl.username"],
-            sasl_plain_password=settings["sasl.password"],
-            sasl_oauth_token_provider=Tokens() if mechanism == "OAUTHBEARER" else None,
-        )
-        await producer.start()
-        await producer.send_and_wait(TOPIC, b"a")
-        await producer.stop()
-
-    asyncio.run(asyncio.wait_for(produce(), DEADLINE_S))
-
-
 @pytest.fixture(scope="module")
 def both_hashes(cli: Cli) -> None:
     """The super user of `up` has a credential for SCRAM-SHA-512 alone."""
@@ -275,13 +212,21 @@ def both_hashes(cli: Cli) -> None:
 @pytest.mark.clients
 @pytest.mark.usefixtures("both_hashes")
 @pytest.mark.parametrize("mechanism", [*SCRAM, "PLAIN", "OAUTHBEARER"])
-@pytest.mark.parametrize(
-    "produce", [produce_by_confluent, produce_by_kafka_python, produce_by_aiokafka]
-)
+@pytest.mark.parametrize("exchange", [by_confluent, by_kafka_python, by_aiokafka])
 def test_clients_log_in_by_every_mechanism(
-    settings: dict[str, str], produce: Any, mechanism: str
+    settings: dict[str, str], exchange: Any, mechanism: str
 ) -> None:
-    produce(settings, mechanism)
+    login = Login(
+        mechanism,
+        settings["bootstrap.servers"],
+        Path(settings["ssl.ca.location"]),
+        certificate=Path(),
+        user=settings["sasl.username"],
+        password=settings["sasl.password"],
+        token=ISSUER.sign(),
+    )
+    name = f"{exchange.__name__}-{mechanism}"
+    exchange(login, TOPIC, name, name.encode())
 
 
 def test_who_has_no_rights_may_do_nothing(cli: Cli, settings: dict[str, str]) -> None:
