@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from simulated_disk import SimulatedDisk
 from simulator.broker_process import BrokerProcess
 from simulator.compaction import KEYED
 from simulator.disk_log import DiskLog, KeyedLog, LogFiles
-from simulator.memory_log import MemoryLog
+from simulator.memory_log import CONFIG, MemoryLog
 
-from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.metadata_seen import NOTHING_SEEN, MetadataSeen
 
 if TYPE_CHECKING:
     from simulator.checker import PartitionKey
     from simulator.disk_log import AnyLog
     from simulator.world import World
+
+    from fairlead_model.configs.log_config import LogConfig
 
 
 DIRECTORIES: Final = 2
@@ -112,9 +113,9 @@ class BrokerHost:
     def log(self, key: PartitionKey) -> AnyLog | None:
         return self.disk.logs.get(key)
 
-    def make_log(self, key: PartitionKey, topic: str, config: Any = None) -> AnyLog:
+    def make_log(self, key: PartitionKey, topic: str, config: LogConfig = CONFIG) -> AnyLog:
         topic_id, index = key
-        if isinstance(config, LogConfig):
+        if config is not CONFIG:
             log = self._make_disk_log(key, topic, config)
             log.is_failing = self.disk.is_failing
             log.is_full = self.disk.is_full

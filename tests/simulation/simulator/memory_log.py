@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from simulator.records import (
@@ -31,6 +30,7 @@ from fairlead_broker.log.index.transaction_index import AbortedTransaction
 from fairlead_broker.log.leader_epochs import LeaderEpochs
 from fairlead_broker.log.log import AppendResult
 from fairlead_broker.log.producers.producer_state import ProducedBatch, ProducerState
+from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -55,12 +55,8 @@ class Read(NamedTuple):
     arrival: None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Config:
-    flush_messages: int = 1 << 62
-
-
-CONFIG = _Config()
+CONFIG = LogConfig()
+"""What topics have that are kept in memory; those on a simulated disk have one of their own."""
 
 
 class MemoryLog:
@@ -101,7 +97,7 @@ class MemoryLog:
         self.base_offset = 0
         """Offset of the first entry."""
 
-    def reconfigure(self, config: _Config) -> None:
+    def reconfigure(self, config: LogConfig) -> None:
         self.config = config
 
     @property
