@@ -28,12 +28,13 @@ from login_clients import (
     Login,
     by_aiokafka,
     by_confluent,
-    by_franz_go,
     by_kafka_python,
     by_kafkas_tools,
     by_kcat,
+    by_program,
 )
 from needed_tools import missing, need
+from node_programs import install_node_programs
 from secure_listener import Certificates
 from tokens import TokenIssuer, oauth_settings
 
@@ -56,7 +57,8 @@ USER: Final = "alice"
 PASSWORD: Final = "a pass;word = of hers"
 MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER", "")
 CLIENTS: Final = (
-    "confluent-kafka", "kafka-python", "aiokafka", "Kafka's tools", "franz-go", "kcat",
+    "confluent-kafka", "kafka-python", "aiokafka", "Kafka's tools", "franz-go", "kcat", "KafkaJS",
+    "@platformatic/kafka",
 )  # fmt: skip
 IN_PROCESS: Final = {
     "confluent-kafka": by_confluent,
@@ -74,6 +76,10 @@ BY_PASSWORD: Final = MECHANISMS[:3]
 BOOTSTRAP_ERRORS: Final = ("kafka-python", "aiokafka")
 ISSUER: Final = TokenIssuer()
 GO_PROGRAM: Final = PROJECT / "tests/clients/franz_login"
+NODE_PROGRAMS: Final = {
+    "KafkaJS": "login_kafkajs.mjs",
+    "@platformatic/kafka": "login_platformatic.mjs",
+}
 TLS_VERSIONS: Final = ("TLSv1.3", "TLSv1.2")
 
 
@@ -169,7 +175,16 @@ def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Exchange:
         build(["go", "build", "-o", str(program), "."], GO_PROGRAM)
     except MissingError as error:
         pytest.skip(str(error))
-    return by_franz_go(program)
+    return by_program(str(program))
+
+
+@pytest.fixture(scope="module")
+def node_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs in JavaScript, with what they use."""
+    try:
+        return install_node_programs(tmp_path_factory.mktemp("node"))
+    except MissingError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture
@@ -187,6 +202,9 @@ def exchange_by(
         if client == "kcat":
             need("kcat")
             return by_kcat
+        if client in NODE_PROGRAMS:
+            folder: Path = request.getfixturevalue("node_programs")
+            return by_program("node", str(folder / NODE_PROGRAMS[client]))
         try:
             tools = JavaTools(ensure_kafka(), login.bootstrap)
         except KafkaUnavailableError as error:

@@ -193,7 +193,9 @@ def by_kcat(login: Login, topic: str, group: str, value: bytes) -> None:
     assert run(read) == value + b"\n"
 
 
-def by_franz_go(program: Path) -> Callable[[Login, str, str, bytes], None]:
+def by_program(*command: str) -> Callable[[Login, str, str, bytes], None]:
+    """A client in another language: a program that is told the login, as JSON, by its input."""
+
     def exchange(login: Login, topic: str, group: str, value: bytes) -> None:
         who = {
             "Mechanism": login.mechanism,
@@ -204,7 +206,7 @@ def by_franz_go(program: Path) -> Callable[[Login, str, str, bytes], None]:
             "Password": login.password,
             "Token": login.token,
         }
-        run([str(program), topic, group, value.decode()], json.dumps(who).encode())
+        run([*command, topic, group, value.decode()], json.dumps(who).encode())
 
     return exchange
 

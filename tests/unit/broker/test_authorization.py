@@ -11,6 +11,7 @@ from live_broker import batch
 from fairlead_broker.api_registry import HANDLERS
 from fairlead_broker.authorization import (
     ANONYMOUS,
+    CLUSTER_NAME,
     Access,
     Need,
     Operation,
@@ -91,7 +92,7 @@ DENIED = {
 EVERYTHING = (
     (TOPIC, "t"),
     (GROUP, "g"),
-    (CLUSTER, "kafka-cluster"),
+    (CLUSTER, CLUSTER_NAME),
     (TRANSACTIONAL_ID, "x"),
 )
 
@@ -608,7 +609,7 @@ def test_groups_that_are_denied_are_not_listed(stage: Any) -> None:
     for name in ("open", "secret"):
         group = SimpleNamespace(group_id=name, protocol=protocol)
         stage.broker.group_coordinator.groups[name] = group
-    stage.authorizer = Denying((CLUSTER, "kafka-cluster"), (GROUP, "secret"))
+    stage.authorizer = Denying((CLUSTER, CLUSTER_NAME), (GROUP, "secret"))
     listed = stage.ask(list_groups.ListGroupsRequest(), 4).groups
     assert [group.group_id for group in listed] == ["open"]
     stage.authorizer = Denying((GROUP, "secret"))
@@ -655,6 +656,20 @@ def test_a_denied_topic_or_group_keeps_a_transaction_from_what_is_beside_it(stag
     assert stage.ask(offsets, 4).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     in_transaction = stage.ask(offset_in_transaction(4), 4)
     assert list(error_codes(in_transaction)) == [ErrorCode.GROUP_AUTHORIZATION_FAILED]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_many_transactions_at_once_are_for_who_may_act_for_the_cluster(
+    stage: Any, version: int
+) -> None:
+    stage.authorizer = Denying((CLUSTER, CLUSTER_NAME))
+    asked = add_partitions_to_txn.AddPartitionsToTxnTransaction(
+        "x", 1, 0, False, [add_partitions_to_txn.AddPartitionsToTxnTopic("t", [0])]
+    )
+    reply = stage.ask(add_partitions_to_txn.AddPartitionsToTxnRequest([asked]), version)
+    assert reply.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert reply.results_by_transaction == []
+    assert stage.authorizer.asked == [(Operation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)]
 
 
 def test_configs_of_a_group_are_the_groups(stage: Any) -> None:

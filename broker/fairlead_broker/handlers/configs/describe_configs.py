@@ -77,7 +77,6 @@ def describe_configs(
         result = DescribeConfigsResult(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            error_message=None,
         )
         try:
             require_configs(

@@ -53,7 +53,6 @@ def describe_user_scram_credentials(
     asked = [user.name for user in request.users] if request.users else sorted(known)
     twice = repeated(asked)
     return DescribeUserScramCredentialsResponse(
-        error_message=None,
         results=[_describe(user, known, is_twice=user in twice) for user in dict.fromkeys(asked)],
     )
 
@@ -67,7 +66,5 @@ def _describe(
     elif infos is None:
         code, message = ErrorCode.RESOURCE_NOT_FOUND, "the user has no SCRAM credential"
     else:
-        return DescribeUserScramCredentialsResult(
-            user=user, error_message=None, credential_infos=infos
-        )
+        return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
     return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)

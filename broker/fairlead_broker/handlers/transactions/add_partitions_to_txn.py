@@ -1,12 +1,12 @@
-"""AddPartitionsToTxn (key 24), versions 0-5; 4 and 5 are for brokers.
+"""AddPartitionsToTxn (key 24), versions 0-5; 4 and 5 are meant for brokers.
 
 Behaviour: makes partitions part of a transaction, which begins with the first ones. All or none:
-where one is unknown or denied, the others answer OPERATION_NOT_ATTEMPTED. Clients are told of
-versions 4 and 5, as by Kafka, but on their listener these answer CLUSTER_AUTHORIZATION_FAILED: with
-them a broker that leads partitions asks about many transactions at once, whether partitions are in
-them, or that they be added (KIP-890). A client's topics of the cluster's own are denied. While the
-transaction before is being completed a client waits up to 15 ms, and hears CONCURRENT_TRANSACTIONS
-only then; brokers hear it at once.
+where one is unknown or denied, the others answer OPERATION_NOT_ATTEMPTED. With versions 4 and 5 a
+broker that leads partitions asks about many transactions at once, whether partitions are in them,
+or that they be added (KIP-890). They want CLUSTER_ACTION on the cluster, and nothing of topics and
+ids, as with Kafka: where nobody authorizes, clients may send them, and some do. The cluster's own
+topics are denied to clients. While the transaction before is being completed a client waits up to
+15 ms, and hears CONCURRENT_TRANSACTIONS only then; brokers hear it at once.
 Versions:  2 PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before · 3 flexible · 4 many transactions,
            verify_only · 5 TRANSACTION_ABORTABLE for a partition that is not in the transaction.
 Missing:   nothing.
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from fairlead_wire.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 
 _FENCED_SINCE = 2
-_FOR_BROKERS_SINCE = 4
+_MANY_SINCE = 4
 _ABORTABLE_SINCE = 5
-_CLIENT_TRANSACTION_VERSION = 0
+_FIRST_TRANSACTION_VERSION = 0
 
 _Codes = dict["TopicPartition", ErrorCode]
 
@@ -54,12 +54,12 @@ _Codes = dict["TopicPartition", ErrorCode]
 def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse | Pending:
-    if context.version >= _FOR_BROKERS_SINCE:
-        return _of_broker(request, context)
-    return _of_client(request, context)
+    if context.version >= _MANY_SINCE:
+        return _of_many(request, context)
+    return _of_one(request, context)
 
 
-def _of_client(request: AddPartitionsToTxnRequest, context: RequestContext) -> Pending:
+def _of_one(request: AddPartitionsToTxnRequest, context: RequestContext) -> Pending:
     topics = request.v3_and_below_topics
 
     def build(codes: _Codes) -> AddPartitionsToTxnResponse:
@@ -87,10 +87,10 @@ def _of_client(request: AddPartitionsToTxnRequest, context: RequestContext) -> P
     return parked.park()
 
 
-def _of_broker(
+def _of_many(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse | Pending:
-    if not context.listener.is_internal:
+    if not context.may_cluster(Operation.CLUSTER_ACTION):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         context.broker.metrics.errors[code.name] += 1
         return AddPartitionsToTxnResponse(error_code=code)
@@ -107,7 +107,7 @@ def _of_broker(
 
 
 class _Gathering:
-    """The answers about all transactions of a broker's request, sent when there is each."""
+    """The answers about all transactions of a request, sent when there is each."""
 
     def __init__(
         self,
@@ -152,11 +152,10 @@ def _ask_coordinator(
     answer: Callable[[_Codes], None],
 ) -> None:
     """Have `answer` called with a code for each partition, once, at once or later."""
-    is_client = context.version < _FOR_BROKERS_SINCE
     refused = {
         partition: code
         for partition in partitions
-        if (code := _refusal(partition, context, is_client=is_client)) is not ErrorCode.NONE
+        if (code := _refusal(partition, context)) is not ErrorCode.NONE
     }
     if refused or not partitions:
         answer(dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused)
@@ -167,18 +166,20 @@ def _ask_coordinator(
         transaction.producer_epoch,
         partitions,
         verify_only=transaction.verify_only,
-        transaction_version=_CLIENT_TRANSACTION_VERSION if is_client else TRANSACTION_VERSION_2,
-        may_wait=is_client,
+        transaction_version=(
+            _FIRST_TRANSACTION_VERSION if context.version < _MANY_SINCE else TRANSACTION_VERSION_2
+        ),
+        may_wait=not context.listener.is_internal,
         answer=answer,
     )
 
 
-def _refusal(partition: TopicPartition, context: RequestContext, *, is_client: bool) -> ErrorCode:
+def _refusal(partition: TopicPartition, context: RequestContext) -> ErrorCode:
     """Return why a partition by itself cannot be part of a transaction."""
     name, index = partition
-    if is_client and (
-        is_internal_topic(name) or not context.may(Operation.WRITE, ResourceType.TOPIC, name)
-    ):
+    if is_internal_topic(name) and not context.listener.is_internal:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if context.version < _MANY_SINCE and not context.may(Operation.WRITE, ResourceType.TOPIC, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = context.broker.image.topic(name)
     if topic is None or not 0 <= index < len(topic.partitions):
