@@ -2,7 +2,7 @@
 
 RE2 takes time in proportion to a text whatever the expression; Python's `re` backtracks, for hours
 if a client wants it to. Texts have to match as a whole. Compiled expressions are few and small: RE2
-keeps 128 of them.
+keeps 128 of them. The library is loaded with the first of them: most brokers never see one.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-import re2
-
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    import re2
 
     class Pattern:
         """A compiled expression."""
@@ -27,6 +26,8 @@ _SHOWN_LENGTH_MAX: Final = 200
 
 @lru_cache(maxsize=8)
 def _options(bytes_max: int) -> re2.Options:
+    import re2
+
     options = re2.Options()
     options.max_mem = bytes_max
     options.log_errors = False
@@ -40,6 +41,8 @@ def compile_pattern(pattern: str, *, length_max: int, bytes_max: int) -> Pattern
 
     KafkaError INVALID_REGULAR_EXPRESSION with the reason.
     """
+    import re2
+
     if len(pattern) > length_max:
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,

@@ -24,12 +24,10 @@ from fairlead_broker.limits import (
 )
 from fairlead_broker.net.creation_allowance import CreationAllowance
 from fairlead_broker.security.sasl.exchange import LoginError
-from fairlead_broker.security.sasl.jwks import JwksReader
 from fairlead_broker.security.sasl.login_session import LoginSession
 from fairlead_broker.security.sasl.oauthbearer import OAuthBearerExchange
 from fairlead_broker.security.sasl.plain import PlainExchange, RightPasswords
 from fairlead_broker.security.sasl.scram import NONCE_BYTES, ScramExchange
-from fairlead_broker.security.sasl.token_judge import JwtJudge
 from fairlead_model.security.scram import ScramMechanism
 
 if TYPE_CHECKING:
@@ -38,7 +36,9 @@ if TYPE_CHECKING:
 
     from fairlead_broker.security.credentials import Credentials
     from fairlead_broker.security.sasl.exchange import Answer, Exchange, Work
+    from fairlead_broker.security.sasl.jwks import JwksReader
     from fairlead_broker.security.sasl.sasl_settings import SaslSettings
+    from fairlead_broker.security.sasl.token_judge import JwtJudge
 
 _SCRAM: Final = {each.sasl_name: each for each in ScramMechanism}
 _DELAY_JITTER: Final = 0.25
@@ -84,6 +84,10 @@ class Logins:
         self._judges: dict[str, JwtJudge] = {}
         for name, each in settings.items():
             if each.oauth is not None:
+                # 9 MB of memory, for those alone who take tokens.
+                from fairlead_broker.security.sasl.jwks import JwksReader
+                from fairlead_broker.security.sasl.token_judge import JwtJudge
+
                 reader = self._readers[name] = JwksReader(each.oauth)
                 self._judges[name] = JwtJudge(each.oauth, reader)
         credentials.watch(self._on_credential_changed)

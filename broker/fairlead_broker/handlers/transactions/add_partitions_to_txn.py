@@ -97,11 +97,14 @@ def _of_many(
     parked: ParkedTransaction[AddPartitionsToTxnResponse] = ParkedTransaction(
         context, lambda response: response
     )
-    gathering = _Gathering(len(request.transactions), context, parked)
-    for transaction in request.transactions:
-        _ask_coordinator(
-            transaction, _partitions(transaction.topics), context, gathering.part(transaction)
-        )
+    asked = [(each, _partitions(each.topics)) for each in request.transactions]
+    if not context.listener.is_internal:
+        size = len(asked) + sum(len(partitions) for _, partitions in asked)
+        if size > PARTITIONS_PER_REQUEST_MAX:
+            raise RemoteProtocolError("too many transactions and partitions")
+    gathering = _Gathering(len(asked), context, parked)
+    for transaction, partitions in asked:
+        _ask_coordinator(transaction, partitions, context, gathering.part(transaction))
     gathering.maybe_finish()
     return parked.park()
 

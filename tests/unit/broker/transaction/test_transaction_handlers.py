@@ -11,10 +11,14 @@ from transaction_cluster import TransactionCluster, of_broker
 
 from fairlead_broker.api_registry import HANDLERS
 from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
-from fairlead_broker.limits import TRANSACTION_PATTERN_LENGTH_MAX, TRANSACTIONAL_ID_BYTES_MAX
+from fairlead_broker.limits import (
+    PARTITIONS_PER_REQUEST_MAX,
+    TRANSACTION_PATTERN_LENGTH_MAX,
+    TRANSACTIONAL_ID_BYTES_MAX,
+)
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.api_keys import ApiKey
-from fairlead_wire.errors import ErrorCode
+from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -287,6 +291,15 @@ def test_clients_may_ask_what_brokers_ask_where_nobody_authorizes(
         assert transactions.state() == "Ongoing"
         code, *after = await transactions.end(pair, commit=True)
         assert (code, after) == (NONE, [pair[0], pair[1] + 1])
+
+    told(tmp_path, story)
+
+
+def test_a_client_may_not_ask_about_more_than_a_request_has_room_for(tmp_path: Path) -> None:
+    async def story(transactions: TransactionCluster) -> None:
+        asked = of_broker("x", (1, 0), *range(PARTITIONS_PER_REQUEST_MAX))
+        with pytest.raises(RemoteProtocolError, match="too many transactions and partitions"):
+            transactions.call(AddPartitionsToTxnRequest([asked]), 5)
 
     told(tmp_path, story)
 
