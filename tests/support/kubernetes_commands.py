@@ -50,7 +50,8 @@ class Kubectl:
 
     def apply(self, *manifests: dict[str, Any]) -> None:
         """Server-side, as one file."""
-        text = "\n---\n".join(json.dumps(manifest) for manifest in manifests)
+        # What begins with a brace would be read as JSON, which knows no lines between documents.
+        text = "".join(f"---\n{json.dumps(manifest)}\n" for manifest in manifests)
         self("apply", "--server-side", "-f", "-", stdin=text)
 
     def exec(self, pod: str, *command: str, stdin: str | None = None, timeout_s: float = 60) -> str:
