@@ -73,15 +73,15 @@ class Whole(NamedTuple):
         return test
 
 
-CLUSTER_SEEDS = Proof("seeds of simulated clusters", 12, 500, "FAIRLEAD_SEEDS")
+CLUSTER_SEEDS = Proof("seeds of simulated clusters", 8, 500, "FAIRLEAD_SEEDS")
 MOVING_SEEDS = Proof("seeds of clusters that move partitions", 8, 300, "FAIRLEAD_SEEDS")
 FOLLOWER_READ_SEEDS = Proof("seeds of clusters whose followers are read", 6, 200, "FAIRLEAD_SEEDS")
 GROUP_SEEDS = Proof("seeds of simulated groups", 30, 500, "FAIRLEAD_SEEDS")
 SINK_SEEDS = Proof("seeds of simulated sinks", 100, 1000, "FAIRLEAD_SEEDS")
 TRANSACTION_SEEDS = Proof("seeds of simulated transactions", 100, 1000, "FAIRLEAD_SEEDS")
-ZOOKEEPER_SEEDS = Proof("seeds of clusters on a simulated ZooKeeper", 8, 200, "FAIRLEAD_SEEDS")
-REBALANCE_WALKS = Proof("walks of clusters that balance themselves", 100, 1000, "FAIRLEAD_SEEDS")
-CLEANER_STORIES = Proof("histories that Kafka's cleaner judges", 20, 400, "FAIRLEAD_SEEDS")
+ZOOKEEPER_SEEDS = Proof("seeds of clusters on a simulated ZooKeeper", 4, 200, "FAIRLEAD_SEEDS")
+REBALANCE_WALKS = Proof("walks of clusters that balance themselves", 30, 1000, "FAIRLEAD_SEEDS")
+CLEANER_STORIES = Proof("histories that Kafka's cleaner judges", 6, 400, "FAIRLEAD_SEEDS")
 REST_REQUESTS = Proof("made-up requests of each HTTP operation", 5, 50, "FAIRLEAD_EXAMPLES")
 KILLS = Proof("rounds of kill -9", 8, 20, "FAIRLEAD_RUNS", is_whole_in_ci=True)
 DRILL_RUNS = Proof("runs of each failover drill", 1, 3, "FAIRLEAD_RUNS")
