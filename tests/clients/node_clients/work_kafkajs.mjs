@@ -2,29 +2,11 @@
 // and transactions. Arguments: where brokers are, and a topic of four partitions. Prints what was
 // seen, as JSON.
 import { CompressionTypes, Kafka, logLevel } from 'kafkajs'
+import { RECORDS, records, until } from './work.mjs'
 
 const [bootstrap, topic] = process.argv.slice(2)
-const PARTITIONS = 4
-const RECORDS = 40
 const kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.NOTHING })
 const seen = {}
-
-function records(kind) {
-  return Array.from({ length: RECORDS }, (_, index) => ({
-    key: `${index}`,
-    value: `${kind}-${index}`,
-    headers: { kind },
-    partition: index % PARTITIONS,
-  }))
-}
-
-async function until(what, isTrue) {
-  for (let tries = 0; tries < 300; tries++) {
-    if (await isTrue()) return
-    await new Promise((resolve) => setTimeout(resolve, 100))
-  }
-  throw new Error(`30 s went by without ${what}`)
-}
 
 async function member(groupId, found, options = {}) {
   const consumer = kafka.consumer({ groupId, heartbeatInterval: 300, ...options })

@@ -2,30 +2,11 @@
 // both protocols, commits, and transactions. Arguments: where brokers are, and a topic of four
 // partitions. Prints what was seen, as JSON.
 import { Admin, Consumer, Producer, stringDeserializers, stringSerializers } from '@platformatic/kafka'
+import { RECORDS, records, until } from './work.mjs'
 
 const [bootstrap, topic] = process.argv.slice(2)
-const PARTITIONS = 4
-const RECORDS = 40
 const connection = { clientId: 'work', bootstrapBrokers: [bootstrap] }
 const seen = {}
-
-function records(kind) {
-  return Array.from({ length: RECORDS }, (_, index) => ({
-    topic,
-    key: `${index}`,
-    value: `${kind}-${index}`,
-    headers: { kind },
-    partition: index % PARTITIONS,
-  }))
-}
-
-async function until(what, isTrue) {
-  for (let tries = 0; tries < 300; tries++) {
-    if (await isTrue()) return
-    await new Promise((resolve) => setTimeout(resolve, 100))
-  }
-  throw new Error(`30 s went by without ${what}`)
-}
 
 async function member(groupId, found, options = {}) {
   const consumer = new Consumer({
@@ -51,16 +32,16 @@ function held(consumer) {
 
 async function committed(groupId) {
   const [group] = await admin.listConsumerGroupOffsets({ groups: [groupId] })
-  return group.topics[0].partitions
+  return (group.topics[0]?.partitions ?? [])
     .map(({ partitionIndex, committedOffset }) => [partitionIndex, Number(committedOffset)])
     .sort()
 }
 
 const admin = new Admin(connection)
 const producer = new Producer({ ...connection, idempotent: true, serializers: stringSerializers })
-await producer.send({ acks: -1, messages: records('plain') })
+await producer.send({ acks: -1, messages: records('plain', { topic }) })
 for (const compression of ['gzip', 'snappy', 'lz4']) {
-  await producer.send({ acks: -1, messages: records(compression), compression })
+  await producer.send({ acks: -1, messages: records(compression, { topic }), compression })
 }
 await producer.close()
 
@@ -69,6 +50,11 @@ for (const groupProtocol of ['classic', 'consumer']) {
   const found = []
   const first = await member(groupId, found, { groupProtocol })
   await until('all records', () => found.length >= 4 * RECORDS)
+  // Four kinds of records lie in four partitions.
+  await until('all commits', async () => {
+    const ends = (await committed(groupId)).map(([, end]) => end)
+    return ends.filter((end) => end === RECORDS).length === 4
+  })
   const second = await member(groupId, found, { groupProtocol })
   await until('two shares', () => held(first) === 2 && held(second) === 2)
   await second.close(true)
@@ -92,11 +78,11 @@ const [record] = await stream.take(1).toArray()
 const kept = await transactional.beginTransaction()
 await kept.addConsumer(reader)
 await kept.addOffset(record)
-await kept.send({ messages: records('committed') })
+await kept.send({ messages: records('committed', { topic }) })
 await kept.commit()
 await reader.close(true)
 const dropped = await transactional.beginTransaction()
-await dropped.send({ messages: records('aborted') })
+await dropped.send({ messages: records('aborted', { topic }) })
 await dropped.abort()
 await transactional.close()
 const [position] = await committed(`${topic}-in-transaction`)
