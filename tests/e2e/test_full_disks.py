@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from kubernetes_commands import Kubectl, wait_until
-from kubernetes_installation import CLUSTER, NAMESPACE, Installation, Summary
+from kubernetes_installation import CLUSTER, Installation, Summary
 from node_disks import disks_of_nodes
+from resource_manifests import resource
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
@@ -15,15 +16,6 @@ NAME = "small"
 BROKERS = 3
 FULL_S = 8
 BALLAST = "fairlead-drill-ballast"
-
-
-def resource(kind: str, name: str, **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "fairlead.io/v1alpha1",
-        "kind": kind,
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": spec,
-    }
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +37,9 @@ def small(installation: Installation) -> Iterator[Kubectl]:
     }
     with disks_of_nodes(kubectl, STORAGE_CLASS):
         kubectl.apply(
-            resource("LogCluster", NAME, reclaimPolicy="Delete"),
-            resource("BrokerPool", NAME, **pool),
-            resource("Topic", "on-small-disks", **topic),
+            resource("LogCluster", NAME, {"reclaimPolicy": "Delete"}),
+            resource("BrokerPool", NAME, pool),
+            resource("Topic", "on-small-disks", topic),
         )
         try:
             for what in (f"logcluster/{NAME}", "topic.fairlead.io/on-small-disks"):
@@ -71,7 +63,7 @@ def drill(kubectl: Kubectl, cluster: str, topic: str) -> dict[str, Any]:
         "fault": {"type": "DiskFull", "durationSeconds": FULL_S},
         "runs": 1,
     }
-    kubectl.apply(resource("FailoverDrill", name, **spec))
+    kubectl.apply(resource("FailoverDrill", name, spec))
     kubectl("wait", "--for=condition=Complete", f"failoverdrill/{name}", "--timeout=120s")
     return dict(kubectl.get("failoverdrill", name))
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from kubernetes_commands import CommandError, wait_until
-from kubernetes_installation import NAMESPACE, Installation, Summary
+from kubernetes_installation import Installation, Summary
 from kubernetes_load import under_load
+from resource_manifests import resource
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
@@ -16,15 +17,6 @@ BROKERS = 3
 PARTITIONS, RATE = 6, 500
 STOP_FILE = "/tmp/stop-disks"  # in the client pod
 POOL = f"{CLUSTER}-data"
-
-
-def resource(kind: str, name: str, **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "fairlead.io/v1alpha1",
-        "kind": kind,
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": spec,
-    }
 
 
 def volumes(count: int) -> dict[str, Any]:
@@ -38,8 +30,8 @@ def disks(installation: Installation) -> Iterator[Installation]:
     installation.ensure_client()
     resources = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
     pool = {"clusterName": CLUSTER, "replicas": BROKERS, "storage": volumes(2)}
-    installation.kubectl.apply(resource("LogCluster", CLUSTER, reclaimPolicy="Delete"))
-    installation.kubectl.apply(resource("BrokerPool", "data", **pool, resources=resources))
+    installation.kubectl.apply(resource("LogCluster", CLUSTER, {"reclaimPolicy": "Delete"}))
+    installation.kubectl.apply(resource("BrokerPool", "data", pool | {"resources": resources}))
     ready = ("wait", "--for=condition=Ready", f"logcluster/{CLUSTER}", "--timeout=180s")
     wait_until(lambda: bool(installation.kubectl(*ready, timeout_s=190)), "no cluster", 200)
     yield installation
@@ -54,7 +46,7 @@ def make_topic(installation: Installation, name: str, partitions: int) -> None:
         "replicationFactor": BROKERS,
         "config": {"min.insync.replicas": 2},
     }
-    installation.kubectl.apply(resource("Topic", name, **spec))
+    installation.kubectl.apply(resource("Topic", name, spec))
     installation.kubectl("wait", "--for=condition=Ready", f"topic.fairlead.io/{name}")
 
 
