@@ -30,7 +30,9 @@ from client_adapters import (  # noqa: E402
     Rec,
 )
 from clients_under_test import CLIENT_NAMES, GROUP_SETTINGS  # noqa: E402
+from compiled_programs import MissingError  # noqa: E402
 from needed_tools import missing, need  # noqa: E402
+from node_programs import install_node_programs  # noqa: E402
 from started_members import DEADLINE_S, Members  # noqa: E402
 
 from fairlead_bench.peers.fairlead_peer import FairleadPeer  # noqa: E402
@@ -51,6 +53,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(FOLDER):
             item.add_marker(pytest.mark.clients)
+
+
+@pytest.fixture(scope="session")
+def node_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs in JavaScript, with what they use; Node.js is no promised tool."""
+    try:
+        return install_node_programs(tmp_path_factory.mktemp("node"))
+    except MissingError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

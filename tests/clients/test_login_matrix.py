@@ -34,7 +34,6 @@ from login_clients import (
     by_program,
 )
 from needed_tools import missing, need
-from node_programs import install_node_programs
 from secure_listener import Certificates
 from tokens import TokenIssuer, oauth_settings
 
@@ -176,15 +175,6 @@ def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Exchange:
     except MissingError as error:
         pytest.skip(str(error))
     return by_program(str(program))
-
-
-@pytest.fixture(scope="module")
-def node_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs in JavaScript, with what they use."""
-    try:
-        return install_node_programs(tmp_path_factory.mktemp("node"))
-    except MissingError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture

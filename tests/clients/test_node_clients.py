@@ -11,9 +11,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from compiled_programs import MissingError
 from confluent_kafka.admin import AdminClient, NewTopic
-from node_programs import install_node_programs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,14 +20,6 @@ pytestmark = pytest.mark.slow
 
 PARTITIONS = 4
 DEADLINE_S = 120
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    try:
-        return install_node_programs(tmp_path_factory.mktemp("node"))
-    except MissingError as error:
-        pytest.skip(str(error))
 
 
 def work(program: Path, bootstrap: str, topic: str) -> dict[str, Any]:
@@ -52,8 +42,8 @@ def each_partition(offset: int) -> list[list[int]]:
     return [[partition, offset] for partition in range(PARTITIONS)]
 
 
-def test_kafkajs(bootstrap: str, programs: Path) -> None:
-    assert work(programs / "work_kafkajs.mjs", bootstrap, "kafkajs") == {
+def test_kafkajs(bootstrap: str, node_programs: Path) -> None:
+    assert work(node_programs / "work_kafkajs.mjs", bootstrap, "kafkajs") == {
         "records": 80,
         "committed": each_partition(20),
         "committedInTransaction": 7,
@@ -62,9 +52,9 @@ def test_kafkajs(bootstrap: str, programs: Path) -> None:
     }
 
 
-def test_platformatic_kafka(bootstrap: str, programs: Path) -> None:
+def test_platformatic_kafka(bootstrap: str, node_programs: Path) -> None:
     of_group = {"records": 160, "committed": each_partition(40)}
-    assert work(programs / "work_platformatic.mjs", bootstrap, "platformatic") == {
+    assert work(node_programs / "work_platformatic.mjs", bootstrap, "platformatic") == {
         "classic": of_group,
         "consumer": of_group,
         "committedInTransaction": 1,
