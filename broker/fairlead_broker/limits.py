@@ -417,6 +417,8 @@ ROLE_JOURNAL_BYTES_MAX: Final = 128 * MIB
 killed, and waits for the controller instead."""
 LOGIN_AFTER_MUTE_S: Final = 2.0
 """A client whose login ends while a quota holds it back has so long afterwards to repeat it."""
+REFUSED_LOGIN_LINGER_S: Final = 0.2
+"""How long a connection stays after the answer that a login failed; nothing is read from it."""
 
 # Moves between log directories.
 MOVE_STEP_BYTES: Final = 4 * MIB

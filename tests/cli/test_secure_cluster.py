@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from local_cluster import Cli, take_cluster_ports
-from login_clients import Login, by_aiokafka, by_confluent, by_kafka_python
+from login_clients import IN_PYTHON, Login, by_python
 from needed_tools import need
 from secure_listener import Certificates
 from tokens import TokenIssuer, oauth_settings
@@ -212,9 +212,9 @@ def both_hashes(cli: Cli) -> None:
 @pytest.mark.clients
 @pytest.mark.usefixtures("both_hashes")
 @pytest.mark.parametrize("mechanism", [*SCRAM, "PLAIN", "OAUTHBEARER"])
-@pytest.mark.parametrize("exchange", [by_confluent, by_kafka_python, by_aiokafka])
+@pytest.mark.parametrize("client", IN_PYTHON)
 def test_clients_log_in_by_every_mechanism(
-    settings: dict[str, str], exchange: Any, mechanism: str
+    settings: dict[str, str], client: str, mechanism: str
 ) -> None:
     login = Login(
         mechanism,
@@ -225,8 +225,8 @@ def test_clients_log_in_by_every_mechanism(
         password=settings["sasl.password"],
         token=ISSUER.sign(),
     )
-    name = f"{exchange.__name__}-{mechanism}"
-    exchange(login, TOPIC, name, name.encode())
+    name = f"{client}-{mechanism}"
+    by_python(client)(login, TOPIC, name, name.encode())
 
 
 def test_who_has_no_rights_may_do_nothing(cli: Cli, settings: dict[str, str]) -> None:

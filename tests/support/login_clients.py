@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import ssl
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -21,7 +24,6 @@ from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokenProvid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from fairlead_bench.peers.java_tools import JavaTools
 
@@ -193,6 +195,18 @@ def by_kcat(login: Login, topic: str, group: str, value: bytes) -> None:
     assert run(read) == value + b"\n"
 
 
+IN_PYTHON: Final = {
+    "confluent-kafka": by_confluent,
+    "kafka-python": by_kafka_python,
+    "aiokafka": by_aiokafka,
+}
+
+
+def by_python(client: str) -> Callable[[Login, str, str, bytes], None]:
+    """One of those in a process of its own: two of them leave sockets to the garbage collector."""
+    return by_program(sys.executable, __file__, client)
+
+
 def by_program(*command: str) -> Callable[[Login, str, str, bytes], None]:
     """A client in another language: a program that is told the login, as JSON, by its input."""
 
@@ -267,3 +281,23 @@ def run(command: list[str], stdin: bytes = b"") -> bytes:
     )
     assert ended.returncode == 0, ended.stderr.decode(errors="replace")
     return ended.stdout
+
+
+def main(client: str, topic: str, group: str, value: str) -> None:
+    """Be the process of `by_python`."""
+    logging.basicConfig(level=logging.ERROR)
+    who = json.load(sys.stdin)
+    login = Login(
+        who["Mechanism"],
+        who["Bootstrap"],
+        Path(who["Authority"]),
+        Path(who["Certificate"]),
+        who["User"],
+        who["Password"],
+        who["Token"],
+    )
+    IN_PYTHON[client](login, topic, group, value.encode())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

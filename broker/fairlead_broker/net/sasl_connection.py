@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.api_registry import HANDLERS, PENDING
 from fairlead_broker.authorization import ANONYMOUS, Principal
-from fairlead_broker.limits import LOGIN_AFTER_MUTE_S, STRANGER_UNSENT_BYTES_MAX, UNSENT_BYTES_MAX
+from fairlead_broker.limits import (
+    LOGIN_AFTER_MUTE_S,
+    REFUSED_LOGIN_LINGER_S,
+    STRANGER_UNSENT_BYTES_MAX,
+    UNSENT_BYTES_MAX,
+)
 from fairlead_broker.net.connection import Connection
 from fairlead_broker.net.logins import TooManyLoginsError
 from fairlead_broker.security.sasl.exchange import Answer, LoginError, Work
@@ -235,10 +240,13 @@ class SaslConnection(Connection):
     def _end(self, reason: str, context: RequestContext | None, response: Any) -> None:
         if self.is_closed:
             return
-        if context is not None:
-            context.respond(response)
-            self.send_answered()
-        self.close(reason)
+        if context is None:
+            self.close(reason)
+            return
+        context.respond(response)
+        self.send_answered()
+        # kafka-python drops an answer that it reads together with the end behind it.
+        self._server.loop.call_later(REFUSED_LOGIN_LINGER_S, self._end, reason, None, None)
 
     def _send_bare(self, token: bytes) -> None:
         self._out.append(_LENGTH.pack(len(token)) + token)

@@ -1,6 +1,7 @@
 """A listener whose clients log in: the frames of SASL, in and out of order."""
 
 import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from scram_client import ScramClient
 from secure_listener import StaticCredentials, security_of
 
 from fairlead_broker.authorization import Principal
-from fairlead_broker.limits import STRANGER_S
+from fairlead_broker.limits import REFUSED_LOGIN_LINGER_S, STRANGER_S
 from fairlead_model.security.scram import ScramMechanism
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
@@ -129,6 +130,19 @@ def test_a_login_that_fails_is_answered_late_and_in_the_same_words(
         "Authentication failed: the credentials are not those of a user."
     )
     assert client.is_closed_by_peer()
+    assert live.broker.metrics.logins_failed == 1
+
+
+def test_a_login_that_fails_has_its_answer_well_before_the_end_and_nothing_else(
+    live: LiveBroker, client: FrameClient
+) -> None:
+    log_in(client, "alice", "wrong")
+    answered_s = time.monotonic()
+    client.send(SaslHandshakeRequest("SCRAM-SHA-256"), 1)
+    # An end that leaves something unread is a reset.
+    with pytest.raises(ConnectionResetError):
+        client.socket.recv(1)
+    assert time.monotonic() - answered_s > REFUSED_LOGIN_LINGER_S / 2
     assert live.broker.metrics.logins_failed == 1
 
 
