@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 
 DISK_MIB: Final = 400
 DISKS_PER_NODE: Final = 2
-"""kind's nodes see no more than eight loop devices, all of the machine."""
 CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
-# A file on the node's disk becomes a device with an ext4, as a cloud's volume is.
+# A file on the node's disk becomes a device with an ext4, as a cloud's volume is. Loop devices are
+# the machine's: a node has names for those alone that were there when it began.
 MAKE: Final = f"""
+for number in $(seq 0 63); do
+  [ -e /dev/loop$number ] || mknod /dev/loop$number b 7 $number
+done
 for disk in $(seq {DISKS_PER_NODE}); do
   mkdir -p /mnt/fairlead-disk-$disk
   truncate -s {DISK_MIB}M /mnt/fairlead-disk-$disk.img
