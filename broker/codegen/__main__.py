@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from codegen.emit_module import Api, api_module, build_api, index_module
+from codegen.own_fields import with_own_fields
 from codegen.schema import SchemaError, parse_message, read_definitions
 
 # What clients may send to a broker, and what brokers send one another. Left out: the controller
@@ -41,8 +42,8 @@ def build_sources(jar: Path) -> dict[str, str]:
         raise SchemaError(f"{jar} defines no {', '.join(missing)}")
     apis: list[Api] = [
         build_api(
-            parse_message(definitions[f"{name}Request"]),
-            parse_message(definitions[f"{name}Response"]),
+            parse_message(with_own_fields(definitions[f"{name}Request"])),
+            parse_message(with_own_fields(definitions[f"{name}Response"])),
         )
         for name in APIS
     ]

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from fairlead_broker.limits import MARKERS_PER_REQUEST_MAX
+from fairlead_broker.replication.leader_epoch_check import LATEST_KNOWN_EPOCH
 from fairlead_broker.tasks.peer_link import PeerLinks
 from fairlead_broker.transaction.marker_appends import append_markers
 from fairlead_broker.transaction.marker_plan import MarkerPlan
@@ -93,7 +94,11 @@ class MarkerWriter:
             self._timer = self._loop.call_later(delay_ms / 1000, self._pump)
 
     def _write_here(self, batch: MarkerBatch) -> None:
-        markers = batch.markers()
+        # What is written within this turn cannot come late.
+        markers = [
+            (marker, dict.fromkeys(partitions, LATEST_KNOWN_EPOCH))
+            for marker, partitions in batch.markers()
+        ]
 
         def settle(codes: Codes) -> None:
             answers = {
@@ -133,15 +138,17 @@ class MarkerWriter:
 def _request(batch: MarkerBatch) -> WriteTxnMarkersRequest:
     asked = []
     for marker, partitions in batch.markers():
-        topics: dict[str, list[int]] = {}
-        for topic, index in partitions:
-            topics.setdefault(topic, []).append(index)
+        topics: dict[str, WritableTxnMarkerTopic] = {}
+        for (name, index), leader_epoch in partitions.items():
+            topic = topics.setdefault(name, WritableTxnMarkerTopic(name))
+            topic.partition_indexes.append(index)
+            topic.leader_epochs.append(leader_epoch)
         asked.append(
             WritableTxnMarker(
                 producer_id=marker.producer_id,
                 producer_epoch=marker.producer_epoch,
                 transaction_result=marker.is_commit,
-                topics=[WritableTxnMarkerTopic(*topic) for topic in topics.items()],
+                topics=list(topics.values()),
                 coordinator_epoch=marker.coordinator_epoch,
                 transaction_version=marker.transaction_version,
             )

@@ -15,11 +15,12 @@ from fairlead_broker.replication.acknowledgement import (
     time_out_code,
 )
 from fairlead_broker.replication.acks import ALL_IN_SYNC
+from fairlead_broker.replication.leader_epoch_check import LATEST_KNOWN_EPOCH
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from fairlead_broker.clock import Clock
     from fairlead_broker.group.coordinator import GroupCoordinator
@@ -48,11 +49,12 @@ class LeadingBroker(Protocol):
 
 def append_markers(
     broker: LeadingBroker,
-    markers: Sequence[tuple[EndMarker, Sequence[TopicPartition]]],
+    markers: Sequence[tuple[EndMarker, Mapping[TopicPartition, int]]],
     done: Callable[[Codes], None],
 ) -> ParkedOperation | None:
-    """Write markers; `done` is called once, in this call or later.
+    """Write markers, each to its partitions; `done` is called once, in this call or later.
 
+    With a partition comes the leader epoch that is meant, or LATEST_KNOWN_EPOCH for any.
     What is returned is there while that is not so, and can be cancelled.
     """
     appends = MarkerAppends(broker, done)
@@ -80,14 +82,20 @@ class MarkerAppends:
         self._parked: ParkedOperation | None = None
         self._is_complete = False
 
-    def append(self, marker: EndMarker, partitions: Sequence[TopicPartition]) -> None:
-        """Write a marker to each of its partitions."""
+    def append(self, marker: EndMarker, partitions: Mapping[TopicPartition, int]) -> None:
+        """Write a marker to each of its partitions.
+
+        One that was meant for an earlier reign of this broker may be about a transaction that has
+        its end from another leader since: the next of its producer may have the same epoch (T8).
+        """
         codes: dict[TopicPartition, ErrorCode] = {}
         number = len(self._codes)
         self._codes.append(codes)
-        for key in partitions:
+        for key, meant_epoch in partitions.items():
             try:
                 partition = self._broker.leading(key)
+                if LATEST_KNOWN_EPOCH < meant_epoch < partition.leader_epoch:
+                    raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
                 if partition.topic == CONSUMER_OFFSETS:
                     self._append_to_groups(marker, number, key)
                     continue

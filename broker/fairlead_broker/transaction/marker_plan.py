@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fairlead_broker.transaction.ending import EndingTransaction, TopicPartition
     from fairlead_model.cluster import ClusterImage
     from fairlead_model.delta import Change
+    from fairlead_model.partition import PartitionRegistration
 
 RETRY_DELAY_MIN_MS: Final = 10
 RETRY_DELAY_MAX_MS: Final = 1_000
@@ -75,14 +76,26 @@ class _Partition:
     name is another one, and has nothing of these transactions.
     """
 
-    __slots__ = ("due_ms", "failures", "key", "leader", "sent", "topic_id", "waiting")
+    __slots__ = (
+        "due_ms",
+        "failures",
+        "key",
+        "leader",
+        "leader_epoch",
+        "sent",
+        "topic_id",
+        "waiting",
+    )
 
-    def __init__(self, key: TopicPartition, topic_id: bytes) -> None:
+    def __init__(
+        self, key: TopicPartition, topic_id: bytes, registration: PartitionRegistration
+    ) -> None:
         self.key = key
         self.topic_id = topic_id
+        self.leader = registration.leader
+        self.leader_epoch = registration.leader_epoch
         self.waiting: dict[_Ending, None] = {}
         self.sent = 0
-        self.leader = NO_LEADER
         self.failures = 0
         self.due_ms = 0
 
@@ -109,10 +122,13 @@ class MarkerBatch:
         self.broker_id = broker_id
         self.sent: dict[_Ending, list[_Partition]] = {}
 
-    def markers(self) -> list[tuple[EndMarker, list[TopicPartition]]]:
-        """Return what has to be written; no producer is named twice."""
+    def markers(self) -> list[tuple[EndMarker, dict[TopicPartition, int]]]:
+        """Return what has to be written, and in which leader epochs; no producer is named twice."""
         return [
-            (ending.transaction.marker, [partition.key for partition in partitions])
+            (
+                ending.transaction.marker,
+                {partition.key: partition.leader_epoch for partition in partitions},
+            )
             for ending, partitions in self.sent.items()
         ]
 
@@ -282,8 +298,8 @@ class MarkerPlan:
             return None
         partition = self._partitions.get(key)
         if partition is None or partition.topic_id != topic.topic_id:
-            partition = self._partitions[key] = _Partition(key, topic.topic_id)
-            partition.leader = topic.partitions[index].leader
+            partition = _Partition(key, topic.topic_id, topic.partitions[index])
+            self._partitions[key] = partition
         return partition
 
     def _is_gone(self, partition: _Partition) -> bool:
@@ -303,7 +319,9 @@ class MarkerPlan:
             self._place(partition, now_ms)
             return
         registration = self._image.partition(*partition.key)
-        leader = NO_LEADER if registration is None else registration.leader
+        leader = NO_LEADER
+        if registration is not None:
+            leader, partition.leader_epoch = registration.leader, registration.leader_epoch
         if leader != partition.leader:
             self._displace(partition)
             partition.leader = leader

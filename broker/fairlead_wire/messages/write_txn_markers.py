@@ -12,6 +12,7 @@ from fairlead_wire.primitives import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
     UVARINTS,
+    append_tags,
     begin_elements,
     compact_int32_array,
     count_elements,
@@ -21,6 +22,7 @@ from fairlead_wire.primitives import (
     null_value,
     oversized,
     read_string_size,
+    read_tags,
     read_uvarint,
     skip_tags,
     string_size,
@@ -28,6 +30,7 @@ from fairlead_wire.primitives import (
     unknown_version,
     unpack_from,
     uvarint,
+    wrong_tag_size,
 )
 from fairlead_wire.segments import Buffer, Segment
 
@@ -46,6 +49,7 @@ class WritableTxnMarkerTopic(WireStruct):
 
     name: str = ""
     partition_indexes: list[int] = field(default_factory=list)
+    leader_epochs: list[int] = field(default_factory=list)  # v2, tag 10000, ignorable
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -198,10 +202,31 @@ def _decode_writable_txn_marker_topic_flexible(
     position += count * 4
     tags = buffer[position]
     position += 1
+    leader_epochs: list[int] = []
     if tags:
         count_elements(tags)
-        position = skip_tags(buffer, position - 1)
-    return WritableTxnMarkerTopic(name, partition_indexes), position
+        payloads, end_of_tags = read_tags(buffer, position - 1)
+        for tag, position, stop in payloads:
+            if tag == 10000 and version >= 2:
+                count = buffer[position]
+                position += 1
+                if count > 127:
+                    count, position = read_uvarint(buffer, position - 1)
+                if count == 0:
+                    raise null_value("WritableTxnMarkerTopic.leader_epochs")
+                count -= 1
+                if count * 4 > len(buffer) - position:
+                    raise oversized("WritableTxnMarkerTopic.leader_epochs", count)
+                if count > 1:
+                    count_elements(count)
+                leader_epochs = list(unpack_from(f">{count}i", buffer, position))
+                position += count * 4
+            else:
+                continue
+            if position != stop:
+                raise wrong_tag_size("WritableTxnMarkerTopic", tag)
+        position = end_of_tags
+    return WritableTxnMarkerTopic(name, partition_indexes, leader_epochs), position
 
 
 def _encode_writable_txn_marker_topic_flexible(
@@ -215,7 +240,25 @@ def _encode_writable_txn_marker_topic_flexible(
     append(UVARINTS[size] if size < 128 else string_size(size))
     append(text)
     append(compact_int32_array(message.partition_indexes))
-    append(b"\0")
+    if message.leader_epochs:
+        _encode_writable_txn_marker_topic_flexible_tags(message, parts, version)
+    else:
+        append(b"\0")
+
+
+def _encode_writable_txn_marker_topic_flexible_tags(
+    message: WritableTxnMarkerTopic,
+    parts: list[Buffer],
+    version: int,
+) -> None:
+    payloads: list[tuple[int, list[Buffer]]] = []
+    payload: list[Buffer]
+    if version >= 2 and message.leader_epochs:
+        payload = []
+        append = payload.append
+        append(compact_int32_array(message.leader_epochs))
+        payloads.append((10000, payload))
+    append_tags(parts, payloads)
 
 
 def _decode_writable_txn_marker_flexible(

@@ -4,19 +4,23 @@ Behaviour: writes a control batch that ends a transaction to each partition that
 answers each when its marker is committed, or after 250 ms with REQUEST_TIMED_OUT. Brokers send it
 to the leaders of a transaction's partitions; a tool (Admin's abortTransaction) may, too, if it is
 allowed ALTER or CLUSTER_ACTION on the cluster. In partitions of `__consumer_offsets` the group
-coordinator writes the marker, and counts or forgets the offsets of the transaction.
+coordinator writes the marker, and counts or forgets the offsets of the transaction. A broker says
+in a tag of its own for which leader epochs its markers are: where a later one has begun, they
+are refused with FENCED_LEADER_EPOCH.
 Versions:  2 the version of the transaction, which says how strict to be with epochs (KIP-1228).
 Missing:   version 0, which Kafka 4.0 dropped.
 """
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Access, Operation
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.log.producers.end_marker import EndMarker
+from fairlead_broker.replication.leader_epoch_check import LATEST_KNOWN_EPOCH
 from fairlead_broker.transaction.marker_appends import Codes, append_markers
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
@@ -64,8 +68,17 @@ def _end_marker(asked: WritableTxnMarker) -> EndMarker:
     )
 
 
-def _partitions(asked: WritableTxnMarker) -> list[TopicPartition]:
-    return [(topic.name, index) for topic in asked.topics for index in topic.partition_indexes]
+def _partitions(asked: WritableTxnMarker) -> dict[TopicPartition, int]:
+    """Return the leader epoch that is meant for each partition; only brokers say one."""
+    return {
+        (topic.name, index): epoch
+        for topic in asked.topics
+        for index, epoch in zip_longest(
+            topic.partition_indexes,
+            topic.leader_epochs[: len(topic.partition_indexes)],
+            fillvalue=LATEST_KNOWN_EPOCH,
+        )
+    }
 
 
 def _response(request: WriteTxnMarkersRequest, codes: Codes) -> WriteTxnMarkersResponse:

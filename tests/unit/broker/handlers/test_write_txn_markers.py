@@ -96,6 +96,29 @@ def test_an_older_epoch_and_an_older_coordinator_are_fenced(stage: Any) -> None:
     assert len(ends(stage, "t")) == 1
 
 
+@pytest.mark.parametrize(
+    ("ages", "expected"),
+    [([], [0, 0]), ([1, 0], [ErrorCode.FENCED_LEADER_EPOCH, 0]), ([0], [0, 0]), ([-1, 0], [0, 0])],
+    ids=str,
+)
+def test_a_marker_for_an_earlier_leader_epoch_is_refused(
+    stage: Any, ages: list[int], expected: list[int]
+) -> None:
+    """It was sent before others led, and may be about a transaction that they have ended (T8)."""
+    stage.topic("t", partitions=2, replicas=(1, 2))
+    for index in range(2):
+        stage.change("t", index, leader=2)
+        stage.change("t", index, leader=1)
+    newest = stage.partition("t").leader_epoch
+    asked = marker(7, ("t", [0, 1]))
+    asked.topics[0].leader_epochs = [newest - age for age in ages]
+    reply = stage.ask(WriteTxnMarkersRequest([asked]), 2)
+    assert [code for *_, code in codes(reply)] == expected
+    assert [len(ends(stage, "t", index)) for index in range(2)] == [
+        int(code == ErrorCode.NONE) for code in expected
+    ]
+
+
 def test_a_marker_that_too_few_replicas_would_have_is_not_written(stage: Any) -> None:
     stage.topic("t", replicas=(1, 2), configs={"min.insync.replicas": "2"})
     stage.change("t", min_insync_replicas=2)

@@ -128,6 +128,20 @@ def test_each_leader_gets_one_request_with_all_that_it_leads() -> None:
     assert len(cluster.plan) == 1
 
 
+def test_a_leader_is_told_for_which_of_its_reigns_a_marker_is() -> None:
+    """It may get it when others have led, and ended the transaction, meanwhile (T8)."""
+    cluster = Cluster()
+    cluster.make_topic("t", 0, 1)
+    cluster.begin(7, ("t", 0), ("t", 1))
+    batches = cluster.take()
+    assert [dict(keys) for _, keys in batches[0].markers()] == [{("t", 0): 1}]
+    cluster.elect("t", 1, 0)
+    cluster.plan.failed(batches[0], cluster.now_ms)
+    cluster.plan.failed(batches[1], cluster.now_ms)
+    cluster.now_ms += 1000
+    assert [dict(keys) for _, keys in cluster.take()[0].markers()] == [{("t", 0): 1, ("t", 1): 2}]
+
+
 @pytest.mark.parametrize(
     "code",
     [
