@@ -34,6 +34,7 @@ _LENGTH_SIZE: Final = 4
 _CALL_TIMEOUT_S: Final = 5.0
 _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 2
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
 _QUIET_FRAMES_MAX: Final = 200
 """After so many replies that need but an eighth of the buffer, a smaller one takes its place."""
 
@@ -172,6 +173,15 @@ class LeaderConnection:
         self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
         self.closed.set_result(None)
+
+    def abort(self) -> None:
+        """Let go of the socket, and of what the peer has not got yet: it shall not come late.
+
+        The kernel would go on for minutes to send what was written before a close.
+        """
+        if not self.closed.done():
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            self.close()
 
     def _on_writable(self) -> None:
         try:

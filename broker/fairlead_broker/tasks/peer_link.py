@@ -124,7 +124,9 @@ class PeerLink:
         self._end_call()
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.close()
+            # A request that was given up is sent again, maybe to another broker. What it asks for
+            # may be wrong by the time when the network lets it through.
+            connection.abort()
         connecting, self._connecting = self._connecting, None
         if connecting is not None:
             connecting.cancel()

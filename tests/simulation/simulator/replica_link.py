@@ -80,6 +80,10 @@ class SimLeaderConnection:
     def has_hung_up(self) -> bool:
         return self.closed.done()
 
+    def abort(self) -> None:
+        """Close. What was sent may come late all the same, as where the network itself holds it."""
+        self.close()
+
     def close(self) -> None:
         self._end.close()
         if not self.closed.done():

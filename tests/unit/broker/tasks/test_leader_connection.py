@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -34,3 +35,33 @@ def test_an_answer_that_cannot_be_taken_in_is_not_taken_in_twice(error: Exceptio
     asyncio.run(story())
     assert handed_over == [b"a"]
     assert unheard == ([] if isinstance(error, RemoteProtocolError) else [error])
+
+
+@pytest.mark.parametrize("is_aborted", [True, False])
+def test_what_the_peer_has_not_got_is_gone_with_an_abort(is_aborted: bool) -> None:
+    """A close leaves it to the kernel, which delivers it even much later."""
+    size = 8 << 20
+
+    async def story(listener: socket.socket) -> int:
+        ours = socket.create_connection(listener.getsockname())
+        ours.setblocking(False)
+        connection = LeaderConnection(ours, "transactions-1")
+        with pytest.raises(BlockingIOError):
+            while True:
+                sent.append(ours.send(bytes(size)))
+        connection.abort() if is_aborted else connection.close()
+        assert connection.closed.done()
+        return await asyncio.to_thread(receive, listener)
+
+    def receive(listener: socket.socket) -> int:
+        received = 0
+        theirs, _ = listener.accept()
+        with theirs, suppress(ConnectionResetError):
+            while data := theirs.recv(1 << 20):
+                received += len(data)
+        return received
+
+    sent: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        received = asyncio.run(story(listener))
+    assert (received == sum(sent)) is not is_aborted

@@ -11,6 +11,7 @@ import pytest
 from live_broker import SECRET, LiveBroker
 
 from fairlead_broker.tasks import peer_link
+from fairlead_broker.tasks.leader_connection import LeaderConnection
 from fairlead_broker.tasks.peer_link import PeerLink, PeerLinks
 from fairlead_model.broker import BrokerRegistration, Endpoint
 from fairlead_model.cluster import BrokerChanged, BrokerRemoved, ClusterImage, empty_image
@@ -141,6 +142,30 @@ def test_who_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
             await asyncio.wait_for(silent.closed.wait(), 10)
             link.close()
 
+    run(story)
+
+
+def test_a_request_that_is_given_up_is_taken_back_from_the_network(
+    live: LiveBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is sent again elsewhere, and may be wrong when it comes late."""
+    aborted: list[LeaderConnection] = []
+    abort = LeaderConnection.abort
+
+    def note(connection: LeaderConnection) -> None:
+        aborted.append(connection)
+        abort(connection)
+
+    async def story() -> None:
+        link = PeerLink(broker_in(image_of(live.internal_port)), PEER, SECRET, client_id="c")
+        assert (await ask(link)).error_code == 0
+        monkeypatch.setattr(peer_link, "CALL_TIMEOUT_S", 0.05)
+        monkeypatch.setattr(LeaderConnection, "send", lambda *_: 0)
+        assert await ask(link) is None
+        assert [each.closed.done() for each in aborted] == [True]
+        link.close()
+
+    monkeypatch.setattr(LeaderConnection, "abort", note)
     run(story)
 
 
