@@ -512,6 +512,35 @@ def test_power_may_fail_while_a_lost_epoch_file_is_made_anew() -> None:
             assert recovered(disk.after_power_cut(random)) == whole
 
 
+def test_power_may_fail_after_a_lost_index_of_transactions_was_made_anew() -> None:
+    """Once the other indexes are there again nobody would miss it."""
+    story = new_story()
+    transactions_across_rolls(story)
+    story.flush()
+    story.directory.write_checkpoints({("t", 0): story.log.log_end_offset})
+    story.sync()
+    lost = story.disk.after_power_cut(Random(0))
+    whole = recovered(lost)
+    for path in [name for name in lost.names if name.endswith(".index")]:
+        lost.unlink(path)
+    lost.fsync_directory(f"{PATH}/t-0")
+    is_over = False
+    number = 0
+    while not is_over:
+        number += 1
+        for seed in range(10):
+            random = Random(f"transaction index {number} {seed}")
+            disk = lost.after_power_cut(random)
+            disk.cut_before = number
+            try:
+                recovered(disk)
+                is_over = True
+            except PowerCut:
+                pass
+            assert recovered(disk.after_power_cut(random)) == whole
+    assert number > 10
+
+
 def epochs_when_cut(story: Story, number: int) -> bytearray:
     """The epoch file when recovery is about to do so many operations."""
     disk = story.disk.after_power_cut(Random(0))

@@ -94,10 +94,11 @@ def test_seeds_that_failed_with_all_that_they_draw() -> None:
     because of a newer one that was cut off later. 1795721299: a marker of a killed coordinator came
     late, and ended another transaction in the epoch in which its successor went on. 1795920613: a
     log whose last records were deleted before its process was killed claimed an epoch before
-    theirs, and its leader sent it back."""
+    theirs, and its leader sent it back. 1795785685: an index of aborted transactions that was
+    derived anew after a power cut had no name on the device when the next one came."""
     seeds = [1266, 2290, 3579, 100299, 100668, 300055, 301938, 302274, 320156, 400756, 401910]
     seeds += [523123, 600619, 601051, 1795418514, 1795459575, 1795558488, 1795600024, 1795716521]
-    seeds += [1795721299, 1795920613]
+    seeds += [1795721299, 1795785685, 1795920613]
     play([109, *seeds])
 
 

@@ -170,7 +170,7 @@ class LogLoader:
     def _load_segments(
         self, directory: str, entries: dict[str, DirectoryEntry], config: LogConfig
     ) -> list[Segment]:
-        segments, lost = [], []
+        segments, unindexed, lost = [], [], []
         for name, entry in entries.items():
             base_offset = parse_offset_name(name, LOG_SUFFIX)
             if base_offset is None:
@@ -191,7 +191,7 @@ class LogLoader:
                 index_bytes_max=config.segment_index_bytes,
             )
             if not (index and times) or segment.has_ragged_index(index.size, times.size):
-                segment.rebuild_indexes()
+                unindexed.append(segment)
                 lost.append(segment)
             elif aborts and not segment.transaction_index.is_sane(aborts.size, base_offset):
                 lost.append(segment)
@@ -199,6 +199,10 @@ class LogLoader:
         segments.sort(key=lambda segment: segment.base_offset)
         for segment in lost:
             self._rebuild_transaction_index(directory, segments, segment)
+        if lost:
+            self._disk.fsync_directory(directory)
+        for segment in unindexed:
+            segment.rebuild_indexes()
         return segments
 
     def _rebuild_transaction_index(
@@ -206,14 +210,13 @@ class LogLoader:
     ) -> None:
         """Derive which transactions were aborted, from where the index was lost or is damaged.
 
-        Durable before it is used: nobody would miss the file, and readers would see what was
-        aborted.
+        The file and its name have to be durable before anything else happens: once the other
+        indexes are there nobody would miss it, and readers would see what was aborted.
         """
         aborted: list[AbortedTransaction] = []
         if any(header.is_control for _, header in segment.headers()):
             aborted = find_aborted(self._disk, directory, segments, segment)
         segment.transaction_index.replace(b"".join(map(encode_aborted, aborted)))
-        self._deferred.note_directory(directory)
 
     def _load_epochs(self, directory: str, entries: dict[str, DirectoryEntry]) -> LeaderEpochs:
         if LEADER_EPOCH_CHECKPOINT not in entries:
