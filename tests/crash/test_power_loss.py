@@ -490,13 +490,19 @@ def test_a_clean_stop_needs_no_recovery_even_after_a_power_cut() -> None:
         assert [header.base_offset for header in all_headers(log)] == list(range(22))
 
 
-def test_power_may_fail_while_a_lost_epoch_file_is_made_anew() -> None:
-    """Then recovery writes what is below the recovery point, too, and the next one may not look."""
+def durable_transactions() -> Story:
+    """A power cut takes nothing of it, and a start scans nothing."""
     story = new_story()
     transactions_across_rolls(story)
     story.flush()
     story.directory.write_checkpoints({("t", 0): story.log.log_end_offset})
     story.sync()
+    return story
+
+
+def test_power_may_fail_while_a_lost_epoch_file_is_made_anew() -> None:
+    """Then recovery writes what is below the recovery point, too, and the next one may not look."""
+    story = durable_transactions()
     whole = recovered(story.disk.after_power_cut(Random(0)))
     file = story.disk.names[f"{PATH}/t-0/leader-epoch-checkpoint"]
     file.content, file.durable = bytearray(), b""
@@ -514,11 +520,7 @@ def test_power_may_fail_while_a_lost_epoch_file_is_made_anew() -> None:
 
 def test_power_may_fail_after_a_lost_index_of_transactions_was_made_anew() -> None:
     """Once the other indexes are there again nobody would miss it."""
-    story = new_story()
-    transactions_across_rolls(story)
-    story.flush()
-    story.directory.write_checkpoints({("t", 0): story.log.log_end_offset})
-    story.sync()
+    story = durable_transactions()
     lost = story.disk.after_power_cut(Random(0))
     whole = recovered(lost)
     for path in [name for name in lost.names if name.endswith(".index")]:
