@@ -2,21 +2,39 @@
 
 Every broker takes them and forwards them over its session; the controller's answer comes back
 slot by slot. What fails as a whole (no controller, time-out) is one `KafkaError` for all slots.
+
+Where a controller goes away before it answers, its successor is asked again, as in Kafka, if that
+cannot make another answer of the same request.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_broker.limits import ADMIN_TIMEOUT_MS_MAX, SLOTS_PER_CALL_MAX
+from fairlead_broker.session.controller_session import CallLostError
+from fairlead_model.session.calls import ElectionType, Method
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from fairlead_broker.session.registered_broker import RegisteredBroker
-    from fairlead_model.session.calls import Method
+
+_REPEATABLE: Final = frozenset(
+    {
+        Method.ALTER_CLIENT_QUOTAS,
+        Method.ALTER_CONFIGS,
+        Method.CREATE_ACLS,
+        Method.LIST_PARTITION_REASSIGNMENTS,
+        Method.UPDATE_FEATURES,
+    }
+)
+"""Calls that answer the second time as they did the first. Others (a topic that is made, say) would
+be told that it is there already: Kafka tells its clients that, here they hear that nobody knows."""
+SUCCESSOR_PAUSE_S: Final = 0.05
+"""Before a controller that is stopping is asked again: its session may last a moment longer."""
 
 
 class SlotAnswers(NamedTuple):
@@ -34,8 +52,19 @@ async def ask_controller(
     broker: RegisteredBroker, method: Method, body: Mapping[str, Any], *, timeout_ms: int
 ) -> dict[str, Any]:
     """Forward one call and wait within the client's time-out; KafkaError if there is no answer."""
-    timeout_ms = min(max(timeout_ms, 1), ADMIN_TIMEOUT_MS_MAX)
-    reply = await broker.controller.call(method, dict(body), timeout_ms=timeout_ms)
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + min(max(timeout_ms, 1), ADMIN_TIMEOUT_MS_MAX) / 1000
+    while True:
+        left_ms = max(round(1000 * (deadline - clock())), 1)
+        try:
+            reply = await broker.controller.call(method, dict(body), timeout_ms=left_ms)
+            break
+        except KafkaError as error:
+            is_gone = isinstance(error, CallLostError) or error.code is ErrorCode.NOT_CONTROLLER
+            is_time_left = clock() + SUCCESSOR_PAUSE_S < deadline
+            if not (is_gone and is_time_left and _is_repeatable(method, body)):
+                raise
+            await asyncio.sleep(SUCCESSOR_PAUSE_S)
     # The image is here before the reply is; what it asks of this broker shall be done, too.
     await broker.replicas.settled()
     return reply
@@ -72,6 +101,16 @@ async def ask_in_parts(
         answers += reply[slots]
         throttle_time_ms = reply.get("throttle_time_ms", 0)
     return SlotAnswers(answers, throttle_time_ms=throttle_time_ms)
+
+
+def _is_repeatable(method: Method, body: Mapping[str, Any]) -> bool:
+    if method is Method.ALTER_PARTITION_REASSIGNMENTS:
+        # The second cancellation finds nothing to call back.
+        return all(each["replicas"] is not None for each in body["partitions"])
+    if method is Method.ELECT_LEADERS:
+        # "Leads already" means the same; of an unclean election the loss is told once.
+        return bool(body["election_type"] == ElectionType.PREFERRED)
+    return method in _REPEATABLE
 
 
 def error_code(number: int) -> ErrorCode:

@@ -66,6 +66,16 @@ _ERROR_CODES: Final = {int(code): code for code in ErrorCode}
 Publish = Callable[[ClusterDelta, ClusterImage], None]
 
 
+class CallLostError(KafkaError):
+    """The controller went away before it answered: it may or may not have done what was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            ErrorCode.REQUEST_TIMED_OUT,
+            "no controller: the connection to it was lost before it answered",
+        )
+
+
 class ControllerSession:
     """Made by the broker's main; lives as long as the process."""
 
@@ -469,12 +479,7 @@ class ControllerSession:
     def _fail_calls(self) -> None:
         for future in self._calls.values():
             if not future.done():
-                future.set_exception(
-                    KafkaError(
-                        ErrorCode.REQUEST_TIMED_OUT,
-                        "no controller: the connection to it was lost before it answered",
-                    )
-                )
+                future.set_exception(CallLostError())
 
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
