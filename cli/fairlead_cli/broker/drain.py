@@ -25,9 +25,9 @@ Examples:
   fairlead broker drain 3 --wait             returns when broker 3 holds nothing any more
   fairlead broker drain 3 -o json | jq .replicas
 
-Its leaders move first, then its replicas, few at a time. Nothing new is placed on it until
-`fairlead broker undrain 3`, not after a restart either. Exits with 1 if the other brokers cannot
-take what it holds, and says why; then nothing has begun.
+Its leaders move first, then its replicas, few at a time; what has moved it deletes. Nothing new is
+placed on it until `fairlead broker undrain 3`, not after a restart either. Exits with 1 if the
+other brokers cannot take what it holds, and says why; then nothing has begun.
 """
 UNDRAIN_EPILOG = """\b
 Examples:
@@ -68,10 +68,10 @@ def drain(
     order_drain(addresses, broker_id, value="true")
     replicas = count_replicas(addresses, broker_id)
     deadline = time.monotonic() + timeout_s
-    while is_waiting and replicas:
+    while is_waiting and (held := replicas or count_stored(addresses, broker_id)):
         if time.monotonic() > deadline:
             raise CliError(
-                f"broker {broker_id} still holds {replicas} replicas after {timeout_s:g} s",
+                f"broker {broker_id} still holds {held} replicas after {timeout_s:g} s",
                 hint=f"It goes on. Look:  fairlead status{cluster_arguments()}",
             )
         time.sleep(POLL_S)
@@ -137,6 +137,22 @@ def count_replicas(addresses: str, broker_id: int) -> int:
         for topic in topics.values()
         for partition in topic.partitions.values()
     )
+
+
+def count_stored(addresses: str, broker_id: int) -> int:
+    """Count the replicas on a broker's disks; none, with a note, where it cannot be asked."""
+    from fairlead_cli.broker.log_dir_requests import describe, find_broker
+    from fairlead_cli.client.wire_call import NoAnswerError
+    from fairlead_cli.output import note
+
+    try:
+        directories = describe(find_broker(addresses, broker_id)).results
+    except NoAnswerError:
+        return 1  # It dies or starts just now: the cluster will soon say which.
+    except CliError as error:
+        note(f"{error.message}: what is left on its disks is not known.")
+        return 0
+    return sum(len(topic.partitions) for each in directories for topic in each.topics)
 
 
 def show(output: str, broker_id: int, replicas: int, *, is_drained: bool) -> None:
