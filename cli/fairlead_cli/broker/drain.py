@@ -104,8 +104,7 @@ def order_drain(addresses: str, broker_id: int, *, value: str | None) -> None:
 
 def order(addresses: str, broker_id: int, config: str, value: str | None) -> None:
     """Set or unset an order; any broker takes it, because the one that is meant may be down."""
-    from fairlead_cli.client.target import parse_addresses
-    from fairlead_cli.client.wire_call import call_broker
+    from fairlead_cli.client.wire_call import call_any
     from fairlead_cli.wire_exchange import name_error
     from fairlead_model.session.calls import AlterOperation, ResourceType
     from fairlead_wire.messages.incremental_alter_configs import (
@@ -119,9 +118,8 @@ def order(addresses: str, broker_id: int, config: str, value: str | None) -> Non
     resource = AlterConfigsResource(
         resource_type=ResourceType.BROKER, resource_name=str(broker_id), configs=[alteration]
     )
-    asked = parse_addresses(addresses)[0]
     request = IncrementalAlterConfigsRequest(resources=[resource])
-    reply = call_broker(asked.host, asked.port, request, ALTER_VERSION)
+    reply = call_any(addresses, request, ALTER_VERSION)
     (answer,) = reply.responses
     if answer.error_code:
         raise CliError(answer.error_message or name_error(answer.error_code))

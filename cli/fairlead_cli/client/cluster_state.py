@@ -13,8 +13,7 @@ from fairlead_cli.client.broker_configs import read_orders
 from fairlead_cli.client.connection import build_admin, wait_for
 from fairlead_cli.client.reassignment import list_all_reassignments
 from fairlead_cli.client.survey import newest_version
-from fairlead_cli.client.target import parse_addresses
-from fairlead_cli.client.wire_call import call_broker
+from fairlead_cli.client.wire_call import ask_any, call_broker
 from fairlead_cli.errors import CliError
 from fairlead_cli.wire_exchange import name_error
 from fairlead_controller.decisions.state import (
@@ -76,9 +75,12 @@ class ClusterReading(NamedTuple):
 
 
 def read_cluster(addresses: str) -> ClusterReading:
-    """Ask the first broker that answered. CliError where it is too old, or refuses."""
+    """Ask the first broker that answers. CliError where it is too old, or refuses."""
+    return ask_any(addresses, lambda at: _read_cluster(addresses, at))
+
+
+def _read_cluster(addresses: str, at: Address) -> ClusterReading:
     admin = build_admin(addresses)
-    at = parse_addresses(addresses)[0]
     if newest_version(at, DescribeTopicPartitionsRequest.API_KEY, 0) is None:
         raise CliError(
             f"the broker at {at} cannot tell of eligible leaders (DescribeTopicPartitions)",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fairlead_cli.client.target import parse_addresses
-from fairlead_cli.client.wire_call import call_broker
+from fairlead_cli.client.wire_call import call_any
 from fairlead_cli.errors import CliError
 from fairlead_cli.wire_exchange import name_error
 from fairlead_wire.messages.alter_partition_reassignments import (
@@ -59,8 +58,7 @@ def alter_many(
     request = AlterPartitionReassignmentsRequest(
         topics=[ReassignableTopic(topic, partitions) for topic, partitions in topics.items()]
     )
-    asked = parse_addresses(addresses)[0]
-    reply = call_broker(asked.host, asked.port, request, ALTER_VERSION)
+    reply = call_any(addresses, request, ALTER_VERSION)
     if reply.error_code:
         raise CliError(reply.error_message or name_error(reply.error_code))
     return {
@@ -89,9 +87,8 @@ def list_all_reassignments(addresses: str) -> dict[tuple[str, int], Ongoing]:
 def _list(
     addresses: str, named: list[ListPartitionReassignmentsTopics] | None
 ) -> dict[tuple[str, int], Ongoing]:
-    asked = parse_addresses(addresses)[0]
     request = ListPartitionReassignmentsRequest(topics=named)
-    reply = call_broker(asked.host, asked.port, request, LIST_VERSION)
+    reply = call_any(addresses, request, LIST_VERSION)
     if reply.error_code:
         raise CliError(reply.error_message or name_error(reply.error_code))
     return {

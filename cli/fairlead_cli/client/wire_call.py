@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.access import login_settings, wrap
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S
+from fairlead_cli.client.target import parse_addresses
 from fairlead_cli.errors import CliError
 from fairlead_cli.wire_exchange import exchange, name_error
 from fairlead_model.host_address import join_address
@@ -17,7 +18,12 @@ from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest
 from fairlead_wire.sasl_login import LoginRefusedError, log_in
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fairlead_cli.client.answering import Address
     from fairlead_wire.message import Message
+
+Answer = TypeVar("Answer")
 
 
 class NoAnswerError(CliError):
@@ -39,6 +45,25 @@ def call_broker(host: str, port: int, message: Message, version: int) -> Any:
             hint="It may be too old for this request, or gone. Look:  "
             f"fairlead status{cluster_arguments()}",
         ) from error
+
+
+def ask_any(addresses: str, question: Callable[[Address], Answer]) -> Answer:
+    """Return the first answer: some brokers may have died since they were found.
+
+    For what may be asked twice. NoAnswerError, of the last one, where none answers.
+    """
+    *others, last = parse_addresses(addresses)
+    for at in others:
+        try:
+            return question(at)
+        except NoAnswerError:
+            continue
+    return question(last)
+
+
+def call_any(addresses: str, message: Message, version: int) -> Any:
+    """Return the reply to one request of any broker, as `ask_any`."""
+    return ask_any(addresses, lambda at: call_broker(at.host, at.port, message, version))
 
 
 def _log_in(connection: socket.socket) -> None:

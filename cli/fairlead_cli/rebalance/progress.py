@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.cluster_state import read_cluster
 from fairlead_cli.client.reassignment import alter_many, list_all_reassignments
+from fairlead_cli.client.wire_call import NoAnswerError
 from fairlead_cli.errors import CliError
 from fairlead_controller.decisions.balance.plan_document import changes_since
 from fairlead_controller.decisions.balance.plan_progress import MoveState, state_of_move
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 PARTITIONS_A_REQUEST = 1000
 POLL_S = 1.0
+UNHEARD_MAX_S = 30.0
 NAMED_MAX = 10
 NOT_MOVING = "NO_REASSIGNMENT_IN_PROGRESS"
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
@@ -101,12 +103,21 @@ def read_progress(document: Mapping[str, Any], addresses: str) -> dict[str, Any]
 
 
 def wait(document: Mapping[str, Any], addresses: str, timeout_s: float) -> dict[str, Any]:
-    """Return the progress once nothing of the plan moves any more, or time is up."""
+    """Return the progress once nothing of the plan moves any more, or time is up.
+
+    Brokers may die and come back meanwhile. NoAnswerError if none has answered for half a minute.
+    """
     deadline = time.monotonic() + timeout_s
+    heard_s = time.monotonic()
     while True:
-        progress = read_progress(document, addresses)
-        if not progress["moving"] or time.monotonic() > deadline:
-            return progress
+        try:
+            progress = read_progress(document, addresses)
+            heard_s = time.monotonic()
+            if not progress["moving"] or heard_s > deadline:
+                return progress
+        except NoAnswerError:
+            if time.monotonic() > min(deadline, heard_s + UNHEARD_MAX_S):
+                raise
         time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
 
 
