@@ -136,6 +136,10 @@ drills-kubernetes: $(VENV)/.dev ## the same on Kubernetes, RUNS=… times each, 
 exactly-once: $(VENV)/.dev ## applications that consume, transform and produce among faults, RUNS=… times (SEED=… the first)
 	@$(BIN)/python tests/exactly_once/run.py --runs $(or $(RUNS),20) --seed $(or $(SEED),0) $(ARGS)
 
+.PHONY: reshape
+reshape: $(VENV)/.dev ## three brokers become five and three again at load among kills, RUNS=… times (SEED=… the first)
+	@$(BIN)/python tests/reshape/run.py --runs $(or $(RUNS),20) --seed $(or $(SEED),0) $(ARGS)
+
 .PHONY: bench
 bench: $(VENV)/.dev ## measure against Apache Kafka in one run (table, JSON and a chart in benchmarks/results)
 	@$(BIN)/python benchmarks/run.py $(ARGS)

@@ -1,0 +1,98 @@
+"""Reads what was numbered: on the way, and all of it again at the end."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, TopicPartition
+from numbered_load import DIGITS, Place
+
+POLL_S: Final = 0.2
+IDLE_TIMEOUT_S: Final = 120
+EXAMPLES_MAX: Final = 5
+
+
+class Progress:
+    """What one reader has found. Each partition has to give 0, 1, 2 … and nothing else."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.next: dict[Place, int] = dict.fromkeys(places, 0)
+        self.count = self.missing = self.repeated = 0
+        self.examples: list[str] = []
+
+    def take(self, place: Place, offset: int, number: int) -> None:
+        """One record. A number that comes late, behind a higher one, counts as repeated."""
+        expected = self.next[place]
+        self.count += 1
+        if number == expected:
+            self.next[place] = number + 1
+            return
+        if len(self.examples) < EXAMPLES_MAX:
+            topic, partition = place
+            self.examples.append(f"{topic}-{partition}@{offset}: {number}, not {expected}")
+        if number < expected:
+            self.repeated += 1
+        else:
+            self.missing += number - expected
+            self.next[place] = number + 1
+
+    def shortfall(self, acknowledged: Mapping[Place, int]) -> int:
+        """Return how many records are lacking at the ends of partitions."""
+        return sum(max(count - self.next[place], 0) for place, count in acknowledged.items())
+
+
+class NumberedReader:
+    """A consumer of every partition from its beginning, without a group."""
+
+    def __init__(self, bootstrap: str, places: Sequence[Place]) -> None:
+        self.progress = Progress(places)
+        self.errors: list[str] = []
+        self._bootstrap, self._places = bootstrap, places
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._read_on)
+
+    def start(self, begin_at: Mapping[Place, int]) -> None:
+        """Read in a thread; the offsets are numbers, too, as long as nothing goes wrong."""
+        self.progress.next.update(begin_at)
+        self._thread.start()
+
+    def finish(self, ends: Mapping[Place, int]) -> None:
+        """Read on until these numbers, or until nothing comes any more."""
+        seen_count, deadline = -1, 0.0
+        while self.progress.shortfall(ends):
+            if self.progress.count != seen_count:
+                seen_count, deadline = self.progress.count, time.monotonic() + IDLE_TIMEOUT_S
+            if time.monotonic() > deadline or self.errors:
+                break
+            time.sleep(POLL_S)
+        self._ending.set()
+        self._thread.join()
+
+    def _read_on(self) -> None:
+        consumer: Any = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "log_level": 0,
+            }
+        )
+        consumer.assign(
+            [TopicPartition(topic, index, self.progress.next[topic, index])
+             for topic, index in self._places]
+        )  # fmt: skip
+        while not self._ending.is_set():
+            for message in consumer.consume(1000, timeout=POLL_S):
+                self._take(message)
+        consumer.close()
+
+    def _take(self, message: Any) -> None:
+        error = message.error()
+        if error is None:
+            place = (message.topic(), message.partition())
+            self.progress.take(place, message.offset(), int(message.value()[:DIGITS]))
+        elif not error.retriable():
+            # Brokers that are away are no fault of a reader.
+            self.errors.append(str(error))

@@ -1,0 +1,26 @@
+"""The topics of a run."""
+
+from typing import Final
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from numbered_load import Place
+
+PARTITIONS_EACH: Final = 100
+REPLICAS: Final = 3
+ADMIN_TIMEOUT_S: Final = 120
+
+
+def create_topics(bootstrap: str, partitions_count: int) -> list[Place]:
+    """Make topics of at most a hundred partitions; return all of these."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    sizes = [
+        min(PARTITIONS_EACH, partitions_count - first)
+        for first in range(0, partitions_count, PARTITIONS_EACH)
+    ]
+    topics = [
+        NewTopic(f"load-{number}", size, REPLICAS, config={"min.insync.replicas": "2"})
+        for number, size in enumerate(sizes)
+    ]
+    for future in admin.create_topics(topics).values():
+        future.result(ADMIN_TIMEOUT_S)
+    return [(each.topic, index) for each in topics for index in range(each.num_partitions)]

@@ -1,0 +1,157 @@
+"""Clusters of three brokers that get two more and lose them again, as their operators do it."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from fairlead_bench.peers.cluster_state import wait_until_all_say
+from fairlead_bench.peers.fairlead_cluster import FairleadCluster
+
+STAYING: Final = 3
+LARGE: Final = 5
+MOVES_TIMEOUT_S: Final = 900
+REPLICA: Final = re.compile(r"-\d+$")
+"""The end of a replica's folder."""
+
+
+class ReshapeError(Exception):
+    """The cluster did not get the shape that was asked for; the text says what stood in the way."""
+
+
+class ReshapedCluster(Protocol):
+    """What one run needs of a cluster, on this machine or on Kubernetes."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    def add_brokers(self) -> None:
+        """Have five brokers that serve; two of them are empty."""
+
+    def fill_new_brokers(self) -> None:
+        """Rebalance, and return when nothing moves any more."""
+
+    def empty_new_brokers(self) -> None:
+        """Order that three brokers hold everything, and return when they do."""
+
+    def remove_new_brokers(self) -> None:
+        """Stop the two, and have the cluster forget them."""
+
+    def victims(self) -> list[str]:
+        """Return who can be killed now: ids of brokers, and `controller`."""
+
+    def kill(self, victim: str) -> None: ...
+    def bring_back(self, victim: str) -> None:
+        """Start it again, where nobody else does."""
+
+    def leftovers(self) -> list[str]:
+        """Return what should not lie on any disk when three brokers are left."""
+
+
+class LocalProcesses:
+    """Processes on this machine, told by the command `fairlead`."""
+
+    def __init__(self, data: Path, settings: dict[str, str]) -> None:
+        self._processes = FairleadCluster(data, settings, brokers=LARGE)
+        self._running = set(range(STAYING))
+
+    @property
+    def bootstrap(self) -> str:
+        return self._processes.bootstrap
+
+    @property
+    def ports(self) -> list[int]:
+        return self._processes.ports
+
+    def start(self) -> None:
+        self._processes.prepare()
+        self._processes.start_controller()
+        for index in range(STAYING):
+            self._processes.start_broker(index)
+        self._wait_for_brokers(STAYING)
+
+    def stop(self) -> None:
+        self._processes.stop()
+
+    def add_brokers(self) -> None:
+        for index in range(STAYING, LARGE):
+            self._processes.start_broker(index)
+            self._running.add(index)
+        self._wait_for_brokers(LARGE)
+
+    def fill_new_brokers(self) -> None:
+        # A move to a broker that has just been killed is refused: plan anew what is left.
+        is_even = False
+        while not is_even:
+            plan = self._command("rebalance", "-o", "json")
+            told = self._command(
+                "rebalance", "--execute", plan["id"], "--wait", "-o", "json", may_fail=True
+            )
+            is_even = not told["refused"]
+
+    def empty_new_brokers(self) -> None:
+        for index in range(STAYING, LARGE):
+            self._command("broker", "drain", str(index), "-o", "json")
+        for index in range(STAYING, LARGE):
+            self._command("broker", "drain", str(index), "--wait", "-o", "json")
+
+    def remove_new_brokers(self) -> None:
+        for index in range(STAYING, LARGE):
+            # One that was down could not be asked before whether its disk is empty.
+            self._command("broker", "drain", str(index), "--wait", "-o", "json")
+            self._running.discard(index)
+            self._processes.stop_broker(index)
+        for index in range(STAYING, LARGE):
+            self._command("broker", "unregister", str(index))
+
+    def kill(self, victim: str) -> None:
+        if victim == "controller":
+            self._processes.controller.kill()
+        else:
+            self._processes.kill_broker(int(victim))
+
+    def bring_back(self, victim: str) -> None:
+        if victim == "controller":
+            self._processes.start_controller()
+        else:
+            self._processes.start_broker(int(victim))
+
+    def victims(self) -> list[str]:
+        return ["controller", *map(str, sorted(self._running))]
+
+    def leftovers(self) -> list[str]:
+        brokers = [self._processes.log_directory_of(index) for index in range(LARGE)]
+        strays = [str(each) for folder in brokers for each in folder.glob("*-stray")]
+        # What has been deleted is there for a while longer, under names that end otherwise.
+        left = [
+            str(each)
+            for folder in brokers[STAYING:]
+            for each in folder.iterdir()
+            if REPLICA.search(each.name)
+        ]
+        return strays + left
+
+    def _wait_for_brokers(self, count: int) -> None:
+        wait_until_all_say(
+            self._processes,
+            lambda reply: reply.brokers_count == count,
+            what=f"{count} brokers",
+            indexes=list(range(count)),
+        )
+
+    def _command(self, *words: str, may_fail: bool = False) -> Any:
+        """Run `fairlead` as an operator would; what it says, if that is JSON."""
+        command = [sys.executable, "-m", "fairlead_cli.main", *words]
+        done = subprocess.run(
+            [*command, "--bootstrap", self.bootstrap],
+            capture_output=True,
+            text=True,
+            timeout=MOVES_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode and not (may_fail and done.stdout):
+            raise ReshapeError(
+                f"{' '.join(words)}: exit code {done.returncode}: {done.stderr}{done.stdout}"
+            )
+        return json.loads(done.stdout) if "json" in words else None

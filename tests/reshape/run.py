@@ -1,0 +1,77 @@
+"""Brokers come and go at load, again and again: `make reshape RUNS=20`.
+
+    python tests/reshape/run.py --runs 20 --seed 0 --partitions 500 --gigabytes 2
+
+Each run has a seed of its own, which chooses whom it kills. The data stays in --data if something
+went wrong.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(Path(__file__).parent), str(PROJECT / "benchmarks")]
+
+from numbered_load import PRELOADED_SIZE, NumberedLoad  # noqa: E402
+from reshape_run import ReshapeRun  # noqa: E402
+from reshape_topics import create_topics  # noqa: E402
+from reshaped_cluster import LocalProcesses  # noqa: E402
+
+
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--runs", type=int, default=1)
+    add("--seed", type=int, default=0, help="of the first run")
+    add("--partitions", type=int, default=500)
+    add("--gigabytes", type=float, default=2.0, help="written before anything moves")
+    add("--rate", type=int, default=300, help="records per second meanwhile")
+    add("--quiet", action="store_true", help="kill nobody")
+    add("--client", action="append", default=[], help="a setting of the producer, name=value")
+    add("--broker", action="append", default=[], help="a setting of the brokers, name=value")
+    add("--data", type=Path, help="a folder for the brokers (default: a new one)")
+    arguments = parser.parse_args()
+    data = arguments.data or Path(tempfile.mkdtemp(prefix="reshape-"))
+    of_client: dict[str, Any] = dict(each.split("=", 1) for each in arguments.client)
+    of_brokers = dict(each.split("=", 1) for each in arguments.broker)
+    cluster = LocalProcesses(data, of_brokers)
+    failed: list[int] = []
+    try:
+        cluster.start()
+        places = create_topics(cluster.bootstrap, arguments.partitions)
+        load = NumberedLoad(
+            places, arguments.rate, {"bootstrap.servers": cluster.bootstrap, **of_client}
+        )
+        say(f"{len(places)} partitions get {arguments.gigabytes} GB")
+        load.preload(round(arguments.gigabytes * 1e9 / PRELOADED_SIZE / len(places)))
+        for number in range(arguments.runs):
+            seed = arguments.seed + number
+            say(f"run {number + 1} of {arguments.runs}, seed {seed}")
+            run = ReshapeRun(
+                cluster, load, places, seed, not arguments.quiet, lambda text: say(f"  {text}")
+            )
+            verdict = run.run()
+            for line in verdict.lines():
+                say(f"  {line}")
+            if verdict.findings:
+                failed.append(seed)
+                break
+    finally:
+        cluster.stop()
+    say(f"{number + 1} runs, {len(failed)} failed")
+    if not failed and arguments.data is None:
+        shutil.rmtree(data)
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

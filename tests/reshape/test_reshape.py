@@ -1,0 +1,31 @@
+"""Three brokers become five and three again, among kills; `make reshape` does it at full size."""
+
+import os
+from pathlib import Path
+
+import pytest
+from numbered_load import NumberedLoad
+from reshape_run import ReshapeRun
+from reshape_topics import create_topics
+from reshaped_cluster import LocalProcesses
+
+pytestmark = [pytest.mark.slow, pytest.mark.crash, pytest.mark.timeout(600)]
+
+PARTITIONS, PRELOADED, RATE = 30, 500, 200
+SEED = int(os.environ.get("FAIRLEAD_FIRST_SEED", "0"))
+
+
+def test_brokers_come_and_go_among_kills(tmp_path: Path) -> None:
+    cluster = LocalProcesses(tmp_path, {})
+    try:
+        cluster.start()
+        places = create_topics(cluster.bootstrap, PARTITIONS)
+        load = NumberedLoad(places, RATE, {"bootstrap.servers": cluster.bootstrap})
+        load.preload(PRELOADED)
+        run = ReshapeRun(cluster, load, places, SEED, is_killing=True, say=print)
+        verdict = run.run()
+    finally:
+        cluster.stop()
+    assert not verdict.findings, verdict.findings
+    assert verdict.records_count > PARTITIONS * PRELOADED
+    assert verdict.kills.total()
