@@ -18,7 +18,7 @@ QUIET_S: Final = 10.0
 FIRST_KILL_S: Final = (0.2, 1.5)
 KILLS_APART_S: Final = (1.0, 5.0)
 HELD_DOWN_S: Final = (0.2, 2.0)
-SETTLE_S: Final = 2.0
+SETTLE_S: Final = 3.0
 
 
 class Phase(NamedTuple):
@@ -138,6 +138,7 @@ class ReshapeRun:
         live.start(self.load.acknowledged)
         self.load.start()
         try:
+            time.sleep(SETTLE_S)  # clients connect
             with phase("before", is_moving=False):
                 time.sleep(QUIET_S)
             self.cluster.add_brokers()

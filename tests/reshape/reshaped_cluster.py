@@ -13,8 +13,11 @@ from fairlead_bench.peers.fairlead_cluster import FairleadCluster
 STAYING: Final = 3
 LARGE: Final = 5
 MOVES_TIMEOUT_S: Final = 900
+SETTINGS: Final = {"offsets.topic.replication.factor": str(STAYING)}
+SHARE_MIN: Final = 0.8
 REPLICA: Final = re.compile(r"-\d+$")
 """The end of a replica's folder."""
+REFUSED: Final = re.compile(r'is stale, and nothing was moved|"refused": \[\s*\{')
 
 
 class ReshapeError(Exception):
@@ -53,7 +56,7 @@ class LocalProcesses:
     """Processes on this machine, told by the command `fairlead`."""
 
     def __init__(self, data: Path, settings: dict[str, str]) -> None:
-        self._processes = FairleadCluster(data, settings, brokers=LARGE)
+        self._processes = FairleadCluster(data, SETTINGS | settings, brokers=LARGE)
         self._running = set(range(STAYING))
 
     @property
@@ -81,14 +84,16 @@ class LocalProcesses:
         self._wait_for_brokers(LARGE)
 
     def fill_new_brokers(self) -> None:
-        # A move to a broker that has just been killed is refused: plan anew what is left.
-        is_even = False
-        while not is_even:
+        while True:
             plan = self._command("rebalance", "-o", "json")
-            told = self._command(
-                "rebalance", "--execute", plan["id"], "--wait", "-o", "json", may_fail=True
-            )
-            is_even = not told["refused"]
+            if has_shares(plan):
+                return
+            try:
+                self._command("rebalance", "--execute", plan["id"], "--wait", "-o", "json")
+            except ReshapeError as refusal:
+                # If a broker dies now the plan is stale, or a move to it is refused: plan anew.
+                if not REFUSED.search(str(refusal)):
+                    raise
 
     def empty_new_brokers(self) -> None:
         for index in range(STAYING, LARGE):
@@ -140,7 +145,7 @@ class LocalProcesses:
             indexes=list(range(count)),
         )
 
-    def _command(self, *words: str, may_fail: bool = False) -> Any:
+    def _command(self, *words: str) -> Any:
         """Run `fairlead` as an operator would; what it says, if that is JSON."""
         command = [sys.executable, "-m", "fairlead_cli.main", *words]
         done = subprocess.run(
@@ -150,8 +155,15 @@ class LocalProcesses:
             timeout=MOVES_TIMEOUT_S,
             check=False,
         )
-        if done.returncode and not (may_fail and done.stdout):
+        if done.returncode:
             raise ReshapeError(
                 f"{' '.join(words)}: exit code {done.returncode}: {done.stderr}{done.stdout}"
             )
         return json.loads(done.stdout) if "json" in words else None
+
+
+def has_shares(plan: dict[str, Any]) -> bool:
+    """Return whether the new brokers hold their part; what misses replicas is in no plan."""
+    held = {share["broker"]: share["replicas"][0] for share in plan["shares"]}
+    least = SHARE_MIN * sum(held.values()) / LARGE
+    return all(held.get(index, 0) >= least for index in range(STAYING, LARGE))

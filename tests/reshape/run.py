@@ -8,6 +8,7 @@ went wrong.
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -40,6 +41,8 @@ def main() -> int:
     add("--broker", action="append", default=[], help="a setting of the brokers, name=value")
     add("--data", type=Path, help="a folder for the brokers (default: a new one)")
     arguments = parser.parse_args()
+    # Whoever ends this ends its brokers, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     data = arguments.data or Path(tempfile.mkdtemp(prefix="reshape-"))
     of_client: dict[str, Any] = dict(each.split("=", 1) for each in arguments.client)
     of_brokers = dict(each.split("=", 1) for each in arguments.broker)
