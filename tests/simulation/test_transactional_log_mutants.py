@@ -20,6 +20,7 @@ from fairlead_broker.log.producers.unreplicated_transactions import Unreplicated
 from fairlead_broker.log.producers.verification import Verifications
 from fairlead_broker.replication.partition import Partition
 from fairlead_broker.tasks.transaction_verifier import TransactionVerifier
+from fairlead_broker.transaction import marker_appends
 from fairlead_broker.transaction.transaction_types import Effects
 from fairlead_broker.transaction.transactional_id import TransactionalId
 from fairlead_wire.errors import ErrorCode
@@ -88,6 +89,11 @@ def takes_markers_of_any_coordinator(patch: Patch) -> None:
         check(self, marker._replace(coordinator_epoch=1 << 30))
 
     patch.setattr(ProducerState, "check_marker", check_producer)
+
+
+@mutant("outlast_reign")
+def takes_markers_for_earlier_reigns(patch: Patch) -> None:
+    patch.setattr(marker_appends, "LATEST_KNOWN_EPOCH", 1 << 30)
 
 
 @mutant("strand_leader")

@@ -32,6 +32,10 @@ LEDGER: Final = "ledger"
 LEDGER_PARTITIONS: Final = 2
 TRANSACTIONAL_SEEDS: Final = (3, 1)
 """Every so many seeds one has transactions, from which on."""
+FIRST_SEED_WITH_OUTLASTED_REIGNS: Final = 1_795_790_000
+"""Half of those from here on have markers that outlast the reigns of leaders."""
+OUTLASTED_S: Final = 12.0
+"""For how long a marker is held at most."""
 
 
 class Transactions:
@@ -126,6 +130,10 @@ class TransactionFaults:
         # Each seed has one or two favourites: much of everything leaves little that goes on.
         favourites = plan.rng.sample(range(len(self._kinds)), plan.rng.randint(1, 2))
         self._weights = [6 if number in favourites else 1 for number in range(len(self._kinds))]
+        seed = self._world.seed
+        outlasts = seed >= FIRST_SEED_WITH_OUTLASTED_REIGNS and seed % 2 == 0
+        self._kinds.append(self.outlast_reign)
+        self._weights.append(2 if outlasts else 0)
         only = self._world.options.only
         if only:
             self._weights = [int(kind.__name__ in only) for kind in self._kinds]
@@ -183,6 +191,57 @@ class TransactionFaults:
             lambda end, _: not end.is_accepted and end.purpose.startswith("transactions"),
             2 + 2 * self._plan.rng.random(),
             depose,
+        )
+
+    def outlast_reign(self) -> None:
+        """A marker is on its way when its leader is deposed: it arrives when the next leader has
+        written it, and the first one leads again."""
+
+        def hold(end: End) -> None:
+            world = self._world
+            first = int(end.peer_host.rpartition("-")[2])
+            reigns = [
+                (index, record.leader_epoch)
+                for index in range(LEDGER_PARTITIONS)
+                if (record := world.record(index, LEDGER)).leader == first
+            ]
+            world.note("a marker for %s outlasts its reign", end.peer_host)
+            release = world.network.hold_ends([end])
+            self._faults.last("reign outlasted", OUTLASTED_S, release)
+            self._depose(world.brokers[first])
+            self._release_in_next_reign(first, reigns, release, world.loop.time() + OUTLASTED_S)
+
+        self._world.network.traps.append(
+            Trap(
+                lambda end, _: not end.is_accepted and end.purpose.startswith("transactions"), hold
+            )
+        )
+
+    def _release_in_next_reign(
+        self,
+        first: int,
+        reigns: list[tuple[int, int]],
+        release: Callable[[], None],
+        deadline_s: float,
+    ) -> None:
+        """Look again and again whether it leads again; help it to, once it is in sync."""
+        world = self._world
+        records = [(world.record(index, LEDGER), epoch) for index, epoch in reigns]
+        if any(each.leader == first and each.leader_epoch > epoch for each, epoch in records):
+            release()
+            return
+        if world.loop.time() > deadline_s or self._faults.is_over:
+            return
+        for each, _ in records:
+            other = world.brokers.get(each.leader)
+            if first in each.isr and other is not None and other.is_running:
+                if each.replicas[0] == first:
+                    world.elect_preferred()
+                else:
+                    self._depose(other)
+        world.later(
+            0.2 + 0.3 * self._plan.rng.random(),
+            lambda: self._release_in_next_reign(first, reigns, release, deadline_s),
         )
 
     def _trap(
