@@ -140,6 +140,10 @@ exactly-once: $(VENV)/.dev ## applications that consume, transform and produce a
 reshape: $(VENV)/.dev ## three brokers become five and three again at load among kills, RUNS=… times (SEED=… the first)
 	@$(BIN)/python tests/reshape/run.py --runs $(or $(RUNS),20) --seed $(or $(SEED),0) $(ARGS)
 
+.PHONY: reshape-kubernetes
+reshape-kubernetes: $(VENV)/.dev ## the same once on Kubernetes by `kubectl scale`, where there is a cluster as for e2e
+	@CLUSTER_TOOL="$(CLUSTER_TOOL)" FAIRLEAD_PROOFS=1 $(BIN)/python tests/e2e/run.py tests/reshape/test_on_kubernetes.py -s $(ARGS)
+
 .PHONY: bench
 bench: $(VENV)/.dev ## measure against Apache Kafka in one run (table, JSON and a chart in benchmarks/results)
 	@$(BIN)/python benchmarks/run.py $(ARGS)

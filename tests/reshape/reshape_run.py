@@ -15,9 +15,6 @@ from numbered_reader import NumberedReader, Progress
 from reshaped_cluster import ReshapedCluster
 
 QUIET_S: Final = 10.0
-FIRST_KILL_S: Final = (0.2, 1.5)
-KILLS_APART_S: Final = (1.0, 5.0)
-HELD_DOWN_S: Final = (0.2, 2.0)
 SETTLE_S: Final = 3.0
 
 
@@ -82,10 +79,10 @@ class Killer:
 
         def work() -> None:
             try:
-                ending.wait(self._chance.uniform(*FIRST_KILL_S))
+                ending.wait(self._chance.uniform(*self._cluster.first_kill_s))
                 while not ending.is_set():
                     self._kill_one(ending)
-                    ending.wait(self._chance.uniform(*KILLS_APART_S))
+                    ending.wait(self._chance.uniform(*self._cluster.kills_apart_s))
             except BaseException as error:
                 failures.append(error)
 
@@ -104,7 +101,7 @@ class Killer:
         self._say(f"kill {victim}")
         self._cluster.kill(victim)
         self.kills["controller" if victim == "controller" else "brokers"] += 1
-        ending.wait(self._chance.uniform(*HELD_DOWN_S))
+        ending.wait(self._chance.uniform(*self._cluster.held_down_s))
         self._cluster.bring_back(victim)
 
 

@@ -27,6 +27,11 @@ class ReshapeError(Exception):
 class ReshapedCluster(Protocol):
     """What one run needs of a cluster, on this machine or on Kubernetes."""
 
+    first_kill_s: tuple[float, float]
+    """How long after the first order somebody is killed: from, to."""
+    kills_apart_s: tuple[float, float]
+    held_down_s: tuple[float, float]
+
     @property
     def bootstrap(self) -> str: ...
     def add_brokers(self) -> None:
@@ -54,6 +59,8 @@ class ReshapedCluster(Protocol):
 
 class LocalProcesses:
     """Processes on this machine, told by the command `fairlead`."""
+
+    first_kill_s, kills_apart_s, held_down_s = (0.2, 1.5), (1.0, 5.0), (0.2, 2.0)
 
     def __init__(self, data: Path, settings: dict[str, str]) -> None:
         self._processes = FairleadCluster(data, SETTINGS | settings, brokers=LARGE)
@@ -97,7 +104,7 @@ class LocalProcesses:
 
     def empty_new_brokers(self) -> None:
         for index in range(STAYING, LARGE):
-            self._command("broker", "drain", str(index), "-o", "json")
+            self._order_drain(index)
         for index in range(STAYING, LARGE):
             self._command("broker", "drain", str(index), "--wait", "-o", "json")
 
@@ -136,6 +143,16 @@ class LocalProcesses:
             if REPLICA.search(each.name)
         ]
         return strays + left
+
+    def _order_drain(self, index: int) -> None:
+        """As long as too few others live the order is refused."""
+        while True:
+            try:
+                self._command("broker", "drain", str(index), "-o", "json")
+                return
+            except ReshapeError as refusal:
+                if "cannot be drained" not in str(refusal):
+                    raise
 
     def _wait_for_brokers(self, count: int) -> None:
         wait_until_all_say(

@@ -115,6 +115,7 @@ CLIENT_RIDES = Whole("real clients through restarts and kills, all at once", is_
 NEW_AUTHORITY = Whole("an authority that is replaced under load", is_done_in_ci=True)
 OTHER_FAULTS = Whole("faults at load of clusters that differ from the plain one")
 INSTALL_PAGE = Whole("the page on hosts, from nothing to a rolling restart")
+RESHAPED_PODS = Whole("a pool of Kubernetes that is scaled at full size among kills")
 OTHER_SUITES = Whole("suites that clients' authors keep")
 WHOLES = (
     SIMULATED_MUTANTS,
@@ -124,6 +125,7 @@ WHOLES = (
     NEW_AUTHORITY,
     OTHER_FAULTS,
     INSTALL_PAGE,
+    RESHAPED_PODS,
     OTHER_SUITES,
 )
 

@@ -1,0 +1,121 @@
+"""The same on Kubernetes: `kubectl scale` of a BrokerPool, and a Rebalance between."""
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Any
+
+from kubernetes_commands import CommandError, wait_until
+from kubernetes_installation import CLUSTER, NODE_PORT_BASE, POOL, Installation
+from reshaped_cluster import LARGE, MOVES_TIMEOUT_S, STAYING, ReshapeError, has_shares
+from resource_manifests import rebalance
+
+PLAN_TIMEOUT_S = 300
+
+
+class KubernetesBrokers:
+    """The pods of an installation, told by kubectl; clients come in through node ports."""
+
+    first_kill_s, kills_apart_s, held_down_s = (2.0, 8.0), (10.0, 25.0), (0.0, 0.0)
+
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
+        self._rebalances_count = 0
+
+    @property
+    def bootstrap(self) -> str:
+        nodes = self._installation.kubectl.items("nodes")
+        address = nodes[0]["status"]["addresses"][0]["address"]
+        return f"{address}:{NODE_PORT_BASE}"
+
+    def add_brokers(self) -> None:
+        self._scale(LARGE)
+        self._wait(lambda: self._ready_brokers() == (LARGE, LARGE), f"{LARGE} brokers", 180)
+
+    def fill_new_brokers(self) -> None:
+        while not has_shares(self._plan()):
+            self._rebalance()
+
+    def empty_new_brokers(self) -> None:
+        self._scale(STAYING)
+        self._wait(
+            lambda: (
+                len(self._installation.pods()) == STAYING
+                and self._ready_brokers() == (STAYING, STAYING)
+            ),
+            f"{STAYING} brokers",
+            MOVES_TIMEOUT_S,
+        )
+
+    def remove_new_brokers(self) -> None:
+        """The operator has done that, too."""
+
+    def victims(self) -> list[str]:
+        names = [pod["metadata"]["name"] for pod in self._installation.pods()]
+        return ["controller", *(name.rpartition("-")[2] for name in names)]
+
+    def kill(self, victim: str) -> None:
+        force = ("--grace-period=0", "--force", "--wait=false", "--ignore-not-found")
+        if victim == "controller":
+            holder, _ = self._installation.lease()
+            self._installation.operator("delete", "pod", holder.pod, *force)
+        else:
+            self._installation.kubectl("delete", "pod", f"{CLUSTER}-{POOL}-{victim}", *force)
+
+    def bring_back(self, victim: str) -> None:
+        """Its StatefulSet does."""
+
+    def leftovers(self) -> list[str]:
+        strays = []
+        for pod in self._installation.pods():
+            name = pod["metadata"]["name"]
+            command = ("sh", "-c", "ls -d /var/lib/fairlead/*/*-stray 2>/dev/null || true")
+            strays += self._installation.kubectl.exec(name, *command).split()
+        return strays
+
+    def _scale(self, replicas: int) -> None:
+        self._installation.kubectl("scale", "brokerpool", POOL, f"--replicas={replicas}")
+
+    def _ready_brokers(self) -> tuple[int, int]:
+        status = self._installation.kubectl.get("logcluster", CLUSTER).get("status", {})
+        return status.get("brokersReady", 0), status.get("brokers", 0)
+
+    def _plan(self) -> dict[str, Any]:
+        command = [sys.executable, "-m", "fairlead_cli.main", "rebalance", "-o", "json"]
+        done = subprocess.run(
+            [*command, "--bootstrap", self.bootstrap],
+            capture_output=True,
+            text=True,
+            timeout=PLAN_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode:
+            raise ReshapeError(f"rebalance: exit code {done.returncode}: {done.stderr}")
+        plan: dict[str, Any] = json.loads(done.stdout)
+        return plan
+
+    def _rebalance(self) -> None:
+        """Have one plan made and carried out, as far as deaths of brokers allow."""
+        self._rebalances_count += 1
+        name = f"reshape-{self._rebalances_count}"
+        kubectl = self._installation.kubectl
+        kubectl.apply(rebalance(name, clusterName=CLUSTER))
+
+        def is_over() -> bool:
+            status = kubectl.get("rebalance", name).get("status") or {}
+            if status.get("phase") == "ProposalReady":
+                patch = json.dumps({"spec": {"approve": status["plan"]["id"]}})
+                kubectl("patch", "rebalance", name, "--type=merge", "-p", patch)
+            return status.get("phase") in {"Complete", "Failed"}
+
+        self._wait(is_over, f"rebalance {name}", MOVES_TIMEOUT_S)
+        kubectl("delete", "rebalance", name)
+
+    def _wait(self, condition: Any, what: str, timeout_s: float) -> None:
+        def holds() -> bool:
+            with suppress(CommandError):  # The API server may be slow.
+                return bool(condition())
+            return False
+
+        wait_until(holds, f"not in time: {what}", timeout_s)
