@@ -60,9 +60,16 @@ class ReshapedCluster(Protocol):
 class LocalProcesses:
     """Processes on this machine, told by the command `fairlead`."""
 
-    first_kill_s, kills_apart_s, held_down_s = (0.2, 1.5), (1.0, 5.0), (0.2, 2.0)
+    first_kill_s, held_down_s = (0.2, 1.5), (0.2, 2.0)
 
-    def __init__(self, data: Path, settings: dict[str, str]) -> None:
+    def __init__(
+        self,
+        data: Path,
+        settings: dict[str, str],
+        *,
+        kills_apart_s: tuple[float, float] = (1.0, 5.0),
+    ) -> None:
+        self.kills_apart_s = kills_apart_s
         self._processes = FairleadCluster(data, SETTINGS | settings, brokers=LARGE)
         self._running = set(range(STAYING))
 

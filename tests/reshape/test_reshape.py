@@ -16,7 +16,7 @@ SEED = int(os.environ.get("FAIRLEAD_FIRST_SEED", "0"))
 
 
 def test_brokers_come_and_go_among_kills(tmp_path: Path) -> None:
-    cluster = LocalProcesses(tmp_path, {})
+    cluster = LocalProcesses(tmp_path, {}, kills_apart_s=(3.0, 8.0))
     try:
         cluster.start()
         places = create_topics(cluster.bootstrap, PARTITIONS)
