@@ -213,6 +213,8 @@ DEPARTED_BROKER_LISTED_MS: Final = 10_000
 """How long Metadata goes on naming the address of a broker that has gone out of service."""
 NEW_LEADER_MS: Final = 1_000
 """How long a leader is new: what clients sent before it had heard of itself may still be coming."""
+REFUSED_BEFORE_GAP_MS: Final = 10_000
+"""How long after a batch was refused, for something that passes, a gap may be for want of it."""
 LEADER_DOUBT_MS: Final = 300
 """How long Metadata waits for the controller's word on a leader that has hung up."""
 

@@ -33,6 +33,7 @@ from fairlead_broker.replication.follower_state import (
 from fairlead_broker.replication.leader_state import LeaderState, Refusal
 from fairlead_broker.replication.mark_order import check_mark_order
 from fairlead_broker.replication.refusals import (
+    PassingRefusal,
     append_refusal,
     beyond_last_stable_offset,
     fetch_of_earlier_start,
@@ -93,6 +94,7 @@ class Partition:
         "leader_id",
         "log",
         "partition_epoch",
+        "passing_refusal",
         "replicas",
         "resumed_epoch",
         "topic",
@@ -126,6 +128,8 @@ class Partition:
         self.log = log
         self.traffic = TopicTraffic() if traffic is None else traffic
         self.flow = PartitionFlow()
+        self.passing_refusal: PassingRefusal | None = None
+        """The last one of a batch here; what its client sends next has a gap before it."""
         self.leader_id = self.leader_epoch = self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()

@@ -3,12 +3,20 @@
 `replica` is the partition, as it is to be named.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from fairlead_broker.replication.leader_state import LeaderState
+
+
+class PassingRefusal(NamedTuple):
+    """A batch of a client was refused for something that passes."""
+
+    code: ErrorCode
+    at_ms: int
+    """By the monotonic clock."""
 
 
 def not_leading(replica: object) -> KafkaError:

@@ -32,6 +32,7 @@ from fairlead_broker.authorization import Access, Operation
 from fairlead_broker.handlers.once_awake import handle_now
 from fairlead_broker.handlers.records.current_leader import current_leader
 from fairlead_broker.handlers.records.produce_reply import encode_single_reply
+from fairlead_broker.handlers.records.sequence_gaps import note_refusal
 from fairlead_broker.handlers.records.transactional_produce import (
     UnverifiedError,
     ask_coordinator,
@@ -42,7 +43,6 @@ from fairlead_broker.handlers.topic_rights import require_topic
 from fairlead_broker.limits import (
     HELD_REQUEST_OVERHEAD_BYTES,
     NAMED_RECORDS_MAX,
-    NEW_LEADER_MS,
     PACKING_MS_MAX,
     PARTITIONS_PER_REQUEST_MAX,
 )
@@ -281,7 +281,7 @@ def _append(
     try:
         result = append(records, required_acks=acks, now_ms=broker.clock.now_ms(), guard=guard)
     except KafkaError as error:
-        _check_gap(error, partition, broker)
+        note_refusal(error, partition, broker)
         raise
     traffic = partition.traffic
     traffic.batches_in += 1
@@ -311,28 +311,6 @@ def _append_packed(
         return partition.append_as_leader(records, **options)
     finally:
         channel.charge(clock.monotonic_ms() - begun_ms)
-
-
-def _check_gap(error: KafkaError, partition: Partition, broker: Broker) -> None:
-    """Raise NOT_LEADER_OR_FOLLOWER for a gap in a producer's sequences that may not be one.
-
-    A client may hear of a new leader, from the old one, before the new one does. Of the requests
-    that it sends one behind the other, the first is refused then, and the next finds a leader and a
-    gap. And a leader that may be replaced lacks what its successor may have taken since. For
-    OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka takes a new epoch, and writes under it again what the
-    old leader had written and not acknowledged. This way all come again, in their order.
-    """
-    if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-        return
-    leader = partition.leader
-    if leader is not None and broker.clock.monotonic_ms() - leader.began_ms < NEW_LEADER_MS:
-        raise KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"has just become the leader of {partition}: {error}"
-        )
-    if broker.may_be_replaced:
-        raise KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"may not lead {partition} any more: {error}"
-        )
 
 
 def _reply(

@@ -8,7 +8,12 @@ import pytest
 from live_broker import FrameClient, LiveBroker, batch, topic_id_of
 
 from fairlead_broker.handlers.records.produce_reply import encode_single_reply
-from fairlead_broker.limits import NAMED_RECORDS_MAX, NEW_LEADER_MS, PACKING_MS_MAX
+from fairlead_broker.limits import (
+    NAMED_RECORDS_MAX,
+    NEW_LEADER_MS,
+    PACKING_MS_MAX,
+    REFUSED_BEFORE_GAP_MS,
+)
 from fairlead_broker.log.batches.recompression import as_stored
 from fairlead_broker.log.log import AppendResult
 from fairlead_model.configs.log_config import LogConfig
@@ -332,6 +337,34 @@ def test_a_leader_that_may_be_replaced_takes_no_gap_for_lost_records(
         live.broker.controller.has_session = False
     assert answer(2) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
     assert answer(1) == [(ErrorCode.NONE, 1)]
+
+
+def test_a_gap_where_the_batch_before_was_refused_comes_again(
+    live: LiveBroker, connect: Connect
+) -> None:
+    """Two requests are under way while the in-sync set grows. With another answer librdkafka wrote
+    records of other partitions twice (found by `make reshape`, seed 111)."""
+    partition = live.add_partition("t")
+    client = connect()
+
+    def answer(sequence: int) -> list[tuple[int, int]]:
+        records = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=sequence)
+        return slots(client.call(request(("t", 0, records), acks=-1), 9))
+
+    leader = partition.leader
+    assert leader is not None
+    live.run(lambda: setattr(leader, "began_ms", leader.began_ms - NEW_LEADER_MS))
+    assert answer(0) == [(ErrorCode.NONE, 0)]
+    live.run(lambda: setattr(leader, "_is_below_minimum", True))
+    assert answer(1) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+    live.run(lambda: setattr(leader, "_is_below_minimum", False))
+    assert answer(2) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+    assert (answer(1), answer(2)) == ([(ErrorCode.NONE, 1)], [(ErrorCode.NONE, 2)])
+    refusal = partition.passing_refusal
+    assert refusal is not None
+    long_ago = refusal._replace(at_ms=refusal.at_ms - REFUSED_BEFORE_GAP_MS)
+    live.run(lambda: setattr(partition, "passing_refusal", long_ago))
+    assert answer(4) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
 
 
 def test_acks_1_waits_for_the_flush_where_the_topic_asks_for_one(
