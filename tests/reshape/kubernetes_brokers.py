@@ -8,7 +8,7 @@ from typing import Any
 
 from kubernetes_commands import CommandError, wait_until
 from kubernetes_installation import CLUSTER, NODE_PORT_BASE, POOL, Installation
-from reshaped_cluster import LARGE, MOVES_TIMEOUT_S, STAYING, ReshapeError, has_shares
+from reshaped_cluster import LARGE, MOVES_TIMEOUT_S, STAYING, ReshapeError
 from resource_manifests import rebalance
 
 PLAN_TIMEOUT_S = 300
@@ -17,7 +17,8 @@ PLAN_TIMEOUT_S = 300
 class KubernetesBrokers:
     """The pods of an installation, told by kubectl; clients come in through node ports."""
 
-    first_kill_s, kills_apart_s, held_down_s = (2.0, 8.0), (10.0, 25.0), (0.0, 0.0)
+    # No plan is made or begun while a pod is away, which takes ten seconds.
+    first_kill_s, kills_apart_s, held_down_s = (8.0, 15.0), (20.0, 40.0), (0.0, 0.0)
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
@@ -34,7 +35,7 @@ class KubernetesBrokers:
         self._wait(lambda: self._ready_brokers() == (LARGE, LARGE), f"{LARGE} brokers", 180)
 
     def fill_new_brokers(self) -> None:
-        while not has_shares(self._plan()):
+        while not is_even(self._plan()):
             self._rebalance()
 
     def empty_new_brokers(self) -> None:
@@ -119,3 +120,10 @@ class KubernetesBrokers:
             return False
 
         wait_until(holds, f"not in time: {what}", timeout_s)
+
+
+def is_even(plan: dict[str, Any]) -> bool:
+    """Return whether nothing is left to move: brokers on one node share what a node may have."""
+    held = {share["broker"]: share["replicas"][0] for share in plan["shares"]}
+    is_whole = not any("stay where they are" in note for note in plan["notes"])
+    return is_whole and not plan["moves"] and all(held.get(n) for n in range(STAYING, LARGE))
