@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -77,10 +78,6 @@ class LocalProcesses:
     def bootstrap(self) -> str:
         return self._processes.bootstrap
 
-    @property
-    def ports(self) -> list[int]:
-        return self._processes.ports
-
     def start(self) -> None:
         self._processes.prepare()
         self._processes.start_controller()
@@ -98,15 +95,13 @@ class LocalProcesses:
         self._wait_for_brokers(LARGE)
 
     def fill_new_brokers(self) -> None:
-        while True:
-            plan = self._command("rebalance", "-o", "json")
-            if has_shares(plan):
-                return
+        deadline = time.monotonic() + MOVES_TIMEOUT_S
+        while not has_shares(plan := self._command("rebalance", "-o", "json")):
             try:
                 self._command("rebalance", "--execute", plan["id"], "--wait", "-o", "json")
             except ReshapeError as refusal:
                 # If a broker dies now the plan is stale, or a move to it is refused: plan anew.
-                if not REFUSED.search(str(refusal)):
+                if not REFUSED.search(str(refusal)) or time.monotonic() > deadline:
                     raise
 
     def empty_new_brokers(self) -> None:
@@ -153,12 +148,13 @@ class LocalProcesses:
 
     def _order_drain(self, index: int) -> None:
         """As long as too few others live the order is refused."""
+        deadline = time.monotonic() + MOVES_TIMEOUT_S
         while True:
             try:
                 self._command("broker", "drain", str(index), "-o", "json")
                 return
             except ReshapeError as refusal:
-                if "cannot be drained" not in str(refusal):
+                if "cannot be drained" not in str(refusal) or time.monotonic() > deadline:
                     raise
 
     def _wait_for_brokers(self, count: int) -> None:
