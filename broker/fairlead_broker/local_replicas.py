@@ -23,7 +23,7 @@ from fairlead_model.cluster import (
     TopicChanged,
     TopicRemoved,
 )
-from fairlead_model.ids import NO_BROKER_EPOCH, NO_LEADER
+from fairlead_model.ids import NO_BROKER_EPOCH, NO_LEADER, ZERO_TOPIC_ID
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -455,11 +455,20 @@ class LocalReplicas:
         for topic_id, index in self._removals(image):
             held.setdefault(topic_id, set()).add(index)
         for key, log in list(self._unclaimed.items()):
+            named = image.topic(key[0])
+            if named is not None and log.topic_id == ZERO_TOPIC_ID and is_empty(log):
+                # The process was killed when it had made the log, and had not named it yet.
+                log.assign_topic_id(named.topic_id)
             is_known = log.partition in held.get(log.topic_id, ())
             if not is_known and log.topic_id not in image.deleting:
                 del self._unclaimed[key]
                 self._log_directories.set_aside(log)
                 logger.warning("%s-%d is no replica of this broker: set aside", *key)
+
+
+def is_empty(log: Log) -> bool:
+    """Return whether a log has no record."""
+    return log.log_start_offset == log.log_end_offset
 
 
 def refusal_for(

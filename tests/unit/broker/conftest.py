@@ -139,12 +139,16 @@ class Stage:
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(coroutine)
 
-    def restart(self, *, without: str) -> None:
-        """Stop cleanly, start again, and hear of an image that has forgotten one topic."""
+    def restart(
+        self, *, without: str | None = None, meanwhile: Callable[[], object] = lambda: None
+    ) -> None:
+        """Stop cleanly, start again, and hear of an image, which may have forgotten one topic."""
         self.broker.log_directories.close(clean=True, broker_epoch=7)
+        meanwhile()
         self.broker = self.run(self._start())
-        topic_id = self.image.names[without]
-        changes = [*self.image.changes_from_nothing(), TopicRemoved(topic_id)]
+        changes = [*self.image.changes_from_nothing()]
+        if without is not None:
+            changes.append(TopicRemoved(self.image.names[without]))
         self.image = empty_image("test-cluster")
         self.publish(*changes)
 

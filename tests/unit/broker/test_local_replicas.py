@@ -116,6 +116,22 @@ def test_what_nobody_asks_for_any_more_is_set_aside_not_deleted(stage: Any) -> N
     assert any(Path(stage.directory, name).glob("*.log"))
 
 
+def test_a_log_that_was_made_and_not_named_is_taken_up(stage: Any) -> None:
+    """Its process was killed in between (found by `make reshape`, seed 117)."""
+    topic_id = stage.topic("t")
+    stage.restart(meanwhile=Path(stage.directory, "t-0", "partition.metadata").unlink)
+    assert directories(stage) == ["t-0"]
+    assert stage.partition("t").log.topic_id == topic_id
+
+
+def test_records_of_an_unnamed_log_are_set_aside(stage: Any) -> None:
+    stage.topic("t")
+    stage.append("t", b"kept")
+    stage.restart(meanwhile=Path(stage.directory, "t-0", "partition.metadata").unlink)
+    assert any(name.endswith("-stray") for name in directories(stage))
+    assert stage.partition("t").log_end_offset == 0
+
+
 REMOVED = {"replicas": (2,), "isr": (2,), "leader": 2, "unconfirmed_removals": (1,)}
 
 
