@@ -455,10 +455,11 @@ class LocalReplicas:
         for topic_id, index in self._removals(image):
             held.setdefault(topic_id, set()).add(index)
         for key, log in list(self._unclaimed.items()):
-            named = image.topic(key[0])
-            if named is not None and log.topic_id == ZERO_TOPIC_ID and is_empty(log):
+            if log.topic_id == ZERO_TOPIC_ID and is_empty(log):
                 # The process was killed when it had made the log, and had not named it yet.
-                log.assign_topic_id(named.topic_id)
+                named = image.topic(key[0])
+                if named is not None:
+                    log.assign_topic_id(named.topic_id)
             is_known = log.partition in held.get(log.topic_id, ())
             if not is_known and log.topic_id not in image.deleting:
                 del self._unclaimed[key]

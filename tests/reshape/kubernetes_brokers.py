@@ -1,17 +1,12 @@
 """The same on Kubernetes: `kubectl scale` of a BrokerPool, and a Rebalance between."""
 
 import json
-import subprocess
-import sys
-from contextlib import suppress
 from typing import Any
 
-from kubernetes_commands import CommandError, wait_until
+from kubernetes_commands import wait_until
 from kubernetes_installation import CLUSTER, NODE_PORT_BASE, POOL, Installation
-from reshaped_cluster import LARGE, MOVES_TIMEOUT_S, STAYING, ReshapeError
+from reshaped_cluster import LARGE, MOVES_TIMEOUT_S, STAYING, run_fairlead
 from resource_manifests import rebalance
-
-PLAN_TIMEOUT_S = 300
 
 
 class KubernetesBrokers:
@@ -32,20 +27,20 @@ class KubernetesBrokers:
 
     def add_brokers(self) -> None:
         self._scale(LARGE)
-        self._wait(lambda: self._ready_brokers() == (LARGE, LARGE), f"{LARGE} brokers", 180)
+        wait_until(lambda: self._ready_brokers() == (LARGE, LARGE), f"not {LARGE} brokers", 180)
 
     def fill_new_brokers(self) -> None:
-        while not is_even(self._plan()):
+        while not is_even(run_fairlead(self.bootstrap, "rebalance", "-o", "json")):
             self._rebalance()
 
     def empty_new_brokers(self) -> None:
         self._scale(STAYING)
-        self._wait(
+        wait_until(
             lambda: (
                 len(self._installation.pods()) == STAYING
                 and self._ready_brokers() == (STAYING, STAYING)
             ),
-            f"{STAYING} brokers",
+            f"not {STAYING} brokers",
             MOVES_TIMEOUT_S,
         )
 
@@ -82,20 +77,6 @@ class KubernetesBrokers:
         status = self._installation.kubectl.get("logcluster", CLUSTER).get("status", {})
         return status.get("brokersReady", 0), status.get("brokers", 0)
 
-    def _plan(self) -> dict[str, Any]:
-        command = [sys.executable, "-m", "fairlead_cli.main", "rebalance", "-o", "json"]
-        done = subprocess.run(
-            [*command, "--bootstrap", self.bootstrap],
-            capture_output=True,
-            text=True,
-            timeout=PLAN_TIMEOUT_S,
-            check=False,
-        )
-        if done.returncode:
-            raise ReshapeError(f"rebalance: exit code {done.returncode}: {done.stderr}")
-        plan: dict[str, Any] = json.loads(done.stdout)
-        return plan
-
     def _rebalance(self) -> None:
         """Have one plan made and carried out, as far as deaths of brokers allow."""
         self._rebalances_count += 1
@@ -110,16 +91,8 @@ class KubernetesBrokers:
                 kubectl("patch", "rebalance", name, "--type=merge", "-p", patch)
             return status.get("phase") in {"Complete", "Failed"}
 
-        self._wait(is_over, f"rebalance {name}", MOVES_TIMEOUT_S)
+        wait_until(is_over, f"rebalance {name} does not end", MOVES_TIMEOUT_S)
         kubectl("delete", "rebalance", name)
-
-    def _wait(self, condition: Any, what: str, timeout_s: float) -> None:
-        def holds() -> bool:
-            with suppress(CommandError):  # The API server may be slow.
-                return bool(condition())
-            return False
-
-        wait_until(holds, f"not in time: {what}", timeout_s)
 
 
 def is_even(plan: dict[str, Any]) -> bool:

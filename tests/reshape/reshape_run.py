@@ -15,7 +15,9 @@ from numbered_reader import NumberedReader, Progress
 from reshaped_cluster import ReshapedCluster
 
 QUIET_S: Final = 10.0
-SETTLE_S: Final = 3.0
+"""How long latencies are measured before anything moves."""
+IN_SHAPE_S: Final = 3.0
+"""How long the load goes on at least in each shape; nothing is judged by it."""
 
 
 class Phase(NamedTuple):
@@ -135,17 +137,17 @@ class ReshapeRun:
         live.start(self.load.acknowledged)
         self.load.start()
         try:
-            time.sleep(SETTLE_S)  # clients connect
+            time.sleep(IN_SHAPE_S)
             with phase("before", is_moving=False):
                 time.sleep(QUIET_S)
             self.cluster.add_brokers()
             with phase("3 → 5", is_moving=True):
                 self.cluster.fill_new_brokers()
-            time.sleep(SETTLE_S)
+            time.sleep(IN_SHAPE_S)
             with phase("5 → 3", is_moving=True):
                 self.cluster.empty_new_brokers()
             self.cluster.remove_new_brokers()
-            time.sleep(SETTLE_S)
+            time.sleep(IN_SHAPE_S)
         finally:
             self.load.finish()
             live.finish(self.load.acknowledged)

@@ -166,20 +166,24 @@ class LocalProcesses:
         )
 
     def _command(self, *words: str) -> Any:
-        """Run `fairlead` as an operator would; what it says, if that is JSON."""
-        command = [sys.executable, "-m", "fairlead_cli.main", *words]
-        done = subprocess.run(
-            [*command, "--bootstrap", self.bootstrap],
-            capture_output=True,
-            text=True,
-            timeout=MOVES_TIMEOUT_S,
-            check=False,
+        return run_fairlead(self.bootstrap, *words)
+
+
+def run_fairlead(bootstrap: str, *words: str) -> Any:
+    """Run `fairlead` as an operator would; what it says, if that is JSON. ReshapeError."""
+    command = [sys.executable, "-m", "fairlead_cli.main", *words]
+    done = subprocess.run(
+        [*command, "--bootstrap", bootstrap],
+        capture_output=True,
+        text=True,
+        timeout=MOVES_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise ReshapeError(
+            f"{' '.join(words)}: exit code {done.returncode}: {done.stderr}{done.stdout}"
         )
-        if done.returncode:
-            raise ReshapeError(
-                f"{' '.join(words)}: exit code {done.returncode}: {done.stderr}{done.stdout}"
-            )
-        return json.loads(done.stdout) if "json" in words else None
+    return json.loads(done.stdout) if "json" in words else None
 
 
 def has_shares(plan: dict[str, Any]) -> bool:
