@@ -1,4 +1,4 @@
-"""Brokers with several volumes: each is a log directory, and another one is added under load."""
+"""Brokers with several volumes: each is a log directory, and one comes and one goes under load."""
 
 import json
 from collections.abc import Iterator
@@ -17,10 +17,11 @@ BROKERS = 3
 PARTITIONS, RATE = 6, 500
 STOP_FILE = "/tmp/stop-disks"  # in the client pod
 POOL = f"{CLUSTER}-data"
+LOG_FOLDER = "/var/lib/fairlead"
 
 
-def volumes(count: int) -> dict[str, Any]:
-    return {"volumes": [{"id": number, "size": "1Gi"} for number in range(count)]}
+def volumes(*ids: int) -> dict[str, Any]:
+    return {"volumes": [{"id": each, "size": "1Gi"} for each in ids]}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def disks(installation: Installation) -> Iterator[Installation]:
     installation.install_operator()
     installation.ensure_client()
     resources = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
-    pool = {"clusterName": CLUSTER, "replicas": BROKERS, "storage": volumes(2)}
+    pool = {"clusterName": CLUSTER, "replicas": BROKERS, "storage": volumes(0, 1)}
     installation.kubectl.apply(resource("LogCluster", CLUSTER, {"reclaimPolicy": "Delete"}))
     installation.kubectl.apply(resource("BrokerPool", "data", pool | {"resources": resources}))
     ready = ("wait", "--for=condition=Ready", f"logcluster/{CLUSTER}", "--timeout=180s")
@@ -60,15 +61,23 @@ def replicas_on(installation: Installation, broker: int, topic: str) -> list[int
     return [int(line) for line in found.split()]
 
 
-def has_volumes(installation: Installation, count: int) -> bool:
-    """Whether every broker has so many, runs with them, and all is in sync."""
+def mounted(installation: Installation, broker: int) -> list[str]:
+    pod = installation.kubectl.get("pod", f"{POOL}-{broker}")
+    names = [each["name"] for each in pod["spec"]["volumes"]]
+    return sorted(name for name in names if name.partition("-")[0] == "data")
+
+
+def has_volumes(installation: Installation, *ids: int) -> bool:
+    """Whether every broker has these, runs with them, and all is in sync."""
     pool = installation.kubectl.get("brokerpool", "data")
     status = pool["status"]
-    bound = [each["bound"] for each in status.get("volumes", ())]
+    bound = {each["id"]: each["bound"] for each in status.get("volumes", ())}
     cluster = installation.kubectl.get("logcluster", CLUSTER)["status"]
+    wanted = ["data" if each == 0 else f"data-{each}" for each in ids]
     return (
         status["observedGeneration"] == pool["metadata"]["generation"]
-        and bound == [BROKERS] * count
+        and all(bound.get(each) == BROKERS for each in ids)
+        and all(mounted(installation, each) == wanted for each in range(BROKERS))
         and status["updatedReplicas"] == status["readyReplicas"] == BROKERS
         and cluster["brokersReady"] == BROKERS
         and not cluster.get("underReplicated")
@@ -76,13 +85,13 @@ def has_volumes(installation: Installation, count: int) -> bool:
     )
 
 
-def patch_volumes(installation: Installation, count: int) -> None:
-    patch = json.dumps({"spec": {"storage": volumes(count)}})
+def patch_volumes(installation: Installation, *ids: int) -> None:
+    patch = json.dumps({"spec": {"storage": volumes(*ids)}})
     installation.kubectl("patch", "brokerpool", "data", "--type=merge", "-p", patch)
 
 
 def test_a_third_volume_is_added_under_load(disks: Installation, summary: Summary) -> None:
-    wait_until(lambda: has_volumes(disks, 2), "two volumes a broker", 90)
+    wait_until(lambda: has_volumes(disks, 0, 1), "two volumes a broker", 90)
     make_topic(disks, "spread", PARTITIONS)
     for broker in range(BROKERS):
         found = replicas_on(disks, broker, "spread")
@@ -96,8 +105,8 @@ def test_a_third_volume_is_added_under_load(disks: Installation, summary: Summar
         stop_file=STOP_FILE,
     )
     with load as verdict:
-        patch_volumes(disks, 3)
-        took_s = wait_until(lambda: has_volumes(disks, 3), "a third volume a broker", 240)
+        patch_volumes(disks, 0, 1, 2)
+        took_s = wait_until(lambda: has_volumes(disks, 0, 1, 2), "a third volume a broker", 240)
         make_topic(disks, "later", 2)
     wrong = [verdict[name] for name in ("lost", "duplicated", "reordered", "unanswered")]
     assert wrong == [0, 0, 0, 0], verdict
@@ -138,12 +147,66 @@ def test_a_volume_that_cannot_be_read_is_named_and_the_others_serve(disks: Insta
     disks.kubectl("wait", serving, f"logcluster/{CLUSTER}", "--timeout=60s")
     disks.kubectl.exec(pod, "chmod", "755", folder)
     restart(disks, pod)
-    wait_until(lambda: has_volumes(disks, 3), "its replicas come back", 90)
+    wait_until(lambda: has_volumes(disks, 0, 1, 2), "its replicas come back", 90)
     wait_until(
         lambda: not disks.kubectl.condition("brokerpool", "data", "VolumesFailed"), "all well", 60
     )
 
 
-def test_a_volume_that_brokers_have_cannot_be_taken_away(disks: Installation) -> None:
+FIRST = f"{LOG_FOLDER}-1/log"
+
+
+def order_disk(installation: Installation, broker: int, *order: str) -> None:
+    bootstrap = ("--bootstrap", f"{CLUSTER}-bootstrap:9092")
+    installation.kubectl.exec(
+        "client", "fairlead", "broker", "disks", str(broker), *order, *bootstrap
+    )
+
+
+def drained_on(installation: Installation) -> list[int]:
+    told = installation.kubectl.get("brokerpool", "data")["status"]["volumes"]
+    found: list[int] = next(each.get("drainedOn", []) for each in told if each["id"] == 1)
+    return found
+
+
+def test_a_volume_that_brokers_have_is_taken_away_once_all_have_emptied_it(
+    disks: Installation, summary: Summary
+) -> None:
     with pytest.raises(CommandError, match="a volume that brokers have cannot be taken away"):
-        patch_volumes(disks, 2)
+        patch_volumes(disks, 0, 2)
+    load = under_load(
+        disks.kubectl,
+        f"{CLUSTER}-bootstrap:9092",
+        "spread",
+        partitions=PARTITIONS,
+        rate=RATE,
+        stop_file=STOP_FILE,
+    )
+    everywhere = list(range(BROKERS))
+    with load as verdict:
+        for broker in everywhere:
+            order_disk(disks, broker, "--drain", FIRST, "--wait")
+        wait_until(lambda: drained_on(disks) == everywhere, "all have emptied it", 60)
+        # The API server goes by what it was told some seconds ago.
+        order_disk(disks, 2, "--undrain", FIRST)
+        patch_volumes(disks, 0, 2)
+        blocked = "--for=jsonpath={.status.conditions[?(@.type=='Blocked')].reason}=VolumeInUse"
+        disks.kubectl("wait", blocked, "brokerpool/data", "--timeout=30s")
+        said = disks.kubectl.condition("brokerpool", "data", "Blocked")["message"]
+        assert f"data-1-{POOL}-2" in said
+        assert f"data-1-{POOL}-1" not in said
+        assert [mounted(disks, each) for each in everywhere] == [["data", "data-1", "data-2"]] * 3
+        order_disk(disks, 2, "--drain", FIRST, "--wait")
+        took_s = wait_until(lambda: has_volumes(disks, 0, 2), "without the volume", 240)
+    wrong = [verdict[name] for name in ("lost", "duplicated", "reordered", "unanswered")]
+    assert wrong == [0, 0, 0, 0], verdict
+    for broker in everywhere:
+        assert sum(replicas_on(disks, broker, "spread")) == PARTITIONS
+        order_disk(disks, broker, "--undrain", FIRST)
+    claims = [f"persistentvolumeclaim/data-1-{POOL}-{each}" for each in everywhere]
+    disks.kubectl("delete", *claims, "--timeout=60s")  # they stay until somebody says so
+    summary.add(
+        "a volume of each broker taken away",
+        f"{took_s:.0f} s, longest silence {verdict['longestSilenceMs']} ms",
+        "0 lost",
+    )

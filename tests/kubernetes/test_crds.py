@@ -103,6 +103,25 @@ def test_the_api_server_says_what_cannot_change(space: Space, update: Update) ->
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(("drained_on", "goes"), [((), False), ((0, 1), False), ((0, 1, 2), True)])
+def test_a_volume_may_go_once_each_broker_that_has_it_has_emptied_it(
+    space: Space, drained_on: tuple[int, ...], goes: bool
+) -> None:
+    both = pool(storage={"volumes": [{"id": number, "size": "1Gi"} for number in range(2)]})
+    space.create(both)
+    try:
+        volume: Manifest = {"id": 1, "size": "1Gi", "claims": 3, "bound": 3}
+        space.set_status(both, {"volumes": [volume | {"drainedOn": list(drained_on)}]})
+        arguments = ("replace", "-n", space.name, "--dry-run=server", "-f", "-")
+        one = pool(storage={"volumes": [{"id": 0, "size": "1Gi"}]})
+        done = kubectl(*arguments, manifest=one)
+    finally:
+        space.delete(both)
+    assert (done.returncode == 0) is goes, done.stderr
+    if not goes:
+        assert "fairlead broker disks ID --drain FOLDER --wait" in done.stderr
+
+
 def test_defaults_are_filled_in(space: Space) -> None:
     arguments = ("create", "-n", space.name, "--dry-run=server", "-o", "json", "-f", "-")
 

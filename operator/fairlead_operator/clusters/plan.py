@@ -37,6 +37,7 @@ from fairlead_operator.clusters.scale_down import (
     describe_holdings,
     find_departed,
 )
+from fairlead_operator.clusters.volume_use import ClaimUse
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.specs.apply_decision import needs_apply, with_hash
 from fairlead_operator.specs.claim_template import read_claim_templates
@@ -94,6 +95,8 @@ class ClusterObserved:
     """Size asked for by each volume claim of the cluster."""
     bound_claims: Collection[str] = ()
     """Those of the claims that have their volume."""
+    claim_use: ClaimUse = field(default_factory=ClaimUse)
+    """What the brokers that run say of these."""
     brokers: Mapping[int, BrokerHoldings] | None
     """What each broker holds; None if the controller cannot be asked."""
     pods: Collection[str] = ()
@@ -375,7 +378,14 @@ def _decide_pool_volumes(
     observed: ClusterObserved, pool: PoolView, live: Mapping[str, Any] | None, present: int
 ) -> VolumeDecision:
     templates = None if live is None else read_claim_templates(live)
-    return decide_volumes(pool, present, templates, observed.claim_sizes, observed.bound_claims)
+    return decide_volumes(
+        pool,
+        present,
+        templates,
+        observed.claim_sizes,
+        observed.bound_claims,
+        use=observed.claim_use,
+    )
 
 
 def _look_up_addresses(

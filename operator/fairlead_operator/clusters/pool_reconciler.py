@@ -11,7 +11,7 @@ from fairlead_operator.clusters.api_writer import ApiWriter
 from fairlead_operator.clusters.plan import PoolPlan
 from fairlead_operator.clusters.rolling import BrokerState, RollAction
 from fairlead_operator.clusters.status import PoolFacts
-from fairlead_operator.clusters.volume_watch import FailedVolumes
+from fairlead_operator.clusters.volume_use import PodVolumes
 from fairlead_operator.events import EventWriter
 from fairlead_operator.live_objects import LiveObjects
 from fairlead_operator.refusals import is_refusal
@@ -78,19 +78,19 @@ class PoolReconciler:
         plan: PoolPlan,
         brokers: Sequence[BrokerState],
         roll: RollAction,
-        failed: Mapping[int, FailedVolumes],
+        volumes: Mapping[int, PodVolumes],
     ) -> PoolFacts:
-        """Return the facts that the pool's status needs; `failed` are volumes, by broker."""
+        """Return the facts that the pool's status needs; `volumes` are by broker."""
         refused = self._refused.get(_wish_of(plan.pool))
         if refused is not None and not plan.blocked:
             plan = replace(plan, blocked_reason="StorageNotExpandable", blocked=refused[1])
-        own = {each.broker_id for each in brokers}
         return PoolFacts(
             generation=plan.pool.generation,
             plan=plan,
             brokers=brokers,
             roll=roll,
-            failed_volumes={each: volumes for each, volumes in failed.items() if each in own},
+            failed_volumes={each: said.failed for each, said in volumes.items() if said.failed},
+            drained_volumes={each: said.drained for each, said in volumes.items() if said.drained},
         )
 
 
@@ -102,9 +102,16 @@ def _news(plan: PoolPlan) -> tuple[str, str]:
     """Return reason and message of the Event for a StatefulSet that is made anew."""
     added, dropped = plan.volumes.added, plan.volumes.dropped
     if added or dropped:
+        bound = {each.volume for each in plan.volumes.held if each.bound}
+        taken_back = [each for each in dropped if each not in bound]
+        emptied = [each for each in dropped if each in bound]
         changes = [
             f"{_named(ids)} {what}"
-            for ids, what in ((added, "added"), (dropped, "taken back"))
+            for ids, what in (
+                (added, "added"),
+                (taken_back, "taken back"),
+                (emptied, "emptied and taken away, whose claims stay"),
+            )
             if ids
         ]
         return (

@@ -6,16 +6,18 @@ is as large as it should be, and once for all volumes that are added or taken ba
     volume 0: 1Gi, wanted 2Gi           enlarge the claims, then make the StatefulSet anew
     volume 1 added                      make it anew; brokers restart one by one and use it
     volume 1 taken back, claims unbound make it anew without, delete the claims
-    volume 1 taken back, a claim bound  keep it: it may hold replicas
+    volume 1 taken away, claims bound   keep it, until every broker that has it has emptied it;
+                                        then make it anew without, and leave the claims
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from fairlead_operator.clusters.volume_use import ClaimUse
 from fairlead_operator.resources.quantity import quantity_value
 from fairlead_operator.specs.claim_template import ClaimTemplate
-from fairlead_operator.specs.names import claim_name
+from fairlead_operator.specs.names import claim_name, log_directory
 from fairlead_operator.specs.views import PoolView
 
 VOLUME_IN_USE: Final = "VolumeInUse"
@@ -49,7 +51,7 @@ class VolumeDecision:
     added: tuple[int, ...] = ()
     """Ids of volumes that the StatefulSet does not have yet."""
     dropped: tuple[int, ...] = ()
-    """Ids of those that it still has, and nothing holds."""
+    """Ids of those that it still has, and nobody needs."""
     leftovers: tuple[str, ...] = ()
     """Claims of volumes that were taken back before they were bound."""
     blocked: str = ""
@@ -67,6 +69,8 @@ def decide_volumes(
     templates: Sequence[ClaimTemplate] | None,
     claim_sizes: Mapping[str, str],
     bound: Collection[str],
+    *,
+    use: ClaimUse,
 ) -> VolumeDecision:
     """Return the next step for the volumes of a pool, which has `present` brokers.
 
@@ -79,13 +83,17 @@ def decide_volumes(
         volume: _claims_of(pool, volume, present, claim_sizes)
         for volume in {*wanted, *made, *_volumes_of(pool, present, claim_sizes)}
     }
-    kept = [
-        volume
+    kept = {
+        volume: holders
         for volume, sizes in sorted(seen.items())
         if volume not in wanted
-        and (templates is None or volume in made)
-        and any(name in bound for name in sizes)
-    ]
+        and (
+            holders := [name for name in sorted(sizes) if name in bound and name not in use.unused]
+            if templates is None or volume in made
+            # It is on its way out. Who restarts without it must not leave replicas there.
+            else [name for name in sorted(sizes) if name in use.in_use]
+        )
+    }
     unnamed = {volume: made.get(volume) or _template_of(pool, volume, seen) for volume in kept}
     goal = wanted | unnamed
     smaller = {
@@ -114,7 +122,7 @@ def decide_volumes(
             for name in sorted(seen[volume])
             if templates is not None and name not in bound
         ),
-        blocked=_in_use(kept, seen, bound),
+        blocked=_in_use(kept),
     )
 
 
@@ -168,15 +176,17 @@ def _held(
     return tuple(held)
 
 
-def _in_use(
-    kept: Sequence[int], seen: Mapping[int, Mapping[str, str]], bound: Collection[str]
-) -> str:
+def _in_use(kept: Mapping[int, Sequence[str]]) -> str:
     """Say which volumes stay although the pool does not name them; empty if there are none."""
     if not kept:
         return ""
     named = "; ".join(
-        f"volume {volume} is not named any more, but brokers have it "
-        f"({', '.join([name for name in sorted(seen[volume]) if name in bound][:3])})"
-        for volume in kept
+        f"volume {volume} is not named any more, but brokers have not emptied it "
+        f"({', '.join(claims[:3])})"
+        for volume, claims in kept.items()
     )
-    return f"{named}: put it back into spec.storage.volumes"
+    folder = log_directory(next(iter(kept)))
+    return (
+        f"{named}: put it back into spec.storage.volumes, or empty it for each of these brokers: "
+        f"fairlead broker disks ID --drain {folder} --wait"
+    )

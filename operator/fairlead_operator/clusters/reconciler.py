@@ -63,7 +63,8 @@ from fairlead_operator.clusters.status import (
     describe_roll,
 )
 from fairlead_operator.clusters.status_writer import StatusWriter
-from fairlead_operator.clusters.volume_watch import FailedVolumes, VolumeWatch
+from fairlead_operator.clusters.volume_use import FailedVolumes, PodVolumes, find_use, note_unsaid
+from fairlead_operator.clusters.volume_watch import VolumeWatch
 from fairlead_operator.conditions import find_condition
 from fairlead_operator.controller_client import (
     ControllerClient,
@@ -198,7 +199,8 @@ class ClusterReconciler:
         if view.reign is not None:
             await self._tell_interruption(manifest, view.reign)
         hibernation = await self._hibernations.decide(manifest, cluster, views, view.status)
-        seen = self._observe(cluster, views, view.status, sleeps=hibernation.sleeps)
+        volumes = await self._volumes.look(key, views)
+        seen = self._observe(cluster, views, view.status, volumes, sleeps=hibernation.sleeps)
         observed = replace(seen, named_by_pools=names_in_pools(pools))
         plan = plan_cluster(observed, self._settings)
         is_paused = cluster.is_paused
@@ -209,7 +211,7 @@ class ClusterReconciler:
             certificates = await self._certificates.look_after(sight, refusals)
             await self._carry_out(cluster, plan, refusals, certificates.blocked)
             plan = await self._scale_down(plan, observed)
-        states = await self._roller.observe(key, views, view.status)
+        states = await self._observe_brokers(key, views, view.status, volumes)
         roll: RollAction = Wait("Paused", "the LogCluster is paused")
         hold = _hold_now(cluster)
         config, fences = SettingsReport(), FenceReport()
@@ -229,10 +231,9 @@ class ClusterReconciler:
             config = await self._tell_settings(
                 manifest, plan, states, view.status, is_whole=is_whole
             )
-        failed = await self._volumes.look(key, views, states)
         facts = replace(
             _facts_of(cluster, view),
-            failed_volumes=failed,
+            failed_volumes=_failed_volumes(states, volumes),
             refused=refusals.text,
             is_secured=cluster.spec.has_certificates and not is_paused,
             certificate_problems=certificates.problems,
@@ -253,13 +254,27 @@ class ClusterReconciler:
         )
         is_quiet &= await self._statuses.write_cluster(manifest, facts)
         told = [_with_refusal(each, refusals.by_part) for each in plan.pools]
-        is_quiet &= await self._write_pools(pools, told, states, roll, failed)
+        is_quiet &= await self._write_pools(pools, told, states, roll, volumes)
         return _pause_s(
             roll,
             is_quiet=is_quiet,
             is_refused=bool(refusals.by_part or config.problem),
             is_converged=plan.is_converged and not config.is_new,
         )
+
+    async def _observe_brokers(
+        self,
+        key: ClusterKey,
+        pools: Sequence[PoolView],
+        controller: Mapping[str, Any] | None,
+        volumes: Mapping[str, PodVolumes],
+    ) -> dict[str, list[BrokerState]]:
+        """Return the brokers of each pool; `volumes` are by pod."""
+        states = await self._roller.observe(key, pools, controller)
+        for pool in pools:
+            live = self._live.get(STATEFUL_SET, pool.namespace, pool.stateful_set)
+            states[pool.name] = note_unsaid(states[pool.name], volumes, live)
+        return states
 
     async def _fence(
         self, manifest: Manifest, cluster: ClusterView, controller: Mapping[str, Any] | None
@@ -329,14 +344,16 @@ class ClusterReconciler:
         plans: Sequence[PoolPlan],
         states: Mapping[str, Sequence[BrokerState]],
         roll: RollAction,
-        failed: Mapping[int, FailedVolumes],
+        volumes: Mapping[str, PodVolumes],
     ) -> bool:
         """Write the pools' statuses; tell whether all are up to date now."""
         manifests = {each["metadata"]["name"]: each for each in pools}
         is_quiet = True
         for plan in plans:
             name = plan.pool.name
-            facts = self._pools.facts(plan, states.get(name, ()), roll, failed)
+            brokers = states.get(name, ())
+            said = {each.broker_id: volumes[each.pod] for each in brokers if each.pod in volumes}
+            facts = self._pools.facts(plan, brokers, roll, said)
             is_quiet &= await self._statuses.write_pool(manifests[name], facts)
         return is_quiet
 
@@ -376,6 +393,7 @@ class ClusterReconciler:
         cluster: ClusterView,
         pools: list[PoolView],
         controller: Mapping[str, Any] | None,
+        volumes: Mapping[str, PodVolumes],
         *,
         sleeps: bool,
     ) -> ClusterObserved:
@@ -398,6 +416,7 @@ class ClusterReconciler:
             bound_claims=[
                 claim["metadata"]["name"] for claim in claims if claim["spec"].get("volumeName")
             ],
+            claim_use=find_use(volumes, [claim["metadata"]["name"] for claim in claims]),
             brokers=read_holdings(controller),
             pods=[pod["metadata"]["name"] for pod in pods],
             registered=registered_pods(controller),
@@ -537,6 +556,18 @@ def _hold_now(cluster: ClusterView) -> RestartHold | None:
     """Return why no broker that serves may restart now."""
     windows, allowed = cluster.spec.maintenance_windows, cluster.restarts_allowed_until
     return find_hold(windows, allowed, time.time_ns() // 1_000_000)
+
+
+def _failed_volumes(
+    states: Mapping[str, Sequence[BrokerState]], volumes: Mapping[str, PodVolumes]
+) -> dict[int, FailedVolumes]:
+    """Return by broker which volumes have failed it; `volumes` are by pod."""
+    return {
+        broker.broker_id: volumes[broker.pod].failed
+        for brokers in states.values()
+        for broker in brokers
+        if broker.pod in volumes and volumes[broker.pod].failed
+    }
 
 
 def _facts_of(cluster: ClusterView, view: ControllerView) -> ClusterFacts:

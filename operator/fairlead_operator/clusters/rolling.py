@@ -45,6 +45,8 @@ class BrokerState:
     """Its pool gives it up: it is emptied, and its pod goes then."""
     draining_s: float | None = None
     """For how long it has been draining; None if it has not."""
+    unsaid_volumes: tuple[int, ...] = ()
+    """Volumes that a new pod would not have, and of which it has not said that they are empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,13 @@ def decide_roll_action(observed: RollObserved) -> RollAction:
     obstacle = find_obstacle(observed)
     if obstacle is not None:
         return obstacle
+    unsaid = next((broker for broker in outdated if broker.unsaid_volumes), None)
+    if unsaid is not None:
+        return Wait(
+            "VolumeInUse",
+            f"broker {unsaid.broker_id} has not said that it holds nothing on volume "
+            f"{unsaid.unsaid_volumes[0]}, which its next pod does not have",
+        )
     return _next_step(outdated)
 
 

@@ -4,7 +4,7 @@ Counts come from the controller. While it cannot be asked, the last ones stay an
 so. The same facts give the same status, so that nothing is written when nothing has changed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -376,6 +376,8 @@ class PoolFacts:
     roll: RollAction = field(default_factory=NothingToRoll)
     failed_volumes: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
     """By broker: the volumes that have failed it, and how."""
+    drained_volumes: Mapping[int, Collection[int]] = field(default_factory=dict)
+    """By broker: the volumes that get no replica and hold none."""
 
 
 def build_pool_status(facts: PoolFacts, previous: Status, now: datetime) -> Status:
@@ -418,14 +420,17 @@ def _volume_status(facts: PoolFacts) -> Status:
     if facts.plan.pool.spec.storage.volumes and facts.plan.volumes.held:
         status["volumes"] = [
             {"id": held.volume, "size": held.size, "claims": held.claims, "bound": held.bound}
-            | ({"failedOn": failed} if (failed := _failed_on(facts, held.volume)) else {})
+            | _brokers_that("failedOn", facts.failed_volumes, held.volume)
+            | _brokers_that("drainedOn", facts.drained_volumes, held.volume)
             for held in facts.plan.volumes.held
         ]
     return status
 
 
-def _failed_on(facts: PoolFacts, volume: int) -> list[int]:
-    return sorted(each for each, failed in facts.failed_volumes.items() if volume in failed)
+def _brokers_that(name: str, volumes: Mapping[int, Collection[int]], volume: int) -> Status:
+    """Return a field with the brokers of which a volume is told; none if there is no broker."""
+    brokers = sorted(each for each, told in volumes.items() if volume in told)
+    return {name: brokers} if brokers else {}
 
 
 def _volume_conditions(facts: PoolFacts, previous: Status, now: datetime) -> list[Condition]:

@@ -249,9 +249,13 @@ class VolumeStatus:
     id: Annotated[int, "Number of the volume.", Whole(0, VOLUME_ID_MAX)]
     size: Annotated[str, "The largest size that one of its claims asks for.", Text(32)]
     claims: Annotated[int, "Claims for it that exist.", COUNT]
-    bound: Annotated[
-        int, "Claims that have their volume: while there is one, the volume stays.", COUNT
-    ]
+    bound: Annotated[int, "Claims that have their volume.", COUNT]
+    drained_on: Annotated[
+        tuple[Annotated[int, Whole(0, BROKER_ID_MAX)], ...],
+        "Ids of brokers that hold nothing there and place nothing there (cordoned.log.dirs). When "
+        "all are, the volume may be taken away.",
+        Bound(BROKERS_MAX),
+    ] = ()
     failed_on: Annotated[
         tuple[Annotated[int, Whole(0, BROKER_ID_MAX)], ...],
         "Ids of brokers that go on without it, because it has failed them.",

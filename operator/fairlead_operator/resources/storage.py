@@ -17,8 +17,9 @@ ONLY_GROWS: Final = (
     "partitions there"
 )
 NEVER_REMOVED: Final = (
-    "a volume that brokers have cannot be taken away, because it may hold replicas: put it back, "
-    "or make a new pool without it and move the partitions there"
+    "a volume that brokers have cannot be taken away while it may hold replicas: empty it for each "
+    "of them first (fairlead broker disks ID --drain FOLDER --wait), until drainedOn in "
+    "status.volumes names all"
 )
 _CLASS_STAYS: Final = (
     "the storage class of a pool cannot be changed: make a new pool and move the partitions there"
@@ -199,7 +200,7 @@ class Storage:
         tuple[Volume, ...],
         "Several volumes of each broker, instead of size; each is one of its log directories. One "
         "has the id 0. A volume may be added: brokers restart one by one and place new replicas "
-        "where there are fewest. One that brokers have cannot be taken away.",
+        "where there are fewest. One that brokers have may go once all have emptied it.",
         Bound(VOLUMES_MAX, key="id"),
     ] = ()
     storage_class_name: Annotated[
@@ -261,10 +262,11 @@ OTHERS_GROW_CEL: Final = (
     "quantity(v.size).compareTo(quantity(s.size)) >= 0)))"
 )
 VOLUMES_STAY_CEL: Final = (
-    # One that no broker has got yet may be taken back.
+    # One that no broker has got yet may be taken back, one that all have emptied taken away.
     "!has(oldSelf.spec.storage.volumes) || oldSelf.spec.storage.volumes.all(o, o.id == 0 || "
     "(has(self.spec.storage.volumes) && self.spec.storage.volumes.exists(v, v.id == o.id)) || "
     "(has(self.status) && has(self.status.volumes) && "
-    "self.status.volumes.exists(s, s.id == o.id && s.bound == 0)))"
+    "self.status.volumes.exists(s, s.id == o.id && (s.bound == 0 || "
+    "(has(s.drainedOn) && s.drainedOn.size() >= s.bound)))))"
 )
 """Rules below the root of a BrokerPool, which see its status too."""

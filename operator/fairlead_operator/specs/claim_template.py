@@ -54,11 +54,12 @@ def read_claim_templates(stateful_set: Mapping[str, Any]) -> tuple[ClaimTemplate
             annotations=template["metadata"].get("annotations") or {},
         )
         for template in stateful_set["spec"].get("volumeClaimTemplates") or ()
-        if (volume := _volume_of(template["metadata"]["name"])) is not None
+        if (volume := volume_of(template["metadata"]["name"])) is not None
     )
 
 
-def _volume_of(name: str) -> int | None:
+def volume_of(name: str) -> int | None:
+    """Return the id of a pool's volume by its name in a pod; None for any other volume."""
     if name == DATA_VOLUME:
         return 0
     stem, _, number = name.rpartition("-")

@@ -147,6 +147,26 @@ def test_the_health_page_names_the_directories_that_have_failed(
     assert list(answer["failedLogDirectories"]) == [str(tmp_path / "two")]
 
 
+def test_a_directory_is_drained_once_it_is_cordoned_and_nothing_is_in_it_or_comes(
+    stage: Any, tmp_path: Path
+) -> None:
+    directories = stage.broker.log_directories
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    stage.topic("a")
+    assert homes(stage) == {"a": "one"}
+    assert directories.drained == [], "nothing keeps new replicas out of the empty one"
+    directories.cordon([two])
+    assert directories.drained == [two]
+    directories.cordon([])
+    directories.moves.ask(("a", 0), two, failed={})
+    directories.cordon([one])
+    assert directories.drained == [], "its replica is still on its way"
+    directories.cordon([two])
+    assert directories.drained == [], "what was to come is not called back yet"
+    directories.offline["lost", 0] = "damaged"
+    assert directories.drained == []
+
+
 def test_each_directory_has_checkpoints_of_its_own_logs(stage: Any, tmp_path: Path) -> None:
     for topic in "ab":
         stage.topic(topic)

@@ -125,6 +125,21 @@ class LogDirectories:
         return len(self.directories) < len(self.paths)
 
     @property
+    def drained(self) -> list[str]:
+        """Paths of cordoned directories without a replica: the broker may be started without them.
+
+        None as long as a log could not be opened, or a directory: nobody knows what lies where.
+        """
+        if self.offline or self.has_unknown_logs:
+            return []
+        busy = {each.path for move in self.moves for each in (move.source, move.target)}
+        return [
+            each.path
+            for each in self.live
+            if each.path in self.cordoned and each.path not in busy and not each.logs
+        ]
+
+    @property
     def logs(self) -> Iterator[Log]:
         """The usable logs."""
         return chain.from_iterable(directory.logs for directory in self.directories)

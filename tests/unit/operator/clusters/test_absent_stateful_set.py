@@ -10,6 +10,7 @@ from fairlead_operator.clusters.plan import ClusterObserved, PoolPlan, plan_clus
 from fairlead_operator.clusters.pool_decisions import PoolTraces, count_brokers
 from fairlead_operator.clusters.pool_volumes import decide_volumes
 from fairlead_operator.clusters.scale_down import BrokerHoldings, ScaleDownOrder
+from fairlead_operator.clusters.volume_use import ClaimUse
 from fairlead_operator.specs.claim_template import ClaimTemplate
 
 STATEFUL_SET = ("StatefulSet", "demo-main")
@@ -148,9 +149,9 @@ def test_names_of_other_pools_are_told_apart() -> None:
 
 def test_volumes_that_are_smaller_grow_although_nothing_says_their_size_any_more() -> None:
     pool = pool_view(storage={"size": "2Gi"})
-    decision = decide_volumes(pool, 1, None, {"data-demo-main-0": "1Gi"}, ())
+    decision = decide_volumes(pool, 1, None, {"data-demo-main-0": "1Gi"}, (), use=ClaimUse())
     assert (decision.claims, decision.recreates) == ({"data-demo-main-0": "2Gi"}, False)
     assert (decision.templates[0].size, decision.held[0].size) == ("2Gi", "1Gi")
     grown = (ClaimTemplate(volume=0, size="2Gi"),)
-    later = decide_volumes(pool, 1, grown, {"data-demo-main-0": "1Gi"}, ())
+    later = decide_volumes(pool, 1, grown, {"data-demo-main-0": "1Gi"}, (), use=ClaimUse())
     assert (later.claims, later.recreates) == ({"data-demo-main-0": "2Gi"}, False)

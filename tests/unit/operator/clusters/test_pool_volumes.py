@@ -8,11 +8,13 @@ from operator_views import SETTINGS, cluster_view, holdings, pool_view
 
 from fairlead_operator.clusters.plan import ClusterObserved, PoolPlan, plan_cluster
 from fairlead_operator.clusters.pool_volumes import VolumeDecision, decide_volumes
+from fairlead_operator.clusters.volume_use import ClaimUse
 from fairlead_operator.specs.claim_template import ClaimTemplate, read_claim_templates
 from fairlead_operator.specs.names import claim_name
 from fairlead_operator.specs.views import PoolView
 
 STATEFUL_SET = ("StatefulSet", "demo-main")
+NOBODY_SAYS = ClaimUse()
 
 
 def several(*sizes: str, **storage: Any) -> PoolView:
@@ -38,13 +40,15 @@ def decide(
     templates: tuple[ClaimTemplate, ...] | None,
     there: dict[str, str],
     bound: tuple[str, ...] | None = None,
+    *,
+    use: ClaimUse = NOBODY_SAYS,
 ) -> VolumeDecision:
-    return decide_volumes(pool, 2, templates, there, there if bound is None else bound)
+    return decide_volumes(pool, 2, templates, there, there if bound is None else bound, use=use)
 
 
 def test_claims_grow_before_the_stateful_set_is_made_anew() -> None:
     pool = pool_view(storage={"size": "2Gi"})
-    assert decide_volumes(pool, 0, None, {}, ()).templates == made("2Gi")
+    assert decide_volumes(pool, 0, None, {}, (), use=NOBODY_SAYS).templates == made("2Gi")
     first = decide(pool, made("1Gi"), {"data-demo-main-0": "1Gi", "data-demo-main-1": "2048Mi"})
     assert (first.claims, first.recreates) == ({"data-demo-main-0": "2Gi"}, False)
     assert first.held[0].size == "2048Mi", "what one volume has got cannot be taken back"
@@ -100,6 +104,48 @@ def test_a_volume_that_a_broker_has_stays_though_the_pool_does_not_name_it(
     assert (decision.recreates, decision.leftovers) == (False, ())
     assert "volume 1 is not named any more" in decision.blocked
     assert "data-1-demo-main-1" in decision.blocked
+
+
+def emptied(*brokers: int, in_use: tuple[int, ...] = ()) -> ClaimUse:
+    """Brokers that can do without volume 1, and some that have said that they cannot."""
+    return ClaimUse(
+        unused=frozenset(f"data-1-demo-main-{broker}" for broker in brokers),
+        in_use=frozenset(f"data-1-demo-main-{broker}" for broker in in_use),
+    )
+
+
+@pytest.mark.parametrize("has_stateful_set", [True, False])
+def test_a_volume_goes_once_every_broker_has_emptied_it_and_its_claims_stay(
+    has_stateful_set: bool,
+) -> None:
+    there, two = claims("1Gi", "2Gi"), made("1Gi", "2Gi")
+    templates = two if has_stateful_set else None
+    for use in (NOBODY_SAYS, emptied(0), emptied(0, in_use=(1,))):
+        waits = decide(several("1Gi"), templates, there, use=use)
+        assert (waits.templates, waits.recreates) == (two, False)
+    assert "data-1-demo-main-1" in waits.blocked
+    assert "data-1-demo-main-0" not in waits.blocked
+    assert "--drain /var/lib/fairlead-1/log --wait" in waits.blocked
+    goes = decide(several("1Gi"), templates, there, use=emptied(0, 1))
+    assert (goes.blocked, goes.leftovers) == ("", ())
+    if has_stateful_set:
+        assert (goes.recreates, goes.dropped) == (True, (1,))
+    else:
+        assert goes.templates == made("1Gi"), "it was made anew, and its pods are there still"
+
+
+def test_a_volume_on_its_way_out_comes_back_for_a_broker_that_uses_it_again() -> None:
+    there = claims("1Gi", "2Gi")
+    on_its_way = decide(several("1Gi"), made("1Gi"), there, use=emptied(0))
+    assert on_its_way.is_settled, "broker 1 restarts, and says nothing"
+    back = decide(several("1Gi"), made("1Gi"), there, use=emptied(0, in_use=(1,)))
+    assert (back.recreates, back.added) == (True, (1,))
+    assert "data-1-demo-main-1" in back.blocked
+
+
+def test_a_volume_that_is_wanted_stays_though_it_is_empty() -> None:
+    there = claims("1Gi", "2Gi")
+    assert decide(several("1Gi", "2Gi"), made("1Gi", "2Gi"), there, use=emptied(0, 1)).is_settled
 
 
 def test_claims_of_an_earlier_pool_of_the_name_are_neither_used_nor_deleted() -> None:
