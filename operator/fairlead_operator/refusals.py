@@ -69,7 +69,7 @@ def _advice(error: ApiError) -> str:
     if "ipFamil" in error.message:
         return (
             "; Kubernetes has not both families, or the Service began with another one: correct "
-            "spec.ipFamilyPolicy and spec.ipFamilies of the LogCluster"
+            "spec.ipFamilyPolicy and spec.ipFamilies of the LogCluster, or those of the listener"
         )
     if _UNDECLARED in error.message:
         return "; Pods have no such field: correct spec.template of the BrokerPool"

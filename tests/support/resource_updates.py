@@ -40,6 +40,8 @@ def volumes(*sizes: str, **storage: object) -> Manifest:
 
 SLOW = {"id": 1, "size": "10Gi", "storageClassName": "slow"}
 
+OUTSIDE = {"name": "outside", "type": "LoadBalancer", "port": 9095}
+
 UPDATES = (
     Update("a cluster's listener goes", cluster(listeners=[listener()]), cluster()),
     Update("nothing new between brokers", cluster(), cluster(interBroker={"tls": False})),
@@ -65,6 +67,17 @@ UPDATES = (
         "another family is the first",
         cluster(ipFamilyPolicy="PreferDualStack", ipFamilies=["IPv4", "IPv6"]),
         cluster(ipFamilyPolicy="PreferDualStack", ipFamilies=["IPv6", "IPv4"]),
+        "the first of ipFamilies cannot be changed, because Kubernetes does",
+    ),
+    Update(
+        "a listener gets families",
+        cluster(listeners=[OUTSIDE]),
+        cluster(listeners=[OUTSIDE | {"ipFamilies": ["IPv6"]}]),
+    ),
+    Update(
+        "another family is the first of a listener",
+        cluster(listeners=[OUTSIDE | {"ipFamilies": ["IPv6"]}]),
+        cluster(listeners=[OUTSIDE | {"ipFamilies": ["IPv4"]}]),
         "the first of ipFamilies cannot be changed, because Kubernetes does",
     ),
     Update("a pool grows", pool(), pool(replicas=5, storage={"size": "10240Mi"})),

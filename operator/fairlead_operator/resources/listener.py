@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from fairlead_model.resources.resource_shape import Bound, Rule, Text, Whole
+from fairlead_operator.resources.ip_families import FAMILY_RULES, IpFamily, IpFamilyPolicy
 
 ListenerType: TypeAlias = Literal["Internal", "NodePort", "LoadBalancer"]
 ExternalTrafficPolicy: TypeAlias = Literal["Cluster", "Local"]
@@ -206,6 +207,17 @@ class Listener:
             field="nodePortBase",
             holds=lambda listener: listener.type == "NodePort" or listener.node_port_base is None,
         ),
+        Rule(
+            cel="self.type != 'Internal' || (!has(self.ipFamilyPolicy) && !has(self.ipFamilies))",
+            message="listeners of type Internal share the Service NAME-bootstrap: leave out "
+            "ipFamilyPolicy and ipFamilies, those of the LogCluster hold",
+            field="type",
+            holds=lambda listener: (
+                listener.type != "Internal"
+                or not (listener.ip_family_policy or listener.ip_families)
+            ),
+        ),
+        *FAMILY_RULES,
     )
 
     name: Annotated[
@@ -289,6 +301,18 @@ class Listener:
         "Local: nodes pass connections to their own pods only, and the broker sees the client's "
         "address. Cluster: to all. Default: Cluster, as Kubernetes does.",
     ] = None
+
+    ip_family_policy: Annotated[
+        IpFamilyPolicy | None,
+        "Families of addresses of the Services that a listener outside has, as Kubernetes has it "
+        "in a Service. Default: what the LogCluster says, unless ipFamilies is set here.",
+    ] = None
+    ip_families: Annotated[
+        tuple[IpFamily, ...],
+        "Families of these Services; the first one cannot be changed. Default: what the LogCluster "
+        "says, unless ipFamilyPolicy is set here.",
+        Bound(2),
+    ] = ()
 
     @property
     def is_inside(self) -> bool:

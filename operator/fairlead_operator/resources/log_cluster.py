@@ -21,6 +21,14 @@ from fairlead_operator.resources.definition import (
     Column,
     ResourceDefinition,
 )
+from fairlead_operator.resources.ip_families import (
+    COUNT_CEL,
+    FAMILY_RULES,
+    FIRST_STAYS,
+    IpFamily,
+    IpFamilyPolicy,
+    has_same_first,
+)
 from fairlead_operator.resources.listener import (
     DEFAULT_LISTENER,
     Authentication,
@@ -32,8 +40,6 @@ from fairlead_operator.resources.user_policy import UserPolicy
 
 ReclaimPolicy: TypeAlias = Literal["Retain", "Delete"]
 ImagePullPolicy: TypeAlias = Literal["Always", "IfNotPresent", "Never"]
-IpFamily: TypeAlias = Literal["IPv4", "IPv6"]
-IpFamilyPolicy: TypeAlias = Literal["SingleStack", "PreferDualStack", "RequireDualStack"]
 LISTENERS_MAX: Final = 8
 WINDOWS_MAX: Final = 32
 _HOST: Final = r"[A-Za-z0-9.-]+"
@@ -219,12 +225,17 @@ def _has_unique_names(spec: Any) -> bool:
 _PEER_TLS: Final = "has({0}.interBroker) && has({0}.interBroker.tls) && {0}.interBroker.tls"
 
 
-_FAMILIES: Final = "(has({0}.ipFamilies) ? {0}.ipFamilies.size() : 0)"
-
-
 def _leaves_controller_alone(spec: Any) -> bool:
     names = [listener.name for listener in spec.listeners]
     return not (spec.inter_broker.tls and "controller" in names)
+
+
+def _keeps_first_families(old: Any, new: Any) -> bool:
+    before = {listener.name: listener.ip_families for listener in old.listeners}
+    return all(
+        has_same_first(before.get(listener.name, ()), listener.ip_families)
+        for listener in new.listeners
+    )
 
 
 def _has_unique_namespaces(spec: Any) -> bool:
@@ -273,33 +284,22 @@ class LogClusterSpec:
             field="listeners",
             holds=_leaves_controller_alone,
         ),
+        *FAMILY_RULES,
         Rule(
-            cel=f"{_FAMILIES.format('self')} < 2 || self.ipFamilies[0] != self.ipFamilies[1]",
-            message="a family is listed twice: list each one once",
-            field="ipFamilies",
-            holds=lambda spec: len(set(spec.ip_families)) == len(spec.ip_families),
-        ),
-        Rule(
-            cel=f"{_FAMILIES.format('self')} < 2 || "
-            "(has(self.ipFamilyPolicy) && self.ipFamilyPolicy != 'SingleStack')",
-            message="two families need ipFamilyPolicy PreferDualStack or RequireDualStack",
-            field="ipFamilies",
-            holds=lambda spec: (
-                len(spec.ip_families) < 2
-                or spec.ip_family_policy in ("PreferDualStack", "RequireDualStack")
-            ),
-        ),
-        Rule(
-            cel=f"{_FAMILIES.format('self')} == 0 || {_FAMILIES.format('oldSelf')} == 0 || "
+            cel=f"{COUNT_CEL.format('self')} == 0 || {COUNT_CEL.format('oldSelf')} == 0 || "
             "self.ipFamilies[0] == oldSelf.ipFamilies[0]",
-            message="the first of ipFamilies cannot be changed, because Kubernetes does not change "
-            "it in Services: add or remove the second one, or make a new cluster",
+            message=f"{FIRST_STAYS} cluster",
             field="ipFamilies",
-            holds_change=lambda old, new: (
-                not old.ip_families
-                or not new.ip_families
-                or old.ip_families[0] == new.ip_families[0]
-            ),
+            holds_change=lambda old, new: has_same_first(old.ip_families, new.ip_families),
+        ),
+        Rule(
+            cel="!has(self.listeners) || !has(oldSelf.listeners) || "
+            "self.listeners.all(a, oldSelf.listeners.all(b, a.name != b.name || "
+            f"{COUNT_CEL.format('a')} == 0 || {COUNT_CEL.format('b')} == 0 || "
+            "a.ipFamilies[0] == b.ipFamilies[0]))",
+            message=f"{FIRST_STAYS} listener",
+            field="listeners",
+            holds_change=_keeps_first_families,
         ),
     )
 
@@ -343,8 +343,8 @@ class LogClusterSpec:
     ] = ()
     ip_family_policy: Annotated[
         IpFamilyPolicy | None,
-        "Families of addresses of all Services of the cluster, as Kubernetes has it in a Service. "
-        "Default: that of Kubernetes, SingleStack.",
+        "Families of addresses of all Services of the cluster, but for listeners that say their "
+        "own, as Kubernetes has it in a Service. Default: that of Kubernetes, SingleStack.",
     ] = None
     ip_families: Annotated[
         tuple[IpFamily, ...],

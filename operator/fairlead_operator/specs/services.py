@@ -1,7 +1,7 @@
 """Services: names for pods, the clients' bootstrap, and an outside port for each broker. Pure."""
 
 from fairlead_kube.kinds import SERVICE
-from fairlead_operator.resources import Listener
+from fairlead_operator.resources import Listener, LogClusterSpec
 from fairlead_operator.specs.listeners import node_port
 from fairlead_operator.specs.names import (
     HTTP_PORT,
@@ -24,7 +24,7 @@ def build_headless_service(cluster: ClusterView) -> Manifest:
         SERVICE, cluster, headless_service_name(cluster.name), cluster_labels(cluster.name)
     )
     manifest["spec"] = {
-        **_families(cluster),
+        **_families(cluster.spec),
         "type": "ClusterIP",
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
@@ -45,7 +45,7 @@ def build_bootstrap_service(cluster: ClusterView) -> Manifest:
         SERVICE, cluster, bootstrap_service_name(cluster.name), cluster_labels(cluster.name)
     )
     manifest["spec"] = {
-        **_families(cluster),
+        **_families(cluster.spec),
         "type": "ClusterIP",
         "selector": broker_selector(cluster.name),
         "ports": [*_inside_ports(cluster), *_rest_ports(cluster)],
@@ -63,7 +63,7 @@ def build_listener_bootstrap(cluster: ClusterView, listener: Listener) -> Manife
         annotations=listener.annotations,
     )
     manifest["spec"] = {
-        **_families(cluster),
+        **_listener_families(cluster, listener),
         **_outside_spec(listener, None),
         "selector": broker_selector(cluster.name),
     }
@@ -84,7 +84,7 @@ def build_broker_services(cluster: ClusterView, pool: PoolView, replicas: int) -
                 annotations=listener.annotations,
             )
             manifest["spec"] = {
-                **_families(cluster),
+                **_listener_families(cluster, listener),
                 **_outside_spec(listener, broker_id),
                 "publishNotReadyAddresses": True,
                 "selector": {"statefulset.kubernetes.io/pod-name": pool.pod_name(ordinal)},
@@ -93,13 +93,18 @@ def build_broker_services(cluster: ClusterView, pool: PoolView, replicas: int) -
     return manifests
 
 
-def _families(cluster: ClusterView) -> Manifest:
-    """Return the families of addresses, as far as the LogCluster says: else Kubernetes chooses."""
+def _families(said: LogClusterSpec | Listener) -> Manifest:
+    """Return the families of addresses, as far as they are said: else Kubernetes chooses."""
     wanted: Manifest = {
-        "ipFamilyPolicy": cluster.spec.ip_family_policy,
-        "ipFamilies": list(cluster.spec.ip_families),
+        "ipFamilyPolicy": said.ip_family_policy,
+        "ipFamilies": list(said.ip_families),
     }
     return {name: value for name, value in wanted.items() if value}
+
+
+def _listener_families(cluster: ClusterView, listener: Listener) -> Manifest:
+    """Return those of a listener's Services: its own if it says any, else the cluster's."""
+    return _families(listener) or _families(cluster.spec)
 
 
 def _outside_spec(listener: Listener, broker_id: int | None) -> Manifest:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -142,11 +143,26 @@ def test_a_listener_of_a_secure_cluster_says_whether_it_encrypts(helm, render) -
     assert [each["name"] for each in in_clear["listeners"]] == ["outside"]
 
 
-def test_every_field_of_a_cluster_is_a_value_of_its_name() -> None:
-    definition = yaml.safe_load((ROOT / "crds" / "logclusters.fairlead.io.yaml").read_text())
+def spec_fields(plural: str) -> dict[str, Any]:
+    definition = yaml.safe_load((ROOT / "crds" / f"{plural}.fairlead.io.yaml").read_text())
     (version,) = definition["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]
-    fields = set(schema["properties"]["spec"]["properties"])
+    return dict(schema["properties"]["spec"]["properties"])
+
+
+def test_listeners_and_pools_take_every_field_that_their_resources_have() -> None:
+    schema = json.loads((FOLDERS["cluster"] / "values.schema.json").read_text())["definitions"]
+    listener = spec_fields("logclusters")["listeners"]["items"]["properties"]
+    assert schema["listener"]["properties"].keys() == listener.keys()
+    # A pool is called by its key; what somebody pauses with kubectl stays paused.
+    pool = spec_fields("brokerpools")
+    assert pool.keys() - schema["pool"]["properties"].keys() == {"clusterName", "paused"}
+    storage = pool["storage"]["properties"]
+    assert schema["pool"]["properties"]["storage"]["properties"].keys() == storage.keys()
+
+
+def test_every_field_of_a_cluster_is_a_value_of_its_name() -> None:
+    fields = set(spec_fields("logclusters"))
     values = yaml.safe_load((FOLDERS["cluster"] / "values.yaml").read_text())["cluster"]
     # The chart makes the account of drivers itself, and has the older name of `paused`.
     assert fields - values.keys() == {"spark", "paused"}

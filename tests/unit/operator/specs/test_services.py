@@ -74,6 +74,37 @@ def test_all_services_have_the_families_of_the_cluster() -> None:
         assert {name: service["spec"].get(name) for name in fields} == fields
 
 
+def test_a_listener_outside_has_families_of_its_own_or_those_of_the_cluster() -> None:
+    both = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]}
+    cluster = cluster_view(listeners=[BALANCED | {"ipFamilies": ["IPv4"]}], **both)
+    outside = [
+        build_listener_bootstrap(cluster, cluster.spec.listeners[0]),
+        *build_broker_services(cluster, pool_view(), 1),
+    ]
+    for service in outside:
+        assert service["spec"]["ipFamilies"] == ["IPv4"]
+        assert "ipFamilyPolicy" not in service["spec"], "the cluster's is for two families"
+    assert build_bootstrap_service(cluster)["spec"]["ipFamilies"] == ["IPv6", "IPv4"]
+
+
+INSIDE = {"name": "inside", "type": "Internal", "port": 9093}
+
+
+@pytest.mark.parametrize(
+    ("listener", "says"),
+    [
+        (BALANCED | {"ipFamilies": ["IPv4", "IPv6"]}, "need ipFamilyPolicy"),
+        (INSIDE | {"ipFamilyPolicy": "SingleStack"}, "share the Service NAME-bootstrap"),
+        (INSIDE | {"ipFamilies": ["IPv6"]}, "share the Service NAME-bootstrap"),
+    ],
+)
+def test_families_that_no_listener_can_have_are_refused(
+    listener: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ManifestError, match=says):
+        cluster_view(listeners=[listener])
+
+
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
