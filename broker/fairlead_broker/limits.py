@@ -143,6 +143,8 @@ RECENT_BATCHES_MAX: Final = 256
 """Newest batches of a log whose positions stay in memory, so that tail readers touch no index."""
 PRODUCERS_PER_LOG_MAX: Final = 10_000
 """Idempotent producers that a log remembers; the least recently active one goes first."""
+RETRIED_WITHIN_MS: Final = 600_000
+"""How long a batch may come again: librdkafka gives it up after five minutes, Java after two."""
 INDEX_PAGES_MAX: Final = 1_024
 """Pages (4 KiB) of sealed indexes that all logs of a process keep together."""
 SEALED_FILES_OPEN_MAX: Final = 2_048

@@ -1,21 +1,28 @@
 """`<offset>.snapshot`: the producers of a log as they were when its end was at that offset.
 
 Layout (big-endian): version i16 = 1, crc u32 (CRC-32C of everything behind it), count i32, then 46
-bytes a producer: producer_id i64, epoch i16, last_sequence i32, last_offset i64, offset_delta i32,
-timestamp i64, coordinator_epoch i32, first offset of the open transaction i64 (-1 none). Only the
-last batch of each producer is kept, as in Kafka, so that its tools read the file. The timestamp is
-that of the batch, or of a marker that followed it.
+bytes an entry: producer_id i64, epoch i16, last_sequence i32, last_offset i64, offset_delta i32,
+timestamp i64, coordinator_epoch i32, first offset of the open transaction i64 (-1 none). The
+timestamp is that of the last batch, or of a marker that followed it.
+
+Kafka keeps the last batch of each producer, in one entry. A client may have more of them on their
+way, which it sends again where it has heard nothing: a leader that has started from such a snapshot
+takes all but the last for a gap. So each remembered batch of a producer that has written lately has
+an entry here, the last one behind the others: who reads one entry a producer, as Kafka and its
+tools do, and releases before this one did, keeps that.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import google_crc32c
 
+from fairlead_broker.limits import RETRIED_WITHIN_MS
 from fairlead_broker.log.producers.producer_state import (
     NO_OFFSET,
     SEQUENCE_MASK,
+    WINDOW_BATCHES,
     ProducedBatch,
     ProducerEntry,
 )
@@ -26,6 +33,7 @@ CRC_END: Final = 6
 """The CRC covers the file from here: version and the CRC itself are left out."""
 SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 NO_SEQUENCE: Final = -1
+_NO_BATCH: Final = ProducedBatch(NO_SEQUENCE, NO_SEQUENCE, NO_OFFSET, NO_OFFSET, -1)
 
 
 class CorruptSnapshotError(ValueError):
@@ -34,7 +42,13 @@ class CorruptSnapshotError(ValueError):
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """Return the content of a snapshot file."""
-    packed = [_pack_entry(entry) for entry in entries]
+    entries = list(entries)
+    newest_ms = max((entry.last_active_ms for entry in entries), default=0)
+    packed = [
+        packed
+        for entry in entries
+        for packed in _pack(entry, is_idle=newest_ms - entry.last_active_ms > RETRIED_WITHIN_MS)
+    ]
     body = struct.pack(">i", len(packed)) + b"".join(packed)
     return struct.pack(">hI", SNAPSHOT_VERSION, google_crc32c.value(body)) + body
 
@@ -51,26 +65,32 @@ def decode_snapshot(content: bytes) -> list[ProducerEntry]:
         raise CorruptSnapshotError(f"CRC {actual:#010x}, the file says {crc:#010x}")
     body = content[SNAPSHOT_HEADER.size :]
     if count < 0 or len(body) != count * SNAPSHOT_ENTRY.size:
-        raise CorruptSnapshotError(f"{count} producers in {len(body)} bytes")
-    return [_unpack_entry(fields) for fields in SNAPSHOT_ENTRY.iter_unpack(body)]
+        raise CorruptSnapshotError(f"{count} entries in {len(body)} bytes")
+    producers: dict[int, ProducerEntry] = {}
+    for fields in SNAPSHOT_ENTRY.iter_unpack(body):
+        entry = _unpack_entry(fields)
+        before = producers.pop(entry.producer_id, None)
+        if before is not None and before.epoch == entry.epoch:
+            entry.batches[:0] = before.batches
+            del entry.batches[:-WINDOW_BATCHES]
+        producers[entry.producer_id] = entry
+    return list(producers.values())
 
 
-def _pack_entry(entry: ProducerEntry) -> bytes:
-    last = (
-        entry.batches[-1]
-        if entry.batches
-        else ProducedBatch(NO_SEQUENCE, NO_SEQUENCE, NO_OFFSET, NO_OFFSET, -1)
-    )
-    return SNAPSHOT_ENTRY.pack(
-        entry.producer_id,
-        entry.epoch,
-        last.last_sequence,
-        last.last_offset,
-        last.last_offset - last.first_offset,
-        entry.last_timestamp,
-        entry.coordinator_epoch,
-        entry.transaction_first_offset,
-    )
+def _pack(entry: ProducerEntry, *, is_idle: bool) -> Iterator[bytes]:
+    batches = entry.batches or [_NO_BATCH]
+    for batch in batches[-1:] if is_idle else batches:
+        yield SNAPSHOT_ENTRY.pack(
+            entry.producer_id,
+            entry.epoch,
+            batch.last_sequence,
+            batch.last_offset,
+            batch.last_offset - batch.first_offset,
+            entry.last_timestamp if batch is batches[-1] else batch.timestamp,
+            entry.coordinator_epoch,
+            # The same in each: whoever keeps one of them must not find the producer idle, too.
+            entry.transaction_first_offset,
+        )
 
 
 def _unpack_entry(fields: tuple[int, int, int, int, int, int, int, int]) -> ProducerEntry:

@@ -11,6 +11,7 @@ from log_batches import (
     read_headers,
 )
 
+from fairlead_broker.log.directory.clean_stop import stop_log
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_model.invariants import InvariantViolation
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -185,6 +186,24 @@ def test_a_roll_after_a_truncation_forgets_no_producer(bench):
     log.roll(now_ms + 1_000)
     retry = log.append_as_leader(batch(producer=(7, 0, 1)), leader_epoch=0, now_ms=now_ms)
     assert retry.is_duplicate
+
+
+def test_each_batch_in_flight_is_known_as_a_repeat_however_often_the_log_was_opened(bench):
+    """A client sends again all that it has heard nothing of, not only the last."""
+    log = bench.create()
+    for sequence in range(7):
+        append(log, batch(producer=(7, 0, sequence)))
+    for _ in range(2):
+        assert stop_log(log, 0)
+        log.close()
+        log = bench.load()
+        for sequence in range(2, 7):
+            repeated = batch(producer=(7, 0, sequence))
+            result = log.append_as_leader(repeated, leader_epoch=0, now_ms=0)
+            assert (result.first_offset, result.is_duplicate) == (sequence, True)
+    with pytest.raises(KafkaError, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
+        log.append_as_leader(batch(producer=(7, 0, 1)), leader_epoch=0, now_ms=0)
+    log.close()
 
 
 def test_who_leads_before_its_truncation_is_durable_asks_to_be_asked_again(bench):

@@ -1,7 +1,9 @@
 """The window of an idempotent producer, and its snapshot."""
 
+import google_crc32c
 import pytest
 
+from fairlead_broker.limits import RETRIED_WITHIN_MS
 from fairlead_broker.log.producers.producer_snapshot import (
     CorruptSnapshotError,
     decode_snapshot,
@@ -93,11 +95,51 @@ def test_snapshot_bytes_are_kafkas():
     )
 
 
-def test_snapshot_round_trip_keeps_the_last_batch():
-    state = window(*FIVE, (10, 12))
-    (entry,) = decode_snapshot(encode_snapshot(state))
-    (kept,) = entry.batches
-    assert (kept.last_sequence, kept.last_offset, kept.first_offset) == (12, 55, 50)
+def test_what_a_client_may_send_again_is_known_after_a_snapshot():
+    state = ProducerState()
+    for first, last in (*FIVE, (10, 12)):
+        state.record(1, 0, ProducedBatch(first, last, first + 50, last + 50, 7), 100)
+    before = [list(entry.batches) for entry in state]
+    state.restore(decode_snapshot(encode_snapshot(state)), 200)
+    assert [list(entry.batches) for entry in state] == before
+    assert verdict(state, *FIVE[1]) == 52, "the oldest that is remembered"
+    assert verdict(state, *FIVE[0]) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_the_last_entry_of_a_producer_is_the_one_that_kafka_keeps():
+    content = encode_snapshot(window((0, 4), (5, 9), epoch=2))
+    assert len(content) == 10 + 2 * 46
+    assert content[-46:] == encode_snapshot(window((5, 9), epoch=2))[-46:].replace(
+        (5).to_bytes(8, "big") + (5).to_bytes(4, "big"),
+        (15).to_bytes(8, "big") + (5).to_bytes(4, "big"),
+    )
+
+
+def test_of_a_producer_that_is_silent_only_the_last_batch_is_kept():
+    state = window((0, 4), (5, 9))
+    late_ms = 100 + RETRIED_WITHIN_MS + 1
+    state.record(2, 0, ProducedBatch(0, 0, 20, 20, 7), late_ms)
+    kept = {entry.producer_id: entry.batches for entry in decode_snapshot(encode_snapshot(state))}
+    assert [batch.last_sequence for batch in kept[1]] == [9]
+
+
+def test_batches_of_an_open_transaction_are_remembered_with_it():
+    state = ProducerState()
+    for sequence in range(2):
+        batch = ProducedBatch(sequence, sequence, sequence, sequence, 7)
+        state.record_transactional(1, 0, batch, 100)
+    state.restore(decode_snapshot(encode_snapshot(state)), 200)
+    (entry,) = state
+    assert (entry.transaction_first_offset, len(entry.batches)) == (0, 2)
+    assert state.oldest_open is entry
+
+
+def test_batches_of_an_earlier_epoch_say_nothing():
+    old, new = encode_snapshot(window((0, 4), epoch=1)), encode_snapshot(window((0, 1), epoch=2))
+    body = (2).to_bytes(4, "big") + old[10:] + new[10:]
+    content = old[:2] + google_crc32c.value(body).to_bytes(4, "big") + body
+    (entry,) = decode_snapshot(content)
+    assert (entry.epoch, [batch.last_sequence for batch in entry.batches]) == (2, [1])
 
 
 @pytest.mark.parametrize("cut", [0, 3, 9, 55])
