@@ -301,6 +301,12 @@ FOLLOWER_FETCHES_IN_FLIGHT_MAX: Final = 2
 """One that waits at the leader, and one that has news about a partition."""
 FOLLOWER_REPLY_BUFFER_BYTES: Final = 64 * KIB
 """A follower's receive buffer begins with this and grows to the size of what the leader sends."""
+NEAR_ROUND_TRIP_US: Final = 1_000
+"""Who is nearer gets a send buffer of its own, unless a setting says how large one is."""
+NEAR_SEND_BUFFER_BYTES: Final = 256 * KIB
+"""Then records are still in the processor's caches when the client takes them: the kernel grows the
+buffer to megabytes for a client that is slower than `sendfile`. Enough for 400 MB/s at a
+millisecond; beyond, the kernel's own size is what fills the line."""
 FOLLOWER_SOCKET_BUFFER_BYTES: Final = 2 * MIB
 """Both ends of a follower's connection: a reply then needs few turns of either loop."""
 ISR_PROPOSALS_PER_CALL_MAX: Final = 1_000

@@ -8,7 +8,7 @@ import pytest
 from kernel_sockets import BufferSizes, read_buffer_sizes, read_window_scales
 from live_broker import FrameClient
 
-from fairlead_broker.limits import FOLLOWER_SOCKET_BUFFER_BYTES
+from fairlead_broker.limits import FOLLOWER_SOCKET_BUFFER_BYTES, NEAR_SEND_BUFFER_BYTES
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 
 # Below what Linux allows by default (net.core.rmem_max and wmem_max: 212,992).
@@ -57,6 +57,16 @@ def test_buffer_sizes_reach_the_sockets_of_clients_before_they_are_accepted(brok
         # A connection that is served has been accepted, and has all its options.
         assert client.call(ApiVersionsRequest("a", "1"), 3).error_code == 0
         assert buffer_sizes(client) == (2 * RECEIVE_BYTES, 2 * SEND_BYTES)
+
+
+def test_a_client_that_is_near_has_its_records_sent_in_portions(
+    make_cluster: Callable[..., Any],
+) -> None:
+    _, _, port = make_cluster().brokers[0].address.rpartition(":")
+    with FrameClient(int(port)) as client:
+        assert client.call(ApiVersionsRequest("a", "1"), 3).error_code == 0
+        _, sending = buffer_sizes(client)
+    assert sending == allowed_sending_bytes(NEAR_SEND_BUFFER_BYTES)
 
 
 def test_brokers_send_to_followers_with_a_buffer_of_their_own(broker: Any) -> None:

@@ -192,18 +192,18 @@ class Sender:
             self._cached_until = position + left
         else:
             return self._warm_up(file_slice, position, left)
-        while left:
-            try:
-                count = os.sendfile(self._socket.fileno(), fd, position, left)
-            except BlockingIOError:
-                return SendState.FULL
-            if count == 0:
-                raise SliceLostError(f"{file_slice} ends at byte {position}")
-            self.progress += 1
-            self.unsent_bytes -= count
-            self._slice_sent += count
-            position += count
-            left -= count
+        try:
+            count = os.sendfile(self._socket.fileno(), fd, position, left)
+        except BlockingIOError:
+            return SendState.FULL
+        if count == 0:
+            raise SliceLostError(f"{file_slice} ends at byte {position}")
+        self.progress += 1
+        self.unsent_bytes -= count
+        self._slice_sent += count
+        if count < left:
+            # Mostly it is full: another call now would send nothing, or a little.
+            return SendState.FULL
         if self._slice_sent == file_slice.length:
             self._queue.popleft()
             self._slice_sent = 0

@@ -16,6 +16,7 @@ import errno
 import logging
 import resource
 import socket
+import struct
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +39,8 @@ from fairlead_broker.limits import (
     KEEPALIVE_INTERVAL_S,
     KEEPALIVE_PROBES,
     LISTEN_BACKLOG,
+    NEAR_ROUND_TRIP_US,
+    NEAR_SEND_BUFFER_BYTES,
     QUOTA_SWEEP_S,
     RECEIVE_BUFFER_BYTES,
     REQUEST_MEMORY_BYTES,
@@ -81,6 +84,8 @@ _ACCEPT_PAUSE_S: Final = 0.05
 _DESCRIPTORS_PAUSE_S: Final = 1.0
 _STOP_POLL_S: Final = 0.01
 _SYSTEM_DEFAULT: Final = -1
+_ROUND_TRIP: Final = struct.Struct("=68xI")
+"""`tcpi_rtt` in `struct tcp_info` (linux/tcp.h), microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ class ServerLimits:
     request_memory_bytes: int = REQUEST_MEMORY_BYTES
     listen_backlog: int = LISTEN_BACKLOG
     send_buffer_bytes: int = _SYSTEM_DEFAULT
-    """`socket.send.buffer.bytes`; -1 leaves it to the system, which adapts it."""
+    """`socket.send.buffer.bytes`; -1: bounded for who is near, else the system adapts it."""
     receive_buffer_bytes: int = _SYSTEM_DEFAULT
     client_descriptor_max: int = 0
     """The highest descriptor that a client's connection may have; 0: by the process' limit."""
@@ -428,6 +433,12 @@ class Server:
         send_buffer_bytes = self.limits.send_buffer_bytes
         if listener.is_internal:
             send_buffer_bytes = FOLLOWER_SOCKET_BUFFER_BYTES
+        elif (
+            send_buffer_bytes == _SYSTEM_DEFAULT
+            and listener.name not in self._transports
+            and 0 < _round_trip_us(sock) < NEAR_ROUND_TRIP_US
+        ):
+            send_buffer_bytes = NEAR_SEND_BUFFER_BYTES
         if send_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
 
@@ -461,6 +472,16 @@ class Server:
             self.loop.remove_reader(sock.fileno())
             sock.close()
         self._sockets.clear()
+
+
+def _round_trip_us(sock: socket.socket) -> int:
+    """Return how far a client is, as the kernel measured by its handshake; 0 if it does not say."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ROUND_TRIP.size)
+        (round_trip_us,) = _ROUND_TRIP.unpack(info)
+    except (OSError, struct.error):
+        return 0
+    return int(round_trip_us)
 
 
 def _find_client_descriptor_max() -> int:

@@ -177,8 +177,14 @@ _NETWORK = (
         1_000,
     ),
     # Kafka's default is 102,400 for both. Letting the kernel adapt them costs less for large
-    # requests, and for readers that keep up; docs/sizing.md has figures for those that do not.
-    int_key("socket.send.buffer.bytes", -1, "Send buffer; -1: the kernel adapts it.", -1),
+    # requests; what readers get, and why, is in docs/sizing.md.
+    int_key(
+        "socket.send.buffer.bytes",
+        -1,
+        "Send buffer; -1: 262144 for clients in clear within a millisecond, for others the kernel "
+        "adapts it.",
+        -1,
+    ),
     int_key("socket.receive.buffer.bytes", -1, "Receive buffer; -1: the kernel adapts it.", -1),
     int_key("socket.request.max.bytes", 104_857_600, "Largest request that is read.", 1024),
     int_key("socket.listen.backlog.size", 1024, "Connections that may wait to be accepted.", 1),
