@@ -18,6 +18,7 @@ from fairlead_broker import broker
 from fairlead_broker.fetch_sessions.follower_sessions import FollowerSessions
 from fairlead_broker.handlers.records import fetch, follower_fetch, produce
 from fairlead_broker.local_replicas import LocalReplicas
+from fairlead_broker.log.producers import producer_snapshot
 from fairlead_broker.replication import partition as partition_module
 from fairlead_broker.replication.follower_state import FollowerState
 from fairlead_broker.replication.isr import CommittedIsr
@@ -148,6 +149,16 @@ def takes_absence_for_deletion(patch: Patch) -> None:
 @mutant()
 def tells_no_waiting_follower_of_news(patch: Patch) -> None:
     patch.setattr(FollowerSessions, "advanced", lambda *_: None)
+
+
+@mutant("kill", "pause", fault_pause_s=0.5)
+def keeps_the_last_batch_of_a_producer_alone(patch: Patch) -> None:
+    pack = producer_snapshot._pack
+
+    def pack_last(entry: Any, **_: Any) -> Any:
+        return pack(entry, is_idle=True)
+
+    patch.setattr(producer_snapshot, "_pack", pack_last)
 
 
 @mutant()

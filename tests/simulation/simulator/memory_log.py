@@ -5,7 +5,7 @@ does. What was fsynced is remembered: losing power keeps that and any part of wh
 may bring back what an unsynced truncation had dropped, or segments that were deleted.
 
 Leader epochs and the memory of producers are the real ones. What a real log reads from its
-snapshots and transaction indexes is worked out from the records here.
+snapshots and transaction indexes is worked out from the records here, as far as it is kept there.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT, FlushState
 from fairlead_broker.log.index.transaction_index import AbortedTransaction
 from fairlead_broker.log.leader_epochs import LeaderEpochs
 from fairlead_broker.log.log import AppendResult
+from fairlead_broker.log.producers.producer_snapshot import decode_snapshot, encode_snapshot
 from fairlead_broker.log.producers.producer_state import ProducedBatch, ProducerState
 from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -94,6 +95,8 @@ class MemoryLog:
         self._durable: list[Entry] = []
         self._durable_base = 0
         self._checkpointed_start = 0
+        self._snapshot_end = 0
+        """Where the last start has taken a snapshot of the producers."""
         self.base_offset = 0
         """Offset of the first entry."""
 
@@ -249,12 +252,15 @@ class MemoryLog:
         del self.entries[end - self.base_offset :]
         self.epochs.truncate_from_end(end)
         self.recovery_point = min(self.recovery_point, end)
+        if end < self._snapshot_end:
+            self._snapshot_end = 0
         self._rebuild_producers()
         self.on_changed(self, end)
 
     def restart_at(self, offset: int) -> None:
         self.entries.clear()
         self.base_offset = self.log_start_offset = self.recovery_point = offset
+        self._snapshot_end = 0
         self.epochs.truncate_from_end(0)
         self.producers = ProducerState()
         self.aborted = []
@@ -336,7 +342,10 @@ class MemoryLog:
             self.restart_at(start)
         self.log_start_offset = start
         self._rebuild_epochs()
+        if self._snapshot_end > self.log_end_offset:
+            self._snapshot_end = 0
         self._rebuild_producers()
+        self._snapshot_end = self.log_end_offset
 
     def lose_power(self, rng: random.Random, now_ms: int = 0) -> MemoryLog:
         """Keep what was fsynced and a part of what came later, then recover.
@@ -405,8 +414,19 @@ class MemoryLog:
         self.producers = ProducerState()
         self.aborted = []
         for at, entry in enumerate(self.entries):
+            if self.base_offset + at == self._snapshot_end:
+                self._read_snapshot()
             if entry.producer_id >= 0 and entry.place == 0:
                 self._remember(self.base_offset + at, entry, 0)
+        if self.log_end_offset == self._snapshot_end:
+            self._read_snapshot()
+
+    def _read_snapshot(self) -> None:
+        """Know no more of batches than the file keeps, which a start reads instead of the log."""
+        kept = decode_snapshot(encode_snapshot(self.producers))
+        batches = {entry.producer_id: entry.batches for entry in kept}
+        for entry in self.producers:
+            entry.batches[:] = batches[entry.producer_id]
 
     def _rebuild_epochs(self) -> None:
         self.epochs = LeaderEpochs()
