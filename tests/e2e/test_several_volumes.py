@@ -189,15 +189,17 @@ def test_a_volume_that_brokers_have_is_taken_away_once_all_have_emptied_it(
 ) -> None:
     with pytest.raises(CommandError, match="a volume that brokers have cannot be taken away"):
         patch_volumes(disks, 0, 2)
+    make_topic(disks, "everywhere", PARTITIONS)
     load = under_load(
         disks.kubectl,
         f"{CLUSTER}-bootstrap:9092",
-        "spread",
+        "everywhere",
         partitions=PARTITIONS,
         rate=RATE,
         stop_file=STOP_FILE,
     )
     everywhere = list(range(BROKERS))
+    assert all(replicas_on(disks, each, "everywhere")[1] for each in everywhere)
     with load as verdict:
         for broker in everywhere:
             order_disk(disks, broker, "--drain", FIRST, "--wait")
@@ -213,7 +215,7 @@ def test_a_volume_that_brokers_have_is_taken_away_once_all_have_emptied_it(
     wrong = [verdict[name] for name in ("lost", "duplicated", "reordered", "unanswered")]
     assert wrong == [0, 0, 0, 0], verdict
     for broker in everywhere:
-        assert sum(replicas_on(disks, broker, "spread")) == PARTITIONS
+        assert sum(replicas_on(disks, broker, "everywhere")) == PARTITIONS
         order_disk(disks, broker, "--undrain", FIRST)
     claims = [f"persistentvolumeclaim/data-1-{POOL}-{each}" for each in everywhere]
     disks.kubectl("delete", *claims, "--timeout=60s")  # they stay until somebody says so
