@@ -364,9 +364,9 @@ def next_steps(broker_id: int, folder: str) -> str:
 
     return (
         f"{folder} holds no replica any more, and gets none. To take it away:\n"
-        f"  1. take it out of log.dirs of broker {broker_id}, and restart the broker; on Kubernetes, "
-        "once each broker\n     of the pool has emptied its own, out of spec.storage.volumes of the "
-        "BrokerPool\n"
+        f"  1. take it out of log.dirs of broker {broker_id}, and restart the broker\n"
+        "     (on Kubernetes: out of spec.storage.volumes of the pool, once all its brokers have\n"
+        "     emptied their own)\n"
         f"  2. fairlead broker disks {broker_id} --undrain {folder}{cluster_arguments()}\n"
         "Or keep it: the second step alone lets replicas come to it again."
     )
