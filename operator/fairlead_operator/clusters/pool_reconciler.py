@@ -11,7 +11,7 @@ from fairlead_operator.clusters.api_writer import ApiWriter
 from fairlead_operator.clusters.plan import PoolPlan
 from fairlead_operator.clusters.rolling import BrokerState, RollAction
 from fairlead_operator.clusters.status import PoolFacts
-from fairlead_operator.clusters.volume_use import PodVolumes
+from fairlead_operator.clusters.volume_use import PodVolumes, failed_volumes
 from fairlead_operator.events import EventWriter
 from fairlead_operator.live_objects import LiveObjects
 from fairlead_operator.refusals import is_refusal
@@ -80,17 +80,19 @@ class PoolReconciler:
         roll: RollAction,
         volumes: Mapping[int, PodVolumes],
     ) -> PoolFacts:
-        """Return the facts that the pool's status needs; `volumes` are by broker."""
+        """Return the facts that the pool's status needs; `volumes` are those of all brokers."""
         refused = self._refused.get(_wish_of(plan.pool))
         if refused is not None and not plan.blocked:
             plan = replace(plan, blocked_reason="StorageNotExpandable", blocked=refused[1])
+        ids = {each.broker_id for each in brokers}
+        own = {each: said for each, said in volumes.items() if each in ids}
         return PoolFacts(
             generation=plan.pool.generation,
             plan=plan,
             brokers=brokers,
             roll=roll,
-            failed_volumes={each: said.failed for each, said in volumes.items() if said.failed},
-            drained_volumes={each: said.drained for each, said in volumes.items() if said.drained},
+            failed_volumes=failed_volumes(own),
+            drained_volumes={each: said.drained for each, said in own.items() if said.drained},
         )
 
 

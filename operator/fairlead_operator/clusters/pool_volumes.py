@@ -83,17 +83,15 @@ def decide_volumes(
         volume: _claims_of(pool, volume, present, claim_sizes)
         for volume in {*wanted, *made, *_volumes_of(pool, present, claim_sizes)}
     }
-    kept = {
-        volume: holders
+    unwanted = {
+        # One that the StatefulSet has lost is on its way out: only who uses it again keeps it.
+        volume: sizes.keys() & use.in_use
+        if templates is not None and volume not in made
+        else (sizes.keys() & set(bound)) - use.unused
         for volume, sizes in sorted(seen.items())
         if volume not in wanted
-        and (
-            holders := [name for name in sorted(sizes) if name in bound and name not in use.unused]
-            if templates is None or volume in made
-            # It is on its way out. Who restarts without it must not leave replicas there.
-            else [name for name in sorted(sizes) if name in use.in_use]
-        )
     }
+    kept = {volume: sorted(holders) for volume, holders in unwanted.items() if holders}
     unnamed = {volume: made.get(volume) or _template_of(pool, volume, seen) for volume in kept}
     goal = wanted | unnamed
     smaller = {

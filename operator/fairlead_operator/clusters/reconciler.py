@@ -63,7 +63,12 @@ from fairlead_operator.clusters.status import (
     describe_roll,
 )
 from fairlead_operator.clusters.status_writer import StatusWriter
-from fairlead_operator.clusters.volume_use import FailedVolumes, PodVolumes, find_use, note_unsaid
+from fairlead_operator.clusters.volume_use import (
+    PodVolumes,
+    failed_volumes,
+    find_use,
+    note_unsaid,
+)
 from fairlead_operator.clusters.volume_watch import VolumeWatch
 from fairlead_operator.conditions import find_condition
 from fairlead_operator.controller_client import (
@@ -211,7 +216,7 @@ class ClusterReconciler:
             certificates = await self._certificates.look_after(sight, refusals)
             await self._carry_out(cluster, plan, refusals, certificates.blocked)
             plan = await self._scale_down(plan, observed)
-        states = await self._observe_brokers(key, views, view.status, volumes)
+        states, said = await self._observe_brokers(key, views, view.status, volumes)
         roll: RollAction = Wait("Paused", "the LogCluster is paused")
         hold = _hold_now(cluster)
         config, fences = SettingsReport(), FenceReport()
@@ -233,7 +238,7 @@ class ClusterReconciler:
             )
         facts = replace(
             _facts_of(cluster, view),
-            failed_volumes=_failed_volumes(states, volumes),
+            failed_volumes=failed_volumes(said),
             refused=refusals.text,
             is_secured=cluster.spec.has_certificates and not is_paused,
             certificate_problems=certificates.problems,
@@ -254,7 +259,7 @@ class ClusterReconciler:
         )
         is_quiet &= await self._statuses.write_cluster(manifest, facts)
         told = [_with_refusal(each, refusals.by_part) for each in plan.pools]
-        is_quiet &= await self._write_pools(pools, told, states, roll, volumes)
+        is_quiet &= await self._write_pools(pools, told, states, roll, said)
         return _pause_s(
             roll,
             is_quiet=is_quiet,
@@ -268,13 +273,15 @@ class ClusterReconciler:
         pools: Sequence[PoolView],
         controller: Mapping[str, Any] | None,
         volumes: Mapping[str, PodVolumes],
-    ) -> dict[str, list[BrokerState]]:
-        """Return the brokers of each pool; `volumes` are by pod."""
+    ) -> tuple[dict[str, list[BrokerState]], dict[int, PodVolumes]]:
+        """Return the brokers of each pool, and by broker what `volumes` has by pod."""
         states = await self._roller.observe(key, pools, controller)
         for pool in pools:
             live = self._live.get(STATEFUL_SET, pool.namespace, pool.stateful_set)
             states[pool.name] = note_unsaid(states[pool.name], volumes, live)
-        return states
+        everyone = [broker for brokers in states.values() for broker in brokers]
+        said = {each.broker_id: volumes[each.pod] for each in everyone if each.pod in volumes}
+        return states, said
 
     async def _fence(
         self, manifest: Manifest, cluster: ClusterView, controller: Mapping[str, Any] | None
@@ -344,16 +351,14 @@ class ClusterReconciler:
         plans: Sequence[PoolPlan],
         states: Mapping[str, Sequence[BrokerState]],
         roll: RollAction,
-        volumes: Mapping[str, PodVolumes],
+        said: Mapping[int, PodVolumes],
     ) -> bool:
         """Write the pools' statuses; tell whether all are up to date now."""
         manifests = {each["metadata"]["name"]: each for each in pools}
         is_quiet = True
         for plan in plans:
             name = plan.pool.name
-            brokers = states.get(name, ())
-            said = {each.broker_id: volumes[each.pod] for each in brokers if each.pod in volumes}
-            facts = self._pools.facts(plan, brokers, roll, said)
+            facts = self._pools.facts(plan, states.get(name, ()), roll, said)
             is_quiet &= await self._statuses.write_pool(manifests[name], facts)
         return is_quiet
 
@@ -556,18 +561,6 @@ def _hold_now(cluster: ClusterView) -> RestartHold | None:
     """Return why no broker that serves may restart now."""
     windows, allowed = cluster.spec.maintenance_windows, cluster.restarts_allowed_until
     return find_hold(windows, allowed, time.time_ns() // 1_000_000)
-
-
-def _failed_volumes(
-    states: Mapping[str, Sequence[BrokerState]], volumes: Mapping[str, PodVolumes]
-) -> dict[int, FailedVolumes]:
-    """Return by broker which volumes have failed it; `volumes` are by pod."""
-    return {
-        broker.broker_id: volumes[broker.pod].failed
-        for brokers in states.values()
-        for broker in brokers
-        if broker.pod in volumes and volumes[broker.pod].failed
-    }
 
 
 def _facts_of(cluster: ClusterView, view: ControllerView) -> ClusterFacts:

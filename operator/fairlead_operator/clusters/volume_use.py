@@ -65,6 +65,11 @@ def read_volumes(claims: Mapping[int, str], answer: object) -> PodVolumes:
     )
 
 
+def failed_volumes(said: Mapping[int, PodVolumes]) -> dict[int, FailedVolumes]:
+    """Return the brokers that a volume has failed, of those that have said something."""
+    return {broker: own.failed for broker, own in said.items() if own.failed}
+
+
 def find_use(pods: Mapping[str, PodVolumes], claims: Collection[str]) -> ClaimUse:
     """Return what is known of a cluster's claims by its brokers' pods."""
     volumes = {volume for name in claims if (volume := _volume_of_claim(name)) is not None}
