@@ -304,9 +304,9 @@ FOLLOWER_REPLY_BUFFER_BYTES: Final = 64 * KIB
 NEAR_ROUND_TRIP_US: Final = 1_000
 """Who is nearer gets a send buffer of its own, unless a setting says how large one is."""
 NEAR_SEND_BUFFER_BYTES: Final = 256 * KIB
-"""Then records are still in the processor's caches when the client takes them: the kernel grows the
-buffer to megabytes for a client that is slower than `sendfile`. Enough for 400 MB/s at a
-millisecond; beyond, the kernel's own size is what fills the line."""
+"""The kernel grows the buffer to megabytes for a client that is slower than `sendfile`, which costs
+broker and client more for each byte; most likely these have left the processor's caches by the time
+the client takes them. A buffer goes out in each round trip, so it bounds who is far."""
 FOLLOWER_SOCKET_BUFFER_BYTES: Final = 2 * MIB
 """Both ends of a follower's connection: a reply then needs few turns of either loop."""
 ISR_PROPOSALS_PER_CALL_MAX: Final = 1_000

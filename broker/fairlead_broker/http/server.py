@@ -99,9 +99,8 @@ class HttpServer:
         if broker is not None and broker.log_directories.failures:
             answer["failedLogDirectories"] = dict(broker.log_directories.failures)
         # Before it serves it has not read what lies in them.
-        if broker is not None and self._readiness.is_ready:
-            drained = broker.log_directories.drained
-            answer |= {"drainedLogDirectories": drained} if drained else {}
+        if broker is not None and self._readiness.is_ready and broker.log_directories.cordoned:
+            answer["drainedLogDirectories"] = broker.log_directories.drained
         return web.json_response(answer, status=200 if is_healthy else 503)
 
     async def _livez(self, _: web.Request) -> web.Response:

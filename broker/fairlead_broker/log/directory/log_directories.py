@@ -128,7 +128,8 @@ class LogDirectories:
     def drained(self) -> list[str]:
         """Paths of cordoned directories without a replica: the broker may be started without them.
 
-        None as long as a log could not be opened, or a directory: nobody knows what lies where.
+        There is none as long as a log or a directory could not be opened: nobody knows what lies
+        where.
         """
         if self.offline or self.has_unknown_logs:
             return []

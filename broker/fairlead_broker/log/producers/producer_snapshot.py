@@ -44,11 +44,10 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """Return the content of a snapshot file."""
     entries = list(entries)
     newest_ms = max((entry.last_active_ms for entry in entries), default=0)
-    packed = [
-        packed
-        for entry in entries
-        for packed in _pack(entry, is_idle=newest_ms - entry.last_active_ms > RETRIED_WITHIN_MS)
-    ]
+    packed: list[bytes] = []
+    for entry in entries:
+        is_idle = newest_ms - entry.last_active_ms > RETRIED_WITHIN_MS
+        packed += _pack(entry, is_idle=is_idle)
     body = struct.pack(">i", len(packed)) + b"".join(packed)
     return struct.pack(">hI", SNAPSHOT_VERSION, google_crc32c.value(body)) + body
 
