@@ -34,5 +34,9 @@ class InputError(CliError):
     exit_code = ExitCode.USAGE
 
 
+class NoAnswerError(CliError):
+    """No reply came; the broker may be starting anew."""
+
+
 class ReaderGoneError(Exception):
     """Whoever read our stdout closed it. Not an error of this command."""

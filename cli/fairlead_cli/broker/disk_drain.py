@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from fairlead_broker.limits import MOVE_ROOM_BYTES
-from fairlead_cli.errors import CliError, InputError
+from fairlead_cli.errors import CliError, InputError, NoAnswerError
 from fairlead_model.configs.cordoned_directories import CORDONED_LOG_DIRS
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ class Disks:
     def ask(self, question: Callable[[Address], T]) -> T:
         """Return the answer. CliError, as `question` and `find_broker`."""
         from fairlead_cli.broker.log_dir_requests import find_broker
-        from fairlead_cli.client.wire_call import NoAnswerError
         from fairlead_cli.output import note
 
         is_told = False
@@ -318,7 +317,6 @@ def find_missing(disks: Disks) -> list[str]:
     One that could not be opened when it started may lie in any of its folders.
     """
     from fairlead_cli.client.connection import build_admin, fetch_metadata
-    from fairlead_cli.client.wire_call import NoAnswerError
 
     told = {
         (topic.name, each.partition_index)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fairlead_cli.advice import cluster_arguments
-from fairlead_cli.errors import CliError
+from fairlead_cli.errors import CliError, NoAnswerError
 from fairlead_cli.name_completion import complete_brokers
 from fairlead_cli.options import bootstrap_option, data_option, table_or_json
 
@@ -75,7 +75,10 @@ def drain(
                 hint=f"It goes on. Look:  fairlead status{cluster_arguments()}",
             )
         time.sleep(POLL_S)
-        replicas = count_replicas(addresses, broker_id)
+        try:
+            replicas = count_replicas(addresses, broker_id)
+        except NoAnswerError:
+            continue  # The broker that was asked died over it; the next question goes to another.
     show(output, broker_id, replicas, is_drained=True)
 
 
@@ -140,7 +143,6 @@ def count_replicas(addresses: str, broker_id: int) -> int:
 def count_stored(addresses: str, broker_id: int) -> int:
     """Count the replicas on a broker's disks; none, with a note, where it cannot be asked."""
     from fairlead_cli.broker.log_dir_requests import describe, find_broker
-    from fairlead_cli.client.wire_call import NoAnswerError
     from fairlead_cli.output import note
 
     try:

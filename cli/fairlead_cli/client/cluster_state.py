@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead_cli.client.broker_configs import read_orders
-from fairlead_cli.client.connection import build_admin, wait_for
+from fairlead_cli.client.connection import build_admin, describe_cluster
 from fairlead_cli.client.reassignment import list_all_reassignments
 from fairlead_cli.client.survey import newest_version
 from fairlead_cli.client.wire_call import ask_any, call_broker
@@ -86,7 +86,7 @@ def _read_cluster(addresses: str, at: Address) -> ClusterReading:
             f"the broker at {at} cannot tell of eligible leaders (DescribeTopicPartitions)",
             hint="It is older than Apache Kafka 3.8.",
         )
-    cluster = wait_for(admin.describe_cluster(), "cannot describe the cluster")
+    cluster = describe_cluster(admin)
     ongoing = list_all_reassignments(addresses)
     topics = list(read_topics(at))
     topic_configs = read_topic_configs(at, [topic.name or "" for topic in topics])

@@ -17,14 +17,14 @@ from fairlead_cli.client.access import client_settings
 from fairlead_cli.client.answering import look_up
 from fairlead_cli.client.target import parse_addresses
 from fairlead_cli.client_id import CLIENT_ID
-from fairlead_cli.errors import CliError
+from fairlead_cli.errors import CliError, NoAnswerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
     from confluent_kafka import Consumer, KafkaError, Producer
-    from confluent_kafka.admin import AdminClient, ClusterMetadata
+    from confluent_kafka.admin import AdminClient, ClusterMetadata, DescribeClusterResult
 
 REQUEST_TIMEOUT_S = 15.0
 METADATA_MAX_AGE_MS = 5_000
@@ -148,7 +148,7 @@ def explain(error: KafkaError) -> str:
 
 
 def build_error(what: str, error: KafkaError, *, name: str = "NAME") -> CliError:
-    """Return the error of an attempt that failed.
+    """Return the error of an attempt that failed: NoAnswerError where the broker died over it.
 
     `what` names the attempt, as in `cannot create topic orders`; `name` is its topic or group.
     """
@@ -157,7 +157,8 @@ def build_error(what: str, error: KafkaError, *, name: str = "NAME") -> CliError
         hint = hint.format(
             name=shlex.quote(name), cluster=cluster_arguments(), data=data_directory()
         )
-    return CliError(f"{what}: {explain(error)}", hint=hint)
+    kind = NoAnswerError if error.name() == "_TRANSPORT" else CliError
+    return kind(f"{what}: {explain(error)}", hint=hint)
 
 
 @contextmanager
@@ -175,6 +176,22 @@ def wait_for(future: Future[Result], what: str) -> Result:
     """Wait for the result of one admin operation."""
     with kafka_errors(what):
         return future.result()
+
+
+def ask_again(question: Callable[[], Result]) -> Result:
+    """Return the answer to what may be asked twice; a second time if a broker died over it.
+
+    librdkafka asks another broker by itself for metadata, and not for what admin clients ask.
+    """
+    try:
+        return question()
+    except NoAnswerError:
+        return question()
+
+
+def describe_cluster(admin: AdminClient) -> DescribeClusterResult:
+    """Ask which brokers are in service. CliError if none answers."""
+    return ask_again(lambda: wait_for(admin.describe_cluster(), "cannot describe the cluster"))
 
 
 def fetch_metadata(client: AdminClient | Consumer | Producer, topic: str | None = None) -> Any:

@@ -9,7 +9,7 @@ from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.access import login_settings, wrap
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S
 from fairlead_cli.client.target import parse_addresses
-from fairlead_cli.errors import CliError
+from fairlead_cli.errors import NoAnswerError
 from fairlead_cli.wire_exchange import exchange, name_error
 from fairlead_model.host_address import join_address
 from fairlead_wire.errors import RemoteProtocolError
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from fairlead_wire.message import Message
 
 Answer = TypeVar("Answer")
-
-
-class NoAnswerError(CliError):
-    """No reply came; the broker may be starting anew."""
 
 
 def call_broker(host: str, port: int, message: Message, version: int) -> Any:

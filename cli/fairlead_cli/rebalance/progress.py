@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.cluster_state import read_cluster
 from fairlead_cli.client.reassignment import alter_many, list_all_reassignments
-from fairlead_cli.client.wire_call import NoAnswerError
-from fairlead_cli.errors import CliError
+from fairlead_cli.errors import CliError, NoAnswerError
 from fairlead_controller.decisions.balance.plan_document import changes_since
 from fairlead_controller.decisions.balance.plan_progress import MoveState, state_of_move
 
@@ -128,7 +127,7 @@ def elect_preferred(document: Mapping[str, Any], addresses: str) -> int:
     """
     from confluent_kafka import ElectionType, TopicPartition
 
-    from fairlead_cli.client.connection import build_admin, wait_for
+    from fairlead_cli.client.connection import ask_again, build_admin, wait_for
 
     image = read_cluster(addresses).state.image
     places = []
@@ -140,6 +139,9 @@ def elect_preferred(document: Mapping[str, Any], addresses: str) -> int:
     if not places:
         return 0
     admin = build_admin(addresses)
-    future = admin.elect_leaders(ElectionType.PREFERRED, places)
-    errors = wait_for(future, "cannot elect preferred leaders")
+    errors = ask_again(
+        lambda: wait_for(
+            admin.elect_leaders(ElectionType.PREFERRED, places), "cannot elect preferred leaders"
+        )
+    )
     return sum(error is not None and error.name() != NOT_NEEDED for error in errors.values())

@@ -143,9 +143,9 @@ def plan_move(
 
 def build_assigner(admin: AdminClient) -> Assigner:
     """Read which brokers are in service, where they are, and how many replicas each has."""
-    from fairlead_cli.client.connection import fetch_metadata, wait_for
+    from fairlead_cli.client.connection import describe_cluster, fetch_metadata
 
-    cluster = wait_for(admin.describe_cluster(), "cannot describe the cluster")
+    cluster = describe_cluster(admin)
     places = {node.id: Place(node.id, node.host, node.rack) for node in cluster.nodes}
     topics: Any = fetch_metadata(admin).topics
     held = Counter(

@@ -11,8 +11,7 @@ from fairlead_cli.broker import disk_drain, drain, log_dir_requests
 from fairlead_cli.broker.disk_drain import Contents, Disks, contents, missing_of, plan
 from fairlead_cli.client import broker_configs
 from fairlead_cli.client.answering import Address
-from fairlead_cli.client.wire_call import NoAnswerError
-from fairlead_cli.errors import CliError, ExitCode, InputError
+from fairlead_cli.errors import CliError, ExitCode, InputError, NoAnswerError
 from fairlead_wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
