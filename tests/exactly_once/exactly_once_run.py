@@ -14,6 +14,7 @@ from fault_driver import FaultDriver, LiveCluster
 from fault_plan import plan_faults
 from input_feeder import InputFeeder
 from output_reader import LiveReader, describe_ends, read_to_end
+from partition_mover import PartitionMover
 from segment_files import DamagedError, Transactions, decide, read_partition
 
 PARTITIONS: Final = 3
@@ -65,6 +66,8 @@ class ExactlyOnceRun:
     seed: int
     folder: Path
     say: Callable[[str], None]
+    is_moving: bool = False
+    """Whether partitions move all the while."""
 
     def run(self) -> dict[str, Verdict]:
         stem = f"run-{self.seed}-{time.monotonic_ns()}"
@@ -85,7 +88,10 @@ class ExactlyOnceRun:
         ]
         outputs = [each.trial.output for each in self._applications]
         create_topics(self.cluster.bootstrap, [source, *outputs])
-        self._driver = FaultDriver(self.cluster, self._applications, self.seed, self.say)
+        self._mover = PartitionMover(self.cluster, stem, self.seed, self.say)
+        self._driver = FaultDriver(
+            self.cluster, self._applications, self.seed, self.say, self._mover
+        )
         self._driver.wait_until_whole()
         self._feeder = InputFeeder(self.cluster.bootstrap, source, self.seed)
         self._reader = LiveReader(self.cluster.bootstrap, outputs, PARTITIONS)
@@ -93,6 +99,7 @@ class ExactlyOnceRun:
             self._go_through_faults()
         finally:
             self._feeder.finish()
+            self._mover.finish()
             for application in self._applications:
                 application.stop()
             self._reader.finish()
@@ -104,8 +111,13 @@ class ExactlyOnceRun:
         for application in self._applications:
             application.start()
         self._wait(lambda each: len(self._found(each)) < WARM_COUNT, "has written nothing yet")
+        if self.is_moving:
+            self._mover.start()
         self._driver.carry_out(plan_faults(self.seed))
         self._feeder.finish()
+        self._mover.finish()
+        if errors := self._mover.errors:
+            raise StuckError(f"what was to move: {errors[:3]}")
         if errors := self._feeder.errors:
             raise StuckError(f"the input: {errors[:3]}")
         self._expected = {

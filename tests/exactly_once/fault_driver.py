@@ -10,6 +10,7 @@ from typing import Final
 
 from applications import Application, Instance
 from fault_plan import Fault, Kind, Target
+from partition_mover import PartitionMover
 
 from fairlead_bench.loads.coordinator_lookup import KeyType, find_coordinator
 from fairlead_bench.peers.cluster_state import ask_metadata
@@ -34,11 +35,15 @@ class FaultDriver:
         applications: Sequence[Application],
         seed: int,
         say: Callable[[str], None],
+        mover: PartitionMover,
     ) -> None:
         self._cluster, self._applications, self._say = cluster, applications, say
+        self._mover = mover
         self._chance = random.Random(seed)
         self._down: dict[int, Kind] = {}
         """Brokers by index."""
+        self._controller: Kind | None = None
+        """What has happened to a controller that has a process of its own."""
         self._instances: dict[Instance, Kind] = {}
 
     def carry_out(self, plan: Sequence[Fault]) -> None:
@@ -79,11 +84,25 @@ class FaultDriver:
                 instance.start()
             else:
                 instance.resume()
+        if isinstance(self._cluster, FairleadCluster):
+            if self._controller is Kind.KILL:
+                self._cluster.start_controller()
+            elif self._controller is Kind.PAUSE:
+                os.kill(self._cluster.controller.pid, signal.SIGCONT)
+        self._controller = None
         self._down.clear()
         self._instances.clear()
 
     def wait_until_whole(self) -> None:
-        """Until every broker says that all replicas of all partitions are in sync."""
+        """Until every broker says that all replicas of all partitions are in sync.
+
+        No move begins meanwhile, for a replica that is added is not in sync at first.
+        """
+        self._mover.pause()
+        self._wait_until_all_are_in_sync()
+        self._mover.resume()
+
+    def _wait_until_all_are_in_sync(self) -> None:
         deadline = time.monotonic() + HEAL_TIMEOUT_S
         waiting, state = list(self._cluster.ports), ""
         while waiting:
@@ -112,6 +131,8 @@ class FaultDriver:
                 self._instances[instance] = kind
                 instance.kill() if kind is Kind.KILL else instance.pause()
             return [f"instances {index}"]
+        if target is Target.CONTROLLER and isinstance(self._cluster, FairleadCluster):
+            return self._hit_controller(self._cluster, kind)
         broker = self._find_broker(target)
         if broker not in self._down:
             self._down[broker] = kind
@@ -121,12 +142,24 @@ class FaultDriver:
                 os.kill(self._cluster.brokers[broker].pid, signal.SIGSTOP)
         return [f"broker {self._cluster.broker_id(broker)}"]
 
+    def _hit_controller(self, cluster: FairleadCluster, kind: Kind) -> list[str]:
+        if self._controller is None:
+            self._controller = kind
+            if kind is Kind.KILL:
+                cluster.controller.kill()
+            else:
+                os.kill(cluster.controller.pid, signal.SIGSTOP)
+        return ["its process"]
+
     def _find_broker(self, target: Target) -> int:
         """The index of whom it means now; any broker where nobody is."""
         application = self._chance.choice(self._applications)
         any_index = self._chance.randrange(len(self._cluster.ports))
+        if target is Target.CONTROLLER and (index := self._cluster.controller_index()) is not None:
+            return index
         ask: Callable[[int], int | None] = {
             Target.BROKER: lambda _port: None,
+            Target.CONTROLLER: lambda _port: None,
             Target.LEADER: lambda port: leader_of(port, application.trial.output),
             Target.GROUP_COORDINATOR: lambda port: find_coordinator(
                 port, application.trial.group, KeyType.GROUP

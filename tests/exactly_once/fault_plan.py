@@ -13,6 +13,7 @@ class Target(Enum):
     LEADER = "the leader of an output partition"
     TRANSACTION_COORDINATOR = "the transaction coordinator"
     GROUP_COORDINATOR = "the group coordinator"
+    CONTROLLER = "the controller"
     APPLICATION = "one instance of each application"
 
 

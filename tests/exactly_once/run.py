@@ -56,6 +56,7 @@ def main() -> int:
     add("--seed", type=int, default=0, help="of the first run")
     add("--against", choices=("fairlead", "kafka"), default="fairlead")
     add("--clients", default=",".join(ALL), help="of " + ", ".join(ALL))
+    add("--moving", action="store_true", help="move partitions all the while")
     add("--data", type=Path, help="a folder for brokers and applications (default: a new one)")
     arguments = parser.parse_args()
     data = arguments.data or Path(tempfile.mkdtemp(prefix="exactly-once-"))
@@ -70,7 +71,9 @@ def main() -> int:
         for number in range(arguments.runs):
             seed = arguments.seed + number
             folder = data / f"run-{seed}"
-            run = ExactlyOnceRun(cluster, commands, seed, folder, lambda t: say(f"  {t}"))
+            run = ExactlyOnceRun(
+                cluster, commands, seed, folder, lambda t: say(f"  {t}"), arguments.moving
+            )
             say(f"run {number + 1} of {arguments.runs}, seed {seed}")
             for name, verdict in run.run().items():
                 say(f"  {name}: {verdict}")

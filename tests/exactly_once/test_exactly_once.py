@@ -1,4 +1,4 @@
-"""Applications that consume, transform and produce count each record once, whatever dies.
+"""Applications that consume, transform and produce count each record once, whatever dies or moves.
 
 One cluster; each seed is a run of its own with topics and faults of its own, and all clients in it.
 `make exactly-once` does more of them, and says what it is at.
@@ -74,7 +74,7 @@ def verdicts(
     """One run with every program that can be had."""
     runnable = {name: it for name, it in commands.items() if not isinstance(it, MissingError)}
     folder = tmp_path_factory.mktemp("run")
-    return ExactlyOnceRun(cluster, runnable, request.param, folder, print).run()
+    return ExactlyOnceRun(cluster, runnable, request.param, folder, print, is_moving=True).run()
 
 
 @pytest.mark.parametrize("name", CLIENTS)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -9,11 +10,22 @@ from confluent_kafka import Producer
 
 Place = tuple[str, int]
 """Topic and partition."""
+Series = tuple[Any, ...]
+"""What is numbered on its own: a partition; of compacted topics a key of one."""
 PRELOADED_SIZE: Final = 4096
 RECORD_SIZE: Final = 1024
 TICK_S: Final = 0.01
 ANSWER_TIMEOUT_S: Final = 120
 DIGITS: Final = 12
+
+
+class Record(NamedTuple):
+    """One that is to be sent."""
+
+    series: Series
+    value: bytes | None
+    key: bytes | None = None
+    headers: list[tuple[str, bytes]] | None = None
 
 
 class Delivery(NamedTuple):
@@ -29,8 +41,8 @@ class NumberedLoad:
 
     def __init__(self, places: Sequence[Place], rate: int, settings: dict[str, Any]) -> None:
         self._places, self._rate, self._settings = places, rate, settings
-        self.sent: dict[Place, int] = dict.fromkeys(places, 0)
-        self.acknowledged: dict[Place, int] = dict.fromkeys(places, 0)
+        self.sent: Counter[Series] = Counter()
+        self.acknowledged: Counter[Series] = Counter()
         self.errors: list[str] = []
         self.deliveries: list[Delivery] = []
 
@@ -74,19 +86,33 @@ class NumberedLoad:
 
     def _send(self, producer: Producer, place: Place, size: int) -> None:
         topic, partition = place
-        value = b"%0*d" % (DIGITS, self.sent[place]) + bytes(size - DIGITS)
+        record = self._make(place, size)
         while True:
             try:
-                producer.produce(topic, value, partition=partition, on_delivery=self._delivered)
+                producer.produce(
+                    topic,
+                    record.value,
+                    record.key,
+                    partition,
+                    on_delivery=self._delivered,
+                    headers=record.headers,
+                )
                 break
             except BufferError:
                 producer.poll(0.1)
-        self.sent[place] += 1
+        self.sent[record.series] += 1
+
+    def _make(self, place: Place, size: int) -> Record:
+        """The next record of a partition."""
+        return Record(place, b"%0*d" % (DIGITS, self.sent[place]) + bytes(size - DIGITS))
+
+    def _series_of(self, message: Any) -> Series:
+        return (message.topic(), message.partition())
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
             self.errors.append(f"{message.topic()}-{message.partition()}: {error}")
             return
-        self.acknowledged[message.topic(), message.partition()] += 1
+        self.acknowledged[self._series_of(message)] += 1
         latency_s = message.latency()
         self.deliveries.append(Delivery(time.monotonic() - latency_s, latency_s))

@@ -2,11 +2,12 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, TopicPartition
-from numbered_load import DIGITS, Place
+from numbered_load import DIGITS, Place, Series
 
 POLL_S: Final = 0.2
 IDLE_TIMEOUT_S: Final = 120
@@ -16,13 +17,23 @@ EXAMPLES_MAX: Final = 5
 class Progress:
     """What one reader has found. Each partition has to give 0, 1, 2 … and nothing else."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        self.next: dict[Place, int] = dict.fromkeys(places, 0)
+    def __init__(self) -> None:
+        self.next: Counter[Series] = Counter()
         self.count = self.missing = self.repeated = 0
         self.examples: list[str] = []
 
-    def take(self, place: Place, offset: int, number: int) -> None:
+    def begin(self, at: Mapping[Series, int]) -> None:
+        """Expect these numbers first."""
+        self.next.update(at)
+
+    def first_offset(self, place: Place) -> int:
+        """Return where to begin: offsets are numbers, too, as long as nothing goes wrong."""
+        return self.next[place]
+
+    def take(self, message: Any) -> None:
         """One record. A number that comes late, behind a higher one, counts as repeated."""
+        place = (message.topic(), message.partition())
+        offset, number = message.offset(), int(message.value()[:DIGITS])
         expected = self.next[place]
         self.count += 1
         if number == expected:
@@ -37,7 +48,7 @@ class Progress:
             self.missing += number - expected
             self.next[place] = number + 1
 
-    def shortfall(self, acknowledged: Mapping[Place, int]) -> int:
+    def shortfall(self, acknowledged: Mapping[Series, int]) -> int:
         """Return how many records are lacking at the ends of partitions."""
         return sum(max(count - self.next[place], 0) for place, count in acknowledged.items())
 
@@ -45,19 +56,19 @@ class Progress:
 class NumberedReader:
     """A consumer of every partition from its beginning, without a group."""
 
-    def __init__(self, bootstrap: str, places: Sequence[Place]) -> None:
-        self.progress = Progress(places)
+    def __init__(self, bootstrap: str, places: Sequence[Place], progress: Progress) -> None:
+        self.progress = progress
         self.errors: list[str] = []
         self._bootstrap, self._places = bootstrap, places
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._read_on)
 
-    def start(self, begin_at: Mapping[Place, int]) -> None:
-        """Read in a thread; the offsets are numbers, too, as long as nothing goes wrong."""
-        self.progress.next.update(begin_at)
+    def start(self, begin_at: Mapping[Series, int]) -> None:
+        """Read in a thread."""
+        self.progress.begin(begin_at)
         self._thread.start()
 
-    def finish(self, ends: Mapping[Place, int]) -> None:
+    def finish(self, ends: Mapping[Series, int]) -> None:
         """Read on until these numbers, or until nothing comes any more."""
         seen_count, deadline = -1, 0.0
         while self.progress.shortfall(ends):
@@ -80,8 +91,7 @@ class NumberedReader:
             }
         )
         consumer.assign(
-            [TopicPartition(topic, index, self.progress.next[topic, index])
-             for topic, index in self._places]
+            [TopicPartition(*place, self.progress.first_offset(place)) for place in self._places]
         )  # fmt: skip
         while not self._ending.is_set():
             for message in consumer.consume(1000, timeout=POLL_S):
@@ -91,8 +101,7 @@ class NumberedReader:
     def _take(self, message: Any) -> None:
         error = message.error()
         if error is None:
-            place = (message.topic(), message.partition())
-            self.progress.take(place, message.offset(), int(message.value()[:DIGITS]))
+            self.progress.take(message)
         elif not error.retriable():
             # Brokers that are away are no fault of a reader.
             self.errors.append(str(error))

@@ -117,6 +117,8 @@ class ReshapeRun:
     seed: int
     is_killing: bool
     say: Callable[[str], None]
+    expect: Callable[[], Progress] = Progress
+    """Makes what each reader finds and judges."""
 
     def run(self) -> Verdict:
         killer = Killer(self.cluster, random.Random(self.seed), self.say)
@@ -133,7 +135,7 @@ class ReshapeRun:
                 yield
             phases.append(Phase(name, begun_s, time.monotonic()))
 
-        live = NumberedReader(self.cluster.bootstrap, self.places)
+        live = NumberedReader(self.cluster.bootstrap, self.places, self.expect())
         live.start(self.load.acknowledged)
         self.load.start()
         try:
@@ -151,7 +153,7 @@ class ReshapeRun:
         finally:
             self.load.finish()
             live.finish(self.load.acknowledged)
-        whole = NumberedReader(self.cluster.bootstrap, self.places)
+        whole = NumberedReader(self.cluster.bootstrap, self.places, self.expect())
         whole.start({})
         whole.finish(self.load.acknowledged)
         verdict = Verdict(phases, list(self.load.deliveries), killer.kills)

@@ -1,5 +1,6 @@
 """The topics of a run."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -10,16 +11,18 @@ REPLICAS: Final = 3
 ADMIN_TIMEOUT_S: Final = 120
 
 
-def create_topics(bootstrap: str, partitions_count: int) -> list[Place]:
+def create_topics(
+    bootstrap: str, partitions_count: int, configs: Mapping[str, str] | None = None
+) -> list[Place]:
     """Make topics of at most a hundred partitions; return all of these."""
+    own = {"min.insync.replicas": "2", **(configs or {})}
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     sizes = [
         min(PARTITIONS_EACH, partitions_count - first)
         for first in range(0, partitions_count, PARTITIONS_EACH)
     ]
     topics = [
-        NewTopic(f"load-{number}", size, REPLICAS, config={"min.insync.replicas": "2"})
-        for number, size in enumerate(sizes)
+        NewTopic(f"load-{number}", size, REPLICAS, config=own) for number, size in enumerate(sizes)
     ]
     for future in admin.create_topics(topics).values():
         future.result(ADMIN_TIMEOUT_S)

@@ -18,10 +18,16 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parent), str(PROJECT / "benchmarks")]
 
+from keyed_load import CLEANING, COMPACTED, KeyedLoad, KeyedProgress  # noqa: E402
 from numbered_load import PRELOADED_SIZE, NumberedLoad  # noqa: E402
+from numbered_reader import Progress  # noqa: E402
 from reshape_run import ReshapeRun  # noqa: E402
 from reshape_topics import create_topics  # noqa: E402
 from reshaped_cluster import LocalProcesses  # noqa: E402
+
+NUMBERED = {}, NumberedLoad, Progress
+KEYED = COMPACTED, KeyedLoad, KeyedProgress
+"""Configs of topics, who writes them, and what readers have to find."""
 
 
 def say(text: str) -> None:
@@ -36,6 +42,7 @@ def main() -> int:
     add("--partitions", type=int, default=500)
     add("--gigabytes", type=float, default=2.0, help="written before anything moves")
     add("--rate", type=int, default=300, help="records per second meanwhile")
+    add("--compacted", action="store_true", help="a few keys in topics that are compacted")
     add("--quiet", action="store_true", help="kill nobody")
     add("--client", action="append", default=[], help="a setting of the producer, name=value")
     add("--broker", action="append", default=[], help="a setting of the brokers, name=value")
@@ -46,12 +53,15 @@ def main() -> int:
     data = arguments.data or Path(tempfile.mkdtemp(prefix="reshape-"))
     of_client: dict[str, Any] = dict(each.split("=", 1) for each in arguments.client)
     of_brokers = dict(each.split("=", 1) for each in arguments.broker)
+    if arguments.compacted:
+        of_brokers = CLEANING | of_brokers
     cluster = LocalProcesses(data, of_brokers)
     failed: list[int] = []
     try:
         cluster.start()
-        places = create_topics(cluster.bootstrap, arguments.partitions)
-        load = NumberedLoad(
+        configs, make_load, progress = KEYED if arguments.compacted else NUMBERED
+        places = create_topics(cluster.bootstrap, arguments.partitions, configs)
+        load = make_load(
             places, arguments.rate, {"bootstrap.servers": cluster.bootstrap, **of_client}
         )
         say(f"{len(places)} partitions get {arguments.gigabytes} GB")
@@ -60,7 +70,13 @@ def main() -> int:
             seed = arguments.seed + number
             say(f"run {number + 1} of {arguments.runs}, seed {seed}")
             run = ReshapeRun(
-                cluster, load, places, seed, not arguments.quiet, lambda text: say(f"  {text}")
+                cluster,
+                load,
+                places,
+                seed,
+                not arguments.quiet,
+                lambda text: say(f"  {text}"),
+                progress,
             )
             verdict = run.run()
             for line in verdict.lines():

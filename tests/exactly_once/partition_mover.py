@@ -1,0 +1,150 @@
+"""Moves partitions about while applications and faults go on: their topics', and the internal ones.
+
+A partition goes to two or three of the brokers, in any order, so that leaders, coordinators and
+followers leave, come back and are told to turn round half-way. At the end all are everywhere again.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from fairlead_bench.peers.cluster_state import ask_metadata
+from fairlead_cli.client.reassignment import alter_many, list_all_reassignments
+from fairlead_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from fault_driver import LiveCluster
+
+    from fairlead_cli.client.reassignment import Refusal
+
+Place = tuple[str, int]
+INTERNAL: Final = ("__transaction_state", "__consumer_offsets")
+AT_ONCE_MAX: Final = 6
+APART_S: Final = (0.1, 1.0)
+TURN_ROUND_CHANCE: Final = 0.2
+"""That what moves is called back, or sent elsewhere, before it is there."""
+SETTLE_TIMEOUT_S: Final = 90
+POLL_S: Final = 0.1
+PASSING: Final = frozenset(
+    # A broker that dies takes requests with it, and who has just come knows little.
+    {"REQUEST_TIMED_OUT", "NOT_CONTROLLER", "COORDINATOR_NOT_AVAILABLE", "NETWORK_EXCEPTION"}
+    # What was to be called back is there already, or its topic is gone.
+    | {"NO_REASSIGNMENT_IN_PROGRESS", "UNKNOWN_TOPIC_OR_PARTITION"}
+)
+
+
+class PartitionMover:
+    """A thread of moves. `stem` begins the names of the run's own topics."""
+
+    def __init__(
+        self, cluster: LiveCluster, stem: str, seed: int, say: Callable[[str], None]
+    ) -> None:
+        self.moves_count = 0
+        self.errors: list[str] = []
+        self._cluster, self._stem, self._say = cluster, stem, say
+        self._chance = random.Random(seed)
+        self._brokers = [cluster.broker_id(index) for index in range(len(cluster.ports))]
+        self._free = threading.Event()
+        self._idle = threading.Event()
+        self._idle.set()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+
+    def start(self) -> None:
+        self._free.set()
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Begin no more moves, and return when none is being asked for."""
+        self._free.clear()
+        self._idle.wait()
+
+    def resume(self) -> None:
+        self._free.set()
+
+    def finish(self) -> None:
+        """End it, and return when every replica is on every broker again."""
+        if self._thread.ident is None or self._ending.is_set():
+            return
+        self._ending.set()
+        self._free.set()
+        self._thread.join()
+        self._settle()
+        self._say(f"{self.moves_count} moves were asked for")
+
+    def _work(self) -> None:
+        while not self._ending.is_set():
+            self._idle.set()
+            self._free.wait()
+            self._idle.clear()
+            if self._free.is_set() and not self._ending.is_set():
+                self._move_some()
+                self._ending.wait(self._chance.uniform(*APART_S))
+        self._idle.set()
+
+    def _move_some(self) -> None:
+        places = self._places()
+        chosen = self._chance.sample(places, min(len(places), self._chance.randint(1, AT_ONCE_MAX)))
+        self._ask({place: self._somewhere() for place in chosen})
+        if chosen and self._chance.random() < TURN_ROUND_CHANCE:
+            back = self._chance.random() < 0.5
+            self._ask({place: None if back else self._somewhere() for place in chosen})
+
+    def _somewhere(self) -> list[int]:
+        return self._chance.sample(self._brokers, self._chance.choice((2, 3, 3)))
+
+    def _ask(self, targets: Mapping[Place, list[int] | None]) -> None:
+        if not targets:
+            return
+        try:
+            refusals = alter_many(self._cluster.bootstrap, targets)
+        except CliError as error:
+            self._say(f"nobody moves anything now: {error}")
+            return
+        self.moves_count += len(targets) - len(refusals)
+        self._judge(refusals)
+
+    def _judge(self, refusals: Mapping[Place, Refusal]) -> None:
+        self.errors += [
+            f"{place}: {refusal.error} {refusal.message}"
+            for place, refusal in refusals.items()
+            if refusal.error not in PASSING and not refusal.message.endswith(" is down")
+        ]
+
+    def _places(self) -> list[Place]:
+        """All partitions of the run's topics and of those that coordinators live in."""
+        for port in self._cluster.ports:
+            try:
+                known = ask_metadata(port).leaders
+            except (OSError, struct.error):
+                continue
+            return sorted(
+                place for place in known if place[0].startswith(self._stem) or place[0] in INTERNAL
+            )
+        return []
+
+    def _settle(self) -> None:
+        """All brokers live now: what is asked for must come to be."""
+        deadline = time.monotonic() + SETTLE_TIMEOUT_S
+        asked = False
+        while time.monotonic() < deadline:
+            try:
+                if not asked:
+                    refusals = alter_many(
+                        self._cluster.bootstrap, dict.fromkeys(self._places(), self._brokers)
+                    )
+                    asked = not refusals
+                elif not (left := list_all_reassignments(self._cluster.bootstrap)):
+                    return
+            except CliError as error:
+                self._say(f"waiting until everything is everywhere: {error}")
+            time.sleep(POLL_S)
+        self.errors.append(
+            f"still on its way after {SETTLE_TIMEOUT_S} s: {left}" if asked else f"{refusals}"
+        )
