@@ -4,14 +4,21 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from numbered_load import DIGITS, Place, Series
 
 POLL_S: Final = 0.2
 IDLE_TIMEOUT_S: Final = 120
 EXAMPLES_MAX: Final = 5
+
+
+class Found(NamedTuple):
+    """A record, as a log names it: another one at this offset has another leader epoch."""
+
+    offset: int
+    leader_epoch: int
 
 
 class Progress:
@@ -54,11 +61,20 @@ class Progress:
 
 
 class NumberedReader:
-    """A consumer of every partition from its beginning, without a group."""
+    """A consumer of every partition from its beginning, without a group.
+
+    librdkafka may say that a log was truncated where none was: it asks where the epoch of its
+    position ends, and compares the answer with the position of the moment in which that comes. So
+    the last record that was read is read again, and has to be the same.
+    """
 
     def __init__(self, bootstrap: str, places: Sequence[Place], progress: Progress) -> None:
         self.progress = progress
         self.errors: list[str] = []
+        self.false_alarms = 0
+        self._last: dict[Place, Found] = {}
+        self._doubted: dict[Place, Found] = {}
+        """What a client has said to be gone, until it is read again."""
         self._bootstrap, self._places = bootstrap, places
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._read_on)
@@ -71,7 +87,7 @@ class NumberedReader:
     def finish(self, ends: Mapping[Series, int]) -> None:
         """Read on until these numbers, or until nothing comes any more."""
         seen_count, deadline = -1, 0.0
-        while self.progress.shortfall(ends):
+        while self.progress.shortfall(ends) or self._doubted:
             if self.progress.count != seen_count:
                 seen_count, deadline = self.progress.count, time.monotonic() + IDLE_TIMEOUT_S
             if time.monotonic() > deadline or self.errors:
@@ -94,14 +110,39 @@ class NumberedReader:
             [TopicPartition(*place, self.progress.first_offset(place)) for place in self._places]
         )  # fmt: skip
         while not self._ending.is_set():
-            for message in consumer.consume(1000, timeout=POLL_S):
-                self._take(message)
+            self._take_all(consumer, consumer.consume(1000, timeout=POLL_S))
         consumer.close()
 
-    def _take(self, message: Any) -> None:
-        error = message.error()
-        if error is None:
+    def _take_all(self, consumer: Any, messages: Sequence[Any]) -> None:
+        begun_anew = set()
+        for message in messages:
+            error, place = message.error(), (message.topic(), message.partition())
+            if error is None:
+                if place not in begun_anew:
+                    self._take(place, message)
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._doubt(consumer, place, error)
+                begun_anew.add(place)
+            elif not error.retriable():
+                # Brokers that are away are no fault of a reader.
+                self.errors.append(str(error))
+
+    def _take(self, place: Place, message: Any) -> None:
+        found = Found(message.offset(), message.leader_epoch())
+        doubted = self._doubted.pop(place, None)
+        if doubted is None:
+            self._last[place] = found
             self.progress.take(message)
-        elif not error.retriable():
-            # Brokers that are away are no fault of a reader.
-            self.errors.append(str(error))
+        elif found == doubted:
+            self.false_alarms += 1
+        else:
+            self.errors.append(f"{place}: {found} was {doubted} when it was first read")
+
+    def _doubt(self, consumer: Any, place: Place, error: object) -> None:
+        last = self._last.get(place)
+        if last is None or place in self._doubted:
+            self.errors.append(f"{place}: {error}")
+            return
+        self._doubted[place] = last
+        consumer.incremental_unassign([TopicPartition(*place)])
+        consumer.incremental_assign([TopicPartition(*place, last.offset)])

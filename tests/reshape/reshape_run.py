@@ -36,6 +36,8 @@ class Verdict:
     deliveries: list[Delivery]
     kills: Counter[str]
     records_count: int = 0
+    false_alarms: int = 0
+    """How often a client has said that a log was truncated that was not."""
     findings: list[str] = field(default_factory=list)
     """What is wrong; empty when all is well."""
 
@@ -49,7 +51,8 @@ class Verdict:
         killed = ", ".join(f"{count} times {who}" for who, count in sorted(self.kills.items()))
         yield f"killed: {killed or 'nobody'}"
         wrong = "; ".join(self.findings) or "none lost, none twice, none out of order, no error"
-        yield f"{self.records_count} records: {wrong}"
+        alarms = f" ({self.false_alarms} false alarms)" if self.false_alarms else ""
+        yield f"{self.records_count} records: {wrong}{alarms}"
 
     def _latencies_of(self, phase: Phase) -> list[float]:
         return sorted(
@@ -158,6 +161,7 @@ class ReshapeRun:
         whole.finish(self.load.acknowledged)
         verdict = Verdict(phases, list(self.load.deliveries), killer.kills)
         verdict.records_count = whole.progress.count
+        verdict.false_alarms = live.false_alarms + whole.false_alarms
         verdict.findings += self._judge_sender()
         verdict.findings += self._judge_reader("read live", live)
         verdict.findings += self._judge_reader("read at the end", whole)
