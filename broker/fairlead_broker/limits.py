@@ -188,7 +188,9 @@ THROTTLED_SLICE_BYTES: Final = 256 << 10
 SLOTS_PER_CALL_MAX: Final = 500
 """Topics of an admin request that the controller is asked to decide at once: some 0.2 s."""
 METADATA_CACHE_BYTES_MAX: Final = 8 * MIB
-"""Encoded Metadata replies kept for repeated questions."""
+"""Encoded Metadata replies kept for repeated questions, and those questions."""
+METADATA_CACHE_NAME_BYTES: Final = 64
+"""What a name costs in a question: of a topic that was asked for, or that the asker may not see."""
 TOPIC_CREATIONS_MAX: Final = 100
 """Topics that are being created because a client asked for them, at one time."""
 DESCRIBED_PARTITIONS_MAX: Final = 2_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_broker.limits import METADATA_CACHE_BYTES_MAX
+from fairlead_broker.limits import METADATA_CACHE_BYTES_MAX, METADATA_CACHE_NAME_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -30,14 +30,15 @@ class MetadataCache:
             return None
         return self._replies.get(question)
 
-    def keep(self, image: ClusterImage, question: Hashable, reply: bytes) -> None:
-        """Remember a reply; large ones push all others out."""
-        if len(reply) > METADATA_CACHE_BYTES_MAX:
+    def keep(self, image: ClusterImage, question: Hashable, reply: bytes, names_count: int) -> None:
+        """Remember a reply to a question that holds so many names; large ones push all out."""
+        size = len(reply) + names_count * METADATA_CACHE_NAME_BYTES
+        if size > METADATA_CACHE_BYTES_MAX:
             return
-        if image is not self._image or self._size + len(reply) > METADATA_CACHE_BYTES_MAX:
+        if image is not self._image or self._size + size > METADATA_CACHE_BYTES_MAX:
             self._image = image
             self._replies.clear()
             self._size = 0
         if question not in self._replies:
-            self._size += len(reply)
+            self._size += size
         self._replies[question] = reply

@@ -58,9 +58,7 @@ LAST_VERSION_WITH_CLUSTER_OPERATIONS = 10
 _WITHOUT_OPERATIONS: Final = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
 )
 _NOTHING_DENIED: Final[frozenset[str]] = frozenset()
@@ -71,20 +69,22 @@ def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Pendi
     """Answer from the image; only auto-creation waits, and everybody while a leader may be dead."""
     broker = context.broker
     asked = _asked_topics(request, context.version)
+    if _has_ids_too_early(request, context.version):
+        return _refuse_ids(request, context)
     if broker.on_leaders_asked is not None:
         broker.on_leaders_asked()
     if broker.leader_doubts and _doubted_ms(broker):
         return context.later(_reply_when_sure(broker, request, context, asked))
     denied = _denied(request, context, asked)
-    question = _question(broker, request, context, asked, denied)
-    reply = broker.metadata_cache.find(broker.image, question)
-    if reply is not None:
-        return reply
     missing = _topics_to_create(broker, request, asked, context.version)
     if not denied.issuperset(missing):
         return context.later(_create_and_reply(request, context, asked, missing, denied))
-    reply = _encode_reply(request, context, asked, {}, denied)
-    broker.metadata_cache.keep(broker.image, question, reply)
+    question = _question(broker, request, context, asked, denied)
+    reply = broker.metadata_cache.find(broker.image, question)
+    if reply is None:
+        reply = _encode_reply(request, context, asked, {}, denied)
+        names_count = len(denied) + len(asked or ())
+        broker.metadata_cache.keep(broker.image, question, reply, names_count)
     return reply
 
 
@@ -235,6 +235,27 @@ def _asked_topics(request: MetadataRequest, version: int) -> tuple[str | bytes, 
         for topic in topics
     )
     return tuple(dict.fromkeys(asked))
+
+
+def _has_ids_too_early(request: MetadataRequest, version: int) -> bool:
+    """Tell whether ids are asked for in a version that has their field and no meaning for them."""
+    return version < FIRST_VERSION_BY_ID and any(
+        topic.name is None or topic.topic_id != ZERO_TOPIC_ID for topic in request.topics or ()
+    )
+
+
+def _refuse_ids(request: MetadataRequest, context: RequestContext) -> bytes:
+    broker = context.broker
+    response = build_response(
+        broker.image, listener=context.listener, node_id=broker.node_id, asked=(), failures={}
+    )
+    response.topics = [
+        MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
+        )
+        for topic in request.topics or ()
+    ]
+    return b"".join(response.encode(context.version))  # type: ignore[arg-type]
 
 
 def _topics_to_create(

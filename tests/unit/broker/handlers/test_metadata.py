@@ -62,11 +62,14 @@ def test_a_topic_by_id(stage: Any) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_an_unknown_id_before_null_names_is_answered_without_one(stage: Any, version: int) -> None:
+def test_ids_are_refused_before_they_mean_something(stage: Any, version: int) -> None:
+    """Their field is there two versions earlier (KIP-516)."""
     topic_id = stage.topic("orders")
-    assert stage.ask(by_id(topic_id), version).topics[0].name == "orders"
-    (unknown,) = stage.ask(by_id(b"?" * 16), version).topics
-    assert (unknown.error_code, unknown.name) == (ErrorCode.UNKNOWN_TOPIC_ID, "")
+    (refused,) = stage.ask(by_id(topic_id), version).topics
+    assert (refused.error_code, refused.name) == (ErrorCode.INVALID_REQUEST, "")
+    both = MetadataRequest([MetadataRequestTopic(topic_id, "orders")], False)
+    (refused,) = stage.ask(both, version).topics
+    assert (refused.error_code, refused.name) == (ErrorCode.INVALID_REQUEST, "orders")
 
 
 def test_an_id_counts_where_there_is_a_name_too(stage: Any) -> None:
@@ -79,7 +82,6 @@ def test_an_id_counts_where_there_is_a_name_too(stage: Any) -> None:
 
     assert names(topic_id, 12) == ["orders"]
     assert names(b"?" * 16, 12) == [None], "a topic that was created anew has another id"
-    assert names(topic_id, 11) == ["other"]
 
 
 @pytest.mark.parametrize(
@@ -174,6 +176,14 @@ class TestAutoCreation:
     def test_a_client_that_forbids_it_is_obeyed(self, stage: Any) -> None:
         stage.ask(by_name("wanted"), 9)
         assert stage.controller.calls == []
+
+    def test_one_who_forbids_it_does_not_keep_others_from_it(self, stage: Any) -> None:
+        """A consumer that waits for a topic asks as its producer does, but for that."""
+        stage.controller.script["create_topics"] = creates(stage)
+        for _ in range(2):
+            stage.ask(by_name("wanted"), 9)
+        stage.ask(by_name("wanted", create=True), 9)
+        assert stage.image_topics == ["wanted"]
 
     def test_an_illegal_name_is_never_asked_for(self, stage: Any) -> None:
         (topic,) = stage.ask(by_name("a b", create=True), 9).topics
