@@ -18,7 +18,11 @@ from fairlead_broker.session.controller_calls import (
 from fairlead_broker.session.log_levels import alter_levels
 from fairlead_model.cluster import CLUSTER_WIDE
 from fairlead_model.configs.config_key import ConfigError
-from fairlead_model.configs.config_values import StaticConfigError, validate_broker_config
+from fairlead_model.configs.config_values import (
+    StaticConfigError,
+    is_broker_config,
+    validate_broker_config,
+)
 from fairlead_model.configs.cordoned_directories import (
     CORDONED_LOG_DIRS,
     EVERY_DIRECTORY,
@@ -68,6 +72,7 @@ async def alter(
 ) -> list[AlterationOutcome]:
     """Alter each resource on its own; one outcome each, in the order of the request.
 
+    A resource that is named twice is refused, incrementally with an outcome for each time.
     `require` raises the KafkaError of a resource that who asks may not alter.
     """
     duplicates = repeated(_identity(resource) for resource in resources)
@@ -101,7 +106,8 @@ async def alter(
         if reply.error is not None:
             for resource in reply.unanswered:
                 outcomes[_identity(resource)] = _failed(resource, reply.error)
-    return [outcomes[identity] for identity in dict.fromkeys(map(_identity, resources))]
+    identities = map(_identity, resources)
+    return [outcomes[each] for each in (identities if incremental else dict.fromkeys(identities))]
 
 
 def _refusal(
@@ -127,6 +133,9 @@ def _static_config(resource: AlterableResource) -> KafkaError | None:
     What is wrong with a value besides is the controller's to say.
     """
     for alteration in resource["alterations"]:
+        is_set = alteration["operation"] != AlterOperation.DELETE
+        if not is_set or not is_broker_config(alteration["name"]):
+            continue
         try:
             validate_broker_config(alteration["name"], alteration["value"] or "", is_dynamic=True)
         except StaticConfigError as error:

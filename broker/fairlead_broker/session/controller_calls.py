@@ -37,6 +37,10 @@ SUCCESSOR_PAUSE_S: Final = 0.05
 """Before a controller that is stopping is asked again: its session may last a moment longer."""
 
 
+LOST_CALLS_MAX: Final = 2
+"""A call over which so many sessions end may itself be the reason."""
+
+
 class SlotAnswers(NamedTuple):
     """What became of the slots of a request that went to the controller in parts."""
 
@@ -54,13 +58,17 @@ async def ask_controller(
     """Forward one call and wait within the client's time-out; KafkaError if there is no answer."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + min(max(timeout_ms, 1), ADMIN_TIMEOUT_MS_MAX) / 1000
+    lost_count = 0
     while True:
         left_ms = max(round(1000 * (deadline - clock())), 1)
         try:
             reply = await broker.controller.call(method, dict(body), timeout_ms=left_ms)
             break
         except KafkaError as error:
+            lost_count += isinstance(error, CallLostError)
             is_gone = isinstance(error, CallLostError) or error.code is ErrorCode.NOT_CONTROLLER
+            if lost_count > LOST_CALLS_MAX:
+                raise
             is_time_left = clock() + SUCCESSOR_PAUSE_S < deadline
             if not (is_gone and is_time_left and _is_repeatable(method, body)):
                 raise

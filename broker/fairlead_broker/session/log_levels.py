@@ -75,11 +75,13 @@ def _new_level(alteration: ConfigAlteration) -> int:
             ErrorCode.INVALID_REQUEST,
             f"operation {operation} is not allowed for the BROKER_LOGGER resource",
         )
-    level = _LEVELS.get(value or "")
+    if value is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {shown(name)}")
+    level = _LEVELS.get(value)
     if level is None:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"Cannot set the log level of {name} to {shown(value or 'null')} as it is not a "
+            f"Cannot set the log level of {name} to {shown(value)} as it is not a "
             f"supported log level. Valid log levels are {', '.join(_LEVELS)}",
         )
     return level

@@ -42,6 +42,7 @@ __all__ = [
     "describe_broker_config",
     "describe_cluster_wide_config",
     "describe_topic_config",
+    "is_broker_config",
     "resolve_log_config",
     "resolve_topic_config",
     "topic_config_key",
@@ -49,6 +50,11 @@ __all__ = [
     "validate_topic_config",
     "validate_topic_configs",
 ]
+
+
+_NEAREST_LENGTH_MAX: Final = 100
+_INDEX_BYTES_MIN: Final = 96
+"""Room for a few entries of an index, whatever is set: each batch would get its own segment."""
 
 
 class StaticConfigError(ConfigError):
@@ -154,14 +160,30 @@ def broker_config_key(name: str) -> ConfigKey:
     return key
 
 
+def is_broker_config(name: str) -> bool:
+    """Tell whether brokers have such a config."""
+    return name in BROKER_CONFIGS or find_security_key(name) is not None
+
+
 def _has_synonym(key: ConfigKey, name: str) -> bool:
     return any(synonym.name == name for synonym in key.synonyms)
 
 
 def _unknown(name: str, kind: str, table: Mapping[str, ConfigKey], kin: str | None) -> ConfigError:
-    near = [kin] if kin is not None else get_close_matches(name, table, n=1, cutoff=0.6)
+    near = [kin] if kin is not None else _nearest(name, table)
     hint = f"; did you mean {near[0]}?" if near else ""
     return ConfigError(name, f"unknown {kind} config {shown(name)!r}{hint}")
+
+
+def _nearest(name: str, table: Mapping[str, ConfigKey]) -> list[str]:
+    """Return the config that a name may stand for, or none.
+
+    Comparing with all of them takes milliseconds, and a request may hold thousands of names that
+    nobody knows: only those are looked at that have a word of it.
+    """
+    words = set(name[:_NEAREST_LENGTH_MAX].split("."))
+    kin = [each for each in table if not words.isdisjoint(each.split("."))]
+    return get_close_matches(name[:_NEAREST_LENGTH_MAX], kin, n=1, cutoff=0.6)
 
 
 def validate_topic_config(name: str, text: str) -> ConfigValue:
@@ -316,7 +338,7 @@ def resolve_log_config(overrides: Mapping[str, str], broker: BrokerValues) -> Lo
         segment_bytes=number("segment.bytes"),
         segment_ms=number("segment.ms"),
         segment_jitter_ms=number("segment.jitter.ms"),
-        segment_index_bytes=number("segment.index.bytes"),
+        segment_index_bytes=max(number("segment.index.bytes"), _INDEX_BYTES_MIN),
         index_interval_bytes=number("index.interval.bytes"),
         max_message_bytes=number("max.message.bytes"),
         retention_ms=number("retention.ms"),

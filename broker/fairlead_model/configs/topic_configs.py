@@ -18,7 +18,7 @@ from fairlead_model.configs.config_key import (
 
 _NEVER: Final = str(LONG_MAX)
 _HOUR_MS: Final = 3_600_000
-_THROTTLED: Final = re.compile(r"\*|none|(\d+:\d+(,\s*\d+:\d+)*)?")
+_REPLICA: Final = re.compile(r"(\d+:\d+)?")
 
 
 def _not_tiered(text: str) -> str | None:
@@ -26,7 +26,8 @@ def _not_tiered(text: str) -> str | None:
 
 
 def _replica_list(text: str) -> str | None:
-    if _THROTTLED.fullmatch(text):
+    pairs = (each.strip() for each in text.split(","))
+    if text in ("*", "none") or all(map(_REPLICA.fullmatch, pairs)):
         return None
     return "expected '*' or PARTITION:BROKER pairs such as 0:101,1:102"
 
@@ -260,7 +261,6 @@ TOPIC_CONFIGS: Final = key_table(
             _LONG,
             "-1",
             "Size of a partition beyond which its oldest segments go; -1 keeps all.",
-            minimum=-1,
             synonyms=(Synonym("log.retention.bytes"),),
         ),
         ConfigKey(
@@ -288,7 +288,7 @@ TOPIC_CONFIGS: Final = key_table(
             _INT,
             "10485760",
             "Size of an index at which a new segment is begun.",
-            minimum=96,
+            minimum=4,
             maximum=INT_MAX,
             synonyms=(Synonym("log.index.size.max.bytes"),),
         ),

@@ -36,6 +36,7 @@ from fairlead_model.configs.config_values import (
     validate_broker_config,
 )
 from fairlead_model.configs.group_configs import group_config_key, validate_group_configs
+from fairlead_model.ids import topic_name_problem
 from fairlead_model.session.calls import (
     AlterableResource,
     AlteredResource,
@@ -101,6 +102,12 @@ def _alter(
 
 
 def _alter_topic(draft: Draft, resource: AlterableResource, *, is_incremental: bool) -> None:
+    if not resource["name"]:
+        raise RefusedError(
+            RefusalCode.INVALID_REQUEST, "name a topic: no configs are kept for all topics at once"
+        )
+    if (problem := topic_name_problem(resource["name"])) is not None:
+        raise RefusedError(RefusalCode.INVALID_TOPIC_EXCEPTION, problem)
     topic = find_topic(draft.state, resource["name"])
     refuse_declared(topic)
     configs = _altered(
@@ -202,27 +209,33 @@ def _altered(
     *,
     key_of: Callable[[str], ConfigKey],
 ) -> dict[str, str]:
-    """Return the overrides after alterations; raise RefusedError if a config is named twice."""
+    """Return the overrides after alterations; raise RefusedError if a config is named twice.
+
+    What nobody knows may be taken back all the same, as in Kafka.
+    """
     configs = dict(present)
     named: set[str] = set()
     for alteration in alterations:
-        key = key_of(alteration["name"])
-        if key.name in named:
-            raise RefusedError(RefusalCode.INVALID_REQUEST, f"{key.name} is named twice")
-        named.add(key.name)
-        _apply_alteration(configs, key, alteration)
+        name = alteration["name"]
+        if name in named:
+            raise RefusedError(RefusalCode.INVALID_REQUEST, f"{name} is named twice")
+        named.add(name)
+        if alteration["operation"] == AlterOperation.DELETE:
+            configs.pop(name, None)
+        else:
+            _apply_alteration(configs, key_of(name), alteration)
     return configs
 
 
 def _apply_alteration(
     configs: dict[str, str], key: ConfigKey, alteration: ConfigAlteration
 ) -> None:
+    """Set a value, or add to a list and take from it."""
     operation, value = alteration["operation"], alteration["value"]
-    if operation == AlterOperation.DELETE:
-        configs.pop(key.name, None)
-        return
     if value is None:
-        raise RefusedError(RefusalCode.INVALID_CONFIG, f"{key.name}: a value is needed")
+        raise RefusedError(
+            RefusalCode.INVALID_REQUEST, f"Null value not supported for : {key.name}"
+        )
     if operation == AlterOperation.SET:
         configs[key.name] = value
         return
@@ -236,9 +249,10 @@ def _apply_alteration(
         )
     members = _members(configs.get(key.name, key.default or ""))
     if operation == AlterOperation.APPEND:
-        members += [member for member in _members(value) if member not in members]
+        present = set(members)
+        members += [each for each in dict.fromkeys(_members(value)) if each not in present]
     else:
-        removed = _members(value)
+        removed = set(_members(value))
         members = [member for member in members if member not in removed]
     configs[key.name] = ",".join(members)
 

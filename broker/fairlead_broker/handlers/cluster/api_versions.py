@@ -86,10 +86,11 @@ def _advertise(context: RequestContext, finalized: FinalizedFeatures) -> ApiVers
             ranges.append(ApiVersion(api_key, lowest, highest))
     response = ApiVersionsResponse(api_keys=ranges)
     if context.version >= _FEATURES_SINCE:
-        lowest_level = 0 if context.version >= _LEVEL_0_SINCE else 1
+        # Clients of version 3 take a lowest level of 0 for a fault of the broker.
         response.supported_features = [
-            SupportedFeatureKey(each.name, max(each.lowest, lowest_level), each.highest)
+            SupportedFeatureKey(each.name, each.lowest, each.highest)
             for each in SUPPORTED_FEATURES
+            if each.lowest or context.version >= _LEVEL_0_SINCE
         ]
         response.finalized_features_epoch = finalized.epoch
         # A level of 0 is none: Kafka leaves such a feature out.

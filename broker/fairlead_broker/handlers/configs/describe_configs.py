@@ -48,10 +48,11 @@ from fairlead_wire.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 
     from fairlead_broker.api_registry import RequestContext
     from fairlead_broker.broker import Broker
+    from fairlead_model.configs.config_values import BrokerValues
 
 PROTOCOL_VERSION_CONFIG = "inter.broker.protocol.version"
 PROTOCOL_VERSION = "3.9-IV0"
@@ -73,7 +74,7 @@ def describe_configs(
         raise RemoteProtocolError(f"DescribeConfigs names {len(request.resources)} resources")
     results = []
     known: dict[Hashable, list[DescribeConfigsResourceResult]] = {}
-    for resource in _once(request.resources):
+    for resource in _once(request.resources, context.broker):
         result = DescribeConfigsResult(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
@@ -92,12 +93,41 @@ def describe_configs(
     return DescribeConfigsResponse(results=results)
 
 
-def _once(resources: list[DescribeConfigsResource]) -> Iterable[DescribeConfigsResource]:
-    """Without repetition: a small request for a large resource must not make a huge reply."""
-    return {
-        (each.resource_type, each.resource_name, tuple(each.configuration_keys or ())): each
-        for each in resources
-    }.values()
+def _once(
+    resources: list[DescribeConfigsResource], broker: Broker
+) -> Iterable[DescribeConfigsResource]:
+    """Without repetition: a small request for a large resource must not make a huge reply.
+
+    What is named again is told once, with all configs that were asked for and that there are.
+    """
+    merged: dict[tuple[int, str], DescribeConfigsResource] = {}
+    for each in resources:
+        names = _names(each.resource_type, broker)
+        keys = each.configuration_keys
+        wanted = [key for key in keys if key in names] if keys and names else keys
+        if keys and not wanted:
+            wanted = [""]  # None of them: no keys at all would mean every config.
+        identity = (each.resource_type, each.resource_name)
+        before = merged.get(identity)
+        if before is None:
+            merged[identity] = DescribeConfigsResource(*identity, wanted)
+        elif before.configuration_keys and wanted:
+            before.configuration_keys += wanted
+        else:
+            before.configuration_keys = None
+    return merged.values()
+
+
+def _names(kind: int, broker: Broker) -> Collection[str]:
+    """Return the configs that resources of a kind have; none for kinds whose names are not kept."""
+    names = _TABLES.get(kind, {})
+    if kind == ResourceType.BROKER:
+        return {*names, *_listener_names(broker.running_values()), PROTOCOL_VERSION_CONFIG}
+    return names
+
+
+def _listener_names(values: BrokerValues) -> list[str]:
+    return [name for name in values.static if name.startswith(LISTENER_PREFIX)]
 
 
 def _describe(
@@ -165,7 +195,7 @@ def _configs(
     values = broker.running_values()
     names = list(_TABLES[kind])
     if kind == ResourceType.BROKER:
-        names += [name for name in values.static if name.startswith(LISTENER_PREFIX)]
+        names += _listener_names(values)
     for name in names:
         if wanted is not None and name not in wanted:
             continue

@@ -22,7 +22,7 @@ from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import ask_in_parts, repeated, slot_error
 from fairlead_model.session.calls import AlterReassignmentsCall, Method, ReassignablePartition
 from fairlead_wire.api_keys import ApiKey
-from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -89,20 +89,28 @@ async def _alter(
     topics: dict[str, ReassignableTopicResponse] = {}
     for altered in reply.answers:
         code, message = slot_error(altered)
-        _note(topics, altered["topic"], altered["index"], KafkaError(code, message))
+        _note(topics, altered["topic"], altered["index"], code, message)
     if reply.error is not None:
         for unanswered in reply.unanswered:
-            _note(topics, unanswered["topic"], unanswered["index"], reply.error)
+            _note(
+                topics,
+                unanswered["topic"],
+                unanswered["index"],
+                reply.error.code,
+                reply.error.message,
+            )
     return _answer(request, topics=list(topics.values()))
 
 
 def _note(
-    topics: dict[str, ReassignableTopicResponse], topic: str, index: int, outcome: KafkaError
+    topics: dict[str, ReassignableTopicResponse],
+    topic: str,
+    index: int,
+    code: ErrorCode,
+    message: str | None,
 ) -> None:
     topics.setdefault(topic, ReassignableTopicResponse(name=topic)).partitions.append(
-        ReassignablePartitionResponse(
-            partition_index=index, error_code=outcome.code, error_message=outcome.message
-        )
+        ReassignablePartitionResponse(partition_index=index, error_code=code, error_message=message)
     )
 
 

@@ -88,12 +88,20 @@ async def _delete(
             refusals.setdefault(_identity(topic), repetition_error("a topic"))
     once = {_identity(topic): topic for topic in topics}
     responses = [_refused(once[identity], error) for identity, error in refusals.items()]
+    _name_refused(responses, broker.image)
     forwarded = [topic for identity, topic in once.items() if identity not in refusals]
     throttle_time_ms = 0
     if forwarded:
         deleted, throttle_time_ms = await _forward(forwarded, timeout_ms, context)
         responses += deleted
     return DeleteTopicsResponse(throttle_time_ms, responses)
+
+
+def _name_refused(responses: list[DeletableTopicResult], image: ClusterImage) -> None:
+    """Name topics that were asked for by id and may be described, though not deleted."""
+    for response in responses:
+        if response.error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED and response.name is None:
+            response.name = image.topic_name(response.topic_id)
 
 
 def _denials(

@@ -43,10 +43,11 @@ def describe_topic_partitions(
     image = context.broker.image
     live = live_endpoints(image, context.listener)
     first_name, first_index = "", 0
-    if request.cursor is not None:
-        first_name = request.cursor.topic_name
-        first_index = max(request.cursor.partition_index, 0)
     names = {topic.name for topic in request.topics}
+    if request.cursor is not None:
+        first_name, first_index = request.cursor.topic_name, request.cursor.partition_index
+        if first_index < 0 or (names and first_name not in names):
+            return _refuse_cursor(names)
     denied = _denied(names, context.may, context)
     if not names:
         names = set(image.names)
@@ -59,7 +60,11 @@ def describe_topic_partitions(
             response.topics.append(_refused(name))
             continue
         if topic is None:
-            response.topics.append(_unknown(name))
+            unknown = _unknown(name)
+            unknown.topic_authorized_operations = context.authorized_operations(
+                ResourceType.TOPIC, name
+            )
+            response.topics.append(unknown)
             continue
         start = first_index if name == first_name else 0
         if room == 0:
@@ -76,6 +81,18 @@ def describe_topic_partitions(
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=end)
             break
     return response
+
+
+def _refuse_cursor(names: set[str]) -> DescribeTopicPartitionsResponse:
+    """Refuse a cursor that no reply has given."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST, name=name, topic_id=ZERO_TOPIC_ID
+            )
+            for name in sorted(names)
+        ]
+    )
 
 
 def _denied(

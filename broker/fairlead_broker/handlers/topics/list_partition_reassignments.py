@@ -84,4 +84,4 @@ async def _list(
                 removing_replicas=ongoing["removing"],
             )
         )
-    return ListPartitionReassignmentsResponse(topics=list(topics.values()))
+    return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))

@@ -97,6 +97,13 @@ def test_pages_of_partitions_follow_one_another(stage: Any) -> None:
     assert seen == [(name, index) for name in "abc" for index in range(3)]
 
 
+@pytest.mark.parametrize(("name", "index"), [("t", -1), ("another", 0)])
+def test_a_cursor_that_no_reply_has_given_is_refused(stage: Any, name: str, index: int) -> None:
+    stage.topic("t", partitions=3)
+    (topic,) = describe(stage, "t", cursor=RequestCursor(name, index)).topics
+    assert (topic.error_code, topic.partitions) == (ErrorCode.INVALID_REQUEST, [])
+
+
 def test_unknown_and_illegal_topics_are_listed_with_their_error(stage: Any) -> None:
     stage.topic("t")
     reply = describe(stage, "t", "missing", "a b")

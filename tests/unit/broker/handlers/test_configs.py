@@ -119,7 +119,20 @@ def test_what_is_asked_for_twice_is_told_once(stage: Any) -> None:
     asked = [DescribeConfigsResource(BROKER, "1", None)] * 1_000
     asked.append(DescribeConfigsResource(BROKER, "1", ["node.id"]))
     results = stage.ask(DescribeConfigsRequest(resources=asked), 4).results
-    assert [len(each.configs) for each in results] == [len(BROKER_CONFIGS) + 1, 1]
+    assert [len(each.configs) for each in results] == [len(BROKER_CONFIGS) + 1]
+
+
+def test_names_that_nobody_knows_make_no_other_question(stage: Any) -> None:
+    stage.topic("t")
+    asked = [
+        DescribeConfigsResource(TOPIC, "t", ["retention.ms", f"nonsense-{number}"])
+        for number in range(1_000)
+    ]
+    asked.append(DescribeConfigsResource(TOPIC, "t", ["preallocate"]))
+    (result,) = stage.ask(DescribeConfigsRequest(resources=asked), 4).results
+    assert {each.name for each in result.configs} == {"retention.ms", "preallocate"}
+    nothing = describe(stage, TOPIC, "t", keys=["nonsense"])
+    assert (nothing.error_code, nothing.configs) == (0, [])
 
 
 def test_of_all_brokers_at_once_only_what_is_set_is_told(stage: Any) -> None:

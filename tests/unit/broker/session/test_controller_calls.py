@@ -114,3 +114,13 @@ def test_a_preferred_election_is_asked_again(stage: Any) -> None:
     (result,) = stage.ask(request, 2).replica_election_results
     assert [each.error_code for each in result.partition_result] == [ErrorCode.NONE]
     assert len(stage.controller.calls) == 2
+
+
+def test_a_call_that_ends_session_after_session_is_given_up(stage: Any) -> None:
+    """It may be the reason itself."""
+    stage.controller.script["alter_partition_reassignments"] = answer_after(
+        *[CallLostError()] * 50, answer=accept
+    )
+    answer = stage.ask(reassign([1, 2]), 0)
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert len(stage.controller.calls) == 3

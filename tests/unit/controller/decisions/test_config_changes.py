@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from config_alterations import (
     APPEND,
@@ -61,7 +63,9 @@ REFUSED = [
     (resource(8, "t"), RefusalCode.INVALID_REQUEST, "resource type 8"),
     (resource(TOPIC, "t", ("retention.m", SET, "1")), RefusalCode.INVALID_CONFIG, "retention.ms"),
     (resource(TOPIC, "t", ("retention.ms", SET, "x")), RefusalCode.INVALID_CONFIG, "whole number"),
-    (resource(TOPIC, "t", ("retention.ms", SET, None)), RefusalCode.INVALID_CONFIG, "value"),
+    (resource(TOPIC, "t", ("retention.ms", SET, None)), RefusalCode.INVALID_REQUEST, "Null value"),
+    (resource(TOPIC, ""), RefusalCode.INVALID_REQUEST, "name a topic"),
+    (resource(TOPIC, "a b"), RefusalCode.INVALID_TOPIC_EXCEPTION, "may only hold"),
     (resource(TOPIC, "t", ("retention.ms", APPEND, "1")), RefusalCode.INVALID_CONFIG, "not a list"),
     (resource(TOPIC, "t", ("retention.ms", 9, "1")), RefusalCode.INVALID_REQUEST, "operation 9"),
     (
@@ -106,6 +110,35 @@ def test_refused_alterations_change_nothing(configured, wanted, code, message) -
     assert outcome["error_code"] == code
     assert message in outcome["error_message"]
     assert list(configured.state.image.changes_since(before.image)) == []
+
+
+@pytest.mark.parametrize("name", ["nobody.knows.this", "node.id"])
+def test_what_is_not_there_may_be_taken_back(configured, name: str) -> None:
+    for wanted in (
+        resource(TOPIC, "t", (name, DELETE, None)),
+        resource(BROKER, "0", (name, DELETE, None)),
+    ):
+        (outcome,) = configured.do(alter(wanted))["resources"]
+        assert outcome["error_code"] == 0
+
+
+def test_long_lists_are_altered_in_no_time(configured) -> None:
+    """Eight topics with full lists kept the controller from its brokers for seconds."""
+    name = "leader.replication.throttled.replicas"
+    full = ",".join(f"{each}:1" for each in range(4_500))
+    other = ",".join(f"{each}:2" for each in range(4_500))
+    configured.do(alter(resource(TOPIC, "t", (name, SET, full))))
+    began_s = time.process_time()
+    configured.do(alter(resource(TOPIC, "t", (name, SUBTRACT, other))))
+    configured.do(alter(resource(TOPIC, "t", (name, APPEND, "1:1,1:1"))))
+    assert time.process_time() - began_s < 0.3
+    assert configs(configured)[name] == full
+
+
+def test_a_list_gets_no_member_twice(configured) -> None:
+    name = "leader.replication.throttled.replicas"
+    configured.do(alter(resource(TOPIC, "t", (name, APPEND, "0:1,0:1,1:2"))))
+    assert configs(configured)[name] == "0:1,1:2"
 
 
 def test_a_resource_may_be_named_once(configured) -> None:
