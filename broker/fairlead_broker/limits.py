@@ -324,6 +324,8 @@ FLUSHES_AT_ONCE_MAX: Final = 3
 """Logs being fsynced at one time, so that a thread is left for write-out."""
 HOUSEKEEPING_SLICE_MS: Final = 5
 """How long retention and expiry hold the loop before others run."""
+FAILED_DEADLINE_MS: Final = 1_000
+"""After so long a group is looked at again whose deadline could not be met."""
 LOG_DIRECTORY_ROOM_BYTES: Final = 16 * MIB
 """What must have become free on a full disk before its logs take records again."""
 SEGMENTS_DELETED_A_TURN: Final = 100

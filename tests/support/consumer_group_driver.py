@@ -12,6 +12,7 @@ from fairlead_broker.group.consumer.topic_patterns import check_pattern
 from fairlead_broker.group.group_types import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
+    Downgrade,
     Effects,
     GroupWrite,
     JoinRequest,
@@ -139,7 +140,7 @@ class ConsumerGroupDriver:
         self.batches: list[list[tuple[bytes, bytes | None]]] = []
         self.log: dict[bytes, bytes] = {}
         self.resolution: ResolutionRequest | None = None
-        self.downgrade: bytes | None = None
+        self.downgrade: Downgrade | None = None
         self._asked = 0
 
     @property

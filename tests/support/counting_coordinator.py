@@ -94,15 +94,22 @@ class CountingCoordinator:
     def __init__(self, broker: Broker, *, write_timeout_ms: int = 60_000) -> None:
         self.events: list[str] = []
         self.rung: list[Alarm] = []
+        self.faulty: list[Alarm] = []
+        """Those that cannot be heard."""
         self.runtime: CoordinatorRuntime[Counters, Alarm] = CoordinatorRuntime(
             broker,
             TOPIC,
             build=lambda shard: Counters(shard, self.events),
-            on_deadline=self.rung.append,
+            on_deadline=self._ring,
             write_timeout_ms=write_timeout_ms,
             load_buffer_size=1_000,
         )
         broker.coordinators[TOPIC] = self.runtime
+
+    def _ring(self, alarm: Alarm) -> None:
+        if alarm in self.faulty:
+            raise RuntimeError("it is broken")
+        self.rung.append(alarm)
 
     def add(self, key: str) -> Addition:
         """Count one more; KafkaError where this broker may not."""

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from fairlead_broker.limits import COORDINATOR_TIMER_MS, HOUSEKEEPING_SLICE_MS
+from fairlead_broker.limits import (
+    COORDINATOR_TIMER_MS,
+    FAILED_DEADLINE_MS,
+    HOUSEKEEPING_SLICE_MS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairlead_broker.clock import Clock
+
+logger = logging.getLogger(__name__)
 
 _STALE_ENTRIES_MIN: Final = 64
 
@@ -99,13 +106,23 @@ class DeadlineTimer(Generic[TimedT]):
             deadline_ms, _, timed = heapq.heappop(self._deadlines)
             if timed.scheduled_ms == deadline_ms and not timed.is_gone:
                 timed.scheduled_ms = None
-                self._tick(timed)
+                try:
+                    self._tick(timed)
+                except Exception:
+                    # A fault with one of them is not to stop the deadlines of all others.
+                    logger.exception("the deadline of %s could not be met", timed)
+                    self._look_again(timed, now_ms + FAILED_DEADLINE_MS)
                 now_ms = self._clock.monotonic_ms()
         if self._deadlines:
             self.set(self._deadlines[0][0])
         deadline = self._expire(now_ms)
         if deadline is not None:
             self.set(deadline)
+
+    def _look_again(self, timed: TimedT, deadline_ms: int) -> None:
+        timed.scheduled_ms = deadline_ms
+        self._sequence += 1
+        heapq.heappush(self._deadlines, (deadline_ms, self._sequence, timed))
 
     def _forget_stale(self) -> None:
         """Drop entries of things that are gone or have an earlier one: they would pile up."""

@@ -76,6 +76,11 @@ def decode_assignment(data: bytes) -> ConsumerAssignment:
     return ConsumerAssignment(partitions, user_data)
 
 
+def subscription_version(data: bytes) -> int:
+    """Return which version of the protocol a consumer speaks; 0 where that is not told."""
+    return max(_INT16.unpack_from(data)[0], 0) if len(data) >= _INT16.size else 0
+
+
 def encode_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> bytes:
     """Return the bytes for a consumer that speaks this version; all have the same form."""
     parts = [_INT16.pack(min(version, _VERSION_MAX)), _INT32.pack(len(partitions))]

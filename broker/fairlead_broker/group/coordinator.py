@@ -365,6 +365,9 @@ class GroupCoordinator:
         except KafkaError as error:
             # A pattern that was let in by another version of the library.
             logger.warning("patterns of group %a: %s", group.group_id, error.message)
+        except Exception:
+            # The group asks again after its interval; it would not if it heard nothing.
+            logger.exception("the patterns of group %a could not be looked up", group.group_id)
         if protocol is group.protocol and isinstance(protocol, ConsumerGroup):
             clock = self.clock
             effects = protocol.regular_expressions_resolved(

@@ -206,6 +206,14 @@ class GroupWrite:
     """Whether its outcome still means something when nobody waits for it any longer."""
 
 
+class Downgrade(NamedTuple):
+    """A classic group that was one of KIP-848."""
+
+    record: bytes
+    protocols: dict[str, tuple[tuple[str, bytes], ...]]
+    """All that each member joined with; the record has one of each."""
+
+
 @dataclass(slots=True)
 class Effects:
     """What the shell has to do, in this order: append `writes`, then send `replies`.
@@ -217,8 +225,8 @@ class Effects:
     writes: list[GroupWrite] = field(default_factory=list)
     resolution: ResolutionRequest | None = None
     """Patterns to look at, whose topics come back with `regular_expressions_resolved`."""
-    downgrade: bytes | None = None
-    """The record of the classic group that it becomes with the write that comes with this."""
+    downgrade: Downgrade | None = None
+    """The classic group that it becomes with the write that comes with this."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fairlead_broker.group.consumer_group_host import BrokerGroupHost
     from fairlead_broker.group.coordinated_group import CoordinatedGroup
     from fairlead_broker.group.group_protocol import GroupProtocol
-    from fairlead_broker.group.group_types import ConsumerHeartbeat, GroupWrite
+    from fairlead_broker.group.group_types import ConsumerHeartbeat, Downgrade, GroupWrite
 
 
 class ChangesHost(Protocol):
@@ -99,10 +99,14 @@ def prepare_join(host: ChangesHost, group: CoordinatedGroup, member_id: str) -> 
     group.protocol = host.build_protocol(group.group_id)
 
 
-def downgrade(host: ChangesHost, group: CoordinatedGroup, write: GroupWrite, record: bytes) -> None:
+def downgrade(
+    host: ChangesHost, group: CoordinatedGroup, write: GroupWrite, change: Downgrade
+) -> None:
     """Let a group whose members all speak the classic protocol speak it, too."""
     clock = host.clock
-    former, new = group.protocol, host.build_protocol(group.group_id, record)
+    former, new = group.protocol, host.build_protocol(group.group_id, change.record)
+    if isinstance(new, ClassicGroup):
+        new.take_protocols(change.protocols)
     group.formers.append(FormerProtocol(write, former))
     group.protocol = new
     effects = new.on_loaded(now_ms=clock.monotonic_ms(), now_wall_ms=clock.now_ms())

@@ -34,8 +34,9 @@ from fairlead_broker.limits import GROUP_PENDING_MEMBERS_MAX
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from fairlead_broker.group.classic.member import Protocols
     from fairlead_broker.group.group_types import (
         GroupWrite,
         JoinRequest,
@@ -94,6 +95,13 @@ class ClassicGroup:
             is_member = group.members.get(record.leader) is not None
             group.membership.leader = record.leader if is_member else record.members[0].member_id
         return group
+
+    def take_protocols(self, protocols: Mapping[str, Protocols]) -> None:
+        """Know members by all that they joined with, of which the record has one."""
+        for member_id, known in protocols.items():
+            member = self.members.get(member_id)
+            if member is not None:
+                self.members.change_protocols(member, known)
 
     def on_loaded(self, *, now_ms: int, now_wall_ms: int) -> Effects:
         """Rebalance a group that is larger than it may be by now: who comes last is left out.

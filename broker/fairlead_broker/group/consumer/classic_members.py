@@ -15,6 +15,7 @@ from fairlead_broker.group.consumer_protocol import (
     ConsumerSubscription,
     decode_subscription,
     encode_assignment,
+    subscription_version,
 )
 from fairlead_broker.group.group_types import (
     NO_MEMBER,
@@ -49,7 +50,7 @@ def join(members: ConsumerMembers, request: JoinRequest, now: Now) -> JoinResult
         if request.requires_known_member_id and instance_id is None:
             # KIP-394: who never comes back with its id, is never a member.
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
-    elif instance_id is not None and instance_id in members.latest.instances:
+    elif instance_id is not None:
         members.check_member(member_id, instance_id)
     image = members.host.image
     current = members.advance(
@@ -137,13 +138,16 @@ def heartbeat(
 def assignment_bytes(
     subscription: bytes, partitions: Iterable[TopicIdPartition], image: ClusterImage
 ) -> bytes:
-    """Return an assignment for a consumer with this subscription; deleted topics are left out."""
+    """Return an assignment for a consumer with this subscription; deleted topics are left out.
+
+    The subscription may be of a protocol that nobody but its clients knows.
+    """
     by_name: dict[str, list[int]] = {}
     for topic_id, partition in partitions:
         name = image.topic_name(topic_id)
         if name is not None:
             by_name.setdefault(name, []).append(partition)
-    return encode_assignment(decode_subscription(subscription).version, by_name)
+    return encode_assignment(subscription_version(subscription), by_name)
 
 
 def known_partitions(

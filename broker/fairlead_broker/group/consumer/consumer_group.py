@@ -24,6 +24,7 @@ from fairlead_broker.group.group_types import (
     ConsumerGroupDescription,
     ConsumerHeartbeatResult,
     ConsumerMemberDescription,
+    Downgrade,
     Effects,
     GroupWrite,
     JoinResult,
@@ -177,6 +178,7 @@ class ConsumerGroup:
         self.patterns.end()
         if topics is None or self._is_dead:
             return Effects()
+        self._abandon(now_ms)
         state, members = self.state, self.members
         has_others = False
         for pattern in sorted(state.patterns() & topics.keys()):
@@ -195,6 +197,7 @@ class ConsumerGroup:
 
     def join(self, request: JoinRequest, waiter: Any, *, now_ms: int, now_wall_ms: int) -> Effects:
         """Let a member of the classic protocol join; it waits for nobody else."""
+        self._abandon(now_ms)
         now, former_epoch = Now(now_ms, now_wall_ms), self.state.epoch
         try:
             self._require_alive()
@@ -236,16 +239,16 @@ class ConsumerGroup:
         """Remove members, of whichever protocol, all at once."""
         if self._is_dead:
             return [_DEAD for _ in members], Effects()
+        self._abandon(now_ms)
         codes: list[ErrorCode] = []
         leaving: dict[str, None] = {}
         for each in members:
             try:
                 member_id = self._leaving_id(each)
-                code = ErrorCode.UNKNOWN_MEMBER_ID if member_id in leaving else ErrorCode.NONE
                 leaving[member_id] = None
+                codes.append(ErrorCode.NONE)
             except KafkaError as error:
-                code = error.code
-            codes.append(code)
+                codes.append(error.code)
         if not leaving:
             return codes, Effects()
         former_epoch = self.state.epoch
@@ -388,6 +391,7 @@ class ConsumerGroup:
         """Fence members that were silent, or slow, for too long."""
         if self._is_dead:
             return Effects()
+        self._abandon(now_ms)
         overdue = self.members.overdue(now_ms)
         if not overdue:
             return Effects()
@@ -439,14 +443,22 @@ class ConsumerGroup:
         ):
             image = self.members.host.image
             value = downgraded(state, former_epoch, image, now_wall_ms=now.wall_ms)
-            effects.downgrade = encode_group_value(value)
+            record = encode_group_value(value)
+            effects.downgrade = Downgrade(
+                record,
+                {
+                    member_id: member.classic.protocols
+                    for member_id, member in state.members.items()
+                    if member.classic is not None
+                },
+            )
             if isinstance(result, JoinResult):
                 result = replace(
                     result, generation_id=value.generation_id, protocol_name=value.protocol
                 )
             for key in list(state.tombstones()):
                 speculative.remove(key)
-            after.append((encode_classic_key(GroupKey(state.group_id)), effects.downgrade))
+            after.append((encode_classic_key(GroupKey(state.group_id)), record))
         reply = None if result is None else (waiter, result)
         before, self._before = self._before, []
         write = speculative.close([] if reply is None else [reply], before=before, after=after)

@@ -51,7 +51,8 @@ class CommitSlots:
         broker = context.broker
         image = broker.image
         now_ms = broker.clock.now_ms()
-        metadata_max = min(broker.settings.offset_metadata_max_bytes, METADATA_BYTES_MAX)
+        metadata_max = broker.settings.offset_metadata_max_bytes
+        bytes_max = min(metadata_max, METADATA_BYTES_MAX)
         codes, offsets = self.codes, self.offsets
         for topic in topics:
             if len(codes) + len(topic.partitions) > PARTITIONS_PER_REQUEST_MAX:
@@ -74,11 +75,18 @@ class CommitSlots:
                     codes.append(refusal)
                 elif not 0 <= index < known_count:
                     codes.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                elif len(metadata) > metadata_max:
+                elif len(metadata) > bytes_max and _is_too_large(metadata, metadata_max):
                     codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 else:
                     codes.append(ErrorCode.NONE)
                     offsets.append((name, index, _encode(each, metadata, now_ms, retention_ms)))
+
+
+def _is_too_large(metadata: bytes, metadata_max: int) -> bool:
+    """Compare with what is allowed, which Kafka counts in UTF-16 and calls bytes."""
+    if len(metadata) > METADATA_BYTES_MAX:
+        return True
+    return len(metadata.decode().encode("utf-16-le")) // 2 > metadata_max
 
 
 def _encode(

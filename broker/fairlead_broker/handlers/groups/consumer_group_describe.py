@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.handlers.groups.group_requests import require_consumer_protocol
 from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import GROUPS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
@@ -64,6 +65,7 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
     broker = context.broker
     try:
         context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        require_consumer_protocol(broker)
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         group = broker.group_coordinator.find(group_id)
@@ -93,8 +95,6 @@ def _shown(
 
 def _member(described: ConsumerMemberDescription, context: RequestContext) -> Member:
     metadata, current = described.metadata, described.current
-    for name in metadata.topic_names:
-        context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
     return Member(
         member_id=described.member_id,
         instance_id=metadata.instance_id,
@@ -103,8 +103,9 @@ def _member(described: ConsumerMemberDescription, context: RequestContext) -> Me
         client_id=metadata.client_id,
         client_host=metadata.client_host,
         subscribed_topic_names=list(metadata.topic_names),
-        subscribed_topic_regex=metadata.topic_regex or None,
-        assignment=_assignment(current.assigned, context),
+        subscribed_topic_regex=metadata.topic_regex,
+        # What it has yet to give back it reads still.
+        assignment=_assignment({**current.assigned, **current.pending_revocation}, context),
         target_assignment=_assignment(described.target, context),
         member_type=_CONSUMER if metadata.classic is None else _CLASSIC,
     )

@@ -18,10 +18,9 @@ from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Operation, ResourceType, needs_group
 from fairlead_broker.group.assignors.assignment import TopicIdPartition
 from fairlead_broker.group.group_types import ConsumerHeartbeat, ConsumerHeartbeatResult
-from fairlead_broker.handlers.groups.group_requests import ParkedMember
+from fairlead_broker.handlers.groups.group_requests import ParkedMember, require_consumer_protocol
 from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import MEMBER_METADATA_BYTES_MAX
-from fairlead_model.features import GROUP_VERSION
 from fairlead_model.ids import TopicId
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -40,7 +39,6 @@ _JOINING = 0
 _LEAVING = -1
 _AWAY = -2
 _UNCHANGED = -1
-_PROTOCOL = "consumer"
 
 
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), access=needs_group(Operation.READ))
@@ -51,14 +49,7 @@ def consumer_group_heartbeat(
     broker = context.broker
     waiter = ParkedMember(context, request.group_id, _build_response)
     try:
-        if _PROTOCOL not in broker.settings.group_coordinator_rebalance_protocols:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, "the broker does not offer the consumer protocol"
-            )
-        if not broker.image.features.level(GROUP_VERSION):
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, f"the cluster has turned off {GROUP_VERSION}"
-            )
+        require_consumer_protocol(broker)
         _check(request, context.version)
         for name in request.subscribed_topic_names or ():
             context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
@@ -92,7 +83,7 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
         problem = "who joins must say its rebalance time-out"
     elif epoch == _JOINING and (request.topic_partitions is None or request.topic_partitions):
         problem = "who joins must say that it has no partitions"
-    elif epoch == _JOINING and names is None and not pattern:
+    elif epoch == _JOINING and names is None and pattern is None:
         problem = "who joins must say what it subscribes to"
     elif sum(map(len, names or ())) + len(pattern or "") > MEMBER_METADATA_BYTES_MAX:
         problem = f"a subscription of more than {MEMBER_METADATA_BYTES_MAX} bytes"

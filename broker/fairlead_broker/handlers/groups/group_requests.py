@@ -4,20 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from fairlead_model.features import GROUP_VERSION
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairlead_broker.api_registry import RequestContext
+    from fairlead_broker.broker import Broker
 
 _Result = TypeVar("_Result")
+_CONSUMER_PROTOCOL = "consumer"
 
 
 def check_group_id(group_id: str) -> None:
     """Members need a group with a name; only old standalone commits may go without."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+
+
+def require_consumer_protocol(broker: Broker) -> None:
+    """Raise KafkaError UNSUPPORTED_VERSION where nobody may speak the protocol of KIP-848."""
+    if _CONSUMER_PROTOCOL not in broker.settings.group_coordinator_rebalance_protocols:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, "the broker does not offer the consumer protocol"
+        )
+    if not broker.image.features.level(GROUP_VERSION):
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, f"the cluster has turned off {GROUP_VERSION}"
+        )
 
 
 class ParkedMember(Generic[_Result]):

@@ -73,13 +73,16 @@ def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | bytes | Pending:
     commit = _Commit(request, context)
-    if not commit.offsets:
+    if not commit.offsets and ErrorCode.OFFSET_METADATA_TOO_LARGE not in commit.codes:
         return commit.reply(ErrorCode.NONE)
     coordinator = context.broker.group_coordinator
     generation_id = request.generation_id_or_member_epoch
     try:
         if context.version >= _NO_GROUP_SINCE and generation_id > NO_GENERATION:
             _check_group(coordinator, request.group_id)
+        is_standalone = generation_id <= NO_GENERATION
+        if is_standalone and not commit.offsets and coordinator.find(request.group_id) is None:
+            return commit.reply(ErrorCode.NONE)
         group = coordinator.check_commit(
             request.group_id,
             request.member_id,
@@ -90,7 +93,10 @@ def offset_commit(
         )
     except KafkaError as error:
         context.broker.metrics.errors[error.code.name] += 1
+        commit.forget_large_metadata()
         return commit.reply(error.code)
+    if not commit.offsets:
+        return commit.reply(ErrorCode.NONE)
     context.parked = commit
     coordinator.commit(group, commit, commit.offsets)
     return PENDING
@@ -112,6 +118,13 @@ class _Commit(CommitSlots):
         self._context: RequestContext | None = context
         self._request = request
         self._version = context.version
+
+    def forget_large_metadata(self) -> None:
+        """Leave it to the group's refusal, which comes before a look at metadata."""
+        self.codes = [
+            ErrorCode.NONE if each is ErrorCode.OFFSET_METADATA_TOO_LARGE else each
+            for each in self.codes
+        ]
 
     def reply(self, code: ErrorCode) -> OffsetCommitResponse | bytes:
         """Return the answer where what was acceptable by itself ends with `code`."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Operation, ResourceType, needs_group
 from fairlead_broker.group.removal import delete_offsets
+from fairlead_broker.handlers.groups.group_requests import check_group_id
 from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
@@ -39,6 +40,7 @@ def offset_delete(
         raise RemoteProtocolError("OffsetDelete names too many partitions")
     coordinator = context.broker.group_coordinator
     try:
+        check_group_id(request.group_id)
         group = coordinator.find(request.group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)

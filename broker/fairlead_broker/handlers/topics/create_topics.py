@@ -80,7 +80,8 @@ async def _create(request: CreateTopicsRequest, context: RequestContext) -> Crea
                 Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name
             ):
                 result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                result.configs = None
+                result.num_partitions = result.replication_factor = DEFAULT_COUNT
+                result.configs = []
             results[result.name] = result
     return CreateTopicsResponse(throttle_time_ms, list(results.values()))
 

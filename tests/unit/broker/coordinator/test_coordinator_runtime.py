@@ -106,6 +106,23 @@ def test_deadlines_ring_in_order_and_not_for_what_is_gone(tmp_path: Path) -> Non
     play(story, tmp_path, size=1)
 
 
+def test_one_that_fails_keeps_no_other_from_its_deadline(tmp_path: Path) -> None:
+    """A group that could not be ended stopped the sessions of all groups of the broker."""
+
+    async def story(cluster: ReplicaCluster, counters: dict[int, CountingCoordinator]) -> None:
+        counter, now_ms = counters[1], cluster.members[1].broker.clock.monotonic_ms()
+        bad, good = Alarm(now_ms + 10), Alarm(now_ms + 20)
+        counter.faulty.append(bad)
+        for alarm in (bad, good):
+            counter.runtime.schedule(alarm)
+        await cluster.until(lambda: good in counter.rung)
+        assert counter.rung == [good]
+        counter.faulty.clear()
+        await cluster.until(lambda: bad in counter.rung)
+
+    play(story, tmp_path, size=1)
+
+
 def test_whoever_stops_answers_what_waits(tmp_path: Path) -> None:
     async def story(cluster: ReplicaCluster, counters: dict[int, CountingCoordinator]) -> None:
         await cluster.stop(3)

@@ -131,8 +131,9 @@ def test_a_commit_is_refused_partition_by_partition(tmp_path: Path) -> None:
         async with ReplicaCluster(tmp_path, size=1, **NO_DELAY) as cluster:
             groups = GroupCluster(cluster)
             await groups.ready()
-            too_long = "ä" * 2049
+            too_long = "ä" * 4097
             for code, options in [
+                (ErrorCode.ILLEGAL_GENERATION, {"metadata": too_long, "member": ("m", 3)}),
                 (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {"topic": "unknown"}),
                 (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {"partition": 4}),
                 (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {"partition": -1}),
@@ -141,6 +142,8 @@ def test_a_commit_is_refused_partition_by_partition(tmp_path: Path) -> None:
             ]:
                 assert await groups.committed("g", 1, **options) is code
             assert groups.coordinator().groups == {}
+            # Kafka counts in UTF-16, and calls that bytes.
+            assert await groups.committed("h", 1, metadata="ä" * 4096) is ErrorCode.NONE
             member_id, generation = await groups.stable("g")
             for code, member in [
                 (ErrorCode.UNKNOWN_MEMBER_ID, ("", -1)),

@@ -232,7 +232,7 @@ def test_the_last_one_of_the_new_protocol_takes_the_group_back(way: str) -> None
             driver.group.heartbeat(member_id, 8, None, now_ms=driver.now_ms)
         driver.pass_time(15_000)
     assert driver.downgrade is not None
-    value = decode_group_value(driver.downgrade)
+    value = decode_group_value(driver.downgrade.record)
     assert (value.generation_id, value.protocol, value.leader) == (8, "range", None)
     assert {each.member_id for each in value.members} == {"x", "y"}
     assigned = [decode_assignment(each.assignment).partitions for each in value.members]
@@ -241,7 +241,7 @@ def test_the_last_one_of_the_new_protocol_takes_the_group_back(way: str) -> None
     assert keys == {b"\0\2"}
     # They are told to join again, and commit until then what they have read.
     group = ClassicGroup.from_record(
-        "g", driver.downgrade, initial_rebalance_delay_ms=0, size_max=10, now_ms=0
+        "g", driver.downgrade.record, initial_rebalance_delay_ms=0, size_max=10, now_ms=0
     )
     group.on_loaded(now_ms=0, now_wall_ms=0)
     for member_id in "xy":
@@ -251,13 +251,54 @@ def test_the_last_one_of_the_new_protocol_takes_the_group_back(way: str) -> None
     assert group.generation_id == 8
 
 
+def test_who_goes_back_is_known_by_all_that_it_joined_with() -> None:
+    """Whoever comes next may support another one of them."""
+    driver = upgraded_driver()
+    for member_id in "xy":
+        driver.classic_join(f"1-{member_id}", member_id, protocols=("range", "roundrobin"))
+    driver.beat("a", -1)
+    assert driver.downgrade is not None
+    names = {
+        member_id: [name for name, _ in protocols]
+        for member_id, protocols in driver.downgrade.protocols.items()
+    }
+    assert names == {"x": ["range", "roundrobin"], "y": ["range", "roundrobin"]}
+    group = ClassicGroup.from_record(
+        "g", driver.downgrade.record, initial_rebalance_delay_ms=0, size_max=10, now_ms=0
+    )
+    group.take_protocols(driver.downgrade.protocols)
+    assert group.members.have_common((("roundrobin", b""),))
+    assert not group.members.have_common((("sticky", b""),))
+
+
+def test_a_protocol_that_only_its_clients_know_keeps_nobody_from_going_back() -> None:
+    """A member's first may be of bytes that are no subscription, where another one was agreed."""
+    driver = ConsumerGroupDriver(t=2)
+    odd = classic_member("x", {"t": [0, 1]})
+    odd = odd._replace(protocols=(("odd", b"\0"), *odd.protocols))
+    records = upgraded("consumer", 7, [odd], driver.host.image)
+    driver.group = ConsumerGroup.from_classic("g", records, driver.host)
+    driver.join("a")
+    driver.beat("a", -1)
+    assert driver.downgrade is not None
+    value = decode_group_value(driver.downgrade.record)
+    assert [each.member_id for each in value.members] == ["x"]
+
+
+def test_an_instance_that_nobody_is_does_not_come_back_with_an_old_id() -> None:
+    driver = upgraded_driver()
+    joined = driver.classic_join("1", "an-old-id", instance="i")
+    assert joined.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.classic_join("2", "an-old-id").error is ErrorCode.NONE
+
+
 def test_a_static_member_with_another_subscription_takes_the_group_back_to_be_rebalanced() -> None:
     driver = ConsumerGroupDriver(t=2, u=2)
     driver.join("a", instance="i")
     epoch = driver.state.epoch
     joined = driver.classic_join("1", "", "u", instance="i")
     assert driver.downgrade is not None
-    value = decode_group_value(driver.downgrade)
+    value = decode_group_value(driver.downgrade.record)
     assert (joined.generation_id, value.generation_id, value.leader) == (epoch, epoch, None)
 
 
@@ -278,7 +319,7 @@ def test_a_static_member_may_come_back_by_the_other_protocol() -> None:
     joined = driver.classic_join("1", instance="i")
     assert joined.error is ErrorCode.NONE
     assert driver.downgrade is not None
-    value = decode_group_value(driver.downgrade)
+    value = decode_group_value(driver.downgrade.record)
     assert joined.generation_id == value.generation_id
     (member,) = value.members
     # It has what it had, so nothing has to be assigned anew.

@@ -123,7 +123,6 @@ async def classic_group(groups: GroupCluster) -> tuple[str, int]:
         ({"topic_partitions": None}, 1),
         ({"topic_partitions": [RequestTopicPartitions(bytes(16), [0])]}, 1),
         ({"subscribed_topic_names": None}, 1),
-        ({"subscribed_topic_names": None, "subscribed_topic_regex": ""}, 1),
         ({"subscribed_topic_names": ["n" * 30_000] * 40}, 1),
     ],
 )
@@ -160,7 +159,7 @@ def test_a_member_lives_and_is_shown(tmp_path: Path) -> None:
         (member,) = group.members
         assert (member.member_id, member.member_epoch, member.member_type) == ("m", 2, 1)
         assert (member.rack_id, member.client_host) == ("r", "/10.0.0.7")
-        assert member.subscribed_topic_names == ["t"]
+        assert (member.subscribed_topic_names, member.subscribed_topic_regex) == (["t"], "")
         for assignment in (member.assignment, member.target_assignment):
             (topic,) = assignment.topic_partitions
             assert (topic.topic_name, topic.partitions) == ("t", [0, 1, 2, 3])
@@ -175,6 +174,32 @@ def test_a_member_lives_and_is_shown(tmp_path: Path) -> None:
             assert [each.group_id for each in listed] == names
         (listed,) = groups.call(ListGroupsRequest(states_filter=["stable"]), 5).reply.groups
         assert (listed.group_type, listed.protocol_type) == ("consumer", "consumer")
+
+    play(story, tmp_path)
+
+
+def test_who_subscribes_to_nothing_may_say_so_by_an_empty_pattern(tmp_path: Path) -> None:
+    async def story(groups: GroupCluster) -> None:
+        joined = await beat(groups, subscribed_topic_names=None, subscribed_topic_regex="")
+        assert (joined.error_code, joined.assignment.topic_partitions) == (0, [])
+
+    play(story, tmp_path)
+
+
+def test_what_a_member_has_yet_to_give_back_is_shown_as_its_own(tmp_path: Path) -> None:
+    async def story(groups: GroupCluster) -> None:
+        first = await beat(groups)
+        await beat(groups, "n")
+        owned = [
+            RequestTopicPartitions(each.topic_id, each.partitions)
+            for each in first.assignment.topic_partitions
+        ]
+        await beat(groups, "m", 2, topic_partitions=owned)
+        members = {each.member_id: each for each in (await described(groups)).members}
+        (topic,) = members["m"].assignment.topic_partitions
+        assert topic.partitions == [0, 1, 2, 3]
+        (topic,) = members["m"].target_assignment.topic_partitions
+        assert len(topic.partitions) == 2
 
     play(story, tmp_path)
 
@@ -203,6 +228,7 @@ def test_groups_of_another_kind_and_none_are_not_found(tmp_path: Path) -> None:
 def test_the_protocol_may_be_switched_off(tmp_path: Path) -> None:
     async def story(groups: GroupCluster) -> None:
         assert (await beat(groups)).error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert (await described(groups)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
     play(story, tmp_path, group_coordinator_rebalance_protocols="classic")
 
