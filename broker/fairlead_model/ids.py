@@ -36,6 +36,8 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
+CLUSTER_METADATA: Final = "__cluster_metadata"
+"""Where Kafka's controllers keep theirs; nobody may have a topic of this name."""
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 

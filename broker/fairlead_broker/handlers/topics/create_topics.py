@@ -8,7 +8,7 @@ lists them. Each partition counts towards the `controller_mutation_rate` of the 
 Versions:  4 -1 for partitions and replication factor (taken before, too) · 5 flexible; counts
            and configs in the reply · 6 THROTTLING_QUOTA_EXCEEDED, where older ones
            are carried out and wait afterwards · 7 topic_id.
-Missing:   TopicConfigErrorCode is always 0.
+Missing:   nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from fairlead_broker.session.controller_calls import (
     slot_error,
 )
 from fairlead_model.configs.config_values import TOPIC_CONFIGS, describe_topic_config
+from fairlead_model.ids import CLUSTER_METADATA
 from fairlead_model.session.calls import CreatableTopic as TopicToCreate
 from fairlead_model.session.calls import CreatedTopic, CreateTopicsCall, Method
 from fairlead_wire.api_keys import ApiKey
@@ -68,6 +69,10 @@ async def _create(request: CreateTopicsRequest, context: RequestContext) -> Crea
         try:
             if topic.name in duplicates:
                 raise repetition_error(f"topic {topic.name!r}")
+            if topic.name == CLUSTER_METADATA:
+                raise KafkaError(
+                    ErrorCode.TOPIC_AUTHORIZATION_FAILED, "nobody may create this topic"
+                )
             if not may_create_all:
                 context.require(Operation.CREATE, ResourceType.TOPIC, topic.name)
             forwarded.append(_topic_to_create(topic))

@@ -174,8 +174,8 @@ def _assignments(
         return tuple(assigned)
     count = call["default_partitions"] if partitions == -1 else partitions
     replicas = call["default_replication_factor"] if factor == -1 else factor
-    _check_partitions(count, partitions_max)
     check_replication_factor(replicas)
+    _check_partitions(count, partitions_max)
     placed = place_partitions(
         list(state.image.brokers.values()),
         state.loads,

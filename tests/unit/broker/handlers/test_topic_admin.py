@@ -4,7 +4,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from denying import Denying
 
+from fairlead_broker.authorization import Operation
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -47,6 +49,26 @@ def wanted(name: str, **fields: Any) -> CreatableTopic:
 def create(stage: Any, *topics: CreatableTopic, version: int = 7, validate: bool = False) -> Any:
     request = CreateTopicsRequest(topics=list(topics), timeout_ms=5000, validate_only=validate)
     return {result.name: result for result in stage.ask(request, version).topics}
+
+
+def test_the_topic_of_kafkas_controllers_is_nobodys(stage: Any) -> None:
+    stage.controller.script["create_topics"] = created
+    results = create(stage, wanted("t"), wanted("__cluster_metadata"))
+    assert results["t"].error_code == ErrorCode.NONE
+    refused = results["__cluster_metadata"]
+    assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_who_may_not_describe_configs_is_not_told_of_what_was_made(stage: Any) -> None:
+    stage.controller.script["create_topics"] = created
+    denying = stage.authorizer = Denying()
+    denying.is_allowed = lambda _principal, _host, operation, *_: (
+        operation is not Operation.DESCRIBE_CONFIGS
+    )
+    result = create(stage, wanted("t"))["t"]
+    assert (result.error_code, result.topic_id) == (ErrorCode.NONE, TOPIC_ID)
+    assert result.topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, [])
 
 
 @pytest.mark.parametrize("version", range(2, 8))

@@ -49,6 +49,11 @@ REFUSED = [
     ({"partitions": 0}, RefusalCode.INVALID_PARTITIONS, "at least one"),
     ({"partitions": -2}, RefusalCode.INVALID_PARTITIONS, "at least one"),
     ({"partitions": 10_001}, RefusalCode.INVALID_PARTITIONS, "10000"),
+    (
+        {"partitions": 0, "replication_factor": 0},
+        RefusalCode.INVALID_REPLICATION_FACTOR,
+        "at least one",
+    ),
     ({"replication_factor": 0}, RefusalCode.INVALID_REPLICATION_FACTOR, "at least one"),
     (
         {"replication_factor": 4},
