@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_NULL_TOPICS = 1
 FIRST_VERSION_WITH_CREATION_FLAG = 4
+FIRST_VERSION_WITH_ID_FIELD = 10
 FIRST_VERSION_BY_ID = 12
 FIRST_VERSION_WITH_OPERATIONS = 8
 LAST_VERSION_WITH_CLUSTER_OPERATIONS = 10
@@ -239,7 +240,7 @@ def _asked_topics(request: MetadataRequest, version: int) -> tuple[str | bytes, 
 
 def _has_ids_too_early(request: MetadataRequest, version: int) -> bool:
     """Tell whether ids are asked for in a version that has their field and no meaning for them."""
-    return version < FIRST_VERSION_BY_ID and any(
+    return FIRST_VERSION_WITH_ID_FIELD <= version < FIRST_VERSION_BY_ID and any(
         topic.name is None or topic.topic_id != ZERO_TOPIC_ID for topic in request.topics or ()
     )
 
