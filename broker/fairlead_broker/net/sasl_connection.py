@@ -147,8 +147,9 @@ class SaslConnection(Connection):
         try:
             step = self._session.receive(token)
             if isinstance(step, Work):
-                self._is_busy = True
                 self._logins.work(step, self.client_host, partial(self._on_work, context))
+                # Not before: work that is refused is a failure like others, to be answered.
+                self._is_busy = True
                 return None
             return self._answer(step, context)
         except NotNowError:
