@@ -147,7 +147,8 @@ class SaslConnection(Connection):
         try:
             step = self._session.receive(token)
             if isinstance(step, Work):
-                self._logins.work(step, self.client_host, partial(self._on_work, context))
+                done = partial(self._on_work, context, step)
+                self._logins.work(step, self.client_host, done)
                 # Not before: work that is refused is a failure like others, to be answered.
                 self._is_busy = True
                 return None
@@ -163,13 +164,15 @@ class SaslConnection(Connection):
             self.close("too many logins wait to be looked at")
         return None
 
-    def _on_work(self, context: RequestContext | None, future: Future[Answer]) -> None:
+    def _on_work(self, context: RequestContext | None, work: Work, future: Future[Answer]) -> None:
         """Go on when the thread has looked at a password or a token."""
         if self.is_closed:
             return
         self._is_busy = False
         try:
-            response = self._answer(future.result(), context)
+            answer = future.result()
+            work.confirm()
+            response = self._answer(answer, context)
         except LoginError as error:
             self._fail(error, context, _refusal())
             return

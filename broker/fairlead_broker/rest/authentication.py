@@ -156,12 +156,11 @@ class Authenticator:
         if isinstance(step, Answer):
             return _login_of(step)
         answer = await _work(logins, exchange, step, client_host)
+        step.confirm()
         self._metrics.logins_succeeded += 1
         login = _login_of(answer)
         if login.verified_by is None:
             self._tokens.add(message, login, self._clock.now_ms())
-        elif isinstance(logins.exchange(REST_ENDPOINT, mechanism).receive(message), Work):
-            raise LoginError("the credential changed meanwhile")
         return login
 
     async def _refuse(self, http: web.BaseRequest, error: LoginError) -> NoReturn:

@@ -39,11 +39,17 @@ class Answer:
     login: Login | None = None
 
 
+def _confirm_nothing() -> None:
+    """Leave an answer as it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """Computes an answer, or raises LoginError. For a thread."""
 
     run: Callable[[], Answer]
+    confirm: Callable[[], None] = _confirm_nothing
+    """Asked on the loop before the answer counts: LoginError if what it rests on has changed."""
 
 
 Step: TypeAlias = "Answer | Work"

@@ -93,7 +93,12 @@ class PlainExchange:
             self._right.add(name, credential)
             return Answer(b"", Login(user, verified_by=credential.mechanism))
 
-        return Work(verify)
+        def confirm() -> None:
+            # Changed or gone while the password waited: what is known now is what counts.
+            if self._find_strongest(user) != credential:
+                raise LoginError("the credential changed meanwhile")
+
+        return Work(verify, confirm)
 
     def _find_strongest(self, user: str) -> ScramCredential | None:
         for mechanism in _STRONGEST_FIRST:

@@ -1,7 +1,8 @@
 """Passwords that wait for a thread: what becomes of their logins meanwhile, and of too many."""
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from secure_listener import Certificates, StaticCredentials, security_of, tls_se
 
 from fairlead_broker.limits import LOGIN_FAILURES_BURST
 from fairlead_broker.net.creation_allowance import CreationAllowance
+from fairlead_broker.security.sasl.exchange import Answer
+from fairlead_model.security.scram import ScramMechanism
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -94,3 +97,47 @@ def test_a_password_that_was_right_a_moment_ago_is_not_refused_unseen(
     spend_failures(live)
     assert log_in(client).error_code == 0
     assert client.call(ApiVersionsRequest(), 0).error_code == 0
+
+
+@pytest.mark.parametrize("password", ["new", None])
+def test_a_credential_that_changes_while_its_password_waits_lets_nobody_in(
+    live: LiveBroker, client: FrameClient, credentials: StaticCredentials, password: str | None
+) -> None:
+    """The connection would be found by no later change of that credential."""
+    thread = hold_logins(live)
+    assert client.call(SaslHandshakeRequest("PLAIN"), 1).error_code == 0
+    client.send(SaslAuthenticateRequest(b"\0alice\0secret"), 2)
+    live.eventually(lambda: len(thread.held) == 1)
+    live.run(lambda: credentials.set(ScramMechanism.SCRAM_SHA_512, "alice", password))
+    thread.let_go()
+    _, reply = client.receive(SaslAuthenticateRequest.API_KEY, 2)
+    assert reply.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert client.is_closed_by_peer()
+    assert live.broker.metrics.logins_succeeded == 0
+
+
+class HeldThread:
+    """In place of the thread of logins: works when a test says so."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[Callable[[], Answer], Future[Answer]]] = []
+
+    def submit(self, run: Callable[[], Answer]) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        self.held.append((run, future))
+        return future
+
+    def let_go(self) -> None:
+        for run, future in self.held:
+            future.set_result(run())
+
+    def shutdown(self, **_: bool) -> None:
+        """Nothing runs."""
+
+
+def hold_logins(live: LiveBroker) -> HeldThread:
+    thread = HeldThread()
+    logins = live.server._logins
+    assert logins is not None
+    logins._pool = thread  # type: ignore[assignment]
+    return thread

@@ -77,3 +77,17 @@ def test_what_was_right_a_moment_ago_costs_nothing_until_the_credential_changes(
     # The other credential of that user is not of a password that is out of date.
     credentials.set(SHA_512, "alice", None)
     assert log_in(credentials, token, right)[0].login == Login("alice", verified_by=SHA_256)
+
+
+@pytest.mark.parametrize("password", ["new", None])
+def test_a_credential_that_changes_while_its_password_waits_lets_nobody_in(
+    credentials: StaticCredentials, password: str | None
+) -> None:
+    exchange = PlainExchange(credentials.find, RightPasswords(), secret=b"x")
+    step = exchange.receive(b"\0alice\0secret")
+    assert isinstance(step, Work)
+    assert step.run().login is not None
+    step.confirm()
+    credentials.set(SHA_512, "alice", password)
+    with pytest.raises(LoginError, match="changed meanwhile"):
+        step.confirm()
