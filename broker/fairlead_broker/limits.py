@@ -407,8 +407,10 @@ REST_TOKENS_REMEMBERED_MAX: Final = 1_000
 REST_TOKEN_REMEMBERED_S: Final = 60
 """Bearer tokens that were good a moment ago, and for how long they are not looked at again."""
 AUTHORIZER_MEMO_MAX: Final = 50_000
-"""Answers that the authorizer remembers, some 300 bytes each; it forgets all of them when it has
-so many, and when a rule changes."""
+"""Answers that the authorizer remembers, some 300 bytes each and the name; it forgets all of them
+when it has so many, and when a rule changes."""
+AUTHORIZER_MEMO_NAME_LENGTH_MAX: Final = 249
+"""Longer names are judged anew each time: no topic has one, and a client may ask for any."""
 DENIALS_LOGGED_PER_WINDOW: Final = 100
 """Different denials that the audit log tells in a window; more are counted."""
 DENIALS_WINDOW_MS: Final = 10_000

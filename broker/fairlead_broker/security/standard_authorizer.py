@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.limits import AUTHORIZER_MEMO_MAX
+from fairlead_broker.limits import AUTHORIZER_MEMO_MAX, AUTHORIZER_MEMO_NAME_LENGTH_MAX
 from fairlead_model.security.acl_index import AclDecision, AclIndex
 
 if TYPE_CHECKING:
@@ -129,6 +129,8 @@ class StandardAuthorizer:
         if not self.has_rules:
             return False
         allowed = self.is_super_user(question[0]) or self.decide(*question).is_allowed
+        if len(question[-1]) > AUTHORIZER_MEMO_NAME_LENGTH_MAX:
+            return allowed
         if len(self._memo) >= AUTHORIZER_MEMO_MAX:
             self._memo.clear()
         self._memo[question] = allowed

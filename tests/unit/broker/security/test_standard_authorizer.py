@@ -10,6 +10,7 @@ import pytest
 from fairlead_broker.authorization import ANONYMOUS, Principal
 from fairlead_broker.limits import (
     AUTHORIZER_MEMO_MAX,
+    AUTHORIZER_MEMO_NAME_LENGTH_MAX,
     DENIALS_LOGGED_PER_WINDOW,
     DENIALS_WINDOW_MS,
 )
@@ -45,6 +46,16 @@ def test_nobody_is_allowed_anything_before_the_rules_are_known() -> None:
     authorizer.load([])
     assert authorizer.is_allowed(*QUESTION)
     assert authorizer.is_allowed(Principal("User", "root"), "h", Operation.READ, TOPIC, "t")
+
+
+def test_long_names_are_judged_and_not_remembered(authorizer: StandardAuthorizer) -> None:
+    longest = "n" * AUTHORIZER_MEMO_NAME_LENGTH_MAX
+    for who, is_allowed in ((ALICE, False), (Principal("User", "root"), True)):
+        for name in (longest, longest + "n"):
+            question = (who, "127.0.0.1", Operation.DESCRIBE, ResourceType.GROUP, name)
+            assert authorizer.is_allowed(*question) is is_allowed
+            assert authorizer.would_allow(*question) is is_allowed
+    assert {question[-1] for question in authorizer._memo} == {longest}
 
 
 def test_what_was_remembered_is_forgotten_when_a_rule_changes(
