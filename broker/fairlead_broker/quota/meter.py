@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fairlead_model.security.client_quota import throttle_time_ms
+
 
 class Windows(NamedTuple):
     """`quota.window.num` and `quota.window.size.seconds`."""
@@ -52,12 +54,13 @@ class Meter:
     def throttle_ms(self, now_ms: int) -> int:
         """Return how long nothing may be used for the rate to be the limit, 0 if it is not above.
 
-        See `QuotaUtils.throttleTime`: the time that the windows took, by what is above the limit.
+        See `QuotaUtils.throttleTime`: the time that the windows took, by what is above the limit,
+        and at most what anybody is told to wait.
         """
         rate = self.rate(now_ms)
         if rate <= self.limit:
             return 0
-        return round((rate - self.limit) / self.limit * self._elapsed_ms(now_ms))
+        return throttle_time_ms((rate - self.limit) / self.limit * self._elapsed_ms(now_ms))
 
     def hold(self, now_ms: int) -> None:
         """Begin the time for which whoever has no connection that could be muted is refused."""

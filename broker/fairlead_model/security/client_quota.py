@@ -43,6 +43,8 @@ _WHOLE_MAX: Final = {
 """Keys whose values are whole numbers, and the highest."""
 _EPSILON: Final = 1e-6
 """How far from a whole number Kafka takes a value for one (`ClientQuotaControlManager`)."""
+THROTTLE_MS_MAX: Final = 24 * 3_600_000
+"""The longest that anybody is told to wait at a time. Kafka's field would hold 24 days."""
 NAME_LENGTH_MAX: Final = 1_000
 KEY_LENGTH_MAX: Final = 100
 
@@ -115,6 +117,11 @@ def quota_problem(entity: QuotaEntity, key: str, value: float) -> str:
     if abs(int(value + _EPSILON) - value) > _EPSILON:
         return f"Configuration {key} must be a whole number"
     return ""
+
+
+def throttle_time_ms(wanted_ms: float) -> int:
+    """Return for how long somebody waits who would have to for so long, which may be for ever."""
+    return round(min(wanted_ms, THROTTLE_MS_MAX))
 
 
 def find_quota(

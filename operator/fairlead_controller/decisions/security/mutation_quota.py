@@ -19,7 +19,12 @@ from fairlead_controller.decisions.events import (
     Event,
 )
 from fairlead_model.cluster import ClusterImage
-from fairlead_model.security.client_quota import CONTROLLER_MUTATION_RATE, SharerKey, find_quota
+from fairlead_model.security.client_quota import (
+    CONTROLLER_MUTATION_RATE,
+    SharerKey,
+    find_quota,
+    throttle_time_ms,
+)
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 BUCKETS_MAX: Final = 10_000
@@ -64,7 +69,7 @@ class MutationAllowance:
             self._note_debt()
 
     def _note_debt(self) -> None:
-        self.throttle_time_ms = round(-self._bucket.tokens * 1000 / self._rate)
+        self.throttle_time_ms = throttle_time_ms(-self._bucket.tokens * 1000 / self._rate)
 
 
 class MutationQuotas:

@@ -11,7 +11,7 @@ from live_broker import FrameClient, LiveBroker, batch, topic_id_of
 
 from fairlead_broker import limits
 from fairlead_broker.limits import REQUESTS_IN_FLIGHT_MAX
-from fairlead_model.security.client_quota import quota_entity
+from fairlead_model.security.client_quota import THROTTLE_MS_MAX, quota_entity
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fairlead_wire.messages.produce import (
@@ -90,6 +90,25 @@ def test_a_produce_above_the_quota_is_taken_told_and_its_connection_muted(
     assert topic.broker.metrics.throttle_ms["produce"] == reply.throttle_time_ms
     topic.set_quotas({})
     assert client.receive(HELLO.API_KEY, 3)[1].error_code == 0, "it goes on at once"
+
+
+def test_who_is_far_above_a_tiny_quota_is_told_what_an_answer_can_say(
+    topic: LiveBroker, connect: Connect
+) -> None:
+    """By what was used, 31 days: more milliseconds than the field holds."""
+    other = connect()
+    topic.set_quotas({EVERY_USER: {"producer_byte_rate": 1.0, "consumer_byte_rate": 1.0}})
+    for _ in range(3):
+        client = connect()
+        reply = client.call(produce_request(900_000), 9)
+        assert reply.responses[0].partition_responses[0].error_code == 0
+        assert reply.throttle_time_ms == THROTTLE_MS_MAX
+        assert is_silent(client)
+    reader = connect()
+    assert reader.call(fetch_request(0), 12).throttle_time_ms == THROTTLE_MS_MAX
+    assert is_silent(reader)
+    topic.set_quotas({EVERY_USER: {"request_percentage": 1e-310}})
+    assert other.call(HELLO, 3).throttle_time_ms == topic.quotas.windows.size_ms
 
 
 def test_who_waited_long_enough_goes_on(topic: LiveBroker, connect: Connect) -> None:

@@ -15,6 +15,7 @@ from fairlead_controller.decisions.events import (
 from fairlead_controller.decisions.security import mutation_quota
 from fairlead_controller.decisions.security.mutation_quota import MutationQuotas
 from fairlead_model.cluster import ClientQuotaChanged, ClusterImage
+from fairlead_model.security.client_quota import THROTTLE_MS_MAX
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 RATE = 2.0
@@ -54,6 +55,19 @@ def test_one_request_may_overdraw_and_the_next_waits_until_the_debt_is_paid() ->
     assert charge(quotas, 1, 0) == (True, 5000)
     assert charge(quotas, 1, 4000) == (True, 1000)
     assert charge(quotas, 1, 5000) == (False, 0)
+
+
+@pytest.mark.parametrize("rate", [1e-4, 1e-320])
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_nobody_is_told_to_wait_for_longer_than_an_answer_can_say(
+    rate: float, is_strict: bool
+) -> None:
+    quotas = MutationQuotas()
+    charge(quotas, 30_000, 0, rate=rate, is_strict=is_strict)
+    assert charge(quotas, 1, 0, rate=rate, is_strict=is_strict) == (is_strict, THROTTLE_MS_MAX)
+    # The debt is all there afterwards.
+    again = charge(quotas, 1, THROTTLE_MS_MAX, rate=rate, is_strict=is_strict)
+    assert again == (is_strict, THROTTLE_MS_MAX)
 
 
 def test_old_clients_are_never_refused_but_wait() -> None:
