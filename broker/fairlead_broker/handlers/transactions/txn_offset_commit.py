@@ -1,10 +1,12 @@
 """TxnOffsetCommit (key 28), versions 0-5.
 
-Behaviour: offsets of a group, which count once the producer's transaction is committed. The leader
-of the group's partition asks the transaction's coordinator first whether the partition is in it
-(KIP-890), unless a batch of the transaction is there already. Then the group is asked, if member,
-generation or instance are given (KIP-447): a zombie whose generation is over is refused. Answered
-when the in-sync replicas have the offsets. Errors are per partition.
+Behaviour: offsets of a group, which count once the producer's transaction is committed. Partitions
+that are not here, or not the client's, keep their errors whatever becomes of the others; where
+there are no others, nobody is asked and no transaction begins. The leader of the group's partition
+asks the transaction's coordinator first whether the partition is in it (KIP-890), unless a batch of
+the transaction is there already. Then the group is asked, if member, generation or instance are
+given (KIP-447): a zombie whose generation is over is refused. Answered when the in-sync replicas
+have the offsets. Errors are per partition.
 Versions:  2 leader epoch · 3 flexible, generation and member · 4 the client knows
            TRANSACTION_ABORTABLE, others get INVALID_TXN_STATE · 5 the partition is added to the
            transaction by this very request.
@@ -20,6 +22,7 @@ from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.group.transactional_writes import StagingProducer
 from fairlead_broker.handlers.groups.commit_slots import CommitSlots
+from fairlead_broker.handlers.groups.group_requests import check_group_id
 from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
@@ -67,6 +70,11 @@ def txn_offset_commit(
     try:
         context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         context.require(Operation.READ, ResourceType.GROUP, request.group_id)
+        check_group_id(request.group_id)
+        offsets = commit.make_out()
+        if not offsets:
+            commit.finish(ErrorCode.NONE)
+            return commit.park()
         shard = broker.group_coordinator.runtime.shard_of(request.group_id)
         guard = shard.partition.begin_verification(
             request.producer_id,
@@ -78,7 +86,7 @@ def txn_offset_commit(
         commit.finish(_REFUSALS.get(error.code, error.code))
         return commit.park()
     if guard is None:
-        commit.append(shard, None)
+        commit.append(shard, None, offsets)
     else:
         broker.verification.verify(
             request.transactional_id,
@@ -94,8 +102,9 @@ def txn_offset_commit(
 class _TransactionalCommit:
     """A request on its way: its transaction is verified, then its offsets are appended.
 
-    What is to be written is made out after that: a topic may be deleted while the transaction's
-    coordinator is asked, and a group may begin its next generation.
+    What is to be written is made out before, for what can be refused at once, and again after that:
+    a topic may be deleted while the transaction's coordinator is asked, and a group may begin its
+    next generation.
     """
 
     __slots__ = ("_codes", "_context", "_is_over", "_reply", "_request")
@@ -107,24 +116,33 @@ class _TransactionalCommit:
         self._reply: TxnOffsetCommitResponse | None = None
         self._is_over = False
 
+    def make_out(self) -> list[tuple[str, int, bytes]]:
+        """Return what is to be written, and note what is refused."""
+        slots = CommitSlots(self._request.topics, self._context)
+        self._codes = slots.codes
+        return slots.offsets
+
     def on_verdicts(
         self, shard: Shard[ShardGroups], guard: VerificationGuard, verdicts: Verdicts
     ) -> None:
         """Go on as the transaction's coordinator says."""
         code = verdicts[shard.partition.topic, shard.index]
         if code is ErrorCode.NONE:
-            self.append(shard, guard)
+            self.append(shard, guard, self.make_out())
         else:
             self.finish(_VERDICTS.get(code, code))
 
-    def append(self, shard: Shard[ShardGroups], guard: VerificationGuard | None) -> None:
+    def append(
+        self,
+        shard: Shard[ShardGroups],
+        guard: VerificationGuard | None,
+        offsets: list[tuple[str, int, bytes]],
+    ) -> None:
         """Append what the group accepts, unless its client is gone."""
         if self._is_over:
             return
         context, request = self._context, self._request
-        slots = CommitSlots(request.topics, context)
-        self._codes = slots.codes
-        if not slots.offsets:
+        if not offsets:
             self.finish(ErrorCode.NONE)
             return
         coordinator = context.broker.group_coordinator
@@ -134,7 +152,7 @@ class _TransactionalCommit:
                 request.member_id,
                 request.generation_id,
                 request.group_instance_id,
-                slots.offsets,
+                offsets,
             )
             if group.shard is not shard:
                 # The guard is of another leadership.
@@ -143,7 +161,7 @@ class _TransactionalCommit:
             self.finish(error.code)
             return
         producer = StagingProducer(request.producer_id, request.producer_epoch, guard)
-        coordinator.commit_in_transaction(group, producer, self, slots.offsets)
+        coordinator.commit_in_transaction(group, producer, self, offsets)
 
     def park(self) -> TxnOffsetCommitResponse | Pending:
         """Return the answer, if there is nothing to wait for."""

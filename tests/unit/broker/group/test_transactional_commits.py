@@ -1,5 +1,7 @@
 """Offsets in transactions on real logs: staged, then shown or forgotten (KIP-98, KIP-447)."""
 
+import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,11 @@ from fairlead_wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
+)
+from fairlead_wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
 )
 from fairlead_wire.records import iter_batches
 
@@ -114,6 +121,62 @@ def test_a_transaction_is_verified_once(tmp_path: Path) -> None:
             assert (groups.offset("g"), groups.offset("h", partition=1)) == (1, 1)
             assert await groups.staged("g", 1, version=5) is ErrorCode.NONE
             assert verification.asked[1:] == [("id-9", 9, 0, [place], True)]
+
+    run(story())
+
+
+async def told(groups: TransactionalGroups, group: str, topics: Iterable[str]) -> list[ErrorCode]:
+    """What is answered to a commit of an offset of each topic."""
+    slots = [TxnOffsetCommitRequestPartition(0, 5)]
+    request = TxnOffsetCommitRequest(
+        transactional_id="id-9",
+        group_id=group,
+        producer_id=9,
+        producer_epoch=0,
+        topics=[TxnOffsetCommitRequestTopic(each, slots) for each in topics],
+    )
+    call = groups.call(request, 5)
+    await groups.cluster.until(lambda: call.reply is not None)
+    return [ErrorCode(each.partitions[0].error_code) for each in call.reply.topics]
+
+
+def test_what_is_refused_at_once_keeps_its_error_whatever_becomes_of_the_others(
+    tmp_path: Path,
+) -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = TransactionalGroups(cluster)
+            await groups.ready()
+            verification = groups.verification[1]
+            verification.code = ErrorCode.PRODUCER_FENCED
+            fenced = ErrorCode.INVALID_PRODUCER_EPOCH
+            assert await told(groups, "g", ["nope", "t"]) == [unknown, fenced]
+            # What could be written is made out anew after the verdict.
+            verification.code, verification.is_held = ErrorCode.NONE, True
+            answer = asyncio.ensure_future(told(groups, "g", ["nope", "t"]))
+            await cluster.until(lambda: len(verification.asked) == 2)
+            delete_topic(cluster, "t")
+            verification.answer()
+            assert await answer == [unknown, unknown]
+
+    run(story())
+
+
+def test_nobody_is_asked_where_nothing_is_left_to_commit(tmp_path: Path) -> None:
+    """In version 5 the question would begin a transaction."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = TransactionalGroups(cluster)
+            await groups.ready()
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert await told(groups, "g", ["nope", "neither"]) == [unknown] * 2
+            assert await told(groups, "g", []) == []
+            assert await told(groups, "", ["nope", "t"]) == [ErrorCode.INVALID_GROUP_ID] * 2
+            assert groups.verification[1].asked == []
+            assert groups.log_end() == 0
 
     run(story())
 
