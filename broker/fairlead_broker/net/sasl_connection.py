@@ -51,6 +51,7 @@ class SaslConnection(Connection):
     """`_is_open` from the first login on; `_is_busy` while a step or a failure is under way."""
 
     __slots__ = (
+        "_ends_after_mute",
         "_entered_by",
         "_is_busy",
         "_is_open",
@@ -75,6 +76,7 @@ class SaslConnection(Connection):
         self._receive_size_max = logins.settings[listener.name].receive_size_max
         self._is_open = False
         self._is_busy = False
+        self._ends_after_mute = False
         self._entered_by: tuple[ScramMechanism, str] | None = None
         self._timer: asyncio.TimerHandle | None = None
         super().__init__(server, listener, sock, client_host, open_transport)
@@ -203,9 +205,8 @@ class SaslConnection(Connection):
         if login.verified_by is not None:
             self._entered_by = (login.verified_by, login.user)
             self._logins.enter(self, *self._entered_by)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._cancel_timer()
+        self._ends_after_mute = False
         if lifetime_ms:
             self._timer = self._server.loop.call_later(lifetime_ms / 1000, self._on_login_over)
         if not self._is_open:
@@ -220,9 +221,23 @@ class SaslConnection(Connection):
             return
         # The client cannot log in again while nobody reads what it says. It may do so afterwards,
         # but not by being held back once more.
+        self._ends_after_mute = True
         self._timer = self._server.loop.call_at(
             self._mute_timer.when() + LOGIN_AFTER_MUTE_S, self._end_login
         )
+
+    def unmute(self) -> None:
+        """Go on with requests; a login that is over ends soon, also where quotas have changed."""
+        if self._ends_after_mute and self._mute_timer is not None:
+            self._ends_after_mute = False
+            self._cancel_timer()
+            self._timer = self._server.loop.call_later(LOGIN_AFTER_MUTE_S, self._end_login)
+        super().unmute()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _end_login(self) -> None:
         self.close("its login is over and was not repeated")
@@ -265,9 +280,7 @@ class SaslConnection(Connection):
         return int(self._server.loop.time() * 1000)
 
     def _close_now(self, reason: str) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._cancel_timer()
         self._forget_credential()
         super()._close_now(reason)
 

@@ -13,6 +13,7 @@ from secure_listener import StaticCredentials, security_of
 
 from fairlead_broker.authorization import Principal
 from fairlead_broker.limits import REFUSED_LOGIN_LINGER_S, STRANGER_S
+from fairlead_broker.net.sasl_connection import SaslConnection
 from fairlead_model.security.scram import ScramMechanism
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
@@ -276,6 +277,31 @@ def test_a_login_that_ends_while_a_quota_holds_its_client_back_may_be_repeated_t
     )
     assert 2000 < produced.throttle_time_ms < 4000
     assert log_in(client).session_lifetime_ms == 1500
+    assert client.is_closed_by_peer()
+
+
+@pytest.mark.parametrize("settings", [{"connections.max.reauth.ms": "1500"}], indirect=True)
+@pytest.mark.parametrize("is_repeated", [True, False])
+def test_a_login_that_is_over_is_not_served_for_long_where_its_quota_is_lifted(
+    live: LiveBroker, client: FrameClient, is_repeated: bool
+) -> None:
+    live.add_partition("t")
+    live.set_quotas({(("user", "alice"),): {"producer_byte_rate": 1.0}})
+    log_in(client)
+    data = [PartitionProduceData(0, batch(b"v" * 100_000))]
+    client.call(ProduceRequest(None, 1, 5000, [TopicProduceData("t", partition_data=data)]), 9)
+    (connection,) = live.server.connections
+    assert isinstance(connection, SaslConnection)
+
+    def is_over() -> bool:
+        timer = connection._timer
+        return timer is not None and timer.when() > live.loop.time() + 60
+
+    live.eventually(is_over)
+    live.set_quotas({})
+    ask_versions(client)
+    if is_repeated:
+        assert log_in(client).session_lifetime_ms == 1500
     assert client.is_closed_by_peer()
 
 
