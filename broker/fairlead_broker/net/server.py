@@ -240,10 +240,13 @@ class Server:
     def quotas_for(self, connection: Connection) -> ConnectionQuotas | None:
         """Return what holds back the client of a connection; None if no quota may bind it.
 
-        Brokers are never held back.
+        Brokers are never held back, nor is who has yet to log in: strangers would use up what all
+        of them share, and nobody could log in any more.
         """
         quotas = self._client_quotas
-        if quotas is None or not quotas.binds_clients or connection.listener.is_internal:
+        if quotas is None or not quotas.binds_clients:
+            return None
+        if connection.listener.is_internal or not connection.is_known:
             return None
         return ConnectionQuotas(quotas, connection)
 

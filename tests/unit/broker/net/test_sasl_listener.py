@@ -328,6 +328,20 @@ def test_connections_end_when_what_let_them_in_changes(
         ask_versions(of_bob)
 
 
+def test_quotas_hold_nobody_back_until_the_login(live: LiveBroker, client: FrameClient) -> None:
+    """Strangers would use up what all of them share, and hold up everybody's login."""
+    live.set_quotas({(("user", None),): {"request_percentage": 1e-6}})
+    with FrameClient(live.port) as stranger:
+        assert stranger.call(ApiVersionsRequest(), 1).throttle_time_ms == 0
+        assert client.call(ApiVersionsRequest(), 1).throttle_time_ms == 0
+        live.set_quotas({(("user", None),): {"request_percentage": 1e-7}})
+        assert log_in(client).error_code == 0
+        assert client.call(ApiVersionsRequest(), 1).throttle_time_ms > 0
+        assert set(live.broker.metrics.throttles) == {"request"}
+    meters = live.run(lambda: set(live.quotas._meters))
+    assert {sharers for _, sharers in meters} == {("alice", None)}
+
+
 def test_who_does_not_log_in_has_to_go(live: LiveBroker, client: FrameClient) -> None:
     ask_versions(client)
     live.pass_seconds(STRANGER_S)
