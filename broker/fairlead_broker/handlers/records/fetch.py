@@ -3,7 +3,8 @@
 Behaviour: whole batches from the one that holds the asked offset, sent from the file. The first
 batch of a reply is complete even above `max_bytes` (KIP-74). Waits up to `max_wait_ms` for
 `min_bytes`; an error in any partition, or a diverging epoch, answers at once. Request order of
-partitions is honoured; inside a session who got records goes to the end. Partitions are read up to
+partitions is honoured; inside a session who got records goes to the end. A partition that is named
+twice is read once, as named last; no wait is longer than some minutes. Partitions are read up to
 the high watermark. With read_committed they are read up to the last stable offset, and the answer
 names aborted transactions that what was read may have records of; without, that list is null.
 A client that has used up its `consumer_byte_rate` gets an empty answer with `throttle_time_ms`, and
@@ -39,7 +40,7 @@ from fairlead_broker.fetch_sessions.client_sessions import (
 from fairlead_broker.handlers.records.current_leader import current_leader
 from fairlead_broker.handlers.records.follower_fetch import fetch_as_follower
 from fairlead_broker.handlers.topic_rights import require_topic
-from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.limits import PARKED_WAIT_MAX_MS, PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.replication.divergence import diverging_end
 from fairlead_broker.replication.leader_epoch_check import check_leader_epoch
 from fairlead_broker.replication.preferred_replica import Follower, preferred_follower
@@ -431,7 +432,8 @@ def _aborted(
 
 def _park(reader: _Reader, context: RequestContext, max_wait_ms: int) -> FetchResponse | Pending:
     broker = context.broker
-    deadline_ms = broker.clock.monotonic_ms() + max_wait_ms
+    # The client may be gone, and a request that waits for days keeps its place all that time.
+    deadline_ms = broker.clock.monotonic_ms() + min(max_wait_ms, PARKED_WAIT_MAX_MS)
     parked = broker.fetch_purgatory.park(_ParkedFetch(reader, context), reader.keys, deadline_ms)
     if parked is None:
         # No room to wait: an early, empty reply is allowed, and the client asks again.
@@ -448,7 +450,7 @@ def _replica_id(request: FetchRequest, version: int) -> int:
 
 
 def _wanted(request: FetchRequest, broker: Broker, *, uses_ids: bool) -> list[PartitionFetch]:
-    """Return what the request names, as objects that a session can keep."""
+    """Return what the request names, each partition once, as objects that a session can keep."""
     wanted: list[PartitionFetch] = []
     for topic in request.topics:
         name = broker.topic_name(topic.topic_id) if uses_ids else topic.topic
@@ -466,7 +468,9 @@ def _wanted(request: FetchRequest, broker: Broker, *, uses_ids: bool) -> list[Pa
                     last_fetched_epoch=partition.last_fetched_epoch,
                 )
             )
-    return wanted
+    if len(wanted) < 2 or len({fetch.key for fetch in wanted}) == len(wanted):
+        return wanted
+    return list({session_key(fetch, uses_ids=uses_ids): fetch for fetch in wanted}.values())
 
 
 def _forgotten(request: FetchRequest, *, uses_ids: bool) -> list[SessionKey]:

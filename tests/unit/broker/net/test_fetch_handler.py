@@ -9,6 +9,7 @@ import pytest
 from live_broker import FrameClient, LiveBroker, batch
 from resident_pages import evict_file
 
+from fairlead_broker.limits import PARKED_WAIT_MAX_MS
 from fairlead_model.partition import PartitionRegistration
 from fairlead_wire.compression import Codec
 from fairlead_wire.errors import ErrorCode
@@ -139,6 +140,48 @@ def test_a_long_poll_ends_with_what_there_is(live: LiveBroker, connect: Connect)
     response = connect().call(request, 12)
     assert time.monotonic() - started >= 0.08
     assert base_offsets(told(response)["t", 0]) == [0]
+
+
+def test_a_partition_that_is_named_often_is_read_once_as_named_last(
+    live: LiveBroker, connect: Connect
+) -> None:
+    """Each append would have a parked fetch read it as often as it is named."""
+    live.add_partition("t", 1)
+    fill(live, 3)
+    fill(live, 3, index=1)
+    client = connect()
+    asked = fetch(topic("t", (0, 0), (1, 0)), topic("t", (0, 4)))
+    (each,) = client.call(asked, 12).responses
+    assert [(data.partition_index, base_offsets(data)) for data in each.partitions] == [
+        (0, [4]),
+        (1, [0, 2, 4]),
+    ]
+    often = [(0, 6)] * 10_000
+    client.send(fetch(topic("t", *often), max_wait_ms=20_000), 12)
+    live.eventually(lambda: live.broker.fetch_purgatory.keys_count == 1)
+    fill(live, 1)
+    (each,) = client.receive(1, 12)[1].responses
+    assert [base_offsets(data) for data in each.partitions] == [[6]]
+
+
+def test_topics_by_id_are_merged_too(live: LiveBroker, connect: Connect) -> None:
+    topic_id = live.add_partition("u").topic_id
+    unknown = topic("", (0, 0), topic_id=b"?" * 16)
+    asked = fetch(topic("", (0, 0), (0, 0), topic_id=topic_id), unknown, unknown)
+    response = connect().call(asked, 13)
+    assert [(each.topic_id, len(each.partitions)) for each in response.responses] == [
+        (topic_id, 1),
+        (b"?" * 16, 1),
+    ]
+
+
+def test_no_long_poll_waits_for_days(live: LiveBroker, connect: Connect) -> None:
+    client = connect()
+    client.send(fetch(topic("t", (0, 0)), max_wait_ms=2**31 - 1), 12)
+    purgatory = live.broker.fetch_purgatory
+    live.eventually(lambda: len(purgatory) == 1)
+    now_ms = live.broker.clock.monotonic_ms()
+    assert live.run(purgatory.next_deadline_ms) - now_ms <= PARKED_WAIT_MAX_MS
 
 
 def test_an_error_in_any_partition_answers_at_once(live: LiveBroker, connect: Connect) -> None:
