@@ -388,7 +388,10 @@ class Connection:
         return client_id
 
     def check_deadlines(self, tick: int, idle_s: int) -> None:
-        """Close if the peer has been too slow; the server asks once a second."""
+        """Close if the peer has been too slow, or has gone unseen; the server asks once a second.
+
+        Who is not read, because too many of its requests wait, may hang up without an event.
+        """
         sender = self.sender
         if sender.unsent_bytes == 0 or sender.is_cold or sender.progress != self._progress_seen:
             self._progress_seen = sender.progress
@@ -399,10 +402,15 @@ class Connection:
         reader = self._reader
         if overdue_s := reader.overdue_s(tick):
             self.close(f"a frame didn't arrive within {overdue_s} s")
-        elif tick - reader.read_tick >= idle_s and not (
-            self._slots or sender.unsent_bytes or reader.has_partial_frame or self.is_muted
-        ):
+        elif not sender.unsent_bytes and (reader.has_ended() or self._is_idle(tick, idle_s)):
             self.close()
+
+    def _is_idle(self, tick: int, idle_s: int) -> bool:
+        """Tell whether the peer has said nothing for long and waits for nothing."""
+        reader = self._reader
+        return tick - reader.read_tick >= idle_s and not (
+            self._slots or reader.has_partial_frame or self.is_muted
+        )
 
     def refuse(self, reason: str) -> None:
         """Close because the peer broke the protocol."""

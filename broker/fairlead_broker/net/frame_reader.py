@@ -9,7 +9,7 @@ down, while its connection has too much to answer or to send, or while frame mem
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from fairlead_broker.limits import (
     BYTES_READ_PER_TURN,
@@ -20,6 +20,7 @@ from fairlead_broker.limits import (
     KIB,
     RECEIVE_BUFFER_BYTES,
 )
+from fairlead_broker.net.hang_up import has_hung_up, unread_bytes
 
 if TYPE_CHECKING:
     from fairlead_broker.net.carried_connection import CarriedConnection
@@ -74,6 +75,9 @@ class FrameReader:
         "is_reading",
         "read_tick",
     )
+
+    farewell_bytes: ClassVar[int] = 0
+    """What a peer may send before it hangs up that holds no whole request."""
 
     def __init__(
         self, connection: CarriedConnection, server: TransportHost, sock: ReadSide
@@ -288,6 +292,15 @@ class FrameReader:
         if self._buffer is not None:
             allowed_s += self._filled // FRAME_RATE_MIN_BYTES_PER_S
         return allowed_s if tick - self._frame_tick > allowed_s else 0
+
+    def has_ended(self) -> bool:
+        """Tell whether the peer has hung up while it was not read, with all it sent handled.
+
+        What was held back is handled first: somebody may have sent it and left on purpose.
+        """
+        if self.is_reading or self._stash or not has_hung_up(self._fd):
+            return False
+        return unread_bytes(self._fd) <= (0 if self.has_partial_frame else self.farewell_bytes)
 
     @property
     def has_partial_frame(self) -> bool:

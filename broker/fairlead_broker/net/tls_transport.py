@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from fairlead_broker.limits import (
     BYTES_SENT_PER_TURN,
@@ -68,6 +68,10 @@ class TlsReader(FrameReader):
         "_transport",
     )
 
+    farewell_bytes: ClassVar[int] = 31
+    """TLS says goodbye before a socket closes, in as many bytes: in less than that there is room
+    for 10 bytes of a request, and the smallest has 14. Ciphers with CBC take more for it."""
+
     def __init__(
         self,
         connection: CarriedConnection,
@@ -110,6 +114,9 @@ class TlsReader(FrameReader):
         super().update_reading()
         if self.is_reading and not was_reading:
             self._read_on()
+
+    def has_ended(self) -> bool:
+        return super().has_ended() and self._is_secure and not self._stream.has_more
 
     def close(self) -> None:
         if self._end_timer is not None:

@@ -44,6 +44,10 @@ class FrameSource(Protocol):
         """Return the deadline that the frame at hand has missed, or 0."""
         ...
 
+    def has_ended(self) -> bool:
+        """Tell whether the peer has hung up while it was not read, with all it sent handled."""
+        ...
+
     def close(self) -> None:
         """Stop listening to the socket, which is open still, and give all memory back."""
         ...

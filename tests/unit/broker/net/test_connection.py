@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 from live_broker import FrameClient, LiveBroker, batch
+from waiting import wait_until
 
 from fairlead_broker.limits import (
     FRAME_DEADLINE_S,
+    PARKED_WAIT_MAX_MS,
     REQUESTS_IN_FLIGHT_MAX,
     UNSENT_BYTES_MAX,
     WRITE_STALL_S,
 )
 from fairlead_broker.net.connection import Connection
+from fairlead_broker.net.hang_up import has_hung_up
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fairlead_wire.messages.produce import (
@@ -151,6 +154,43 @@ def test_a_closed_connection_leaves_nothing_parked(live: LiveBroker, connect: Co
     client.socket.close()
     live.eventually(lambda: len(live.broker.fetch_purgatory) == 0)
     live.eventually(lambda: not live.server.connections)
+
+
+def test_a_peer_that_hangs_up_while_it_is_not_read_leaves_nothing_parked(
+    live: LiveBroker, connect: Connect
+) -> None:
+    live.add_partition("t")
+    client = connect()
+    for _ in range(REQUESTS_IN_FLIGHT_MAX):
+        client.send(fetch(0, max_wait_ms=PARKED_WAIT_MAX_MS), 12)
+    live.eventually(lambda: len(live.broker.fetch_purgatory) == REQUESTS_IN_FLIGHT_MAX)
+    live.pass_seconds(2)
+    assert len(live.broker.fetch_purgatory) == REQUESTS_IN_FLIGHT_MAX, "it is there still"
+    client.socket.close()
+    wait_until(lambda: live.pass_seconds(1) or not live.server.connections)
+    assert len(live.broker.fetch_purgatory) == 0
+
+
+@pytest.mark.parametrize("arrives", ["in one piece", "later"])
+def test_what_was_sent_before_hanging_up_is_handled(
+    live: LiveBroker, connect: Connect, arrives: str
+) -> None:
+    partition = live.add_partition("t")
+    client = connect()
+    asked = client.encode(fetch(0, max_wait_ms=PARKED_WAIT_MAX_MS), 12) * REQUESTS_IN_FLIGHT_MAX
+    told = client.encode(produce(b"v", acks=0), 7)
+    client.socket.sendall(asked + told if arrives == "in one piece" else asked)
+    live.eventually(lambda: len(live.broker.fetch_purgatory) == REQUESTS_IN_FLIGHT_MAX)
+    if arrives == "later":
+        client.socket.sendall(told)
+    client.socket.shutdown(socket.SHUT_WR)
+    (connection,) = connections(live)
+    wait_until(lambda: has_hung_up(connection._fd))
+    live.pass_seconds(2)
+    assert live.run(lambda: partition.log_end_offset) == 0
+    live.run(lambda: live.broker.fetch_purgatory.expire(1 << 62))
+    live.eventually(lambda: not live.server.connections)
+    assert live.run(lambda: partition.log_end_offset) == 1
 
 
 def test_acks_0_has_no_reply_and_a_failure_closes(live: LiveBroker, connect: Connect) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from live_broker import DEADLINE_S, FrameClient, LiveBroker, ServerLimits, batch
 from secure_listener import Certificates, security_of, tls_settings
+from waiting import wait_until
 
-from fairlead_broker.limits import REQUESTS_IN_FLIGHT_MAX
+from fairlead_broker.limits import PARKED_WAIT_MAX_MS, REQUESTS_IN_FLIGHT_MAX
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fairlead_wire.messages.produce import (
@@ -95,6 +96,28 @@ def test_requests_that_were_held_back_are_read_on(
     client.socket.sendall(b"".join(frames))
     for number in range(count + 1):
         assert client.receive(FetchRequest.API_KEY, 12)[0] == number + 1
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("says_goodbye", [True, False])
+def test_a_peer_that_hangs_up_while_it_is_not_read_leaves_nothing_parked(
+    live_tls: LiveBroker, certificates: Certificates, version: ssl.TLSVersion, says_goodbye: bool
+) -> None:
+    context = ssl.create_default_context(cafile=str(certificates.ca))
+    context.minimum_version = context.maximum_version = version
+    with FrameClient(live_tls.port) as client:
+        client.socket = context.wrap_socket(client.socket, server_hostname="127.0.0.1")
+        for _ in range(REQUESTS_IN_FLIGHT_MAX):
+            client.send(fetch(0, max_wait_ms=PARKED_WAIT_MAX_MS), 12)
+        purgatory = live_tls.broker.fetch_purgatory
+        live_tls.eventually(lambda: len(purgatory) == REQUESTS_IN_FLIGHT_MAX)
+        if says_goodbye:
+            # It waits for the broker's, which does not read.
+            client.socket.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                client.socket.unwrap()
+    wait_until(lambda: live_tls.pass_seconds(1) or not live_tls.server.connections)
+    assert len(purgatory) == 0
 
 
 def test_listeners_beside_it_speak_on_plain_sockets(live_tls: LiveBroker) -> None:
