@@ -127,7 +127,7 @@ PARKED_PRODUCES_MAX: Final = 10_000
 PARKED_KEYS_MAX: Final = 500_000
 """Partitions that all parked requests of one kind wait for, together."""
 PARKED_WAIT_MAX_MS: Final = 300_000
-"""How long a request of a client waits at most, whatever it asks for."""
+"""How long a client's Fetch or DeleteRecords waits at most, whatever it asks for."""
 PURGATORY_TIMER_MS: Final = 2
 """Deadlines of parked requests are kept to within this."""
 FETCH_SESSION_PARTITIONS_MAX: Final = 200_000

@@ -34,7 +34,6 @@ _REPLICA_TAG: Final = 1
 _REPLICA_SIZE: Final = 13
 _FETCH: Final = 1
 _READ_UNCOMMITTED: Final = 0
-_UNKNOWN: Final = -1
 _MIN_BYTES: Final = 1
 
 # Correlation id and no tags; throttle time, error, the session's id.
@@ -61,8 +60,8 @@ class FetchedRange(NamedTuple):
     diverging_end_offset: int = -1
 
 
-Position: TypeAlias = tuple[int, int, int, int, int]
-"""Of a partition: index, current leader epoch, fetch offset, last fetched epoch, most bytes."""
+Position: TypeAlias = tuple[int, int, int, int, int, int]
+"""Of a partition: index, leader epoch, fetch offset, last fetched epoch, log start, most bytes."""
 
 Reply: TypeAlias = tuple[int, int, list[FetchedRange]]
 """The error code, the session's id, and what is new."""
@@ -101,12 +100,8 @@ def encode_fetch(
         for topic_id, positions in topics.items():
             parts.append(topic_id)
             parts.append(uvarint(len(positions) + 1))
-            for index, leader_epoch, offset, last_epoch, partition_max_bytes in positions:
-                parts.append(
-                    _POSITION.pack(
-                        index, leader_epoch, offset, last_epoch, _UNKNOWN, partition_max_bytes, 0
-                    )
-                )
+            for position in positions:
+                parts.append(_POSITION.pack(*position, 0))
             parts.append(b"\0")
         left = list(forgotten)
         parts.append(uvarint(len(left) + 1))

@@ -10,13 +10,27 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
 from connection_flood import flood
 from live_broker import FrameClient
-from replicated_topic import DEADLINE_S, Story, code_of, latest_offset, produce_request
+from replicated_topic import (
+    DEADLINE_S,
+    TOPIC,
+    Story,
+    code_of,
+    latest_offset,
+    produce_request,
+)
 from standing_still import stand_still
 
 from fairlead_model.session.session_protocol import SESSION_TIMEOUT_MS
 from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from fairlead_wire.messages.produce import ProduceRequest
 
 
@@ -127,6 +141,38 @@ def test_a_leader_that_was_stopped_and_wakes_acknowledges_nothing_alone(story: S
     story.until(lambda: story.isr() == {0, 1, 2})
     logs = [story.log_bytes(broker) for broker in story.cluster.brokers]
     assert logs[0] == logs[1] == logs[2]
+
+
+def test_deleted_records_do_not_come_back_with_the_next_leader(
+    make_cluster: Callable[..., Any],
+) -> None:
+    story = Story(make_cluster(brokers=2))
+    story.create_with({}, replication_factor=2)
+    story.produce(10)
+    story.flush()
+    leader = story.cluster.brokers[story.leader()]
+    follower = story.cluster.brokers[1 - leader.node_id]
+    with FrameClient(int(leader.address.split(":")[1])) as client:
+        stand_still(follower.pid)
+        try:
+            late = deletion_of(client, 4, timeout_ms=100)
+            is_fenced = follower.node_id not in story.live_brokers()
+            assert late.error_code == ErrorCode.REQUEST_TIMED_OUT or is_fenced
+        finally:
+            os.kill(follower.pid, signal.SIGCONT)
+        story.until(lambda: story.isr() == {0, 1})
+        deleted = deletion_of(client, 5, timeout_ms=int(DEADLINE_S * 1000))
+        assert (deleted.error_code, deleted.low_watermark) == (0, 5)
+    leader.kill()
+    story.until(lambda: story.leader() == follower.node_id)
+    asked = TopicPartition(TOPIC, 0)
+    found = story.admin.list_offsets({asked: OffsetSpec.earliest()})[asked]
+    assert found.result(DEADLINE_S).offset == 5
+
+
+def deletion_of(client: FrameClient, offset: int, *, timeout_ms: int) -> Any:
+    topics = [DeleteRecordsTopic(TOPIC, [DeleteRecordsPartition(0, offset)])]
+    return client.call(DeleteRecordsRequest(topics, timeout_ms), 2).topics[0].partitions[0]
 
 
 def test_a_partition_that_cannot_be_written_goes_offline_alone(story: Story) -> None:

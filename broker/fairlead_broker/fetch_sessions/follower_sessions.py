@@ -69,6 +69,18 @@ class FollowedPartition:
         self.told_log_start_offset = log_start_offset
         return is_news
 
+    def note_start(self, own_offset: int, leader_offset: int) -> None:
+        """Take note of where the follower's log starts, which it says with its position.
+
+        One that starts later than the leader's has nothing to hear; -1 is an earlier release.
+        """
+        if own_offset >= 0:
+            self.told_log_start_offset = min(own_offset, leader_offset)
+
+    def lacks_start(self, log_start_offset: int) -> bool:
+        """Tell whether the leader's log starts later than the follower knows."""
+        return log_start_offset > self.told_log_start_offset >= 0
+
 
 class FollowerSession:
     """`epoch` is the one that the next fetch must carry; `on_news` is set while one is parked."""

@@ -38,6 +38,8 @@ __all__ = [
 
 UNKNOWN_END_OFFSET: Final = -1
 """A replica that has not fetched in this leader epoch yet: it holds the high watermark back."""
+UNKNOWN_LOG_START: Final = -1
+"""A replica that has not fetched yet, or is of an earlier release, which does not tell it."""
 
 _REVERTING: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 _OUTDATED: Final = (
@@ -79,6 +81,8 @@ class FollowerProgress:
 
     end_offset: int = UNKNOWN_END_OFFSET
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    log_start_offset: int = UNKNOWN_LOG_START
+    """Moved by `record_log_start`."""
     last_caught_up_ms: int = 0
     last_fetch_ms: int = 0
     last_fetch_log_end: int = UNKNOWN_END_OFFSET
@@ -189,6 +193,28 @@ class LeaderState:
             self._note_isr()
         moved = self.maybe_advance_high_watermark()
         return Progress(moved, self._propose_joining(replica_id))
+
+    def record_log_start(self, replica_id: int, log_start_offset: int) -> bool:
+        """Note where the log of a follower starts, after its fetch; return whether that moved."""
+        follower = self.followers[replica_id]
+        if follower.log_start_offset == log_start_offset:
+            return False
+        follower.log_start_offset = log_start_offset
+        return True
+
+    def low_watermark(self, log_start_offset: int) -> int:
+        """Return the lowest log start of all replicas in service; the leader's is given.
+
+        What lies below comes back with no new leader. -1 while one of them has not fetched in this
+        leader epoch. One that fetches and does not tell is left out.
+        """
+        lowest = log_start_offset
+        for replica, follower in self.followers.items():
+            start = follower.log_start_offset
+            is_silent = start < 0 and follower.end_offset != UNKNOWN_END_OFFSET
+            if start < lowest and not is_silent and self.brokers.may_join(replica):
+                lowest = start
+        return lowest
 
     def record_alive(self, replica_id: int, at_ms: int) -> None:
         """Note that a follower asked again at `at_ms`, in a session that leaves this out."""

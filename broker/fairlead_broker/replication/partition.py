@@ -30,7 +30,7 @@ from fairlead_broker.replication.follower_state import (
     RestartAt,
     TruncateTo,
 )
-from fairlead_broker.replication.leader_state import LeaderState, Refusal
+from fairlead_broker.replication.leader_state import UNKNOWN_LOG_START, LeaderState, Refusal
 from fairlead_broker.replication.mark_order import check_mark_order
 from fairlead_broker.replication.refusals import (
     PassingRefusal,
@@ -196,6 +196,12 @@ class Partition:
     @property
     def log_start_offset(self) -> int:
         return self.log.log_start_offset
+
+    @property
+    def low_watermark(self) -> int:
+        """What all replicas in service have let go ends here, as far as the leader knows."""
+        leader, log_start_offset = self.leader, self.log.log_start_offset
+        return log_start_offset if leader is None else leader.low_watermark(log_start_offset)
 
     @property
     def log_end_offset(self) -> int:
@@ -410,11 +416,17 @@ class Partition:
         self._note_advance()
 
     def record_fetch(
-        self, replica_id: int, broker_epoch: int, fetch_offset: int, now_ms: int
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        now_ms: int,
+        *,
+        log_start_offset: int = UNKNOWN_LOG_START,
     ) -> None:
         """Take note that a follower has all below `fetch_offset`; KafkaError if it may not ask.
 
-        Only after its log was found not to part from ours (R3).
+        Only after its log was found not to part from ours (R3). `log_start_offset` is its own.
         """
         leader = self.leader
         if leader is None or replica_id not in leader.followers:
@@ -422,7 +434,7 @@ class Partition:
         if leader.is_stale(replica_id, broker_epoch):
             raise fetch_of_earlier_start(self, replica_id, broker_epoch)
         moved, proposal = leader.record_fetch(replica_id, broker_epoch, fetch_offset, now_ms)
-        if moved:
+        if leader.record_log_start(replica_id, log_start_offset) or moved:
             self._note_advance()
         if proposal is not None:
             self._propose(proposal)
@@ -443,8 +455,12 @@ class Partition:
 
     def brokers_changed(self) -> None:
         """Look at the ISR anew: a broker registered, was fenced or came back into service."""
-        if self.leader is not None:
-            if self.leader.brokers_changed():
+        leader = self.leader
+        if leader is not None:
+            start = self.log_start_offset
+            # Who waits for a follower to let records go need not wait for one that is fenced now.
+            is_behind = any(each.log_start_offset < start for each in leader.followers.values())
+            if leader.brokers_changed() or is_behind:
                 self._note_advance()
             self._propose_joining()
 

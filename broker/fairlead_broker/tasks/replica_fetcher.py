@@ -247,7 +247,8 @@ class ReplicaFetcher:
             self._asked[key] = position, self._sent + 1
             topic_id, index = key
             fetch_offset, last_fetched_epoch, leader_epoch = position
-            named = (index, leader_epoch, fetch_offset, last_fetched_epoch, max_bytes)
+            log_start = partition.log_start_offset
+            named = (index, leader_epoch, fetch_offset, last_fetched_epoch, log_start, max_bytes)
             topic = topics.get(topic_id)
             if topic is None:
                 topics[topic_id] = [named]
@@ -312,6 +313,7 @@ class ReplicaFetcher:
             fetched.diverging_end_offset,
             fetched.records,
         )
+        log_start_offset = partition.log_start_offset
         try:
             action = partition.take(reply, now_ms=now_ms)
         except InvariantViolation:
@@ -320,8 +322,9 @@ class ReplicaFetcher:
             self._put_off(key, RETRY_DELAY_MAX_MS)
             return
         if isinstance(action, Append):
-            if not reply.records:
+            if not reply.records and partition.log_start_offset == log_start_offset:
                 return  # Marks only: the leader goes on with what it was asked.
+            # A start that has moved is told at once: a DeleteRecords may be waiting for that.
             self._broker.metrics.replicated_in_bytes += len(reply.records)
             if partition.has_outsiders:
                 self._broker.replication_throttle.note_taken(partition, len(reply.records))

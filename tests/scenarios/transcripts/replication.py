@@ -42,6 +42,7 @@ from fairlead_wire.messages import RESPONSES
 from fairlead_wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
+    DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
 from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
@@ -50,7 +51,12 @@ from fairlead_wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from fairlead_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from fairlead_wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from fairlead_wire.records import Record, decode_batch, encode_batch, iter_batches
 from transcripts.transcript import CommandError, Duration, Ids, Interpreter, command
 
@@ -322,10 +328,7 @@ class ReplicationTranscript(Interpreter):
         topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
         request = ProduceRequest(None, ACKS[acks], PRODUCE_TIMEOUT_MS, topics)
         name = f"append of {' '.join(values)}"
-        self._parked[name] = self._ask(broker, request, 9)
-        self._say_answers()
-        if name in self._parked:
-            self.say(f"{name}: waits")
+        self._await(name, self._ask(broker, request, 9))
 
     @command
     def consume(self, broker: int, offset: int, *, leader_epoch: int = -1) -> None:
@@ -357,13 +360,10 @@ class ReplicationTranscript(Interpreter):
 
     @command
     def delete_records(self, broker: int, *, before: int) -> None:
-        """Delete what lies below an offset."""
+        """Delete what lies below an offset; the reply waits for followers that are in service."""
         topics = [DeleteRecordsTopic(TOPIC, [DeleteRecordsPartition(0, before)])]
-        answer = self._ask(broker, DeleteRecordsRequest(topics, PRODUCE_TIMEOUT_MS), 2).answer
-        ((found,),) = (topic.partitions for topic in answer.topics)
-        code = found.error_code
-        outcome = _name(code) if code else f"the log starts at {found.low_watermark}"
-        self.say(f"delete-records: {outcome}")
+        request = DeleteRecordsRequest(topics, PRODUCE_TIMEOUT_MS)
+        self._await(f"delete-records before {before}", self._ask(broker, request, 2))
 
     @command
     def replicate(self, *brokers: int) -> None:
@@ -407,6 +407,7 @@ class ReplicationTranscript(Interpreter):
             position.current_leader_epoch,
             position.fetch_offset,
             position.last_fetched_epoch,
+            member.partition.log_start_offset,
             partition_max_bytes=1 << 20,
         )
         request = FetchRequest(
@@ -523,14 +524,28 @@ class ReplicationTranscript(Interpreter):
                 isr = ",".join(str(replica) for replica, _ in proposal.isr)
                 self.say(f"{member.broker_id} proposes: in sync {isr}")
 
+    def _await(self, name: str, request: Request) -> None:
+        self._parked[name] = request
+        self._say_answers()
+        if name in self._parked:
+            self.say(f"{name}: waits")
+
     def _say_answers(self) -> None:
         for name, request in list(self._parked.items()):
             if request.answer is None:
                 continue
             del self._parked[name]
-            ((slot,),) = (topic.partition_responses for topic in request.answer.responses)
-            code = slot.error_code
-            self.say(f"{name}: {_name(code) if code else f'acknowledged at {slot.base_offset}'}")
+            self.say(f"{name}: {_outcome(request.answer)}")
+
+
+def _outcome(answer: ProduceResponse | DeleteRecordsResponse) -> str:
+    """Return what became of the one partition."""
+    if isinstance(answer, DeleteRecordsResponse):
+        ((result,),) = (topic.partitions for topic in answer.topics)
+        start = f"all replicas in service start at {result.low_watermark}"
+        return _name(result.error_code) if result.error_code else start
+    ((slot,),) = (topic.partition_responses for topic in answer.responses)
+    return _name(slot.error_code) if slot.error_code else f"acknowledged at {slot.base_offset}"
 
 
 def _name(code: int) -> str:

@@ -30,7 +30,10 @@ FORGOTTEN = [(TOPICS[0], 3), (TOPICS[1], 0)]
 
 
 def positions(count: int) -> list[Position]:
-    return [(index, 7, (1 << 40) + index, 6 - index % 8, 1 << 20) for index in range(count)]
+    return [
+        (index, 7, (1 << 40) + index, 6 - index % 8, (1 << 39) - index, 1 << 20)
+        for index in range(count)
+    ]
 
 
 @pytest.mark.parametrize("forgotten", [[], FORGOTTEN, FORGOTTEN * 100])
@@ -67,9 +70,10 @@ def test_a_fetch_has_the_bytes_of_the_generated_message(
                         current_leader_epoch=leader_epoch,
                         fetch_offset=offset,
                         last_fetched_epoch=last_epoch,
+                        log_start_offset=log_start,
                         partition_max_bytes=max_bytes,
                     )
-                    for index, leader_epoch, offset, last_epoch, max_bytes in each
+                    for index, leader_epoch, offset, last_epoch, log_start, max_bytes in each
                 ],
             )
             for topic, each in named.items()

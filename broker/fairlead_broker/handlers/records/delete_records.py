@@ -2,13 +2,15 @@
 
 Behaviour: moves the log's start of a partition that this broker leads up to an offset, or with -1
 up to the last stable offset, which is the high watermark where no transaction is open; segments
-wholly below it go at the next retention round. Answers with the low watermark, the first offset
-that can still be read. An offset above the last stable offset waits, within `timeout_ms` and for
-some seconds, until transactions below it have ended: who has just committed one may delete its
-records, whose markers are on their way. Then it answers OFFSET_OUT_OF_RANGE (Kafka lets it go up to
-the high watermark at once, and loses the beginning of a transaction). One below the start changes
-nothing. Internal topics answer INVALID_TOPIC_EXCEPTION, topics that are only compacted
-POLICY_VIOLATION.
+wholly below it go at the next retention round. Waits, within `timeout_ms` and some minutes at most,
+until the replicas of all brokers in service start there, too: what was deleted is gone whoever
+leads next. Answers with the low watermark, the lowest of these starts. When time is over it is
+REQUEST_TIMED_OUT, though this replica has deleted and the others will.
+An offset above the last stable offset waits, within `timeout_ms` and for some seconds, until
+transactions below it have ended: who has just committed one may delete its records, whose markers
+are on their way. Then it answers OFFSET_OUT_OF_RANGE (Kafka lets it go up to the high watermark at
+once, and loses the beginning of a transaction). One below the start changes nothing. Internal
+topics answer INVALID_TOPIC_EXCEPTION, topics that are only compacted POLICY_VIOLATION.
 Versions:  2 flexible.
 Missing:   nothing.
 """
@@ -19,7 +21,11 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
-from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX, UNDECIDED_RECORDS_WAIT_MS
+from fairlead_broker.limits import (
+    PARKED_WAIT_MAX_MS,
+    PARTITIONS_PER_REQUEST_MAX,
+    UNDECIDED_RECORDS_WAIT_MS,
+)
 from fairlead_model.ids import is_internal_topic
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
     from fairlead_broker.replication.partition import Partition
 
 NO_LOW_WATERMARK: Final = -1
+_ALL_THAT_MAY_GO: Final = -1
 
 
 @handles(ApiKey.DELETE_RECORDS, versions=(0, 2), access=Access.BY_RESOURCE)
@@ -46,61 +53,104 @@ def delete_records(
     count = sum(len(topic.partitions) for topic in request.topics)
     if count > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"DeleteRecords names {count} partitions")
-    deletion = _Deletion(request, context)
-    wait_ms = min(request.timeout_ms, UNDECIDED_RECORDS_WAIT_MS)
-    if not deletion.undecided or wait_ms <= 0:
-        return deletion.response
-    broker = context.broker
-    keys = [(topic, result.partition_index) for topic, _, result in deletion.undecided]
-    parked = broker.fetch_purgatory.park(deletion, keys, broker.clock.monotonic_ms() + wait_ms)
-    if parked is None:
-        return deletion.response
-    context.parked = parked
-    return PENDING
+    return _Deletion(request, context).wait()
 
 
 class _Deletion:
-    """A request, what it has got so far, and what waits for the end of transactions."""
+    """A request, and what it has got so far.
 
-    __slots__ = ("_context", "response", "undecided")
+    `_undecided` are partitions where transactions have to end first, `_unfollowed` those of which
+    a follower has yet to delete. Of each: topic, offset, and the result, which holds what is
+    answered if it stays like this.
+    """
+
+    __slots__ = ("_begun_ms", "_context", "_response", "_undecided", "_unfollowed", "_wait_ms")
 
     def __init__(self, request: DeleteRecordsRequest, context: RequestContext) -> None:
         self._context = context
-        self.response = DeleteRecordsResponse()
-        self.undecided: list[tuple[str, int, DeleteRecordsPartitionResult]] = []
+        self._begun_ms = context.broker.clock.monotonic_ms()
+        self._wait_ms = min(request.timeout_ms, PARKED_WAIT_MAX_MS)
+        self._response = DeleteRecordsResponse()
+        self._undecided: list[tuple[str, int, DeleteRecordsPartitionResult]] = []
+        self._unfollowed: list[tuple[str, int, DeleteRecordsPartitionResult]] = []
         for topic in request.topics:
             results = []
             for asked in topic.partitions:
                 result = DeleteRecordsPartitionResult(asked.partition_index)
                 results.append(result)
-                if self._is_undecided(topic.name, asked.offset, result):
-                    self.undecided.append((topic.name, asked.offset, result))
-            self.response.topics.append(DeleteRecordsTopicResult(topic.name, results))
+                self._undecided.append((topic.name, asked.offset, result))
+            self._response.topics.append(DeleteRecordsTopicResult(topic.name, results))
+        self._look()
+
+    def wait(self) -> DeleteRecordsResponse | Pending:
+        """Park while something may still come of it; else return the answer."""
+        wait_ms = self._wait_ms
+        if self._undecided:
+            wait_ms = min(wait_ms, UNDECIDED_RECORDS_WAIT_MS)
+        awaited = [*self._undecided, *self._unfollowed]
+        if not awaited or wait_ms <= 0:
+            return self._response
+        keys = [(topic, result.partition_index) for topic, _, result in awaited]
+        purgatory = self._context.broker.fetch_purgatory
+        parked = purgatory.park(self, keys, self._begun_ms + wait_ms)
+        if parked is None:
+            return self._response
+        self._context.parked = parked
+        return PENDING
 
     def try_complete(self) -> bool:
-        self.undecided = [each for each in self.undecided if self._is_undecided(*each)]
-        if self.undecided:
+        self._look()
+        if self._undecided or self._unfollowed:
             return False
-        self.on_expire()
+        self._context.respond(self._response)
         return True
 
     def on_expire(self) -> None:
-        self._context.respond(self.response)
+        if self._undecided and self._unfollowed:
+            # No transaction is waited for any longer, but followers may be.
+            self._undecided.clear()
+            if self.wait() is PENDING:
+                return
+        self._context.respond(self._response)
+
+    def _look(self) -> None:
+        """Find out what still waits, and delete where nothing stands against it any more."""
+        self._undecided = [each for each in self._undecided if self._is_undecided(*each)]
+        self._unfollowed = [each for each in self._unfollowed if not self._is_followed(*each)]
 
     def _is_undecided(self, topic: str, offset: int, result: DeleteRecordsPartitionResult) -> bool:
         """Delete, or fill in why not; tell whether that may change with the next marker."""
         context = self._context
-        result.error_code, result.low_watermark = ErrorCode.NONE, NO_LOW_WATERMARK
         try:
             context.require(Operation.DELETE, ResourceType.TOPIC, topic)
             partition = _find(context.broker, topic, result.partition_index)
             if partition.last_stable_offset < offset <= partition.high_watermark:
-                result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+                _refuse(result, ErrorCode.OFFSET_OUT_OF_RANGE)
                 return True
-            result.low_watermark = partition.delete_records(offset)
+            log_start_offset = partition.delete_records(offset)
         except KafkaError as error:
-            result.error_code = error.code
+            _refuse(result, error.code)
+            return False
+        # Where the log starts later already, followers need not be farther than was asked for.
+        target = log_start_offset if offset == _ALL_THAT_MAY_GO else offset
+        self._unfollowed.append((topic, target, result))
         return False
+
+    def _is_followed(self, topic: str, offset: int, result: DeleteRecordsPartitionResult) -> bool:
+        """Tell whether all replicas have deleted, or nobody here can know any more."""
+        try:
+            low_watermark = _find(self._context.broker, topic, result.partition_index).low_watermark
+        except KafkaError as error:
+            _refuse(result, error.code)
+            return True
+        is_reached = low_watermark >= offset
+        result.low_watermark = low_watermark
+        result.error_code = ErrorCode.NONE if is_reached else ErrorCode.REQUEST_TIMED_OUT
+        return is_reached
+
+
+def _refuse(result: DeleteRecordsPartitionResult, code: ErrorCode) -> None:
+    result.error_code, result.low_watermark = code, NO_LOW_WATERMARK
 
 
 def _find(broker: Broker, topic: str, index: int) -> Partition:

@@ -3,8 +3,9 @@
 The same API as in `fetch`, with what replication adds: a fetch from an offset says that everything
 below is in the follower's log, which may move the high watermark; records up to the log's end; a
 leader epoch and a broker epoch that have to fit (R5, R11); a divergence instead of records where
-the two logs part (R3). A fetch waits for records only: a moved high watermark goes along with the
-next answer, because an answer of its own would double the traffic of a busy partition.
+the two logs part (R3). A fetch waits for records, or for a log start that has moved; a moved high
+watermark goes along with the next answer, because an answer of its own would double the traffic of
+a busy partition.
 
 A second fetch of a session that comes while one is parked ends that wait: the follower has
 something to say that can't wait for its turn.
@@ -98,8 +99,13 @@ def _take_positions(
                 )
                 if parting is None:
                     partition.record_fetch(
-                        session.replica_id, session.broker_epoch, asked.fetch_offset, now_ms
+                        session.replica_id,
+                        session.broker_epoch,
+                        asked.fetch_offset,
+                        now_ms,
+                        log_start_offset=asked.log_start_offset,
                     )
+                    followed.note_start(asked.log_start_offset, partition.log_start_offset)
                 else:
                     # Nothing else of what it says counts (R3).
                     followed.refusal = _marks(partition, followed)
@@ -135,7 +141,7 @@ class _FollowerReply:
         self._parked: ParkedOperation | None = None
 
     def is_worth_sending(self) -> bool:
-        """Tell whether there is something that shouldn't wait: records, or an error."""
+        """Tell whether there is something that shouldn't wait: records, a start, or an error."""
         for followed in self._session.news:
             if followed.refusal is not None or _is_lost(followed):
                 return True
@@ -145,6 +151,8 @@ class _FollowerReply:
             if partition is not None and followed.position.fetch_offset != partition.log_end_offset:
                 if partition.has_outsiders and not self._allowance(partition, followed.max_bytes):
                     continue
+                return True
+            if partition is not None and followed.lacks_start(partition.log_start_offset):
                 return True
             if (
                 partition is not None

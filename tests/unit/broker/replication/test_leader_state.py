@@ -434,3 +434,31 @@ def test_a_reign_that_goes_on_counts_every_replica_until_the_controller_is_heard
     assert commit(state, 1, 2)
     assert (state.high_watermark, state.is_high_watermark_valid) == (10, True)
     assert isinstance(state.isr_state, CommittedIsr)
+
+
+def test_the_low_watermark_is_the_lowest_log_start_in_service() -> None:
+    brokers = Brokers()
+    state = reign(1, 2, 3, brokers=brokers)
+    assert state.low_watermark(7) == -1, "nobody has fetched"
+    fetch(state, 2, 10)
+    assert state.record_log_start(2, 7)
+    assert state.low_watermark(7) == -1, "one has not"
+    fetch(state, 3, 10)
+    assert state.record_log_start(3, 4)
+    assert state.low_watermark(7) == 4
+    assert not state.record_log_start(3, 4)
+    assert state.record_log_start(3, 9)
+    assert state.low_watermark(7) == 7, "its own counts, too"
+    assert state.record_log_start(3, 5), "a disk may remember less after a crash"
+    assert state.low_watermark(7) == 5
+    brokers.out_of_service.add(3)
+    assert state.low_watermark(7) == 7
+
+
+def test_a_follower_of_an_earlier_release_is_not_waited_for() -> None:
+    state = reign(1, 2)
+    fetch(state, 2, 10)
+    fetch(state, 3, 10)
+    assert state.record_log_start(2, 7)
+    assert not state.record_log_start(3, -1)
+    assert state.low_watermark(7) == 7

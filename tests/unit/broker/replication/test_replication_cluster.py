@@ -169,6 +169,25 @@ def test_a_follower_below_the_leaders_start_begins_there(tmp_path: Path) -> None
     run(story())
 
 
+def test_a_start_that_moves_is_told_and_followed_at_once(tmp_path: Path) -> None:
+    """Nobody appends, and followers' fetches wait for longer than this test does."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, replica_fetch_wait_max_ms="600000") as cluster:
+            cluster.create("t")
+            end = cluster.append(1, "t", b"a", b"b", b"c")
+            leader = cluster.partition(1, "t")
+            await cluster.until(lambda: leader.high_watermark == end)
+            assert leader.low_watermark == 0
+            for start in (1, 3):
+                leader.delete_records(start)
+                await cluster.until(lambda start=start: leader.low_watermark == start)
+                for broker_id in (2, 3):
+                    assert cluster.partition(broker_id, "t").log_start_offset == start
+
+    run(story())
+
+
 def test_too_small_an_isr_refuses_acks_all_before_the_append(tmp_path: Path) -> None:
     async def story() -> None:
         async with ReplicaCluster(tmp_path) as cluster:

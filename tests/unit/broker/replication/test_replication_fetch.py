@@ -36,6 +36,7 @@ class Follower:
         last_epoch: int = -1,
         broker_epoch: int = 2,
         replica_id: int = 2,
+        log_start: int = -1,
     ) -> FetchResponse:
         topics = []
         if offset is not None:
@@ -44,6 +45,7 @@ class Follower:
                 current_leader_epoch=epoch,
                 fetch_offset=offset,
                 last_fetched_epoch=last_epoch,
+                log_start_offset=log_start,
                 partition_max_bytes=1 << 20,
             )
             topics = [FetchTopic("", self.topic_id, [position])]
@@ -135,6 +137,26 @@ def test_below_the_leaders_start_the_start_is_told(stage: Any, follower: Followe
     stage.partition("t").leader.high_watermark = 2
     data = only(follower.fetch(0))
     assert (data.error_code, data.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 2)
+
+
+def test_a_fetch_says_where_the_followers_log_starts(stage: Any, follower: Follower) -> None:
+    stage.append("t", b"a", b"b")
+    follower.fetch(2, last_epoch=0, log_start=0)
+
+    async def delete() -> None:
+        stage.partition("t").delete_records(2)
+
+    stage.run(delete())
+    assert stage.partition("t").low_watermark == 0
+    assert only(follower.fetch()).log_start_offset == 2
+    told = only(follower.fetch(2, last_epoch=0, log_start=1))
+    assert told.log_start_offset == 2, "it says that it does not know"
+    assert stage.partition("t").low_watermark == 1
+    follower.fetch(3, last_epoch=0, log_start=2)
+    assert stage.partition("t").low_watermark == 1, "what a diverging log says counts for nothing"
+    follower.fetch(2, last_epoch=0, log_start=2)
+    assert stage.partition("t").low_watermark == 2
+    assert follower.fetch().responses == []
 
 
 def test_an_unknown_topic_id_is_refused(follower: Follower) -> None:
