@@ -8,10 +8,10 @@ from fairlead_broker.limits import PURGATORY_TIMER_MS
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from fairlead_broker.clock import Clock
-    from fairlead_broker.replication.purgatory import Purgatory
+    from fairlead_broker.replication.purgatory import Operation, Purgatory
 
 
 class ExpiryTimer:
@@ -22,8 +22,13 @@ class ExpiryTimer:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, clock: Clock, purgatories: Sequence[Purgatory]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        purgatories: Sequence[Purgatory],
+        on_fault: Callable[[Operation], None] | None = None,
     ) -> None:
+        """Mind these; `on_fault` is told of what raises while it waits there."""
         self._loop = loop
         self._clock = clock
         self._purgatories = purgatories
@@ -31,6 +36,7 @@ class ExpiryTimer:
         self._deadline_ms = 0
         for purgatory in purgatories:
             purgatory.on_earlier_deadline = self._set
+            purgatory.on_fault = on_fault
 
     def stop(self) -> None:
         if self._timer is not None:

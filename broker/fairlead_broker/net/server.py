@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from fairlead_broker.net.logins import Logins
     from fairlead_broker.net.transport import OpenTransport
     from fairlead_broker.quota.client_quotas import ClientQuotas
+    from fairlead_broker.replication.purgatory import Operation
 
 _LOGGER: Final = logging.getLogger(__name__)
 _SWEEP_S: Final = 1.0
@@ -177,9 +178,13 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._accept_timers: set[asyncio.TimerHandle] = set()
-        self._expiry = ExpiryTimer(
-            self.loop, broker.clock, (broker.fetch_purgatory, broker.produce_purgatory)
-        )
+        purgatories = (broker.fetch_purgatory, broker.produce_purgatory)
+        self._expiry = ExpiryTimer(self.loop, broker.clock, purgatories, self._on_parked_fault)
+
+    def _on_parked_fault(self, operation: Operation) -> None:
+        """Tell of a parked request that has raised what it never should, and end it."""
+        self.peer_log.warn("parked", "a request that waited has failed", trace=True)
+        operation.on_fault()
 
     def bind(self) -> tuple[Listener, ...]:
         """Open the listening sockets; the listeners as they are, with real port numbers."""

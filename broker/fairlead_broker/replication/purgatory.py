@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 PurgatoryKey: TypeAlias = tuple[str, int]
 
 _STALE_ENTRIES_MIN: Final = 64
+PARKED_FAULT: Final = "a request of it that waited has failed"
+"""Why a connection is closed."""
 
 
 class Operation(Protocol):
-    """What can be parked. Both methods are called by the purgatory only."""
+    """What can be parked. Its methods are called by the purgatory only."""
 
     def try_complete(self) -> bool: ...
     def on_expire(self) -> None: ...
+    def on_fault(self) -> None:
+        """End without an answer: one of the others has raised what it never should."""
 
 
 class ParkedOperation:
@@ -57,11 +61,14 @@ class Purgatory:
     Bounded by `operations_max` and by `keys_max` over all operations: beyond either `park` refuses
     and the caller answers at once. Deadlines are in whatever clock the caller uses throughout.
     `on_earlier_deadline` is told when the next deadline has come closer, so that a shell can set
-    one timer for all.
+    one timer for all. `on_fault` is told of an operation that raised what it never should, and is
+    out by then: others wait beside it, and somebody else's request is at work. Without it, the
+    exception goes on.
     """
 
     def __init__(self, *, operations_max: int, keys_max: int) -> None:
         self.on_earlier_deadline: Callable[[int], None] | None = None
+        self.on_fault: Callable[[Operation], None] | None = None
         self._operations_max = operations_max
         self._keys_max = keys_max
         self._watchers: dict[PurgatoryKey, dict[ParkedOperation, None]] = {}
@@ -117,7 +124,14 @@ class Purgatory:
         completed = 0
         for parked in concerned:
             # An earlier completion may have closed the connection of this one.
-            if parked.is_parked and parked.operation.try_complete():
+            if not parked.is_parked:
+                continue
+            try:
+                is_complete = parked.operation.try_complete()
+            except Exception:
+                self._give_up(parked)
+                continue
+            if is_complete:
                 self.forget(parked)
                 completed += 1
         return completed
@@ -131,9 +145,19 @@ class Purgatory:
             if parked.is_parked:
                 # Out first: answering may park the connection's next request here.
                 self.forget(parked)
-                parked.operation.on_expire()
+                try:
+                    parked.operation.on_expire()
+                except Exception:
+                    self._give_up(parked)
                 expired += 1
         return expired
+
+    def _give_up(self, parked: ParkedOperation) -> None:
+        """Hand on what an operation raised, or raise it: called while that is handled."""
+        self.forget(parked)
+        if self.on_fault is None:
+            raise  # noqa: PLE0704
+        self.on_fault(parked.operation)
 
     def next_deadline_ms(self) -> int | None:
         """Return the earliest deadline of anything parked."""

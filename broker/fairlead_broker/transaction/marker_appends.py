@@ -135,6 +135,14 @@ class MarkerAppends:
             self._codes[number][key] = ErrorCode.REQUEST_TIMED_OUT
         self._complete()
 
+    def on_fault(self) -> None:
+        """Have the coordinator ask again for what is not known to be written."""
+        for each in self._uncommitted:
+            each.codes[_key(each)] = ErrorCode.UNKNOWN_SERVER_ERROR
+        for number, key in self._unanswered:
+            self._codes[number][key] = ErrorCode.UNKNOWN_SERVER_ERROR
+        self._complete()
+
     def _append_to_groups(self, marker: EndMarker, number: int, key: TopicPartition) -> None:
         """Have the group coordinator write it, in order with what the groups there write."""
 

@@ -26,6 +26,7 @@ from fairlead_broker.limits import (
     PARTITIONS_PER_REQUEST_MAX,
     UNDECIDED_RECORDS_WAIT_MS,
 )
+from fairlead_broker.replication.purgatory import PARKED_FAULT
 from fairlead_model.ids import is_internal_topic
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -112,6 +113,9 @@ class _Deletion:
             if self.wait() is PENDING:
                 return
         self._context.respond(self._response)
+
+    def on_fault(self) -> None:
+        self._context.close_connection(PARKED_FAULT)
 
     def _look(self) -> None:
         """Find out what still waits, and delete where nothing stands against it any more."""

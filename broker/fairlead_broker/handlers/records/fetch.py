@@ -44,6 +44,7 @@ from fairlead_broker.limits import PARKED_WAIT_MAX_MS, PARTITIONS_PER_REQUEST_MA
 from fairlead_broker.replication.divergence import diverging_end
 from fairlead_broker.replication.leader_epoch_check import check_leader_epoch
 from fairlead_broker.replication.preferred_replica import Follower, preferred_follower
+from fairlead_broker.replication.purgatory import PARKED_FAULT
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.fetch import (
@@ -415,6 +416,9 @@ class _ParkedFetch:
     def on_expire(self) -> None:
         self.reader.read()
         self.context.respond(self.reader.response())
+
+    def on_fault(self) -> None:
+        self.context.close_connection(PARKED_FAULT)
 
 
 def _aborted(

@@ -19,6 +19,7 @@ from fairlead_broker.api_registry import PENDING, Pending
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.replication.divergence import diverging_end
 from fairlead_broker.replication.follower_state import FetchPosition
+from fairlead_broker.replication.purgatory import PARKED_FAULT
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.fetch import (
     EpochEndOffset,
@@ -260,6 +261,9 @@ class _FollowerReply:
 
     def on_expire(self) -> None:
         self._respond()
+
+    def on_fault(self) -> None:
+        self._context.close_connection(PARKED_FAULT)
 
     def _on_news(self) -> None:
         if self.is_worth_sending():

@@ -50,6 +50,7 @@ from fairlead_broker.log.batches.recompression import is_packed_anew
 from fairlead_broker.log.batches.record_walk import RefusedRecordsError
 from fairlead_broker.replication.acknowledgement import acknowledgement, time_out_code
 from fairlead_broker.replication.acks import ALL_IN_SYNC
+from fairlead_broker.replication.purgatory import PARKED_FAULT
 from fairlead_model.ids import INTERNAL_TOPICS
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -564,6 +565,9 @@ class _ParkedProduce:
     def on_expire(self) -> None:
         self.time_out()
         self._respond()
+
+    def on_fault(self) -> None:
+        self.context.close_connection(PARKED_FAULT)
 
     def time_out(self) -> None:
         for waiting in self.waiting:

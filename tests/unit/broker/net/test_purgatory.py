@@ -22,6 +22,19 @@ class Waiting:
     def on_expire(self) -> None:
         self.outcome.append("expired")
 
+    def on_fault(self) -> None:
+        self.outcome.append("given up")
+
+
+class Broken(Waiting):
+    """An operation that raises what none should."""
+
+    def try_complete(self) -> bool:
+        raise RuntimeError("it is broken")
+
+    def on_expire(self) -> None:
+        raise RuntimeError("it is broken")
+
 
 @pytest.fixture
 def purgatory() -> Purgatory:
@@ -77,6 +90,31 @@ def test_cancelled_is_never_told_anything(purgatory: Purgatory) -> None:
     purgatory.expire(100)
     assert waiting.outcome == []
     assert purgatory.next_deadline_ms() is None
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_one_that_is_broken_hurts_nobody_beside_it(purgatory: Purgatory, *, is_late: bool) -> None:
+    purgatory.on_fault = lambda operation: operation.on_fault()
+    broken, waiting = Broken(), Waiting()
+    waiting.is_ready = True
+    for operation in (broken, waiting):
+        purgatory.park(operation, [("a", 0)], 100)
+    if is_late:
+        assert purgatory.expire(100) == 2
+    else:
+        assert purgatory.check([("a", 0)]) == 1
+    assert (broken.outcome, waiting.outcome) == (
+        ["given up"],
+        ["expired" if is_late else "completed"],
+    )
+    assert len(purgatory) == purgatory.keys_count == 0
+
+
+def test_where_nobody_is_told_of_faults_they_are_raised(purgatory: Purgatory) -> None:
+    """So that a simulation ends with them."""
+    purgatory.park(Broken(), [("a", 0)], 100)
+    with pytest.raises(RuntimeError, match="broken"):
+        purgatory.check([("a", 0)])
 
 
 def test_refuses_beyond_its_bounds() -> None:
