@@ -162,6 +162,11 @@ LOOKUP_DECOMPRESSED_MAX: Final = 16 * MIB
 WALKED_RECORDS_MAX: Final = 100_000
 """Records of one batch that the loop looks at, for their keys or for a timestamp: a tenth of a
 second. A compressed batch of 1 MiB may hold millions, which would stop the broker for that long."""
+WALKED_ALWAYS_RECORDS_MAX: Final = 8
+"""Records of a batch that is not packed whose timestamps are looked at whatever its header says:
+three microseconds at most, of some 50 that a request takes."""
+UNCHARGED_WALK_BYTES_MAX: Final = 64 * KIB
+"""A larger batch whose records are looked at keeps its connection waiting as long as that took."""
 NAMED_RECORDS_MAX: Final = 10_000
 """Records that the refusal of one batch names; of more it names none, and clients fail all records
 of the batch alike. A name takes some 80 bytes of the answer."""
@@ -169,7 +174,7 @@ RECOMPRESSED_BYTES_MAX: Final = 4 * MIB
 """Records of one batch that a leader packs anew for its topic, on the loop: a fifth of a second
 with gzip. Producers' batches have 16 KiB to 1 MiB."""
 PACKING_MS_MAX: Final = 400
-"""What the requests of one connection may have batches packed anew at a stretch."""
+"""What the requests of one connection may have batches packed anew, or unpacked, at a stretch."""
 ZSTD_LEVEL_MAX: Final = 9
 """With which a leader packs; 4 MiB take some 70 ms. Level 22 would take seven seconds."""
 CLEANER_DECOMPRESSED_MAX: Final = 64 * MIB

@@ -8,8 +8,15 @@ from fairlead_broker.log.files.deferred_files import DeferredFiles
 from fairlead_broker.log.files.read_cache import ReadCache
 from fairlead_broker.log.log import Log
 from fairlead_model.configs.log_config import LogConfig
-from fairlead_wire.record_batch import BATCH_HEADER, BatchHeader, batch_crc, decode_batch_header
+from fairlead_wire.record_batch import (
+    BATCH_HEADER,
+    BATCH_HEADER_SIZE,
+    BatchHeader,
+    batch_crc,
+    decode_batch_header,
+)
 from fairlead_wire.records import Record, encode_batch
+from fairlead_wire.zigzag import varint
 
 TOPIC_ID = bytes(range(16))
 
@@ -22,9 +29,16 @@ def batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     attributes: int = 0,
     fill: bytes = b"x",
+    body: bytes | None = None,
 ) -> memoryview:
-    """A batch as a producer sends it, with an opaque body, so that it is exactly `size` bytes."""
-    body = fill * (size - 61)
+    """A batch as a producer sends it, exactly `size` bytes unless a `body` is given.
+
+    Its records have no keys, and the last one's value is as long as that takes; records that do not
+    fit are a body that no leader takes.
+    """
+    if body is None:
+        body = _records_of(records, size - BATCH_HEADER_SIZE, fill)
+    size = BATCH_HEADER_SIZE + len(body)
     content = bytearray(
         BATCH_HEADER.pack(
             0,
@@ -43,6 +57,25 @@ def batch(
     )
     struct.pack_into(">I", content, 17, batch_crc(content, 0, size))
     return memoryview(content)
+
+
+def _records_of(count: int, size: int, fill: bytes) -> bytes:
+    """Records that take `size` bytes together, with the timestamp of their batch."""
+    body = b"".join(_record(delta, b"") for delta in range(count - 1))
+    left = size - len(body)
+    for value_size in range(left, max(left - 20, -1), -1):
+        # A longer value may need a longer length, too, and miss by a byte or two.
+        for padding in range(3):
+            last = _record(count - 1, fill * value_size, padding)
+            if len(last) == left:
+                return body + last
+    return fill * size
+
+
+def _record(offset_delta: int, value: bytes, padding: int = 0) -> bytes:
+    no_headers = b"\x80" * padding + b"\0"
+    fields = b"\0\0" + varint(offset_delta) + b"\x01" + varint(len(value)) + value + no_headers
+    return varint(len(fields)) + fields
 
 
 def record_batch(*records: Record, **options: object) -> memoryview:
@@ -64,8 +97,9 @@ def as_leader_sent(
     base_offset: int, records: int = 1, *, epoch: int = 0, size: int = 180, timestamp: int = 1_000
 ) -> memoryview:
     """A batch as a follower receives it."""
+    body = b"\xff" * (size - BATCH_HEADER_SIZE)
     return patched(
-        batch(records, size=size, timestamp=timestamp, fill=b"\xff"),
+        batch(records, timestamp=timestamp, body=body),
         base_offset=base_offset,
         partition_leader_epoch=epoch,
     )

@@ -26,8 +26,9 @@ from fairlead_broker.log import (
     retention,
     truncation,
 )
-from fairlead_broker.log.batches.append_check import HeaderFields, check_produced_batch
+from fairlead_broker.log.batches.append_check import check_produced_batch
 from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
+from fairlead_broker.log.batches.produced_records import HeaderFields
 from fairlead_broker.log.batches.recompression import as_stored
 from fairlead_broker.log.files.deferred_files import DeferredFiles
 from fairlead_broker.log.files.deletions import DeletionJob, Deletions

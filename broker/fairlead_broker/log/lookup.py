@@ -225,7 +225,7 @@ def _first_record(
         )
     batch = log.disk.pread(segment.file.read_fd, header.size, position)
     try:
-        for record in walk_records(header, batch):
+        for record in walk_records(header, batch, max_size=LOOKUP_DECOMPRESSED_MAX):
             if record.timestamp >= timestamp_ms and record.offset >= log.log_start_offset:
                 return TimestampOffset(record.timestamp, record.offset, epoch)
     except KafkaError:

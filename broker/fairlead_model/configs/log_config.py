@@ -12,6 +12,8 @@ NEVER: Final = 2**63 - 1
 PRODUCERS_CODEC: Final = "producer"
 """The `compression.type` with which batches are stored as they came."""
 
+_AFTER_MAX_MS: Final = 3_600_000
+
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
@@ -30,7 +32,7 @@ class LogConfig:
     flush_ms: int = NEVER
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = NEVER
-    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_after_max_ms: int = _AFTER_MAX_MS
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     delete_retention_ms: int = 24 * 3600 * 1000
     min_cleanable_dirty_ratio: float = 0.5
@@ -47,6 +49,14 @@ class LogConfig:
     def is_log_append_time(self) -> bool:
         """True where the broker's clock, not the producer's, stamps the batches."""
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def limits_timestamps(self) -> bool:
+        """True where producers' timestamps are limited otherwise than by default."""
+        return (
+            self.message_timestamp_before_max_ms != NEVER
+            or self.message_timestamp_after_max_ms != _AFTER_MAX_MS
+        )
 
     @property
     def is_compacted(self) -> bool:

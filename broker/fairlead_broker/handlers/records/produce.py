@@ -46,7 +46,7 @@ from fairlead_broker.limits import (
     PACKING_MS_MAX,
     PARTITIONS_PER_REQUEST_MAX,
 )
-from fairlead_broker.log.batches.recompression import is_packed_anew
+from fairlead_broker.log.batches.produced_records import takes_long
 from fairlead_broker.log.batches.record_walk import RefusedRecordsError
 from fairlead_broker.replication.acknowledgement import acknowledgement, time_out_code
 from fairlead_broker.replication.acks import ALL_IN_SYNC
@@ -275,8 +275,8 @@ def _append(
     ):
         check_transaction(partition, records, request, context)
     append = (
-        partial(_append_packed, context, partition)
-        if is_packed_anew(records, partition.log.config)
+        partial(_append_slowly, context, partition)
+        if takes_long(records, partition.log.config)
         else partition.append_as_leader
     )
     try:
@@ -293,19 +293,19 @@ def _append(
     return partition, result
 
 
-def _append_packed(
+def _append_slowly(
     context: RequestContext, partition: Partition, records: Any, **options: Any
 ) -> AppendResult:
-    """Append a batch that has to be packed anew, which everybody else waits for.
+    """Append a batch that is packed anew, or unpacked and looked at, while everybody else waits.
 
-    Its connection then waits as long, and has had enough packed after a while.
+    Its connection then waits as long, and has had enough done for it after a while.
     """
     channel, clock = context.channel, context.broker.clock
     if channel.charged_ms >= PACKING_MS_MAX:
         raise KafkaError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"batches of this request were packed anew for {channel.charged_ms} ms: send fewer at"
-            " once, or compress as the topic's compression.type says",
+            f"batches of this request were unpacked or packed anew for {channel.charged_ms} ms:"
+            " send fewer at once, or compress as the topic's compression.type says",
         )
     begun_ms = clock.monotonic_ms()
     try:

@@ -1,17 +1,14 @@
 """What a leader demands of a produced batch before anything is written.
 
-Called once per batch on the hot path, so it looks at the header only; records are walked for
-compacted topics alone, which must know each record's key. The order of the tests and the codes
-are Kafka's, so that clients meet the error that they know.
+Called once per batch on the hot path, so it looks at the header, and at the records only where
+`produced_records` does, or for compacted topics, which must know each record's key. The order of
+the tests and the codes are Kafka's, so that clients meet the error that they know.
 """
 
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, NoReturn
 
-from fairlead_broker.log.batches.record_walk import (
-    RefusedRecordsError,
-    check_keyed_records,
-    records_outside,
-)
+from fairlead_broker.log.batches.produced_records import HeaderFields, check_records
+from fairlead_broker.log.batches.record_walk import check_keyed_records
 from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.record_batch import (
@@ -29,9 +26,6 @@ from fairlead_wire.record_batch import (
     BatchHeader,
     batch_crc,
 )
-
-HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""The fields of `BatchHeader` in order, as `struct` gives them: cheaper than the named tuple."""
 
 _REFUSED_ATTRIBUTES: Final = TIMESTAMP_TYPE_MASK | CONTROL_MASK | DELETE_HORIZON_MASK
 _LAST_CODEC: Final = 4
@@ -51,7 +45,8 @@ def check_produced_batch(
     Batches that a group coordinator writes for a producer have no sequences.
 
     Bytes behind the batch are tolerated if they are no second whole batch (clients may cut off in
-    the middle): the caller must use the header's size.
+    the middle): the caller must use the header's size. The header's largest timestamp is what the
+    records have; `batch`, which must be writable, is corrected where it said otherwise.
     """
     given = len(batch)
     if given < BATCH_HEADER_SIZE:
@@ -65,8 +60,8 @@ def check_produced_batch(
         crc,
         attributes,
         last_offset_delta,
-        base_timestamp,
-        max_timestamp,
+        _,
+        _,
         producer_id,
         producer_epoch,
         base_sequence,
@@ -96,11 +91,7 @@ def check_produced_batch(
         _check_producer(
             producer_id, producer_epoch, base_sequence, is_from_coordinator=is_from_coordinator
         )
-    if not config.is_log_append_time and max_timestamp != -1:
-        earliest = now_ms - config.message_timestamp_before_max_ms
-        latest = now_ms + config.message_timestamp_after_max_ms
-        if max_timestamp > latest or base_timestamp < earliest or base_timestamp > latest:
-            _refuse_timestamps(BatchHeader._make(header), batch[:size], earliest, latest)
+    header = check_records(header, batch, config, now_ms)
     if is_compacted:
         check_keyed_records(BatchHeader._make(header), batch[:size])
     return header
@@ -171,15 +162,3 @@ def _check_producer(
             ErrorCode.INVALID_RECORD,
             f"producer {producer_id} with epoch {producer_epoch}, sequence {base_sequence}",
         )
-
-
-def _refuse_timestamps(
-    header: BatchHeader, batch: memoryview, earliest: int, latest: int
-) -> NoReturn:
-    raise RefusedRecordsError(
-        ErrorCode.INVALID_TIMESTAMP,
-        f"timestamps {header.base_timestamp} to {header.max_timestamp} are not within {earliest}"
-        f" to {latest}",
-        records_outside(header, batch, earliest, latest),
-        f"its timestamp is not within {earliest} to {latest}",
-    )

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from fairlead_broker.limits import (
     LOOKUP_DECOMPRESSED_MAX,
-    NAMED_RECORDS_MAX,
+    RECOMPRESSED_BYTES_MAX,
     WALKED_RECORDS_MAX,
 )
 from fairlead_broker.log.batches.keyed_records import UnreadableRecordsError, keyed_records
@@ -43,10 +43,10 @@ class RefusedRecordsError(KafkaError):
         self.fault = fault
 
 
-def walk_records(header: BatchHeader, batch: Buffer) -> Iterator[RecordSummary]:
+def walk_records(header: BatchHeader, batch: Buffer, *, max_size: int) -> Iterator[RecordSummary]:
     """Yield each record of a batch in order. KafkaError INVALID_RECORD where the layout breaks."""
     stored = memoryview(batch)[BATCH_HEADER_SIZE : header.size]
-    body: Buffer = stored if header.codec == 0 else _expand(header.codec, stored)
+    body: Buffer = stored if header.codec == 0 else _expand(header.codec, stored, max_size)
     is_log_append_time = bool(header.timestamp_type)
     position = 0
     try:
@@ -104,25 +104,20 @@ def check_keyed_records(header: BatchHeader, batch: Buffer) -> None:
 
 
 def records_outside(header: BatchHeader, batch: Buffer, earliest: int, latest: int) -> list[int]:
-    """Return which records of a batch that is refused anyway have timestamps outside of a range.
+    """Return which records of a batch have timestamps, and these outside of a range.
 
-    None of them where the batch has more records than are ever named, or unreadable ones.
+    KafkaError if they cannot be read, or unpack to more than a leader unpacks.
     """
-    if header.records_count > NAMED_RECORDS_MAX:
-        return []
-    try:
-        return [
-            at
-            for at, record in enumerate(walk_records(header, batch))
-            if record.timestamp != NO_TIMESTAMP and not earliest <= record.timestamp <= latest
-        ]
-    except KafkaError:
-        return []
+    return [
+        at
+        for at, record in enumerate(walk_records(header, batch, max_size=RECOMPRESSED_BYTES_MAX))
+        if record.timestamp != NO_TIMESTAMP and not earliest <= record.timestamp <= latest
+    ]
 
 
-def _expand(codec: int, body: memoryview) -> bytes:
+def _expand(codec: int, body: memoryview, max_size: int = LOOKUP_DECOMPRESSED_MAX) -> bytes:
     try:
-        return decompress(body, codec, max_size=LOOKUP_DECOMPRESSED_MAX)
+        return decompress(body, codec, max_size=max_size)
     except RemoteProtocolError as error:
         raise _broken(str(error)) from error
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from log_batches import TOPIC_ID, append, batch, record_batch
+from log_batches import TOPIC_ID, append, as_leader_sent, batch, record_batch
 
 from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.tools.dump import (
@@ -24,7 +24,7 @@ CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=300)
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A data directory that was stopped cleanly: 30 opaque batches, then one of three records."""
+    """A data directory that was stopped cleanly: 30 batches of one record, then one of three."""
     path = tmp_path_factory.mktemp("data")
     directory = LogDirectory(str(path), node_id=0, cluster_id="c", boot_id="b")
     directory.load(0, config_for=lambda topic, partition: CONFIG)
@@ -81,7 +81,20 @@ def test_records(data):
         "value": b"v",
         "headers": (("h", b"x"),),
     }
-    assert len(dump.problems) == 8, "opaque bodies hold no records"
+    assert dump.problems == []
+    assert [row["offset"] for row in found] == list(range(22, 33))
+
+
+def test_records_that_cannot_be_read(tmp_path):
+    directory = LogDirectory(str(tmp_path), node_id=0, cluster_id="c", boot_id="b")
+    directory.load(0, config_for=lambda topic, partition: CONFIG)
+    directory.confirm_start(1)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
+    log.append_as_follower(as_leader_sent(0), now_ms=0)
+    append(log, batch())
+    assert directory.close(clean=True, broker_epoch=9)
+    found, dump = rows(tmp_path / "t-0" / f"{0:020}.log", records=True)
+    assert ([row["offset"] for row in found], len(dump.problems)) == ([1], 1)
 
 
 def test_small_files(data):

@@ -64,7 +64,7 @@ def test_log_append_time_answers_the_first_record_of_the_batch(tmp_path):
 
 
 def test_a_batch_that_unpacks_to_too_much_is_answered_by_its_start(tmp_path, monkeypatch):
-    monkeypatch.setattr("fairlead_broker.log.batches.record_walk.LOOKUP_DECOMPRESSED_MAX", 100)
+    monkeypatch.setattr("fairlead_broker.log.lookup.LOOKUP_DECOMPRESSED_MAX", 1_000)
     log = LogBench(f"{tmp_path}/b-0").create()
     records = [Record(at, 1_000 + at, None, bytes(1_000)) for at in range(3)]
     append(log, record_batch(*records, codec=Codec.ZSTD))

@@ -101,7 +101,8 @@ def test_compacted_topics_take_keys_only(codec, tmp_path):
 
 def test_unreadable_records_are_refused_by_compacted_topics(tmp_path):
     log = LogBench(f"{tmp_path}/t-0").create(cleanup_policy=frozenset({"compact"}))
-    for broken in (batch(fill=b"\xff"), batch(attributes=2), batch(attributes=7), batch(40)):
+    garbage = b"\xff" * 100
+    for broken in (batch(body=garbage), batch(attributes=2), batch(attributes=7), batch(40)):
         with pytest.raises(KafkaError) as caught:
             append(log, broken)
         assert caught.value.code == ErrorCode.INVALID_RECORD
@@ -124,7 +125,7 @@ def test_compacted_topics_take_no_more_records_than_the_loop_can_look_at(tmp_pat
     log = compacted(tmp_path)
     count = WALKED_RECORDS_MAX + 1
     content = patched(
-        record_batch(Record(0, 5, b"a", b"1"), codec=Codec.ZSTD),
+        record_batch(Record(0, 5, b"a", bytes(range(256))), codec=Codec.ZSTD),
         records_count=count,
         last_offset_delta=count - 1,
     )

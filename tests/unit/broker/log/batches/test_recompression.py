@@ -99,7 +99,7 @@ def test_what_is_too_large_as_it_is_stored_is_refused(tmp_path):
 def test_what_cannot_be_unpacked_is_refused(codec, tmp_path):
     log = LogBench(f"{tmp_path}/t-0").create(compression_type="uncompressed")
     with pytest.raises(KafkaError, match="unreadable records") as caught:
-        append(log, batch(attributes=codec, fill=b"\xff"))
+        append(log, batch(attributes=codec, body=b"\xff" * 100))
     assert caught.value.code == ErrorCode.INVALID_RECORD
     assert log.log_end_offset == 0
 

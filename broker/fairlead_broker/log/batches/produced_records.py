@@ -1,0 +1,217 @@
+"""What a leader makes sure of in the records of a produced batch: their number and timestamps.
+
+Small batches that are not packed are walked always; others only where their header claims no
+largest timestamp that could be right, as those of sarama before 1.45.1, or where the topic limits
+timestamps otherwise than by default. The body is hostile. This is the hot path: the walk keeps the
+least and the largest timestamp only, and reads varints in place while they are short.
+"""
+
+from typing import Final, NoReturn, TypeAlias
+
+from fairlead_broker.limits import (
+    NAMED_RECORDS_MAX,
+    RECOMPRESSED_BYTES_MAX,
+    UNCHARGED_WALK_BYTES_MAX,
+    WALKED_ALWAYS_RECORDS_MAX,
+    WALKED_RECORDS_MAX,
+)
+from fairlead_broker.log.batches.keyed_records import RECORD_BYTES_MIN, UnreadableRecordsError
+from fairlead_broker.log.batches.recompression import is_packed_anew
+from fairlead_broker.log.batches.record_walk import RefusedRecordsError, records_outside
+from fairlead_model.configs.log_config import LogConfig
+from fairlead_wire.compression import UnpackedSizeError, decompress
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.record_batch import (
+    BATCH_HEADER_SIZE,
+    BATCH_LENGTH_MIN,
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    NO_TIMESTAMP,
+    BatchHeader,
+    batch_crc,
+)
+from fairlead_wire.zigzag import VARLONG_SIZE_MAX, read_varint
+
+HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+"""The fields of `BatchHeader` in order, as `struct` gives them: cheaper than the named tuple."""
+
+_UNPACKED_RATIOS: Final = (1, 1_032, 64, 255, 32_768, 0, 0, 0)
+"""To how many times their bytes records can unpack at the very most, by codec."""
+_LENGTH_MIN: Final = 2 * (RECORD_BYTES_MIN - 1)
+"""The shortest record's length, which does not count itself, as zig-zag has it."""
+_DELTA_LIMIT: Final = 2**70
+"""Beyond whatever ten bytes hold."""
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
+_CRC: Final = slice(17, 21)
+_CODEC_AT: Final = 22
+"""The low byte of the attributes."""
+_BASE_TIMESTAMP: Final = slice(27, 35)
+_MAX_TIMESTAMP: Final = slice(35, 43)
+
+
+def takes_long(batch: memoryview, config: LogConfig) -> bool:
+    """Tell whether everybody else waits for a batch: it is packed anew, unpacked or much looked at.
+
+    Decided by the bytes as they came; nothing is checked yet.
+    """
+    if len(batch) < BATCH_HEADER_SIZE:
+        return False
+    if not batch[_CODEC_AT] & CODEC_MASK and len(batch) <= UNCHARGED_WALK_BYTES_MAX:
+        return is_packed_anew(batch, config)
+    if config.is_compacted or is_packed_anew(batch, config):
+        return True
+    return not config.is_log_append_time and (
+        config.limits_timestamps
+        or _is_untold(
+            int.from_bytes(batch[_BASE_TIMESTAMP], "big", signed=True),
+            int.from_bytes(batch[_MAX_TIMESTAMP], "big", signed=True),
+        )
+    )
+
+
+def check_records(
+    header: HeaderFields, batch: memoryview, config: LogConfig, now_ms: int
+) -> HeaderFields:
+    """Return the header with the largest timestamp of the records, which is set in the batch, too.
+
+    KafkaError INVALID_RECORD if there cannot be as many records as it says, or they cannot be read;
+    INVALID_TIMESTAMP, a RefusedRecordsError, if the topic does not take their timestamps.
+    """
+    _, length, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = header
+    codec = attributes & CODEC_MASK
+    if count * RECORD_BYTES_MIN > (length - BATCH_LENGTH_MIN) * _UNPACKED_RATIOS[codec]:
+        raise _broken(f"{count} of them in {length - BATCH_LENGTH_MIN} bytes")
+    is_log_append_time = config.is_log_append_time
+    if not codec and count <= WALKED_ALWAYS_RECORDS_MAX:
+        is_walked = True
+    elif is_log_append_time:
+        return header
+    else:
+        is_walked = config.limits_timestamps or _is_untold(base_timestamp, max_timestamp)
+    found = _walk(header, batch) if is_walked else None
+    if is_log_append_time:
+        return header
+    if found is not None:
+        least, largest = found
+    else:
+        largest = max_timestamp
+        if _is_untold(base_timestamp, max_timestamp):
+            # Too much to look at. Too late a time keeps the records longer, and is found by
+            # whoever asks for an earlier one.
+            largest = max(base_timestamp, now_ms)
+        least = largest if base_timestamp == NO_TIMESTAMP else base_timestamp
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    if largest > latest or least < earliest or least > latest:
+        _check_range(header, batch, earliest, latest, is_walked=found is not None)
+    if largest == max_timestamp:
+        return header
+    size = length + BATCH_OVERHEAD
+    batch[_MAX_TIMESTAMP] = largest.to_bytes(8, "big", signed=True)
+    batch[_CRC] = batch_crc(batch, 0, size).to_bytes(4, "big")
+    return (*header[:8], largest, *header[9:])
+
+
+def _is_untold(base_timestamp: int, max_timestamp: int) -> bool:
+    """Tell whether a header does not say what its largest timestamp is."""
+    return max_timestamp < base_timestamp or max_timestamp == NO_TIMESTAMP
+
+
+def _walk(header: HeaderFields, batch: memoryview) -> tuple[int, int] | None:
+    """Return the least and the largest timestamp of a batch; None if it is too much to look at."""
+    length, attributes, base_timestamp, count = header[1], header[5], header[7], header[12]
+    if count > WALKED_RECORDS_MAX:
+        return None
+    codec = attributes & CODEC_MASK
+    body = bytes(batch[BATCH_HEADER_SIZE : length + BATCH_OVERHEAD])
+    try:
+        if codec:
+            body = decompress(body, codec, max_size=RECOMPRESSED_BYTES_MAX)
+        least, largest = _timestamp_deltas(body, count)
+    except UnpackedSizeError:
+        return None
+    except (RemoteProtocolError, UnreadableRecordsError) as error:
+        raise _broken(str(error)) from error
+    least += base_timestamp
+    largest += base_timestamp
+    if least < _INT64_MIN or largest > _INT64_MAX:
+        raise _broken(f"timestamps {least} to {largest}")
+    return least, largest if largest > NO_TIMESTAMP else NO_TIMESTAMP
+
+
+def _timestamp_deltas(body: bytes, count: int) -> tuple[int, int]:
+    """Return the least and the largest timestamp of `count` records, above that of their batch.
+
+    UnreadableRecordsError if these aren't all that is in the body.
+    """
+    position, size = 0, len(body)
+    least, largest = _DELTA_LIMIT, -_DELTA_LIMIT
+    try:
+        for _ in range(count):
+            # Two bytes in place are records of up to 8 KiB; with a call this took twice as long.
+            length = body[position]
+            position += 1
+            if length > 127:
+                byte = body[position]
+                position += 1
+                length += (byte << 7) - 128
+                if byte > 127:
+                    length, position = read_varint(body, position - 2)
+                    length <<= 1
+            if length < _LENGTH_MIN or length & 1:
+                raise UnreadableRecordsError(f"a record of too few bytes before {position}")
+            delta = body[position + 1]
+            if delta > 127:
+                delta, _ = read_varint(body, position + 1, VARLONG_SIZE_MAX)
+            else:
+                delta = (delta >> 1) ^ -(delta & 1)
+            # A call of max and min would take longer than all else here.
+            if delta > largest:  # noqa: PLR1730
+                largest = delta
+            if delta < least:  # noqa: PLR1730
+                least = delta
+            position += length >> 1
+    except (IndexError, RemoteProtocolError) as error:
+        raise UnreadableRecordsError(f"the record at {position} of {size}: {error}") from error
+    if position != size:
+        raise UnreadableRecordsError(f"{size - position} bytes behind {count} records")
+    return least, largest
+
+
+def _check_range(
+    header: HeaderFields, batch: memoryview, earliest: int, latest: int, *, is_walked: bool
+) -> None:
+    """Refuse a batch by its records' timestamps, or if these are not known by its header's.
+
+    Records without a timestamp are none of those.
+    """
+    fields = BatchHeader._make(header)
+    outside: list[int] = []
+    if is_walked:
+        outside = records_outside(fields, batch, earliest, latest)
+        if not outside:
+            return
+    elif fields.records_count <= NAMED_RECORDS_MAX:
+        try:
+            outside = records_outside(fields, batch, earliest, latest)
+        except KafkaError:
+            # Its header is refused anyway.
+            outside = []
+    _refuse_timestamps(fields, outside, earliest, latest)
+
+
+def _refuse_timestamps(
+    header: BatchHeader, outside: list[int], earliest: int, latest: int
+) -> NoReturn:
+    raise RefusedRecordsError(
+        ErrorCode.INVALID_TIMESTAMP,
+        f"timestamps {header.base_timestamp} to {header.max_timestamp} are not within {earliest}"
+        f" to {latest}",
+        outside,
+        f"its timestamp is not within {earliest} to {latest}",
+    )
+
+
+def _broken(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, f"unreadable records: {reason}")
