@@ -116,8 +116,9 @@ def _check_given_size(batch: memoryview, size: int, given: int) -> None:
     if size < BATCH_LENGTH_MIN + BATCH_OVERHEAD:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch that claims {size} bytes")
     if size > given:
+        # To Kafka it is no batch at all, and CORRUPT_MESSAGE would have it sent again for ever.
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"a batch that claims {size} bytes in {given} given"
+            ErrorCode.INVALID_RECORD, f"a batch that claims {size} bytes in {given} given"
         )
     rest = given - size
     if rest > BATCH_OVERHEAD:
