@@ -159,6 +159,15 @@ NEWLY_CHECKPOINTED_LOGS_MAX: Final = 200
 """Logs that one checkpoint may be the first to speak of: a file each, 10 ms of the loop in all."""
 LOOKUP_DECOMPRESSED_MAX: Final = 16 * MIB
 """What one compressed batch may grow to while a timestamp is looked up inside it."""
+LOOKUP_BATCHES_MAX: Final = 50_000
+"""Headers that one lookup of a timestamp goes through, some 50 ms; it then ends where it has got
+to, before the record. Only many batches of one time, or earlier ones, lie between two entries of a
+time index."""
+LOOKUP_MS_MAX: Final = 200
+"""What one request may look up timestamps for; the others are hurried: answered by the starts of
+batches…"""
+HURRIED_LOOKUP_BATCHES_MAX: Final = 100
+"""…after so many headers at most, about an index interval of small batches."""
 WALKED_RECORDS_MAX: Final = 100_000
 """Records of one batch that the loop looks at, for their keys or for a timestamp: a tenth of a
 second. A compressed batch of 1 MiB may hold millions, which would stop the broker for that long."""

@@ -64,18 +64,20 @@ def _records_of(count: int, size: int, fill: bytes) -> bytes:
     body = b"".join(_record(delta, b"") for delta in range(count - 1))
     left = size - len(body)
     for value_size in range(left, max(left - 20, -1), -1):
-        # A longer value may need a longer length, too, and miss by a byte or two.
-        for padding in range(3):
-            last = _record(count - 1, fill * value_size, padding)
+        # A longer value may need a longer length, too, and miss by a byte.
+        for is_padded in (False, True):
+            last = _record(count - 1, fill * value_size, is_padded=is_padded)
             if len(last) == left:
                 return body + last
     return fill * size
 
 
-def _record(offset_delta: int, value: bytes, padding: int = 0) -> bytes:
-    no_headers = b"\x80" * padding + b"\0"
-    fields = b"\0\0" + varint(offset_delta) + b"\x01" + varint(len(value)) + value + no_headers
-    return varint(len(fields)) + fields
+def _record(offset_delta: int, value: bytes, *, is_padded: bool = False) -> bytes:
+    fields = b"\0\0" + varint(offset_delta) + b"\x01" + varint(len(value)) + value + b"\0"
+    length = varint(len(fields))
+    if is_padded:
+        length = length[:-1] + bytes((length[-1] | 0x80, 0))
+    return length + fields
 
 
 def record_batch(*records: Record, **options: object) -> memoryview:

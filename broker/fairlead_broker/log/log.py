@@ -402,19 +402,26 @@ class Log:
         except OSError as error:
             raise self.go_offline(error) from error
 
-    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampOffset | None:
-        """Return the first record at or after a timestamp, below `end_offset`, or None."""
+    def offset_for_timestamp(
+        self, timestamp_ms: int, *, end_offset: int, is_hurried: bool = False
+    ) -> TimestampOffset | None:
+        """Return the first record at or after a timestamp, below `end_offset`, or None.
+
+        It may be an earlier one where there is no time to look for it.
+        """
         try:
-            return lookup.offset_for_timestamp(self, timestamp_ms, end_offset)
+            return lookup.offset_for_timestamp(
+                self, timestamp_ms, end_offset, is_hurried=is_hurried
+            )
         except CorruptSegmentError as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: {error}") from error
         except OSError as error:
             raise self.go_offline(error) from error
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+    def offset_of_max_timestamp(self, *, is_hurried: bool = False) -> TimestampOffset | None:
         """Return the first record with the largest timestamp; None in an empty log."""
         try:
-            return lookup.offset_of_max_timestamp(self)
+            return lookup.offset_of_max_timestamp(self, is_hurried=is_hurried)
         except CorruptSegmentError as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: {error}") from error
         except OSError as error:

@@ -4,7 +4,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
-from fairlead_broker.limits import LOOKUP_DECOMPRESSED_MAX, WALKED_RECORDS_MAX
+from fairlead_broker.limits import (
+    HURRIED_LOOKUP_BATCHES_MAX,
+    LOOKUP_BATCHES_MAX,
+    LOOKUP_DECOMPRESSED_MAX,
+    WALKED_RECORDS_MAX,
+)
 from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
 from fairlead_broker.log.batches.record_walk import walk_records
 from fairlead_broker.log.files.file_slice import FileSlice
@@ -148,26 +153,25 @@ def aborted_transactions(
 
 
 def offset_for_timestamp(
-    log: SegmentedLog, timestamp_ms: int, end_offset: int
+    log: SegmentedLog, timestamp_ms: int, end_offset: int, *, is_hurried: bool
 ) -> TimestampOffset | None:
-    """Return the first readable record at or after a timestamp, exact within batches."""
+    """Return the first readable record at or after a timestamp, exact within batches.
+
+    What would take too long is answered by an earlier record, as all is that `is_hurried`: a
+    consumer that starts there reads too early, never too late.
+    """
     for segment in log.segments:
         if segment.base_offset >= end_offset:
             return None
-        if segment.largest_timestamp() < timestamp_ms:
-            continue
-        for position, header in _headers_from_timestamp(segment, timestamp_ms):
-            if header.base_offset >= end_offset:
-                return None
-            if header.max_timestamp >= timestamp_ms and header.last_offset >= log.log_start_offset:
-                found = _first_record(log, segment, position, header, timestamp_ms)
-                if found is not None:
-                    return found if found.offset < end_offset else None
+        if segment.largest_timestamp() >= timestamp_ms:
+            found = _offset_in(log, segment, timestamp_ms, is_hurried=is_hurried)
+            if found is not None:
+                return found if found.offset < end_offset else None
     return None
 
 
-def offset_of_max_timestamp(log: SegmentedLog) -> TimestampOffset | None:
-    """Return the first record that carries the log's largest timestamp."""
+def offset_of_max_timestamp(log: SegmentedLog, *, is_hurried: bool) -> TimestampOffset | None:
+    """Return the first record that carries the log's largest timestamp, or an earlier one."""
     largest, owner = NO_TIMESTAMP, None
     for segment in log.segments:
         timestamp = segment.largest_timestamp()
@@ -175,18 +179,24 @@ def offset_of_max_timestamp(log: SegmentedLog) -> TimestampOffset | None:
             largest, owner = timestamp, segment
     if owner is None:
         return None
-    return offset_for_timestamp_in(log, owner, largest)
+    return _offset_in(log, owner, largest, is_hurried=is_hurried)
 
 
-def offset_for_timestamp_in(
-    log: SegmentedLog, segment: Segment, timestamp_ms: int
+def _offset_in(
+    log: SegmentedLog, segment: Segment, timestamp_ms: int, *, is_hurried: bool
 ) -> TimestampOffset | None:
     """As `offset_for_timestamp`, in one segment."""
+    batches_left = HURRIED_LOOKUP_BATCHES_MAX if is_hurried else LOOKUP_BATCHES_MAX
     for position, header in _headers_from_timestamp(segment, timestamp_ms):
         if header.max_timestamp >= timestamp_ms and header.last_offset >= log.log_start_offset:
+            if is_hurried:
+                return _start_of(log, header, timestamp_ms)
             found = _first_record(log, segment, position, header, timestamp_ms)
             if found is not None:
                 return found
+        elif not batches_left:
+            return _start_of(log, header, timestamp_ms)
+        batches_left -= 1
     return None
 
 
@@ -210,26 +220,33 @@ def _headers_from_timestamp(
 def _first_record(
     log: SegmentedLog, segment: Segment, position: int, header: BatchHeader, timestamp_ms: int
 ) -> TimestampOffset | None:
-    """Return the first matching record inside a batch; the batch's start if its body is unreadable.
+    """Return the first matching record inside a batch; its start if its body does not tell.
 
-    A body may be unreadable because it grows beyond the cap when expanded, and one of too many
-    records, or bytes (a damaged length may claim any), is not looked at: it would hold up the loop
-    for seconds. A consumer that then starts at the batch's first record reads too early, never too
-    late.
+    A body may be unreadable, or have no record as late as its header says; one that grows beyond
+    the cap when expanded, or of too many records, or bytes (a damaged length may claim any), is not
+    looked at: it would hold up the loop for seconds. None if the records that match were deleted.
     """
-    epoch = header.partition_leader_epoch
     is_too_much = header.records_count > WALKED_RECORDS_MAX or header.size > LOOKUP_DECOMPRESSED_MAX
     if header.timestamp_type or is_too_much:
-        return TimestampOffset(
-            header.max_timestamp, max(header.base_offset, log.log_start_offset), epoch
-        )
+        return _start_of(log, header, timestamp_ms)
     batch = log.disk.pread(segment.file.read_fd, header.size, position)
     try:
         for record in walk_records(header, batch, max_size=LOOKUP_DECOMPRESSED_MAX):
             if record.timestamp >= timestamp_ms and record.offset >= log.log_start_offset:
-                return TimestampOffset(record.timestamp, record.offset, epoch)
+                return TimestampOffset(
+                    record.timestamp, record.offset, header.partition_leader_epoch
+                )
     except KafkaError:
-        return TimestampOffset(
-            header.max_timestamp, max(header.base_offset, log.log_start_offset), epoch
-        )
-    return None
+        return _start_of(log, header, timestamp_ms)
+    if header.base_offset < log.log_start_offset:
+        return None
+    return _start_of(log, header, timestamp_ms)
+
+
+def _start_of(log: SegmentedLog, header: BatchHeader, timestamp_ms: int) -> TimestampOffset:
+    """Answer by the start of a batch. Java clients take no timestamp below zero for an answer."""
+    return TimestampOffset(
+        max(header.max_timestamp, timestamp_ms),
+        max(header.base_offset, log.log_start_offset),
+        header.partition_leader_epoch,
+    )

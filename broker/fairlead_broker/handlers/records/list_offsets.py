@@ -6,7 +6,8 @@ none; -3 finds the record with the largest timestamp. Nothing is kept elsewhere 
 disks, so the earliest here (-4) is the log's start, and the latest of what is kept elsewhere (-5)
 and the earliest of what waits to be (-6) are -1, as with Kafka. Answers at once. After an election,
 until the high watermark is known, everything but earliest answers OFFSET_NOT_AVAILABLE, never a
-made-up number.
+made-up number. A lookup by time that would hold up everybody is answered by an earlier record, of
+the batch or of one not far before it; the connection waits as long as its lookups took.
 Versions:  2 isolation level · 4 leader epochs · 5 OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE
            before) · 6 flexible · 7 timestamp -3 · 8 timestamp -4 · 9 timestamp -5 · 10 a time-out,
            which nothing here takes · 11 timestamp -6. Others below: UNSUPPORTED_VERSION.
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
-from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.limits import LOOKUP_MS_MAX, PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import repeated
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -54,6 +55,29 @@ FIRST_VERSION_WITH_EPOCHS = 4
 FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 
 
+class _LookupTime:
+    """How long a request has been at it since its first lookup of a timestamp."""
+
+    __slots__ = ("_begun_ms", "_context")
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._begun_ms: int | None = None
+
+    def is_much(self) -> bool:
+        """Tell, before each lookup, whether those before have taken all the time there is."""
+        now_ms = self._context.broker.clock.monotonic_ms()
+        if self._begun_ms is None:
+            self._begun_ms = now_ms
+        return now_ms - self._begun_ms >= LOOKUP_MS_MAX
+
+    def charge(self) -> None:
+        """Have the peer wait as long as all others have waited for its lookups."""
+        if self._begun_ms is not None:
+            context = self._context
+            context.channel.charge(context.broker.clock.monotonic_ms() - self._begun_ms)
+
+
 @handles(ApiKey.LIST_OFFSETS, versions=(1, 11), access=Access.BY_RESOURCE)
 def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Answer every partition on its own."""
@@ -65,6 +89,7 @@ def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOf
         for topic in request.topics
         for partition in topic.partitions
     )
+    time_spent = _LookupTime(context)
     topics = []
     for topic in request.topics:
         answers = []
@@ -72,7 +97,7 @@ def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOf
             try:
                 if (topic.name, asked.partition_index) in duplicates:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                answers.append(_answer(request, topic.name, asked, context))
+                answers.append(_answer(request, topic.name, asked, context, time_spent))
             except KafkaError as error:
                 answers.append(
                     ListOffsetsPartitionResponse(
@@ -80,6 +105,7 @@ def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOf
                     )
                 )
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    time_spent.charge()
     return ListOffsetsResponse(topics=topics)
 
 
@@ -88,6 +114,7 @@ def _answer(
     topic: str,
     asked: ListOffsetsPartition,
     context: RequestContext,
+    time_spent: _LookupTime,
 ) -> ListOffsetsPartitionResponse:
     if request.replica_id >= 0 and not context.listener.is_internal:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -95,7 +122,9 @@ def _answer(
     partition = context.broker.leading(
         (topic, asked.partition_index), current_leader_epoch=asked.current_leader_epoch
     )
-    timestamp, offset, epoch = _look_up(partition, request, asked.timestamp, context.version)
+    timestamp, offset, epoch = _look_up(
+        partition, request, asked.timestamp, context.version, time_spent
+    )
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
         timestamp=timestamp,
@@ -105,7 +134,11 @@ def _answer(
 
 
 def _look_up(
-    partition: Partition, request: ListOffsetsRequest, timestamp: int, version: int
+    partition: Partition,
+    request: ListOffsetsRequest,
+    timestamp: int,
+    version: int,
+    time_spent: _LookupTime,
 ) -> tuple[int, int, int]:
     """Return timestamp, offset and the epoch it was written in; all -1 where no record fits."""
     if timestamp < EARLIEST and version < FIRST_VERSION_WITH.get(timestamp, version + 1):
@@ -126,12 +159,15 @@ def _look_up(
     )
     if timestamp == LATEST:
         return NO_TIMESTAMP, end_offset, partition.leader_epoch
+    is_hurried = time_spent.is_much()
     if timestamp == MAX_TIMESTAMP:
-        found = partition.log.offset_of_max_timestamp()
+        found = partition.log.offset_of_max_timestamp(is_hurried=is_hurried)
         if found is not None and found.offset >= end_offset:
             found = None
     else:
-        found = partition.log.offset_for_timestamp(timestamp, end_offset=end_offset)
+        found = partition.log.offset_for_timestamp(
+            timestamp, end_offset=end_offset, is_hurried=is_hurried
+        )
     if found is None:
         return NO_TIMESTAMP, NO_OFFSET, NO_EPOCH
     return found.timestamp_ms, found.offset, found.leader_epoch

@@ -15,7 +15,12 @@ from fairlead_broker.limits import (
     WALKED_ALWAYS_RECORDS_MAX,
     WALKED_RECORDS_MAX,
 )
-from fairlead_broker.log.batches.keyed_records import RECORD_BYTES_MIN, UnreadableRecordsError
+from fairlead_broker.log.batches.keyed_records import (
+    RECORD_BYTES_MIN,
+    TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
+    UnreadableRecordsError,
+)
 from fairlead_broker.log.batches.recompression import is_packed_anew
 from fairlead_broker.log.batches.record_walk import RefusedRecordsError, records_outside
 from fairlead_model.configs.log_config import LogConfig
@@ -41,8 +46,6 @@ _LENGTH_MIN: Final = 2 * (RECORD_BYTES_MIN - 1)
 """The shortest record's length, which does not count itself, as zig-zag has it."""
 _DELTA_LIMIT: Final = 2**70
 """Beyond whatever ten bytes hold."""
-_INT64_MIN: Final = -(2**63)
-_INT64_MAX: Final = 2**63 - 1
 _CRC: Final = slice(17, 21)
 _CODEC_AT: Final = 22
 """The low byte of the attributes."""
@@ -135,7 +138,7 @@ def _walk(header: HeaderFields, batch: memoryview) -> tuple[int, int] | None:
         raise _broken(str(error)) from error
     least += base_timestamp
     largest += base_timestamp
-    if least < _INT64_MIN or largest > _INT64_MAX:
+    if least < TIMESTAMP_MIN or largest > TIMESTAMP_MAX:
         raise _broken(f"timestamps {least} to {largest}")
     return least, largest if largest > NO_TIMESTAMP else NO_TIMESTAMP
 

@@ -14,7 +14,12 @@ from fairlead_broker.limits import (
     RECOMPRESSED_BYTES_MAX,
     WALKED_RECORDS_MAX,
 )
-from fairlead_broker.log.batches.keyed_records import UnreadableRecordsError, keyed_records
+from fairlead_broker.log.batches.keyed_records import (
+    TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
+    UnreadableRecordsError,
+    keyed_records,
+)
 from fairlead_wire.compression import decompress
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.record_batch import BATCH_HEADER_SIZE, NO_TIMESTAMP, BatchHeader
@@ -44,7 +49,10 @@ class RefusedRecordsError(KafkaError):
 
 
 def walk_records(header: BatchHeader, batch: Buffer, *, max_size: int) -> Iterator[RecordSummary]:
-    """Yield each record of a batch in order. KafkaError INVALID_RECORD where the layout breaks."""
+    """Yield each record of a batch in order.
+
+    KafkaError INVALID_RECORD where the layout breaks, or a number is none that a record can have.
+    """
     stored = memoryview(batch)[BATCH_HEADER_SIZE : header.size]
     body: Buffer = stored if header.codec == 0 else _expand(header.codec, stored, max_size)
     is_log_append_time = bool(header.timestamp_type)
@@ -62,6 +70,10 @@ def walk_records(header: BatchHeader, batch: Buffer, *, max_size: int) -> Iterat
                 if is_log_append_time
                 else header.base_timestamp + timestamp_delta
             )
+            if not TIMESTAMP_MIN <= timestamp <= TIMESTAMP_MAX:
+                raise _broken(f"a timestamp of {timestamp}")
+            if not 0 <= offset_delta <= header.last_offset_delta:
+                raise _broken(f"an offset delta of {offset_delta}")
             yield RecordSummary(timestamp, header.base_offset + offset_delta)
             position = end
     except IndexError as error:

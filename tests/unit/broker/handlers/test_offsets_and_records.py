@@ -1,9 +1,12 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords against a real log."""
 
+import sys
 from typing import Any
 
 import pytest
 
+from fairlead_broker.limits import LOOKUP_MS_MAX
+from fairlead_broker.log.log import Log
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -79,6 +82,35 @@ def test_the_record_with_the_largest_timestamp(stage: Any) -> None:
     stage.append("t", b"early", timestamp=1000)
     found = list_offset(stage, MAX_TIMESTAMP)
     assert (found.offset, found.timestamp) == (0, 9000)
+
+
+def test_lookups_of_one_request_have_their_time(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond it they end at the start of a batch, and the connection waits as long as they took."""
+    look_up = Log.offset_for_timestamp
+
+    def slow(log: Log, *asked: Any, **options: Any) -> Any:
+        stage.clock.advance(LOOKUP_MS_MAX // 2)
+        return look_up(log, *asked, **options)
+
+    charges: list[int] = []
+    channel = sys.modules[type(stage).__module__].Channel
+    monkeypatch.setattr(channel, "charge", lambda _, spent_ms: charges.append(spent_ms))
+    monkeypatch.setattr(Log, "offset_for_timestamp", slow)
+    names = [f"t{at}" for at in range(4)]
+    for name in names:
+        stage.topic(name)
+        stage.append(name, b"a", b"b", timestamp=1000)
+    asked = [ListOffsetsPartition(partition_index=0, timestamp=1001)]
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=asked) for name in names]
+    )
+    answers = [topic.partitions[0] for topic in stage.ask(request, 7).topics]
+    assert [each.offset for each in answers] == [1, 1, 0, 0]
+    assert charges == [2 * LOOKUP_MS_MAX]
+    list_offset(stage, LATEST, topic="t0")
+    assert len(charges) == 1, "what looks nothing up is free"
 
 
 def test_nothing_is_kept_elsewhere(stage: Any) -> None:

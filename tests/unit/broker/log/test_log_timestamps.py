@@ -1,9 +1,10 @@
 """Offsets by timestamp, exact inside batches, compressed or not."""
 
 import pytest
-from log_batches import LogBench, append, record_batch
+from log_batches import LogBench, append, batch, patched, record_batch
 
 from fairlead_broker.limits import WALKED_RECORDS_MAX
+from fairlead_broker.log.batches.record_walk import walk_records
 from fairlead_wire.compression import Codec
 from fairlead_wire.records import Record
 
@@ -79,3 +80,91 @@ def test_a_batch_of_too_many_records_is_not_looked_into(tmp_path):
     append(log, record_batch(Record(0, count + 5, b"", b"")))
     assert log.offset_for_timestamp(900, end_offset=count + 1) == (count - 1, 0, 0)
     assert log.offset_for_timestamp(count, end_offset=count + 1).offset == count
+
+
+def unpacked(monkeypatch):
+    """Note each batch whose records are looked at."""
+    walks = []
+
+    def noted(header, batch, **options):
+        walks.append(header.base_offset)
+        return walk_records(header, batch, **options)
+
+    monkeypatch.setattr("fairlead_broker.log.lookup.walk_records", noted)
+    return walks
+
+
+def test_a_batch_without_the_record_that_it_claims_is_answered_by_its_start(tmp_path, monkeypatch):
+    """One small request could else have very many batches unpacked, while everybody waits."""
+    log = LogBench(f"{tmp_path}/t-0").create(message_timestamp_after_max_ms=10**6)
+    records = [Record(at, 1_000, None, b"v") for at in range(2)]
+    for _ in range(20):
+        log.append_as_follower(
+            patched(
+                record_batch(*records, codec=Codec.ZSTD),
+                max_timestamp=9_000,
+                base_offset=log.log_end_offset,
+                partition_leader_epoch=0,
+            ),
+            now_ms=1_000,
+        )
+    walks = unpacked(monkeypatch)
+    assert log.offset_for_timestamp(5_000, end_offset=40) == (9_000, 0, 0)
+    assert log.offset_of_max_timestamp() == (9_000, 0, 0)
+    log.advance_log_start_offset(3)
+    assert log.offset_for_timestamp(5_000, end_offset=40) == (9_000, 4, 0)
+    assert walks == [0, 0, 2, 4]
+
+
+def test_so_many_batches_are_gone_through_and_no_more(tmp_path, monkeypatch):
+    """Between two entries of a time index there may be any number that are not late enough."""
+    monkeypatch.setattr("fairlead_broker.log.lookup.LOOKUP_BATCHES_MAX", 100)
+    log = LogBench(f"{tmp_path}/t-0").create(index_interval_bytes=50)
+    append(log, *(record_batch(Record(0, 1_000, None, b"v")) for _ in range(300)))
+    append(log, record_batch(Record(0, 2_000, None, b"v")))
+    found = log.offset_for_timestamp(2_000, end_offset=301)
+    assert (found.timestamp_ms, found.offset) == (2_000, 100)
+    assert log.offset_for_timestamp(1_000, end_offset=301).offset == 0
+    assert log.offset_for_timestamp(2_000, end_offset=100) is None
+
+
+def test_who_is_in_a_hurry_unpacks_nothing(log, monkeypatch):
+    walks = unpacked(monkeypatch)
+    for target in range(302):
+        exact = next((at for at, time in enumerate(FLAT) if time >= target), None)
+        found = log.offset_for_timestamp(target, end_offset=len(FLAT), is_hurried=True)
+        if exact is None:
+            assert found is None
+        else:
+            assert found.offset <= exact < found.offset + 3
+            assert found.timestamp_ms >= target
+    assert log.offset_of_max_timestamp(is_hurried=True)[:2] == (300, 9)
+    assert walks == []
+
+
+@pytest.mark.parametrize(
+    ("timestamp_delta", "offset_delta"),
+    [(3 * 2**62, 0), (-(2**63), 0), (500, 2), (500, -1), (500, 2**62)],
+)
+def test_records_with_impossible_numbers_are_answered_by_their_batchs_start(
+    timestamp_delta, offset_delta, tmp_path
+):
+    """They fit no answer, and the connection of whoever asked would be closed."""
+    log = LogBench(f"{tmp_path}/t-0").create()
+    append(log, record_batch(Record(0, 10, None, b"v")))
+    fields = b"\0" + long_varint(timestamp_delta) + long_varint(offset_delta) + b"\x01\x02v\0"
+    content = batch(2, timestamp=1_000, body=2 * (long_varint(len(fields)) + fields))
+    told = {"max_timestamp": 9_000, "base_offset": 1, "partition_leader_epoch": 0}
+    log.append_as_follower(patched(content, base_timestamp=-5, **told), now_ms=0)
+    assert log.offset_for_timestamp(100, end_offset=3) == (9_000, 1, 0)
+    assert log.offset_of_max_timestamp() == (9_000, 1, 0)
+
+
+def long_varint(value):
+    folded = value << 1 if value >= 0 else (-value << 1) - 1
+    encoded = bytearray()
+    while folded > 127:
+        encoded.append(folded & 127 | 128)
+        folded >>= 7
+    encoded.append(folded)
+    return bytes(encoded)
