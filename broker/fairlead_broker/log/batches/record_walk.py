@@ -20,7 +20,7 @@ from fairlead_broker.log.batches.keyed_records import (
     UnreadableRecordsError,
     keyed_records,
 )
-from fairlead_wire.compression import decompress
+from fairlead_wire.compression import UnpackedSizeError, decompress
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.record_batch import BATCH_HEADER_SIZE, NO_TIMESTAMP, BatchHeader
 from fairlead_wire.segments import Buffer
@@ -51,7 +51,8 @@ class RefusedRecordsError(KafkaError):
 def walk_records(header: BatchHeader, batch: Buffer, *, max_size: int) -> Iterator[RecordSummary]:
     """Yield each record of a batch in order.
 
-    KafkaError INVALID_RECORD where the layout breaks, or a number is none that a record can have.
+    KafkaError INVALID_RECORD where the layout breaks, or a number is none that a record can have;
+    MESSAGE_TOO_LARGE where they unpack to more than `max_size` bytes.
     """
     stored = memoryview(batch)[BATCH_HEADER_SIZE : header.size]
     body: Buffer = stored if header.codec == 0 else _expand(header.codec, stored, max_size)
@@ -84,7 +85,8 @@ def check_keyed_records(header: BatchHeader, batch: Buffer) -> None:
     """Check each record as a compacted log demands: a key, and the offset of its place.
 
     KafkaError INVALID_RECORD, a RefusedRecordsError where keys are missing; MESSAGE_TOO_LARGE for
-    more records than the loop has time to look at, which makes a Java producer split the batch.
+    more records, or bytes of them, than the loop has time to look at, which makes a Java producer
+    split the batch.
     """
     if header.records_count > WALKED_RECORDS_MAX:
         raise KafkaError(
@@ -93,7 +95,11 @@ def check_keyed_records(header: BatchHeader, batch: Buffer) -> None:
             f" {WALKED_RECORDS_MAX}; lower batch.size",
         )
     stored = memoryview(batch)[BATCH_HEADER_SIZE : header.size]
-    body = bytes(stored) if header.codec == 0 else _expand(header.codec, stored)
+    body = (
+        bytes(stored)
+        if header.codec == 0
+        else _expand(header.codec, stored, LOOKUP_DECOMPRESSED_MAX)
+    )
     keyless: list[int] = []
     try:
         for at, (_, _, key, _, delta) in enumerate(keyed_records(body, header.records_count)):
@@ -127,9 +133,15 @@ def records_outside(header: BatchHeader, batch: Buffer, earliest: int, latest: i
     ]
 
 
-def _expand(codec: int, body: memoryview, max_size: int = LOOKUP_DECOMPRESSED_MAX) -> bytes:
+def _expand(codec: int, body: memoryview, max_size: int) -> bytes:
     try:
         return decompress(body, codec, max_size=max_size)
+    except UnpackedSizeError as error:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch whose records are more than {max_size} bytes, too many to be looked at: lower"
+            " batch.size",
+        ) from error
     except RemoteProtocolError as error:
         raise _broken(str(error)) from error
 

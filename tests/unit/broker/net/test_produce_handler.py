@@ -18,7 +18,7 @@ from fairlead_broker.log.batches.recompression import as_stored
 from fairlead_broker.log.log import AppendResult
 from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.partition import PartitionRegistration
-from fairlead_wire.compression import Codec
+from fairlead_wire.compression import Codec, decompress
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.produce import (
     PartitionProduceData,
@@ -212,6 +212,33 @@ def test_one_request_has_not_all_the_time_for_packing(
     assert codes == [ErrorCode.NONE] * packed + [ErrorCode.REQUEST_TIMED_OUT] * (count - packed)
     # Later it has time again.
     assert slots(client.call(request(sent[-1]), 9)) == [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        LogConfig(cleanup_policy=frozenset({"compact"})),
+        LogConfig(message_timestamp_before_max_ms=1 << 50),
+    ],
+    ids=["keys", "timestamps"],
+)
+def test_nor_for_unpacking(
+    live: LiveBroker, connect: Connect, monkeypatch: pytest.MonkeyPatch, config: LogConfig
+) -> None:
+    def slow(*given: Any, **options: Any) -> bytes:
+        time.sleep(PACKING_MS_MAX / 1000 / 2)
+        return decompress(*given, **options)
+
+    for module in ("record_walk", "produced_records"):
+        monkeypatch.setattr(f"fairlead_broker.log.batches.{module}.decompress", slow)
+    live.add_partition("t", config=config)
+    live.add_partition("t", 1, config=config)
+    record = Record(0, live.broker.clock.now_ms(), b"k", b"v")
+    packed = encode_batch([record], codec=Codec.ZSTD)
+    sent = [("t", 0, packed)] * 4 + [("t", 1, encode_batch([record]))]
+    codes = [code for code, _ in slots(connect().call(request(*sent), 9))]
+    late = ErrorCode.REQUEST_TIMED_OUT
+    assert codes == [ErrorCode.NONE, ErrorCode.NONE, late, late, ErrorCode.NONE]
 
 
 def test_who_has_much_packed_waits_as_long_as_others_did(

@@ -3,7 +3,7 @@
 import pytest
 from log_batches import LogBench, append, batch, patched, record_batch
 
-from fairlead_broker.limits import WALKED_RECORDS_MAX
+from fairlead_broker.limits import LOOKUP_DECOMPRESSED_MAX, WALKED_RECORDS_MAX
 from fairlead_broker.log.batches.append_check import check_produced_batch
 from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.compression import Codec
@@ -132,6 +132,15 @@ def test_compacted_topics_take_no_more_records_than_the_loop_can_look_at(tmp_pat
     with pytest.raises(KafkaError, match=r"lower batch\.size") as caught:
         append(log, content)
     # What a Java producer answers by splitting the batch.
+    assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", [each for each in Codec if each])
+def test_nor_more_bytes_of_them(codec, tmp_path):
+    log = compacted(tmp_path)
+    content = record_batch(Record(0, 5, b"a", bytes(LOOKUP_DECOMPRESSED_MAX)), codec=codec)
+    with pytest.raises(KafkaError, match=r"lower batch\.size") as caught:
+        append(log, content)
     assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
 
