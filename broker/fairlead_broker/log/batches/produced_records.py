@@ -107,7 +107,8 @@ def check_records(
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
     if largest > latest or least < earliest or least > latest:
-        _check_range(header, batch, earliest, latest, is_walked=found is not None)
+        fields = BatchHeader._make(header)._replace(max_timestamp=largest)
+        _check_range(fields, batch, earliest, latest, is_walked=found is not None)
     if largest == max_timestamp:
         return header
     size = length + BATCH_OVERHEAD
@@ -183,25 +184,24 @@ def _timestamp_deltas(body: bytes, count: int) -> tuple[int, int]:
 
 
 def _check_range(
-    header: HeaderFields, batch: memoryview, earliest: int, latest: int, *, is_walked: bool
+    header: BatchHeader, batch: memoryview, earliest: int, latest: int, *, is_walked: bool
 ) -> None:
     """Refuse a batch by its records' timestamps, or if these are not known by its header's.
 
     Records without a timestamp are none of those.
     """
-    fields = BatchHeader._make(header)
     outside: list[int] = []
     if is_walked:
-        outside = records_outside(fields, batch, earliest, latest)
+        outside = records_outside(header, batch, earliest, latest)
         if not outside:
             return
-    elif fields.records_count <= NAMED_RECORDS_MAX:
+    elif header.records_count <= NAMED_RECORDS_MAX:
         try:
-            outside = records_outside(fields, batch, earliest, latest)
+            outside = records_outside(header, batch, earliest, latest)
         except KafkaError:
             # Its header is refused anyway.
             outside = []
-    _refuse_timestamps(fields, outside, earliest, latest)
+    _refuse_timestamps(header, outside, earliest, latest)
 
 
 def _refuse_timestamps(
