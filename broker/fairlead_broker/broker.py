@@ -303,14 +303,20 @@ class Broker:
     ) -> Partition:
         """Return a partition that this broker leads, as the topic and in the epoch that is meant.
 
-        KafkaError with the code for whoever asks (R5); what is not given is not compared.
+        KafkaError with the code for whoever asks (R5), NOT_LEADER_OR_FOLLOWER last, as Kafka does;
+        what is not given is not compared.
         """
         partition = self.partitions.get(key)
+        code = ErrorCode.NONE
         if partition is None or not partition.is_leader:
-            raise KafkaError(self.partition_error(*key))
+            code = self.partition_error(*key)
+            if partition is None or code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise KafkaError(code)
         if topic_id not in (NULL_UUID, partition.topic_id):
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
         check_leader_epoch(current_leader_epoch, partition.leader_epoch)
+        if code:
+            raise KafkaError(code)
         return partition
 
     @property

@@ -8,7 +8,7 @@ from typing import Final
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 LATEST_KNOWN_EPOCH: Final = -1
-"""`current_leader_epoch` of a client that doesn't know one: not checked."""
+"""`current_leader_epoch` of a client that doesn't know one: not checked, nor is one below."""
 
 
 def check_leader_epoch(current_leader_epoch: int, leader_epoch: int) -> None:
@@ -16,7 +16,7 @@ def check_leader_epoch(current_leader_epoch: int, leader_epoch: int) -> None:
 
     KafkaError FENCED_LEADER_EPOCH for an older one, UNKNOWN_LEADER_EPOCH for a newer one.
     """
-    if current_leader_epoch in (LATEST_KNOWN_EPOCH, leader_epoch):
+    if current_leader_epoch == leader_epoch or current_leader_epoch <= LATEST_KNOWN_EPOCH:
         return
     if current_leader_epoch < leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)

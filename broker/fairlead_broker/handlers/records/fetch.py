@@ -42,7 +42,6 @@ from fairlead_broker.handlers.records.follower_fetch import fetch_as_follower
 from fairlead_broker.handlers.topic_rights import require_topic
 from fairlead_broker.limits import PARKED_WAIT_MAX_MS, PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.replication.divergence import diverging_end
-from fairlead_broker.replication.leader_epoch_check import check_leader_epoch
 from fairlead_broker.replication.preferred_replica import Follower, preferred_follower
 from fairlead_broker.replication.purgatory import PARKED_FAULT
 from fairlead_wire.api_keys import ApiKey
@@ -57,7 +56,6 @@ from fairlead_wire.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from fairlead_wire.primitives import NULL_UUID
 
 if TYPE_CHECKING:
     from fairlead_broker.api_registry import RequestContext
@@ -331,9 +329,7 @@ class _RackReader(_Reader):
             is_elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
             if not is_elsewhere or followed is None or not followed.is_in_sync_follower:
                 raise
-        if fetch.topic_id not in (NULL_UUID, followed.topic_id):
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        check_leader_epoch(fetch.current_leader_epoch, followed.leader_epoch)
+        # It is the topic and the epoch that the client means, which is looked at first.
         return followed
 
     def _read_partition(self, fetch: PartitionFetch, left: int, *, is_first: bool) -> PartitionData:

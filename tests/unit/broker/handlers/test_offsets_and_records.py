@@ -153,6 +153,21 @@ def test_partitions_that_are_led_elsewhere_or_nowhere(stage: Any) -> None:
     assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_follower_compares_epochs_first(stage: Any) -> None:
+    """As Kafka does: a client with old metadata is told so, not only that it came to a follower."""
+    stage.neighbour(2)
+    stage.topic("t", replicas=(1, 2), leader=2)
+    stage.change("t", leader=-1)
+    stage.change("t", leader=2)
+    codes = {epoch: list_offset(stage, LATEST, epoch=epoch).error_code for epoch in (-1, 0, 2, 3)}
+    assert codes == {
+        -1: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        0: ErrorCode.FENCED_LEADER_EPOCH,
+        2: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        3: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+
+
 @pytest.mark.parametrize(
     ("version", "code"),
     [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)],

@@ -6,7 +6,7 @@ from fairlead_broker.replication.leader_epoch_check import LATEST_KNOWN_EPOCH, c
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 
-@pytest.mark.parametrize("named", [2, LATEST_KNOWN_EPOCH])
+@pytest.mark.parametrize("named", [2, LATEST_KNOWN_EPOCH, -2, -(2**31)])
 def test_the_epoch_of_the_replica_or_none_may_be_named(named: int) -> None:
     check_leader_epoch(named, 2)
 
