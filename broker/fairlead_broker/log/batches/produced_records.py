@@ -6,6 +6,7 @@ timestamps otherwise than by default. The body is hostile. This is the hot path:
 least and the largest timestamp only, and reads varints in place while they are short.
 """
 
+import struct
 from typing import Final, NoReturn, TypeAlias
 
 from fairlead_broker.limits import (
@@ -49,7 +50,8 @@ _DELTA_LIMIT: Final = 2**70
 _CRC: Final = slice(17, 21)
 _CODEC_AT: Final = 22
 """The low byte of the attributes."""
-_BASE_TIMESTAMP: Final = slice(27, 35)
+_TIMESTAMPS: Final = struct.Struct(">qq")
+_BASE_TIMESTAMP_AT: Final = 27
 _MAX_TIMESTAMP: Final = slice(35, 43)
 
 
@@ -64,13 +66,9 @@ def takes_long(batch: memoryview, config: LogConfig) -> bool:
         return is_packed_anew(batch, config)
     if config.is_compacted or is_packed_anew(batch, config):
         return True
-    return not config.is_log_append_time and (
-        config.limits_timestamps
-        or _is_untold(
-            int.from_bytes(batch[_BASE_TIMESTAMP], "big", signed=True),
-            int.from_bytes(batch[_MAX_TIMESTAMP], "big", signed=True),
-        )
-    )
+    return (
+        _is_untold(*_TIMESTAMPS.unpack_from(batch, _BASE_TIMESTAMP_AT)) or config.limits_timestamps
+    ) and not config.is_log_append_time
 
 
 def check_records(
