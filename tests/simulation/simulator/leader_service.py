@@ -252,6 +252,8 @@ class _Call:
     listener = CLIENTS
     peer_check = None
     replica_ids = range(2**31)
+    charged_ms = 0
+    """No time passes while a request is handled."""
 
     def __init__(
         self, service: LeaderService, request: Request, answer: Callable[[Any], None]
@@ -273,3 +275,6 @@ class _Call:
 
     def close(self, reason: str) -> None:
         raise AssertionError(f"{self.client_host} broke the protocol: {reason}")
+
+    def charge(self, spent_ms: int) -> None:
+        assert not spent_ms
