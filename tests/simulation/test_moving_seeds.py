@@ -78,7 +78,7 @@ def test_cordoned_brokers_get_nothing_whoever_is_killed() -> None:
 
 def test_brokers_that_are_fenced_by_order_serve_nothing_whoever_is_killed() -> None:
     done: Counter[str] = Counter()
-    for seed in range(4):
+    for seed in range(8):
         only = (*FENCES, "kill_controller", "move", "change_min_insync")
         done.update(World(seed, Options(has_moves=True, only=only, fault_pause_s=0.3)).run().faults)
     assert min(done[name] for name in ("asked to fence", "unfenced")) > 5, done
