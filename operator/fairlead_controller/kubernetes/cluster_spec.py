@@ -21,6 +21,7 @@ from fairlead_model.configs.controller_configs import (
 from fairlead_model.resources.hibernation import DOWN_REASONS, HIBERNATED, SLEEP_REASONS
 
 RECLAIM_DELETE: Final = "Delete"
+MANAGED_ANNOTATION: Final = "fairlead.io/managed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def read_cluster_spec(manifest: Mapping[str, Any]) -> ClusterSpec:
     return ClusterSpec(
         uid=metadata["uid"],
         is_being_deleted=bool(metadata.get("deletionTimestamp")),
-        deletes_tables=spec.get("reclaimPolicy") == RECLAIM_DELETE,
+        deletes_tables=spec.get("reclaimPolicy") == RECLAIM_DELETE and not _is_left_alone(manifest),
         default_partitions=_count(defaults.get("partitions"), 1),
         default_replication_factor=_count(defaults.get("replicationFactor"), 3),
         balances_leaders=controller.balances_leaders,
@@ -68,6 +69,12 @@ def read_cluster_spec(manifest: Mapping[str, Any]) -> ClusterSpec:
         config=config,
         is_down=sleep_reason in DOWN_REASONS,
     )
+
+
+def _is_left_alone(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether the resource was given up: its brokers run on, and need their metadata."""
+    annotations = manifest["metadata"].get("annotations") or {}
+    return bool(annotations.get(MANAGED_ANNOTATION) == "false")
 
 
 def _sleep_reason(manifest: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ from fairlead_operator.live_objects import (
     cluster_of,
     is_left_alone,
 )
-from fairlead_operator.specs.names import POOL_LABEL, stateful_set_name
+from fairlead_operator.specs.names import POOL_LABEL, is_claim_name, stateful_set_name
 from fairlead_operator.specs.stateful_set import count_replicas, running_ids
 from fairlead_operator.specs.views import is_going, is_protected
 
@@ -82,7 +82,7 @@ class Deletions:
         if (body.get("spec") or {}).get("reclaimPolicy") != RECLAIM_DELETE:
             return ""
         for claim in self._live.of_cluster(PERSISTENT_VOLUME_CLAIM, key):
-            if "deletionTimestamp" not in claim["metadata"]:
+            if is_broker_claim(claim, key[1]) and "deletionTimestamp" not in claim["metadata"]:
                 await self._writer.delete(PERSISTENT_VOLUME_CLAIM, claim)
         await self._writer.mark_tables(*key, uid=body["metadata"]["uid"])
         return ""
@@ -107,6 +107,8 @@ class Deletions:
 
         Its brokers stop when it is gone. While their LogCluster lives, none may hold a replica.
         """
+        # The handler's own copy is as old as the deletion.
+        body = self._live.get(BROKER_POOL, namespace, body["metadata"]["name"]) or body
         if is_left_alone(body):
             return ""
         key = (namespace, cluster_of(dict(body, kind=BROKER_POOL.kind)))
@@ -167,3 +169,12 @@ class Deletions:
                 if not error.is_not_found:
                     raise
         return message
+
+
+def is_broker_claim(claim: Manifest, cluster: str) -> bool:
+    """Tell whether a volume claim of a cluster is one of its brokers'.
+
+    Others may have the cluster's label, too: that of the chart's metadata backups outlives it.
+    """
+    pool = (claim["metadata"].get("labels") or {}).get(POOL_LABEL)
+    return pool is not None and is_claim_name(claim["metadata"]["name"], cluster, pool)

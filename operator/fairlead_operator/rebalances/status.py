@@ -145,10 +145,7 @@ class RebalanceStatusDraft:
 
     def as_patch(self) -> dict[str, Any]:
         """Return what has changed, as a merge patch; nothing if all is as before."""
-        patch = {
-            name: value for name, value in self._values.items() if value != self._before.get(name)
-        }
-        return patch | dict.fromkeys(self._before.keys() - self._values.keys())
+        return _merge_patch(self._before, self._values)
 
     def _remember(self, **values: Any) -> None:
         self._values["auto"] = {**(self._values.get("auto") or {}), **values}
@@ -166,6 +163,19 @@ class RebalanceStatusDraft:
             generation=self._generation,
             now=now,
         )
+
+
+def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what makes the one of the other (RFC 7386): what is gone is null, at every depth."""
+    patch: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
+    for name, value in after.items():
+        known = before.get(name)
+        if isinstance(value, Mapping) and isinstance(known, Mapping):
+            if inner := _merge_patch(known, value):
+                patch[name] = inner
+        elif value != known:
+            patch[name] = value
+    return patch
 
 
 def describe_plan(plan: Mapping[str, Any]) -> str:

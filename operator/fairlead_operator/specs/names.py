@@ -1,5 +1,6 @@
 """Names, labels and ports of the parts of a cluster. Pure."""
 
+import re
 from typing import Final
 
 OPERATOR_PORT: Final = 9091
@@ -127,6 +128,12 @@ def log_directory(volume: int) -> str:
 def claim_name(cluster: str, pool: str, ordinal: int, volume: int = 0) -> str:
     """Return the name of a broker's volume claim, as StatefulSets choose it."""
     return f"{data_volume(volume)}-{stateful_set_name(cluster, pool)}-{ordinal}"
+
+
+def is_claim_name(name: str, cluster: str, pool: str) -> bool:
+    """Tell whether a volume claim is called like one of a pool's brokers, of whichever volume."""
+    pattern = f"{DATA_VOLUME}(-[0-9]+)?-{re.escape(stateful_set_name(cluster, pool))}-[0-9]+"
+    return re.fullmatch(pattern, name) is not None
 
 
 def cluster_labels(cluster: str) -> dict[str, str]:

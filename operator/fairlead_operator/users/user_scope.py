@@ -6,6 +6,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fairlead_operator.specs.views import is_going
 from fairlead_operator.topics.claims import Claims
 from fairlead_operator.topics.plan import ClusterPresence
 from fairlead_operator.topics.topic_resource import ClusterKey, ResourceKey
@@ -43,8 +44,7 @@ class UserScope:
         manifest = self.clusters.get(cluster)
         if manifest is None:
             return ClusterPresence.ABSENT
-        is_deleting = "deletionTimestamp" in manifest["metadata"]
-        return ClusterPresence.DELETING if is_deleting else ClusterPresence.PRESENT
+        return ClusterPresence.DELETING if is_going(manifest) else ClusterPresence.PRESENT
 
     def only_cluster(self, namespace: str) -> str:
         """Return the only LogCluster of a namespace; empty if there is none, or more than one."""

@@ -72,6 +72,8 @@ def test_a_log_cluster_as_far_as_it_matters() -> None:
     assert (spec.balances_leaders, spec.balance_interval_s) == (False, 7)
     assert spec.imbalance_percentage_max == 0
     assert spec.timing == SessionTiming(500, 9000)
+    manifest["metadata"]["annotations"] = {"fairlead.io/managed": "false"}
+    assert not read_cluster_spec(manifest).deletes_tables, "its brokers run on"
 
 
 def test_what_is_odd_counts_as_its_default() -> None:

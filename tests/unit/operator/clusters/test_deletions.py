@@ -46,7 +46,7 @@ class NotedClient:
         self.deleted.append(f"{kind.kind} {name}")
 
     async def patch(self, *path: Any, **_: Any) -> dict[str, Any]:
-        return {"metadata": {"resourceVersion": "2"}, "status": path[-1]["status"]}
+        return {"metadata": {"resourceVersion": "2"}, "status": path[-1].get("status")}
 
 
 class NotedEvents:
@@ -192,3 +192,30 @@ def test_a_pool_of_a_protected_cluster_keeps_its_replicas(tmp_path: Path) -> Non
     waiting_for, client = ask(tmp_path / "socket", holders(3), there, of="pool")
     assert "brokers hold replicas: 0 (3)" in waiting_for
     assert client.deleted == []
+
+
+def test_only_volumes_of_brokers_go_with_their_cluster(tmp_path: Path) -> None:
+    """The backups of its metadata are what is left then, and others may use the label, too."""
+    body = {**CLUSTER_BODY, "spec": {"reclaimPolicy": "Delete"}}
+    backup = _object("demo-metadata-backup")
+    backup["metadata"]["labels"] = {"fairlead.io/cluster": "demo"}
+    other = _object("data-demo-main-notes")
+    second = _object("data-1-demo-main-0")
+    there = {LOG_CLUSTER: [body], PERSISTENT_VOLUME_CLAIM: [*claims(1), second, backup, other]}
+    waits_for, client = ask(tmp_path / "s", holders(), there, of="cluster")
+    assert waits_for == ""
+    deleted = [each for each in client.deleted if each.startswith("PersistentVolumeClaim")]
+    assert deleted == [
+        "PersistentVolumeClaim data-demo-main-0",
+        "PersistentVolumeClaim data-1-demo-main-0",
+    ]
+
+
+def test_a_pool_that_is_given_up_while_it_waits_goes_at_once(tmp_path: Path) -> None:
+    given_up = _object("main", annotations={"fairlead.io/managed": "false"})
+    there = {
+        BROKER_POOL: [{**POOL_BODY, **given_up}],
+        POD: [pod(0)],
+        PERSISTENT_VOLUME_CLAIM: claims(1),
+    }
+    assert ask(tmp_path / "s", holders(7), there, of="pool")[0] == ""

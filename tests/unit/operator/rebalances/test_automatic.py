@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from fake_resource_server import merged
 from measured_clusters import GB, MB, answer, state_of
 
 from fairlead_controller.decisions.state import ControllerState
@@ -203,3 +204,14 @@ def test_a_status_remembers_what_the_next_decision_needs() -> None:
 
 def test_nothing_is_remembered_of_a_new_resource() -> None:
     assert read_memory({}) == Memory()
+
+
+def test_a_plan_keeps_nothing_of_the_one_before() -> None:
+    measured_plan = {"id": "p1", "bytes": 5, "durationSeconds": 512, "isMeasured": True}
+    plan = {"id": "p2", "isMeasured": False}
+    status = {"phase": "Watching", "plan": measured_plan, "auto": {"rounds": 1}}
+    resource = {"metadata": {"name": "auto", "generation": 1}, "status": status}
+    draft = RebalanceStatusDraft(resource)
+    draft.begin_round({**plan, "partitions": 2, "leaders": 1}, "uneven", NOW)
+    written = merged(status, draft.as_patch())["plan"]
+    assert written == {"id": "p2", "isMeasured": False, "partitions": 2, "leaders": 1}

@@ -214,3 +214,19 @@ def test_of_two_resources_for_one_principal_the_older_speaks() -> None:
     held["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:09Z"
     scope.take(("shop", "app"), held)
     assert scope.owner(scope.resources["shop", "b"]) == "app", "until its rights are revoked"
+
+
+@pytest.mark.parametrize(
+    ("spec", "presence"),
+    [
+        ({}, ClusterPresence.DELETING),
+        ({"deletionProtection": True}, ClusterPresence.PRESENT),
+    ],
+)
+def test_a_protected_cluster_that_somebody_deletes_keeps_its_users(
+    spec: dict[str, Any], presence: ClusterPresence
+) -> None:
+    scope = UserScope()
+    going = {"metadata": {"name": "demo", "deletionTimestamp": "now"}, "spec": spec}
+    scope.clusters["shop", "demo"] = going
+    assert scope.presence(("shop", "demo")) is presence
