@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from fairlead_tls.engine import HANDSHAKE_RECORD, TlsEngine, TlsRefusedError
+from fairlead_tls.limits import HANDSHAKE_STEP_BYTES
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -77,6 +78,8 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
         self._transport: _TlsTransport
         self._is_secure = False
         self._step: asyncio.Future[Peer | None] | None = None
+        self._behind = b""
+        """What came with a step of the handshake and may be no part of it: one read at most."""
         self._is_paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -166,6 +169,8 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
             self.is_plain = True
             self.above.data_received(data)
             return
+        # A client sends its request right behind the end of its handshake, however long that is.
+        data, self._behind = data[:HANDSHAKE_STEP_BYTES], data[HANDSHAKE_STEP_BYTES:]
         try:
             if not self.engine.feed_handshake(data, self._tls.open_context()):
                 return
@@ -194,10 +199,15 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
             self._refuse(str(error))
             return
         self._flush()
+        if peer is None and self._behind:
+            self._receive_handshake(self._behind)
+            return
         self._raw.resume_reading()
         if peer is not None:
             self.peer = peer
             self._is_secure = True
+            self.engine.incoming.write(self._behind)
+            self._behind = b""
             if self._on_secure is not None:
                 self._on_secure(peer)
             self.read()
