@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 from fairlead_operator.certificates.authority import issue, make_authority
 from fairlead_tls.engine import TlsEngine
@@ -52,8 +53,7 @@ class Socket(asyncio.Transport):
         return self.is_closed
 
     async def reads(self) -> None:
-        while not (self.is_reading_now or self.is_closed):
-            await asyncio.sleep(0.001)
+        await until(lambda: self.is_reading_now or self.is_closed)
 
 
 class Server:
