@@ -21,8 +21,11 @@ def _refuse_constant(name: str) -> Any:
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(members)
     if len(result) != len(members):
-        names = [name for name, _ in members]
-        repeated = next(name for name in names if names.count(name) > 1)
+        seen: set[str] = set()
+        for repeated, _ in members:
+            if repeated in seen:
+                break
+            seen.add(repeated)
         raise JsonError(f"an object has the name {repeated[:40]!a} twice")
     return result
 

@@ -1,0 +1,30 @@
+"""JSON as RFC 7493 has it, at a cost that grows no faster than the text."""
+
+from time import thread_time
+
+import pytest
+
+from fairlead_broker.rest.json_text import JsonError, load_json
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b'{"a":1,"b":2,"c":3,"b":4,"a":5}', "an object has the name 'b' twice"),
+        (b"[NaN]", "NaN is no JSON"),
+        (b'"\xff"', "byte 1 is not UTF-8"),
+        (b"[1", "Expecting ',' delimiter at character 2"),
+    ],
+)
+def test_what_is_no_json_is_told(data: bytes, reason: str) -> None:
+    with pytest.raises(JsonError) as caught:
+        load_json(data)
+    assert str(caught.value) == reason
+
+
+def test_the_name_that_is_repeated_is_found_at_once() -> None:
+    names = ",".join(f'"{number}":0' for number in range(25_000))
+    before = thread_time()
+    with pytest.raises(JsonError, match="'last' twice"):
+        load_json(f'{{{names},"last":0,"last":0}}'.encode())
+    assert thread_time() - before < 0.5
