@@ -47,6 +47,8 @@ class _Frames(ABC):
         self._done = 0
         """Up to where the buffer is done with, if no object is being read."""
         self._tokens = 0
+        """Parts of the object that is being read, or of all that is between objects."""
+        self._tokens_between = 0
 
     @property
     def has_partial(self) -> bool:
@@ -89,7 +91,7 @@ class _Frames(ABC):
             start, at = found.span()
             del found  # A match keeps the buffer from growing.
             self._tokens += 1
-            if self._tokens > self._tokens_max and self._start >= 0:
+            if self._tokens > self._tokens_max:
                 raise OversizedError(f"an object of more than {self._tokens_max} parts")
             byte = buffer[start]
             if byte in (_OPEN_OBJECT, _OPEN_ARRAY):
@@ -110,6 +112,7 @@ class _Frames(ABC):
         if self._start < 0 and self._is_frame(byte):
             self._outside(self._done, start)
             self._start = start
+            self._tokens_between = self._tokens - 1
             self._tokens = 0
         self._open.append(byte)
         if len(self._open) > self._depth_max:
@@ -126,6 +129,7 @@ class _Frames(ABC):
         frames.append(bytes(self._buffer[self._start : end]))
         self._start = -1
         self._done = end
+        self._tokens = self._tokens_between
         self._on_frame()
 
     @abstractmethod
@@ -153,6 +157,18 @@ def _match_end(buffer: bytearray, at: int) -> int:
     """Return how far a text goes on that began before: to its quote, or to a cut-off escape."""
     found = _REST_OF_TEXT.match(buffer, at)
     return at if found is None else found.end()
+
+
+def require_few_parts(data: bytes, parts_max: int) -> None:
+    """Count the parts of a JSON text as those of an object in a stream; OversizedError."""
+    for parts, found in enumerate(_TOKEN.finditer(data), 1):
+        if parts > parts_max:
+            raise OversizedError(f"it has more than {parts_max} parts")
+        start, end = found.span()
+        if end - start == 1 and data[start] == _QUOTE:
+            # A text without an end. What parses it stops here, and to look for others behind it
+            # would go to the end of the data for each quote.
+            return
 
 
 class StreamFrames(_Frames):

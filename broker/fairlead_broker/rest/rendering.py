@@ -11,7 +11,8 @@ import base64
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from fairlead_broker.limits import REST_RECORD_BYTES_MAX
+from fairlead_broker.limits import REST_RECORD_BYTES_MAX, REST_RECORD_TOKENS_MAX
+from fairlead_broker.rest.json_frames import require_few_parts
 from fairlead_broker.rest.json_text import JsonError, dump_json, load_json
 from fairlead_wire.records import (
     ControlType,
@@ -133,6 +134,7 @@ def _render_part(data: bytes | None, form: Form, what: str, errors: list[str]) -
             return dump_json(data.decode())
         if len(data) > REST_RECORD_BYTES_MAX:
             raise JsonError(f"it has {len(data)} bytes, too many to be read as JSON here")
+        require_few_parts(data, REST_RECORD_TOKENS_MAX)
         return dump_json(load_json(data))
     except JsonError as error:
         errors.append(f"the {what} is no JSON: {error}")

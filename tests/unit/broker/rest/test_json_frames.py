@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_broker.rest.json_frames import OversizedError, RecordsFrames, StreamFrames
+from fairlead_broker.rest.json_frames import (
+    OversizedError,
+    RecordsFrames,
+    StreamFrames,
+    require_few_parts,
+)
 from fairlead_broker.rest.json_text import JsonError
 
 LIMITS: dict[str, Any] = {"bytes_max": 100_000, "tokens_max": 10_000, "depth_max": 50}
@@ -111,7 +116,31 @@ def test_what_is_no_document_of_records_is_refused(data: bytes) -> None:
         frames.finish()
 
 
-def test_what_is_around_the_records_is_bounded() -> None:
-    frames = RecordsFrames(**LIMITS, around_bytes_max=1000)
+@pytest.mark.parametrize("is_behind", [False, True])
+@pytest.mark.parametrize(
+    "around", [b'"a":[' + b"1," * 50_000 + b"1]", b'"a":[' + b"[]," * 5_000 + b"[]]"]
+)
+def test_what_is_around_the_records_is_bounded(around: bytes, is_behind: bool) -> None:
+    frames = RecordsFrames(**LIMITS, around_bytes_max=50_000)
+    records = b'"records":[{"a":"b"},{}]'
+    members = (records, around) if is_behind else (around, records)
     with pytest.raises(OversizedError):
-        frames.feed(b'{"a":[' + b"1," * 1000, [])
+        frames.feed(b"{" + b",".join(members) + b"}", [])
+
+
+def test_parts_of_records_are_none_of_what_is_around_them() -> None:
+    frames = RecordsFrames(**LIMITS, around_bytes_max=1_000_000)
+    found: list[bytes] = []
+    frames.feed(b'{"records":[' + b",".join([b'{"key":"k","value":{}}'] * 10_000) + b"]}", found)
+    assert len(frames.finish()["records"]) == len(found) == 10_000
+
+
+@pytest.mark.parametrize("data", [b"[]" * 101, b'"a",' * 201, b'"\\""[' * 101])
+def test_parts_are_counted(data: bytes) -> None:
+    require_few_parts(data, 202)
+    with pytest.raises(OversizedError):
+        require_few_parts(data, 200)
+
+
+def test_parts_of_a_text_without_an_end_are_not_sought() -> None:
+    require_few_parts(b'["a' + b'\\"' * 1_000_000, 50_000)

@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from fairlead_broker.rest.rendering import Form, RecordShape, Rendered, render_batches
+from fairlead_broker.rest.rendering import (
+    UNPRESENTABLE,
+    Form,
+    RecordShape,
+    Rendered,
+    render_batches,
+)
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.messages.fetch import AbortedTransaction
 from fairlead_wire.records import (
@@ -62,6 +68,19 @@ def test_a_read_may_end_and_begin_within_a_batch() -> None:
     assert (offsets(none), none.next_offset, none.is_full) == ([], 3, True)
     rest = render_batches(data, SHAPE, offset=4, bytes_max=ROOM)
     assert (offsets(rest), rest.next_offset, rest.is_full) == ([4, 5, 6, 7, 8, 9], 10, False)
+
+
+@pytest.mark.parametrize("value", [b"[" + b"[]," * 50_000 + b"[]]", b"[" + b'"",' * 60_000 + b"0]"])
+def test_json_of_too_many_parts_is_not_parsed(value: bytes) -> None:
+    data = encode_batch([Record(0, 0, b"1", value), Record(1, 0, None, b"[]")])
+    rendered = render_batches(data, RecordShape("t", 0, Form.JSON), offset=0, bytes_max=ROOM)
+    first, second = (json.loads(each.data) for each in rendered.records)
+    assert (first["key"], first["value"]) == (1, None)
+    assert first["error"] == {
+        "error_code": UNPRESENTABLE,
+        "message": "the value is no JSON: it has more than 50000 parts",
+    }
+    assert second["value"] == []
 
 
 def test_a_damaged_batch_is_told() -> None:
