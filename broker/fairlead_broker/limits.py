@@ -169,8 +169,9 @@ batches…"""
 HURRIED_LOOKUP_BATCHES_MAX: Final = 100
 """…after so many headers at most, about an index interval of small batches."""
 WALKED_RECORDS_MAX: Final = 100_000
-"""Records of one batch that the loop looks at, for their keys or for a timestamp: a tenth of a
-second. A compressed batch of 1 MiB may hold millions, which would stop the broker for that long."""
+"""Records of one batch that the loop looks at, for their keys or for a timestamp, or the thread of
+all reads by HTTP: a tenth of a second. A compressed batch of 1 MiB may hold millions, which would
+stop the broker, or all readers, for that long."""
 WALKED_ALWAYS_RECORDS_MAX: Final = 8
 """Records of a batch that is not packed whose timestamps are looked at whatever its header says:
 three microseconds at most, of some 50 that a request takes."""

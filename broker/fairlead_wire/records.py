@@ -184,6 +184,28 @@ def decode_batch(
     With LogAppendTime all have the batch's timestamp. `decompressed_max` bounds, in bytes, what a
     compressed batch may unpack to. Raises RemoteProtocolError when the batch is damaged.
     """
+    return list(
+        iter_records(
+            buffer,
+            position,
+            decompressed_max=decompressed_max,
+            is_crc_checked=is_crc_checked,
+        )
+    )
+
+
+def iter_records(
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    first_offset: int = 0,
+    decompressed_max: int = DECOMPRESSED_MAX,
+    is_crc_checked: bool = True,
+) -> Iterator[Record]:
+    """Yield the records of the batch at `position` from `first_offset` on, as `decode_batch` does.
+
+    Each is decoded when it is asked for, so RemoteProtocolError may come behind some of them.
+    """
     header = decode_batch_header(buffer, position)
     if is_crc_checked:
         try:
@@ -198,17 +220,16 @@ def decode_batch(
     log_append_time = (
         header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     )
-    records = []
     at = 0
-    try:
-        for _ in range(header.records_count):
-            record, at = _decode_record(body, at, header, log_append_time)
-            records.append(record)
-    except IndexError as error:
-        raise RemoteProtocolError("a record is cut off") from error
+    for _ in range(header.records_count):
+        try:
+            record, at = _decode_record(body, at, header, log_append_time, first_offset)
+        except IndexError as error:
+            raise RemoteProtocolError("a record is cut off") from error
+        if record is not None:
+            yield record
     if at != len(body):
         raise RemoteProtocolError(f"{len(body) - at} bytes behind the last record")
-    return records
 
 
 def _encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
@@ -233,15 +254,23 @@ def _encode_nullable(data: bytes | None) -> tuple[bytes, bytes]:
 
 
 def _decode_record(
-    body: bytes, position: int, header: BatchHeader, log_append_time: int | None
-) -> tuple[Record, int]:
+    body: bytes,
+    position: int,
+    header: BatchHeader,
+    log_append_time: int | None,
+    first_offset: int,
+) -> tuple[Record | None, int]:
+    """Return a record, None for one before `first_offset`, and where the next one begins."""
     size, position = read_varint(body, position)
     end = position + size
     if not 0 <= size <= len(body) - position:
         raise RemoteProtocolError(f"a record claims {size} bytes, {len(body) - position} are left")
     position += 1  # Attributes: no bit of a record's own has a meaning.
     delta, position = read_varint(body, position, VARLONG_SIZE_MAX)
-    offset, position = read_varint(body, position)
+    offset_delta, position = read_varint(body, position)
+    offset = header.base_offset + offset_delta
+    if offset < first_offset:
+        return None, end
     key, position = _decode_nullable(body, position)
     value, position = _decode_nullable(body, position)
     headers: Headers = ()
@@ -251,7 +280,7 @@ def _decode_record(
     if position != end:
         raise RemoteProtocolError("a record has not the size that it claims")
     timestamp = header.base_timestamp + delta if log_append_time is None else log_append_time
-    return Record(header.base_offset + offset, timestamp, key, value, headers), position
+    return Record(offset, timestamp, key, value, headers), position
 
 
 def _decode_nullable(body: bytes, position: int) -> tuple[bytes | None, int]:

@@ -11,18 +11,23 @@ import base64
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from fairlead_broker.limits import REST_RECORD_BYTES_MAX, REST_RECORD_TOKENS_MAX
+from fairlead_broker.limits import (
+    REST_RECORD_BYTES_MAX,
+    REST_RECORD_TOKENS_MAX,
+    WALKED_RECORDS_MAX,
+)
 from fairlead_broker.rest.json_frames import require_few_parts
 from fairlead_broker.rest.json_text import JsonError, dump_json, load_json
+from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.records import (
     ControlType,
-    decode_batch,
     decode_end_of_transaction,
     iter_batches,
+    iter_records,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from fairlead_wire.messages.fetch import AbortedTransaction
     from fairlead_wire.record_batch import BatchHeader
@@ -49,7 +54,11 @@ class RenderedRecord(NamedTuple):
 
 
 class Rendered(NamedTuple):
-    """Records as JSON objects. `is_full`: there was no room for more, though there is more."""
+    """Records as JSON objects.
+
+    `is_full`: the answer is to end with these, though there is more: there was no room for it, or
+    it cannot be read.
+    """
 
     records: list[RenderedRecord]
     size: int
@@ -77,10 +86,34 @@ def render_batches(
     """Render records from `offset` on until they have `bytes_max`.
 
     With `one_at_least` the first one may be larger. `aborted` is what the answer to the fetch
-    names. RemoteProtocolError where a batch is damaged.
+    names. RemoteProtocolError where the first batch that matters is damaged, or has more records
+    than are looked at here, and nothing else has been read (`one_at_least`): a reader gets what is
+    before such a batch, and is told of it when it comes back.
     """
     records: list[RenderedRecord] = []
     size = 0
+    try:
+        for record, next_offset in _visible_records(data, offset, aborted):
+            if record is None:
+                offset = max(offset, next_offset)
+                continue
+            rendered = render_record(record, shape)
+            if (records or not one_at_least) and size + len(rendered) > bytes_max:
+                return Rendered(records, size, record.offset, is_full=True)
+            records.append(RenderedRecord(record.offset, rendered))
+            size += len(rendered)
+            offset = next_offset
+    except RemoteProtocolError:
+        if one_at_least and not records:
+            raise
+        return Rendered(records, size, offset, is_full=True)
+    return Rendered(records, size, offset, is_full=size >= bytes_max)
+
+
+def _visible_records(
+    data: Buffer, offset: int, aborted: Sequence[AbortedTransaction]
+) -> Iterator[tuple[Record | None, int]]:
+    """Yield records from `offset` on, and None behind each batch; each with the next offset."""
     transactions = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     aborted_ids: set[int] = set()
     for position, header in iter_batches(data):
@@ -92,16 +125,15 @@ def render_batches(
         elif header.last_offset >= offset and not (
             header.is_transactional and header.producer_id in aborted_ids
         ):
-            for record in decode_batch(data, position):
-                if record.offset < offset:
-                    continue
-                rendered = render_record(record, shape)
-                if (records or not one_at_least) and size + len(rendered) > bytes_max:
-                    return Rendered(records, size, record.offset, is_full=True)
-                records.append(RenderedRecord(record.offset, rendered))
-                size += len(rendered)
-        offset = max(offset, header.next_offset)
-    return Rendered(records, size, offset, is_full=size >= bytes_max)
+            if header.records_count > WALKED_RECORDS_MAX:
+                raise RemoteProtocolError(
+                    f"a batch of {header.records_count} records; by HTTP those of at most"
+                    f" {WALKED_RECORDS_MAX} are read, by Kafka's clients all; the next batch begins"
+                    f" at offset {header.next_offset}"
+                )
+            for record in iter_records(data, position, first_offset=offset):
+                yield record, record.offset + 1
+        yield None, header.next_offset
 
 
 def render_record(record: Record, shape: RecordShape) -> bytes:
@@ -153,5 +185,5 @@ def _render_headers(headers: Headers) -> list[dict[str, str | None]]:
 def _is_abort(data: Buffer, position: int, header: BatchHeader) -> bool:
     if not header.is_transactional:
         return False
-    markers = [decode_end_of_transaction(record) for record in decode_batch(data, position)]
+    markers = map(decode_end_of_transaction, iter_records(data, position))
     return any(marker is not None and marker.type is ControlType.ABORT for marker in markers)

@@ -275,7 +275,9 @@ class Poll:
         self._records += [each.data for each in rendered.records]
         self._size += rendered.size
         self._taken_bytes += len(data.records)
-        self._positions.served(key)
+        if rendered.next_offset != asked.offset:
+            # What nothing could be taken of is first in the next read, which tells why if it fails.
+            self._positions.served(key)
         return rendered.is_full
 
     def _is_current(self, key: TopicPartition, asked: _Asked) -> bool:

@@ -1,9 +1,11 @@
 """Batches of the log as JSON records: what is given, what is left out, how much at a time."""
 
 import json
+from typing import Any
 
 import pytest
 
+from fairlead_broker.limits import WALKED_RECORDS_MAX
 from fairlead_broker.rest.rendering import (
     UNPRESENTABLE,
     Form,
@@ -11,6 +13,7 @@ from fairlead_broker.rest.rendering import (
     Rendered,
     render_batches,
 )
+from fairlead_wire import records
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.messages.fetch import AbortedTransaction
 from fairlead_wire.records import (
@@ -26,9 +29,9 @@ ROOM = 1_000_000
 
 
 def batch(first: int, count: int = 1, producer_id: int = -1) -> bytes:
-    records = [Record(offset, 0, None, b"x" * 10) for offset in range(first, first + count)]
+    found = [Record(offset, 0, None, b"x" * 10) for offset in range(first, first + count)]
     is_transactional = producer_id >= 0
-    return encode_batch(records, producer_id=producer_id, is_transactional=is_transactional)
+    return encode_batch(found, producer_id=producer_id, is_transactional=is_transactional)
 
 
 def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
@@ -88,3 +91,42 @@ def test_a_damaged_batch_is_told() -> None:
     damaged[-1] ^= 1
     with pytest.raises(RemoteProtocolError):
         render_batches(damaged, SHAPE, offset=0, bytes_max=ROOM)
+
+
+def test_what_is_before_a_damaged_batch_is_given_first() -> None:
+    damaged = bytearray(batch(3, 3))
+    damaged[-1] ^= 1
+    data = batch(0, 3) + damaged
+    before = render_batches(data, SHAPE, offset=0, bytes_max=ROOM)
+    assert (offsets(before), before.next_offset, before.is_full) == ([0, 1, 2], 3, True)
+    nothing = render_batches(data, SHAPE, offset=3, bytes_max=ROOM, one_at_least=False)
+    assert (nothing.records, nothing.next_offset, nothing.is_full) == ([], 3, True)
+    with pytest.raises(RemoteProtocolError):
+        render_batches(data, SHAPE, offset=3, bytes_max=ROOM)
+
+
+def test_a_batch_of_too_many_records_is_told_and_not_passed_over() -> None:
+    many = batch(1, WALKED_RECORDS_MAX + 1)
+    data = batch(0) + many + batch(WALKED_RECORDS_MAX + 2)
+    before = render_batches(data, SHAPE, offset=0, bytes_max=ROOM)
+    assert (offsets(before), before.next_offset, before.is_full) == ([0], 1, True)
+    with pytest.raises(RemoteProtocolError, match=r"100001 records.* at offset 100002"):
+        render_batches(data, SHAPE, offset=1, bytes_max=ROOM)
+    behind = render_batches(data, SHAPE, offset=WALKED_RECORDS_MAX + 2, bytes_max=ROOM)
+    assert offsets(behind) == [WALKED_RECORDS_MAX + 2]
+
+
+def test_no_more_records_are_decoded_than_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = 0
+
+    class Counted(Record):
+        def __new__(cls, *parts: Any) -> Any:
+            nonlocal decoded
+            decoded += 1
+            return Record.__new__(cls, *parts)
+
+    data = batch(0, 1_000) + batch(1_000, 1_000)
+    monkeypatch.setattr(records, "Record", Counted)
+    rendered = render_batches(data, SHAPE, offset=900, bytes_max=1)
+    assert offsets(rendered) == [900]
+    assert decoded == 2
