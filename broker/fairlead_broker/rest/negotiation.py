@@ -10,6 +10,8 @@ from fairlead_broker.rest.problems import PROBLEM_TYPE, ProblemError, shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from aiohttp import web
+
 _V2_CODE_OF_ACCEPT = 40601
 
 
@@ -25,6 +27,12 @@ def media_type_of(content_type: str | None, allowed: Iterable[str]) -> str:
     if media_type not in allowed:
         raise ProblemError(415, f"Content-Type {shown(media_type)} does not fit; it can be {names}")
     return media_type
+
+
+def accept_of(http: web.BaseRequest) -> str | None:
+    """Return what a client accepts: all lines of the header are one list."""
+    lines = http.headers.getall("Accept", [])
+    return ", ".join(lines) if lines else None
 
 
 def choose_answer(accept: str | None, offered: Sequence[str]) -> str | None:

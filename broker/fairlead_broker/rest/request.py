@@ -19,7 +19,12 @@ from fairlead_broker.limits import (
 )
 from fairlead_broker.rest.json_frames import StreamFrames
 from fairlead_broker.rest.json_text import JsonError, dump_json, load_json
-from fairlead_broker.rest.negotiation import accepts_gzip, media_type_of, require_answer
+from fairlead_broker.rest.negotiation import (
+    accept_of,
+    accepts_gzip,
+    media_type_of,
+    require_answer,
+)
 from fairlead_broker.rest.problems import ProblemError
 from fairlead_broker.rest.schema_validation import first_problem
 
@@ -108,7 +113,7 @@ class RestRequest:
         """Choose what the answer will be written in, before anything is done; ProblemError 406."""
         offered = self.operation.media_types
         if offered:
-            self.answer_type = require_answer(self.http.headers.get("Accept"), offered)
+            self.answer_type = require_answer(accept_of(self.http), offered)
 
     def hold(self, size: int, held: ExitStack | None = None) -> None:
         """Count bytes until the answer is written, or until `held` is closed.

@@ -39,7 +39,7 @@ from fairlead_broker.rest.instances.forwarded_requests import (
 from fairlead_broker.rest.instances.forwarding import Forwarding
 from fairlead_broker.rest.instances.registry import ConsumerInstances
 from fairlead_broker.rest.json_text import dump_json
-from fairlead_broker.rest.negotiation import choose_problem
+from fairlead_broker.rest.negotiation import accept_of, choose_problem
 from fairlead_broker.rest.peers import Peers
 from fairlead_broker.rest.problems import RETRY_AFTER, ProblemError, problem_of
 from fairlead_broker.rest.request import RestOperation, RestRequest
@@ -244,7 +244,7 @@ class RestServer:
             operation, response = await self._find_and_handle(http, held)
         except ProblemError as error:
             operation = self._operation_of(http)
-            response = _problem_response(error, http.headers.get("Accept"))
+            response = _problem_response(error, accept_of(http))
         except ConnectionError:
             raise
         except Exception:
@@ -252,7 +252,7 @@ class RestServer:
                 "handler failed", "%s %s failed", http.method, ascii(http.path), trace=True
             )
             problem = ProblemError(500, "this broker has failed", code=50002, closes=True)
-            response = _problem_response(problem, http.headers.get("Accept"))
+            response = _problem_response(problem, accept_of(http))
         finally:
             self._in_flight -= 1
             self._metrics.in_flight = self._in_flight

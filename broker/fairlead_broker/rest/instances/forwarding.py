@@ -122,7 +122,7 @@ class Forwarding:
             ForwardedRequest(
                 method,
                 target,
-                {name: given[name] for name in _PASSED_ON if name in given},
+                {name: ", ".join(given.getall(name)) for name in _PASSED_ON if name in given},
                 body,
                 request.kafka.principal,
                 request.kafka.client_host,

@@ -31,7 +31,7 @@ from fairlead_broker.rest.instances.group_member import Subscription
 from fairlead_broker.rest.instances.group_offsets import Committed
 from fairlead_broker.rest.instances.instance import RESETS, InstanceConfig
 from fairlead_broker.rest.instances.registry import instance_exists
-from fairlead_broker.rest.negotiation import require_answer
+from fairlead_broker.rest.negotiation import accept_of, require_answer
 from fairlead_broker.rest.offset_lookup import EARLIEST, LATEST
 from fairlead_broker.rest.operations import (
     INT32_MAX,
@@ -289,7 +289,7 @@ async def read_records(request: RestRequest, instance: ConsumerInstance) -> web.
     """Answer with records of all partitions that the instance reads, by the deadline."""
     config = instance.config
     offered = (TYPE_OF_FORM[config.form], *ANY_FORM)
-    request.answer_type = require_answer(request.http.headers.get("Accept"), offered)
+    request.answer_type = require_answer(accept_of(request.http), offered)
     records: list[bytes] = []
     # Who asks for the head alone would take records, and never see them.
     if request.http.method != "HEAD":

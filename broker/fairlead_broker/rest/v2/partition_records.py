@@ -22,7 +22,7 @@ from fairlead_broker.limits import (
     REST_READ_TIMEOUT_MS,
 )
 from fairlead_broker.rest.embedding import EmbeddingError, read_timestamp
-from fairlead_broker.rest.negotiation import require_answer
+from fairlead_broker.rest.negotiation import accept_of, require_answer
 from fairlead_broker.rest.offset_lookup import EARLIEST, LATEST
 from fairlead_broker.rest.operations import (
     EVENT_STREAM,
@@ -112,7 +112,7 @@ def _choose_form(request: RestRequest) -> Form:
     if request.answer_type == EVENT_STREAM:
         return form
     offered = (TYPE_OF_FORM[form], *ANY_FORM)
-    request.answer_type = require_answer(request.http.headers.get("Accept"), offered)
+    request.answer_type = require_answer(accept_of(request.http), offered)
     return form
 
 

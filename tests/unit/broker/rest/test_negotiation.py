@@ -1,8 +1,11 @@
 """Media types: what a body is, what an answer may be."""
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
+from multidict import CIMultiDict
 
 from fairlead_broker.rest.negotiation import (
+    accept_of,
     accepts_gzip,
     choose_answer,
     choose_problem,
@@ -54,3 +57,11 @@ def test_gzip() -> None:
     assert not accepts_gzip("gzip;q=0, *")
     assert not accepts_gzip(None)
     assert not accepts_gzip("br")
+
+
+@pytest.mark.parametrize(
+    ("lines", "accept"), [([], None), ([JSON], JSON), ([JSON, V2], f"{JSON}, {V2}")]
+)
+def test_all_lines_say_what_is_accepted(lines: list[str], accept: str | None) -> None:
+    headers = CIMultiDict([("Accept", line) for line in lines])
+    assert accept_of(make_mocked_request("GET", "/", headers=headers)) == accept
