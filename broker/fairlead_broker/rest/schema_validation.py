@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from jsonschema import Draft202012Validator, ValidationError
 
 _DEAR_FORMATS: Final = ("rfc3987_syntax", "isoduration")
 
 
-def _import_validator() -> type[Draft202012Validator]:
+def _import_jsonschema() -> Any:
     """Import jsonschema without what checks IRIs and durations.
 
     Where rfc3987_syntax is installed (Jupyter and tools for CycloneDX bring it), jsonschema imports
@@ -26,13 +27,30 @@ def _import_validator() -> type[Draft202012Validator]:
     modules = cast("dict[str, object]", sys.modules)
     modules.update(dict.fromkeys(hidden))
     try:
-        return cast("type[Draft202012Validator]", import_module("jsonschema").Draft202012Validator)
+        return import_module("jsonschema")
     finally:
         for name in hidden:
             del modules[name]
 
 
-_VALIDATOR: Final = _import_validator()
+_JSONSCHEMA: Final = _import_jsonschema()
+
+
+def _refuse_by_pattern(
+    _: Any, pattern: str, text: Any, __: Mapping[str, Any]
+) -> Iterator[ValidationError]:
+    """Check a text as ECMA 262 has it: `$` is the end, and not a line's end before it, too."""
+    end = r"\Z" if pattern.endswith("$") else ""
+    if isinstance(text, str) and not re.search(pattern.removesuffix("$") + end, text):
+        yield _JSONSCHEMA.ValidationError(f"{text!r} does not match {pattern!r}")
+
+
+_VALIDATOR: Final = cast(
+    "type[Draft202012Validator]",
+    _JSONSCHEMA.validators.extend(
+        _JSONSCHEMA.Draft202012Validator, {"pattern": _refuse_by_pattern}
+    ),
+)
 
 
 def first_problem(document: Any, schema: Mapping[str, Any]) -> ValidationError | None:

@@ -27,6 +27,15 @@ def test_a_problem_says_where_and_what() -> None:
     assert problem.message == "'one' is not of type 'integer'"
 
 
+@pytest.mark.parametrize(("text", "fits"), [("ab", True), ("ab\n", False), ("b", False), (1, True)])
+def test_a_pattern_ends_where_the_text_does(text: object, fits: bool) -> None:
+    assert (first_problem(text, {"pattern": "^a[b]$"}) is None) is fits
+
+
+def test_a_pattern_without_an_end_fits_anywhere() -> None:
+    assert first_problem("xaby", {"pattern": "ab"}) is None
+
+
 @pytest.mark.parametrize("name", ["rfc3987_syntax", "isoduration"])
 def test_formats_that_no_schema_has_are_left_to_who_wants_them(name: str, tmp_path: Path) -> None:
     (tmp_path / f"{name}.py").write_text("print('dear')\nis_valid_syntax = None\n")
