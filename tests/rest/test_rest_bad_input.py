@@ -70,6 +70,60 @@ def test_json_of_no_use_is_refused(client: RestClient, topic: str, body: bytes) 
 
 
 @pytest.mark.parametrize(
+    ("method", "path", "document"),
+    [
+        ("POST", "topics", {"topic_name": "\ud800"}),
+        ("POST", "topics", {"topic_name": "t", "configs": [{"name": "a", "value": "b\udfff"}]}),
+        ("POST", "topics", {"topic_name": "t", "\ud800": 1}),
+        ("POST", "topics/{}/configs:alter", {"data": [{"name": "\ud800", "value": "1"}]}),
+        ("PUT", "topics/{}/configs/retention.ms", {"value": "\ud800"}),
+        (
+            "POST",
+            "topics/{}/configs:alter",
+            {"data": [{"name": "retention.ms", "value": "1\ud800"}]},
+        ),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_refused(
+    client: RestClient, topic: str, method: str, path: str, document: Any
+) -> None:
+    reply = client.ask(method, f"{client.v3}/{path.format(topic)}", document)
+    assert (reply.status, reply.json["error_code"]) == (422, 422)
+    assert reply.json["message"] == "a text has half of a surrogate pair"
+
+
+def test_what_an_entry_of_a_batch_has_is_judged_by_itself(client: RestClient, topic: str) -> None:
+    entries = [
+        {"id": "text", "value": {"type": "STRING", "data": "\ud800"}},
+        {"id": "number", "value": {"type": "JSON", "data": 1.0}, "partition_id": 0},
+    ]
+    path = f"{client.v3}/topics/{topic}/records:batch"
+    reply = client.post(path, {"entries": entries})
+    assert [each["id"] for each in reply.json["failures"]] == ["text"]
+    (written,) = reply.json["successes"]
+    records = client.get(
+        f"/topics/{topic}/partitions/0/records?format=json&offset={written['offset']}"
+    )
+    assert b'"value":1.0,' in records.body
+
+
+@pytest.mark.parametrize("count", [3, 3.0])
+def test_a_whole_number_is_one_however_it_is_written(client: RestClient, count: float) -> None:
+    document = {"topic_name": "whole", "partitions_count": count, "validate_only": True}
+    reply = client.post(f"{client.v3}/topics", document)
+    assert (reply.status, reply.json["partitions_count"]) == (200, 3)
+
+
+def test_several_lines_of_accept_are_one_list(client: RestClient) -> None:
+    with client.socket() as connection:
+        connection.sendall(
+            b"GET /v3/clusters HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            b"Accept: text/html\r\nAccept: application/json\r\n\r\n"
+        )
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
     "document",
     [
         {},

@@ -541,6 +541,9 @@ def test_what_makes_no_sense_is_refused(client: RestClient, topic: str, group: s
         ("POST", "/subscription", {}, 422, 422),
         ("POST", "/subscription", {"topic_pattern": "\ud800"}, 422, 422),
         ("POST", "/subscription", {"topics": ["a b"]}, 422, 422),
+        ("POST", "/subscription", {"topics": [f"{topic}\n"]}, 422, 422),
+        ("POST", "/subscription", {"topics": None, "topic_pattern": None}, 422, 422),
+        ("POST", "/assignments", {"partitions": [{**partition, "partition": 0.5}]}, 422, 422),
         ("POST", "/assignments", {"partitions": [{"topic": "none", "partition": 0}]}, 404, 40401),
         ("POST", "/assignments", {"partitions": [{**partition, "partition": 3}]}, 404, 40402),
         ("POST", "/positions", {"offsets": [{**partition, "offset": -1}]}, 422, 422),
@@ -561,6 +564,33 @@ def test_what_makes_no_sense_is_refused(client: RestClient, topic: str, group: s
     # The head of an answer alone takes no records.
     assert instance.ask("HEAD", "/records").status == 200
     assert instance.read_values(1) == [0]
+    instance.do("DELETE", "")
+
+
+def test_whole_numbers_and_nulls_are_taken_as_they_are_meant(
+    client: RestClient, topic: str, group: str
+) -> None:
+    instance = Instance(client, group, **{"auto.commit.enable": "false"})
+    instance.do("POST", "/subscription", {"topics": [topic], "topic_pattern": None})
+    instance.do("DELETE", "/subscription")
+    instance.do("POST", "/subscription", {"topics": None, "topic_pattern": topic})
+    instance.do("DELETE", "/subscription")
+    produce(client, topic, [0, 1])
+    partition = {"topic": topic, "partition": 0.0}
+    instance.do("POST", "/assignments", {"partitions": [partition]})
+    at_0 = {"topic": topic, "partition": 0}
+    assert instance.ask("GET", "/assignments").json == {"partitions": [at_0]}
+    instance.do("POST", "/positions", {"offsets": [{**partition, "offset": 1.0}]})
+    reads = instance.read("timeout=500")
+    assert [each["offset"] for each in reads] == list(range(1, 1 + len(reads)))
+    instance.do("POST", "/offsets", {"offsets": [{**partition, "offset": 0.0}]})
+    committed = instance.do("GET", "/offsets", {"partitions": [at_0]})["offsets"]
+    assert [(each["offset"], each["metadata"]) for each in committed] == [(1, "")]
+    instance.do("POST", "/offsets", {"offsets": None})
+    path = f"{instance.path}/offsets"
+    # A body in chunks that turns out to be none needs no type; one that is something does.
+    assert client.post(path, chunks=[], content_type=None).status == 200
+    assert client.post(path, chunks=[b"{}"], content_type=None).status == 415
     instance.do("DELETE", "")
 
 

@@ -30,14 +30,26 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)
+_DECODER_OF_INTS = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_number
+)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def load_json(data: bytes | bytearray) -> Any:
-    """Parse one document; JsonError."""
+def load_json(data: bytes | bytearray, *, has_ints: bool = False) -> Any:
+    """Parse one document; JsonError.
+
+    With `has_ints` a number without a fraction is an int however it is written: 1.0 and 1e0, too.
+    """
+    decoder = _DECODER_OF_INTS if has_ints else _DECODER
     try:
-        return _DECODER.decode(data.decode())
+        return decoder.decode(data.decode())
     except JsonError:
         raise
     except UnicodeDecodeError as error:

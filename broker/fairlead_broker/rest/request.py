@@ -148,38 +148,55 @@ class RestRequest:
         schemas = self._described_body.schemas
         return media_type_of(self.http.headers.get("Content-Type"), tuple(schemas))
 
-    async def document(self, code: int | None = None) -> Any:
+    async def document(self, code: int | None = None, *, has_records: bool = False) -> Any:
         """Read a body that is one JSON object as its schema says; None where there is none.
 
+        With `has_records` numbers and texts are what the client has written, for whoever makes
+        records of them to judge. Otherwise all texts can be encoded, and whole numbers are ints.
         ProblemError 400, 413, 415 or 422, which has `code` as its error code if there is one.
         """
         body = self._described_body
         if not self.http.body_exists and not body.is_required:
             return None
-        media_type = self.body_type()
+        # Whether a body in chunks is empty shows only later, and an empty one needs no type.
+        if body.is_required or "Content-Type" in self.http.headers:
+            self.body_type()
+        try:
+            data = await self._read_object()
+            if data is None and not body.is_required:
+                return None
+            if data is None:
+                raise JsonError("the body is to be one object")
+            document = load_json(data, has_ints=not has_records)
+        except JsonError as error:
+            raise ProblemError(400, f"the body is no JSON of use: {error}") from error
+        schema = body.schemas[self.body_type()]
+        if not has_records:
+            try:
+                dump_json(document)
+            except JsonError as error:
+                raise ProblemError(422, str(error), code=code) from error
+        problem = first_problem(document, schema)
+        if problem is not None:
+            where = "".join(f"/{part}" for part in problem.absolute_path) or "the body"
+            raise ProblemError(422, f"{where}: {problem.message}", code=code)
+        return document
+
+    async def _read_object(self) -> bytes | None:
+        """Return the body as one object that nothing has parsed, None for an empty one."""
         frames = StreamFrames(
             bytes_max=REST_DOCUMENT_BYTES_MAX,
             tokens_max=REST_RECORD_TOKENS_MAX,
             depth_max=REST_JSON_DEPTH_MAX,
         )
-        try:
-            found: list[bytes] = []
-            async for piece in self.body.pieces(bytes_max=REST_DOCUMENT_BYTES_MAX):
-                frames.feed(piece, found)
-                await self.slices.rest()
-            frames.finish()
-            if not found and not body.is_required:
-                return None
-            if len(found) != 1:
-                raise JsonError("the body is to be one object")
-            document = load_json(found[0])
-        except JsonError as error:
-            raise ProblemError(400, f"the body is no JSON of use: {error}") from error
-        problem = first_problem(document, body.schemas[media_type])
-        if problem is not None:
-            where = "".join(f"/{part}" for part in problem.absolute_path) or "the body"
-            raise ProblemError(422, f"{where}: {problem.message}", code=code)
-        return document
+        found: list[bytes] = []
+        async for piece in self.body.pieces(bytes_max=REST_DOCUMENT_BYTES_MAX):
+            frames.feed(piece, found)
+            await self.slices.rest()
+        frames.finish()
+        if len(found) > 1:
+            raise JsonError("the body is to be one object")
+        return found[0] if found else None
 
     def answer(
         self, document: Any, *, status: int = 200, headers: Mapping[str, str] | None = None

@@ -171,11 +171,10 @@ async def delete_instance(request: RestRequest, instance: ConsumerInstance) -> w
 async def subscribe(request: RestRequest, instance: ConsumerInstance) -> web.StreamResponse:
     """Read topics, or those that match a pattern, as a member of the group."""
     document = await request.document()
-    pattern, topics = document.get("topic_pattern", ""), document.get("topics", [])
+    pattern, topics = document.get("topic_pattern") or "", document.get("topics") or []
     for topic in topics:
         request.kafka.require(Right.READ, ResourceType.TOPIC, topic)
     if pattern:
-        _require_text(pattern)
         compile_pattern(
             pattern, length_max=TOPIC_PATTERN_LENGTH_MAX, bytes_max=TOPIC_PATTERN_BYTES_MAX
         )
@@ -252,8 +251,6 @@ async def commit(request: RestRequest, instance: ConsumerInstance) -> web.Stream
     entries = None if document is None else document.get("offsets")
     offsets = None
     if entries is not None:
-        for each in entries:
-            _require_text(each.get("metadata") or "")
         committed = (Committed(each["offset"] + 1, each.get("metadata") or "") for each in entries)
         offsets = dict(zip(_partitions(request, entries), committed, strict=True))
     return _answer_offsets(request, await instance.commit(offsets, request.deadline_s))
@@ -343,13 +340,6 @@ def _read_partitions(text: str) -> list[dict[str, Any]]:
     return entries
 
 
-def _require_text(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ProblemError(422, "a text has half of a surrogate pair") from error
-
-
 def _number_or_text(lowest: int, highest: int, pattern: str) -> Schema:
     return {
         "anyOf": [
@@ -393,9 +383,10 @@ _MANY = {"maxItems": REST_INSTANCE_PARTITIONS_MAX}
 _PARTITIONS = object_of({"partitions": array_of(object_of(_PARTITION), **_MANY)})
 _POSITION: Schema = {"type": "integer", "minimum": 0, "maximum": INT64_MAX - 1}
 _METADATA: Schema = {"type": ["string", "null"]}
+_NULL: Schema = {"type": "null"}
 _SUBSCRIPTION: Schema = {
     "anyOf": [
-        object_of({"topics": array_of(_TOPIC, **_MANY)}),
+        object_of({"topics": array_of(_TOPIC, **_MANY)}, {"topic_pattern": _NULL}),
         object_of(
             {
                 "topic_pattern": {
@@ -403,7 +394,8 @@ _SUBSCRIPTION: Schema = {
                     "minLength": 1,
                     "maxLength": TOPIC_PATTERN_LENGTH_MAX,
                 }
-            }
+            },
+            {"topics": _NULL},
         ),
     ]
 }
@@ -548,10 +540,13 @@ OPERATIONS = (
         body=_body(
             object_of(
                 optional={
-                    "offsets": array_of(
-                        object_of({**_PARTITION, "offset": _POSITION}, {"metadata": _METADATA}),
-                        **_MANY,
-                    )
+                    "offsets": {
+                        **array_of(
+                            object_of({**_PARTITION, "offset": _POSITION}, {"metadata": _METADATA}),
+                            **_MANY,
+                        ),
+                        "type": ["array", "null"],
+                    }
                 }
             ),
             is_required=False,

@@ -22,6 +22,14 @@ def test_what_is_no_json_is_told(data: bytes, reason: str) -> None:
     assert str(caught.value) == reason
 
 
+def test_a_whole_number_is_an_int_where_it_is_asked_for() -> None:
+    data = b"[1, 1.0, 2e0, 1.5, -0.0, 1e999]"
+    found = load_json(data, has_ints=True)
+    assert found == [1, 1, 2, 1.5, 0, float("inf")]
+    assert list(map(type, found)) == [int, int, int, float, int, float]
+    assert list(map(type, load_json(data))) == [int] + [float] * 5
+
+
 def test_the_name_that_is_repeated_is_found_at_once() -> None:
     names = ",".join(f'"{number}":0' for number in range(25_000))
     before = thread_time()
