@@ -1,9 +1,9 @@
 """Records as JSON has them, and as the log has them. Pure.
 
-A key, a value: JSON is any JSON value, kept as its text without blanks; BINARY is base64; STRING is
-a text, kept as UTF-8. A JSON null, in whichever form, is a null on the log: a value that is null is
-a tombstone. Headers are names with base64 or null. A timestamp is milliseconds, or a time of
-RFC 3339 (v3).
+A key, a value: JSON is any JSON value, written anew without blanks (1e2 becomes 100.0); BINARY is
+base64; STRING is a text, kept as UTF-8. A JSON null, in whichever form, is a null on the log: a
+value that is null is a tombstone. Headers are names with base64 or null. A timestamp is
+milliseconds, or a time of RFC 3339 (v3).
 """
 
 from __future__ import annotations
