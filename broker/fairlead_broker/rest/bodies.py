@@ -98,9 +98,9 @@ class BodyReader:
             if not data:
                 break
             wire += len(data)
-            steps = _in_steps(data) if packed is None else _unpacked(packed, data)
+            steps = _in_steps(data) if packed is None else packed.unpack(data)
             yield self._counted(steps, limit, is_kept=idle_s is None)
-        if packed is not None and not packed.eof:
+        if packed is not None and not packed.is_whole:
             raise ProblemError(400, "the compressed body is cut off")
 
     def _counted(self, steps: Iterator[bytes], limit: int, *, is_kept: bool) -> Iterator[bytes]:
@@ -138,7 +138,7 @@ class BodyReader:
                 error
             )
 
-    def _decompressor(self) -> zlib._Decompress | None:
+    def _decompressor(self) -> _Unpacker | None:
         encoding = self._request.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding == "identity":
             return None
@@ -150,25 +150,39 @@ class BodyReader:
                 headers={"Accept-Encoding": "gzip, deflate"},
                 closes=True,
             )
-        return zlib.decompressobj(window)
+        return _Unpacker(window)
 
 
-def _unpacked(decompressor: zlib._Decompress, data: bytes) -> Iterator[bytes]:
-    """Yield what comes out of packed bytes, in steps: a small body may unpack to any size."""
-    while True:
-        try:
-            piece = decompressor.decompress(data, STEP_BYTES)
-        except zlib.error as error:
-            raise ProblemError(400, "the compressed body is damaged") from error
-        if piece:
+class _Unpacker:
+    """What a packed body unpacks to. With gzip it may have several members, one after the other."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._member = zlib.decompressobj(window)
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether the body may end here."""
+        return self._member.eof
+
+    def unpack(self, data: bytes) -> Iterator[bytes]:
+        """Yield what comes out of packed bytes, in steps: a small body may unpack to any size.
+
+        A step may be empty, so that many empty members are no long one.
+        """
+        while data or not self._member.eof:
+            if self._member.eof:
+                if self._window != _GZIP_WINDOW:
+                    raise ProblemError(400, "there is something behind the compressed body")
+                self._member = zlib.decompressobj(self._window)
+            try:
+                piece = self._member.decompress(data, STEP_BYTES)
+            except zlib.error as error:
+                raise ProblemError(400, "the compressed body is damaged") from error
             yield piece
-        data = decompressor.unconsumed_tail
-        if decompressor.eof:
-            if decompressor.unused_data:
-                raise ProblemError(400, "there is something behind the compressed body")
-            return
-        if not data and len(piece) < STEP_BYTES:
-            return
+            data = self._member.unused_data or self._member.unconsumed_tail
+            if not data and len(piece) < STEP_BYTES:
+                return
 
 
 def _in_steps(data: bytes) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import gzip
 import json
+import zlib
 from collections.abc import Awaitable, Callable
 from time import thread_time
 from typing import Any
@@ -87,6 +88,38 @@ def test_a_body_is_read_and_its_memory_given_back() -> None:
     unpacked = receive(reading(memory, 100_000), whole(packed, b"Content-Encoding: gzip\r\n"))
     assert unpacked == b"y" * 90_000
     assert memory.used_bytes == 0
+
+
+def test_gzip_may_have_several_members() -> None:
+    members = [b"a" * 50_000, b"", b"b", *([b""] * 5_000), b"c" * 50_000]
+    packed = b"".join(map(gzip.compress, members))
+    head = b"Content-Encoding: gzip\r\n"
+    take = reading(BodyMemory(), 200_000)
+    assert receive(take, whole(packed, head)) == b"".join(members)
+    assert refusal(reading(BodyMemory(), 100_000), whole(packed, head)) == 413
+    assert refusal(take, whole(packed[:-9], head)) == 400
+    assert refusal(take, whole(packed + b"\x1f", head)) == 400
+
+
+@pytest.mark.parametrize("cut", [1, 20, 21, 22, 40, 41])
+def test_a_member_may_come_in_two_parts(cut: int) -> None:
+    packed = gzip.compress(b"a") + gzip.compress(b"b")
+
+    async def send(writer: asyncio.StreamWriter, begun: asyncio.Event) -> None:
+        head = b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+        writer.write(HEAD + head + packed[:cut])
+        await begun.wait()
+        writer.write(packed[cut:])
+
+    assert receive(reading(BodyMemory(), 100), send) == b"ab"
+
+
+def test_nothing_follows_what_deflate_has_packed() -> None:
+    packed = zlib.compress(b"a")
+    head = b"Content-Encoding: deflate\r\n"
+    assert receive(reading(BodyMemory(), 100), whole(packed, head)) == b"a"
+    for behind in (b"x", packed):
+        assert refusal(reading(BodyMemory(), 100), whole(packed + behind, head)) == 400
 
 
 def test_a_body_is_bounded_packed_and_unpacked() -> None:
