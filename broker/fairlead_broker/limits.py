@@ -95,8 +95,6 @@ LINK_KEEPALIVE_IDLE_S: Final = 5
 LINK_KEEPALIVE_INTERVAL_S: Final = 2
 LINK_KEEPALIVE_PROBES: Final = 3
 """The same for connections to controllers, of which there are few: they are found sooner."""
-HTTP_CONNECTIONS_MAX: Final = 200
-"""Connections to the HTTP port; one more ends the oldest, so that probes always come through."""
 CLIENT_ID_BYTES_MAX: Final = 1_024
 """Longer client ids are refused: they end up in log lines and labels."""
 

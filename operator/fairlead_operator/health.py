@@ -13,6 +13,7 @@ from prometheus_client import generate_latest
 
 from fairlead_operator.live_objects import LiveObjects
 from fairlead_operator.metrics import OperatorMetrics
+from fairlead_sockets.http_site import HTTP_KEEPALIVE_S, BoundedSite
 from fairlead_sockets.listening import bound_port, open_listening_socket
 
 INFORMER_AGE_S_MAX: Final = 120.0
@@ -58,11 +59,15 @@ class HealthServer:
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._serve_metrics)
         self._runner = web.AppRunner(
-            application, access_log=None, handle_signals=False, shutdown_timeout=ANSWERS_STOP_S
+            application,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=ANSWERS_STOP_S,
+            keepalive_timeout=HTTP_KEEPALIVE_S,
         )
         await self._runner.setup()
         listening = open_listening_socket("", port)
-        await web.SockSite(self._runner, listening).start()
+        await BoundedSite(self._runner, listening).start()
         self.port = bound_port(listening)
 
     def begin(self, live: LiveObjects) -> None:

@@ -6,7 +6,6 @@ progress as JSON, so that a broker in recovery is never taken for a dead one.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
@@ -14,7 +13,7 @@ from aiohttp import web
 from fairlead_broker.http.load_page import build_load
 from fairlead_broker.http.metrics_page import MetricsPage
 from fairlead_broker.http.readiness import Phase
-from fairlead_broker.limits import HTTP_CONNECTIONS_MAX
+from fairlead_sockets.http_site import HTTP_KEEPALIVE_S, BoundedSite
 from fairlead_sockets.listening import bound_port, open_listening_socket
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ class HttpServer:
         """What TLS listeners show and trust; none until they listen."""
         self._readiness = readiness
         self._runner: web.AppRunner | None = None
-        self._listening: asyncio.Server | None = None
 
     async def start(self, address: HttpAddress) -> int:
         """Listen; the port number, which matters where the address has port 0."""
@@ -61,27 +59,18 @@ class HttpServer:
                 web.get("/load", self._load),
             ]
         )
-        runner = web.AppRunner(application, access_log=None, handle_signals=False)
-        await runner.setup()
-        server = runner.server
-        if server is None:
-            raise RuntimeError("the HTTP server has not been set up")
-
-        def accept() -> asyncio.Protocol:
-            # Silent connections share the process' descriptors with the logs.
-            connections = server.connections
-            if len(connections) >= HTTP_CONNECTIONS_MAX:
-                connections[0].force_close()
-            return server()
-
-        self._runner = runner
-        listening = open_listening_socket(address.host, address.port, backlog=HTTP_CONNECTIONS_MAX)
-        self._listening = await asyncio.get_running_loop().create_server(accept, sock=listening)
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            handle_signals=False,
+            keepalive_timeout=HTTP_KEEPALIVE_S,
+        )
+        await self._runner.setup()
+        listening = open_listening_socket(address.host, address.port)
+        await BoundedSite(self._runner, listening).start()
         return bound_port(listening)
 
     async def stop(self) -> None:
-        if self._listening is not None:
-            self._listening.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

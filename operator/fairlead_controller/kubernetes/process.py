@@ -34,6 +34,7 @@ from fairlead_controller.sessions.door import SessionDoor
 from fairlead_kube.client import KubeClient
 from fairlead_kube.credentials import Credentials
 from fairlead_model.host_address import join_address
+from fairlead_sockets.http_site import HTTP_KEEPALIVE_S, BoundedSite
 from fairlead_sockets.listening import open_listening_socket
 
 logger = logging.getLogger(__name__)
@@ -234,7 +235,11 @@ class Candidate:
 
     async def _set_up(self, application: web.Application) -> web.AppRunner:
         runner = web.AppRunner(
-            application, access_log=None, handle_signals=False, shutdown_timeout=0.2
+            application,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=0.2,
+            keepalive_timeout=HTTP_KEEPALIVE_S,
         )
         await runner.setup()
         self._runners.append(runner)
@@ -243,7 +248,7 @@ class Candidate:
     async def _serve(self, application: web.Application, port: int) -> str:
         runner = await self._set_up(application)
         listening = open_listening_socket(self._settings.host, port)
-        await web.SockSite(runner, listening).start()
+        await BoundedSite(runner, listening).start()
         host, bound = runner.addresses[0][:2]
         return join_address(host, bound)
 

@@ -16,6 +16,7 @@ from fairlead_controller.sessions.session_tls import OwnSessionTls
 from fairlead_controller.startup_topics import Declarations
 from fairlead_model.configs.controller_configs import DEFAULT_TIMING, SessionTiming
 from fairlead_model.session.session_protocol import SESSION_PATH
+from fairlead_sockets.http_site import HTTP_KEEPALIVE_S, BoundedSite
 from fairlead_sockets.listening import bound_port, open_listening_socket
 from fairlead_tls.followed_certificate import FollowedPeer
 
@@ -77,7 +78,11 @@ class ControllerServer:
 
     async def _set_up(self, application: web.Application) -> web.AppRunner:
         runner = web.AppRunner(
-            application, access_log=None, handle_signals=False, shutdown_timeout=1.0
+            application,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=1.0,
+            keepalive_timeout=HTTP_KEEPALIVE_S,
         )
         await runner.setup()
         self._runners.append(runner)
@@ -86,5 +91,5 @@ class ControllerServer:
     async def _listen(self, application: web.Application, host: str, port: int) -> int:
         runner = await self._set_up(application)
         listening = open_listening_socket(host, port)
-        await web.SockSite(runner, listening).start()
+        await BoundedSite(runner, listening).start()
         return bound_port(listening)

@@ -38,6 +38,7 @@ from fairlead_controller.zookeeper.reign import Reign, TakeoverFailedError, run_
 from fairlead_controller.zookeeper.settings import CandidateSettings
 from fairlead_model.host_address import join_address
 from fairlead_model.session.session_protocol import SESSION_PATH
+from fairlead_sockets.http_site import HTTP_KEEPALIVE_S, BoundedSite
 from fairlead_sockets.listening import bound_port, open_listening_socket
 from fairlead_tls.followed_certificate import follow_files
 from fairlead_zookeeper.client import ConnectionState, SessionLostError, ZooKeeperClient
@@ -232,12 +233,16 @@ class Candidate:
         )
         runner = await self._set_up(pages.build_application())
         listening = open_listening_socket(settings.http_host, settings.http_port)
-        await web.SockSite(runner, listening).start()
+        await BoundedSite(runner, listening).start()
         return session_port, bound_port(listening)
 
     async def _set_up(self, application: web.Application) -> web.AppRunner:
         runner = web.AppRunner(
-            application, access_log=None, handle_signals=False, shutdown_timeout=0.2
+            application,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=0.2,
+            keepalive_timeout=HTTP_KEEPALIVE_S,
         )
         await runner.setup()
         self._runners.append(runner)

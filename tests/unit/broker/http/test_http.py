@@ -2,17 +2,18 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fairlead_broker.http import server as server_module
 from fairlead_broker.http.readiness import Phase, Readiness
 from fairlead_broker.http.server import HttpServer
 from fairlead_broker.measures.exposition import Exposition, label_set
 from fairlead_broker.settings import HttpAddress
+from fairlead_sockets import http_site
 
 
 async def get(server: HttpServer, *paths: str) -> list[tuple[int, str]]:
@@ -56,7 +57,7 @@ def test_the_address_itself_lists_what_is_there() -> None:
 
 
 def test_silent_connections_make_room_for_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "HTTP_CONNECTIONS_MAX", 5)
+    monkeypatch.setattr(http_site, "HTTP_CONNECTIONS_MAX", 5)
 
     async def act() -> None:
         server = HttpServer(Readiness(phase=Phase.SERVING))
@@ -67,8 +68,9 @@ def test_silent_connections_make_room_for_probes(monkeypatch: pytest.MonkeyPatch
             async with aiohttp.ClientSession() as client, client.get(url) as reply:
                 assert reply.status == 200
             async with asyncio.timeout(30):
-                oldest = [await reader.read() for reader, _ in silent[:3]]
-            assert oldest == [b""] * 3, "closed by the server"
+                for reader, _ in silent[:3]:
+                    with suppress(ConnectionError):
+                        assert await reader.read() == b"", "closed by the server"
         finally:
             for _, writer in silent:
                 writer.close()

@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +34,7 @@ from fairlead_controller.startup_topics import Declarations
 from fairlead_controller.stores.file import open_file_store
 from fairlead_controller.views.cluster_summary import ClusterSummaries, ClusterSummary
 from fairlead_model.session.session_protocol import SESSION_PATH
+from fairlead_sockets import http_site
 
 SECRET = b"0123456789abcdef"
 KEY = ("ns", "c")
@@ -181,6 +182,36 @@ def test_only_this_machine_is_shown_partitions_of_a_controller_without_kubernete
                     assert f"curl {here}{path}" in text
                 for path in ("/healthz", "/readyz", "/metrics"):
                     assert (await get(there + path))[0] == 200, path
+            finally:
+                await server.stop()
+
+    asyncio.run(story())
+
+
+def test_silent_connections_leave_a_controller_its_descriptors(
+    tmp_path: Path,
+    make_registration: Callable[..., Any],
+    make_create: Callable[..., Any],
+    make_topic: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_site, "HTTP_CONNECTIONS_MAX", 5)
+
+    async def story() -> None:
+        async with governed(tmp_path, make_registration, make_create, make_topic) as controller:
+            declarations = Declarations(controller, DeclareTopics((), 1, 1), expected_brokers=None)
+            server = ControllerServer(controller, declarations, secret=SECRET)
+            await server.start(host="127.0.0.1", session_port=0, http_port=0)
+            try:
+                port = server.http_port
+                silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+                async with asyncio.timeout(30):
+                    for reader, _ in silent[:15]:
+                        with suppress(ConnectionError):
+                            assert await reader.read() == b"", "closed by the controller"
+                assert (await get(f"http://127.0.0.1:{port}/healthz"))[0] == 200
+                for _, writer in silent:
+                    writer.close()
             finally:
                 await server.stop()
 
