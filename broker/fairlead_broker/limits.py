@@ -350,7 +350,22 @@ KEPT_CONFIGS_MAX: Final = 1_000
 
 # HTTP API.
 REST_CONNECTIONS_MAX: Final = 1_000
-"""Connections to the HTTP API; one more is answered 503 and closed."""
+"""Connections to the HTTP API; one more ends the longest idle one, or is answered 503."""
+REST_STRANGERS_MAX: Final = 500
+REST_STRANGERS_PER_IP_MAX: Final = 250
+"""Such connections of which no request has been let in yet, and of one address; one more, and the
+oldest goes."""
+REST_HEAD_LINE_BYTES_MAX: Final = 16 * KIB
+"""The first line of a request: a path, and a query that may name some hundred topics."""
+REST_HEAD_FIELD_BYTES_MAX: Final = 17 * KIB
+"""A header: a token of TOKEN_BYTES_MAX, and its name."""
+REST_HEAD_FIELDS_MAX: Final = 64
+REST_HEAD_BYTES_MAX: Final = 40 * KIB
+"""The head of a request, or the trailers of a body."""
+REST_PIPELINED_MAX: Final = 2
+"""Requests of a connection that may wait while one is answered; more stay with the kernel."""
+REST_RECEIVE_BYTES: Final = 64 * KIB
+"""What a connection is read at a time."""
 REST_REQUESTS_MAX: Final = 1_000
 """Requests to the HTTP API that are being answered; one more is answered 429."""
 REST_KEEPALIVE_S: Final = 75

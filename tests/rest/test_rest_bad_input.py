@@ -6,7 +6,7 @@ import socket
 from typing import Any
 
 import pytest
-from rest_client import DEADLINE_S, V2_JSON, RestClient, make_topic
+from rest_client import V2_JSON, RestClient, make_topic
 from waiting import wait_until
 
 MIB = 1024 * 1024
@@ -325,15 +325,12 @@ def test_an_answer_is_compressed_for_who_asks(client: RestClient) -> None:
     assert int(packed.headers["Content-Length"]) < len(plain.body) / 3
 
 
-def test_too_many_connections_are_told_so(make_cluster: Any) -> None:
+def test_silent_connections_lock_nobody_out(make_cluster: Any) -> None:
     broker = make_cluster(settings={"fairlead.rest.listener": "127.0.0.1:0"}).brokers[0]
     client = RestClient(broker.rest_url)
     connections = [client.socket() for _ in range(1000)]
     try:
-        with client.socket() as refused:
-            refused.settimeout(DEADLINE_S)
-            assert refused.recv(65536).startswith(b"HTTP/1.1 503 ")
+        assert client.get("/brokers").status == 200
     finally:
         for connection in connections:
             connection.close()
-    wait_until(lambda: client.get("/brokers").status == 200)

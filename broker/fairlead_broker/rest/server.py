@@ -12,23 +12,23 @@ import logging
 from contextlib import ExitStack, suppress
 from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 
 from fairlead_broker.authorization import ANONYMOUS
 from fairlead_broker.limits import (
+    ACCEPTS_PER_TURN,
     FRAME_RATE_MIN_BYTES_PER_S,
     LISTEN_BACKLOG,
     REST_BODY_BYTES_MAX,
-    REST_CONNECTIONS_MAX,
     REST_KEEPALIVE_S,
     REST_REQUESTS_MAX,
     REST_WRITE_STALL_S,
 )
 from fairlead_broker.rest.bodies import BodyMemory, BodyReader
 from fairlead_broker.rest.calls import CallHost, KafkaCalls
+from fairlead_broker.rest.connections import OpenConnections, RestHttp
 from fairlead_broker.rest.fetching import Fetches
 from fairlead_broker.rest.gate import Gate
 from fairlead_broker.rest.instances.forwarded_requests import (
@@ -38,9 +38,9 @@ from fairlead_broker.rest.instances.forwarded_requests import (
 )
 from fairlead_broker.rest.instances.forwarding import Forwarding
 from fairlead_broker.rest.instances.registry import ConsumerInstances
-from fairlead_broker.rest.json_text import dump_json
-from fairlead_broker.rest.negotiation import accept_of, choose_problem
+from fairlead_broker.rest.negotiation import accept_of
 from fairlead_broker.rest.peers import Peers
+from fairlead_broker.rest.problem_response import build_problem_response
 from fairlead_broker.rest.problems import RETRY_AFTER, ProblemError, problem_of
 from fairlead_broker.rest.request import RestOperation, RestRequest
 from fairlead_broker.rest.routing import Router, read_query
@@ -64,59 +64,9 @@ if TYPE_CHECKING:
 
 LINGER_S: Final = 2.0
 """How long the rest of a refused body is read and dropped, so that the client sees the answer."""
-_BUSY: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
-    b"Connection: close\r\n\r\n"
-)
 _SILENT: Final = logging.getLogger(f"{__name__}.aiohttp")
 _SILENT.propagate = False
 _SILENT.addHandler(logging.NullHandler())
-
-
-class _Refusal(asyncio.Protocol):
-    """Answers a connection too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.Transport):
-            transport.write(_BUSY)
-            transport.close()
-
-
-class _Connection(RequestHandler):
-    """aiohttp's connection; what its parser refuses is answered as everything else is."""
-
-    __slots__ = ()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        server = self._manager
-        super().connection_lost(exc)
-        if isinstance(server, _Http):
-            server.connections_open -= 1
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        if request.writer.output_size > 0:
-            raise ConnectionError("the answer has begun already")
-        text = (message or "the request cannot be read").partition("\n")[0]
-        response = _problem_response(ProblemError(status, text, closes=True), None)
-        response.force_close()
-        return response
-
-
-class _Http(web.Server):
-    """aiohttp's low-level server, which makes our connections."""
-
-    connections_open = 0
-    """Accepted ones, too, that have had no turn of the loop yet."""
-
-    def __call__(self) -> RequestHandler:
-        self.connections_open += 1
-        return _Connection(self, loop=self._loop, **self._kwargs)
 
 
 class RestServer:
@@ -159,8 +109,10 @@ class RestServer:
         self._stopping = asyncio.Event()
         self._tls = tls
         self._door: TlsDoor | None = None
-        self._http = _Http(
+        self._connections = OpenConnections(self._metrics)
+        self._http = RestHttp(
             self._answer,
+            self._connections,
             handler_cancellation=True,
             keepalive_timeout=REST_KEEPALIVE_S,
             lingering_time=LINGER_S,
@@ -191,11 +143,13 @@ class RestServer:
             from fairlead_broker.rest.tls_door import TlsDoor
 
             metrics = self._broker.metrics
-            self._door = TlsDoor(self._tls, self._serve, metrics, self._peer_log)
+            self._door = TlsDoor(self._tls, self._http, metrics, self._peer_log)
         self._broker.forwarded_http = serve_forwarded(self._http)
         self._listening = await asyncio.get_running_loop().create_server(
-            self._accept, sock=self._socket, backlog=LISTEN_BACKLOG
+            self._accept, sock=self._socket, backlog=ACCEPTS_PER_TURN
         )
+        # asyncio has one number for both: what it accepts in a turn, and the kernel's queue.
+        self._socket.listen(LISTEN_BACKLOG)
 
     def publish(self) -> None:
         """Take note of a new image of the cluster."""
@@ -221,18 +175,16 @@ class RestServer:
         self._calls.close()
 
     def _accept(self) -> asyncio.BaseProtocol:
-        return self._serve() if self._door is None else self._door.open()
-
-    def _serve(self) -> asyncio.Protocol:
-        if self._http.connections_open >= REST_CONNECTIONS_MAX:
-            self._metrics.connections_refused += 1
-            return _Refusal()
-        return self._http()
+        return self._http() if self._door is None else self._door.open()
 
     async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
         """Answer one request, whatever is wrong with it."""
-        with ExitStack() as held:
-            return await self._answer_and_write(http, held)
+        self._connections.begin(http.protocol)
+        try:
+            with ExitStack() as held:
+                return await self._answer_and_write(http, held)
+        finally:
+            self._connections.end(http.protocol)
 
     async def _answer_and_write(self, http: web.BaseRequest, held: ExitStack) -> web.StreamResponse:
         """Answer one request; what is `held` is let go when the answer is written."""
@@ -244,7 +196,7 @@ class RestServer:
             operation, response = await self._find_and_handle(http, held)
         except ProblemError as error:
             operation = self._operation_of(http)
-            response = _problem_response(error, accept_of(http))
+            response = build_problem_response(error, accept_of(http))
         except ConnectionError:
             raise
         except Exception:
@@ -252,7 +204,7 @@ class RestServer:
                 "handler failed", "%s %s failed", http.method, ascii(http.path), trace=True
             )
             problem = ProblemError(500, "this broker has failed", code=50002, closes=True)
-            response = _problem_response(problem, accept_of(http))
+            response = build_problem_response(problem, accept_of(http))
         finally:
             self._in_flight -= 1
             self._metrics.in_flight = self._in_flight
@@ -305,6 +257,7 @@ class RestServer:
             sender = ANONYMOUS
             if self._authenticator is not None:
                 sender = await self._authenticator.find_sender(http, held)
+        self._connections.let_in(http.protocol)
         query = read_query(operation.query, url.raw_query_string)
         body = BodyReader(
             http, self._memory, bytes_max=0 if operation.is_stream else REST_BODY_BYTES_MAX
@@ -377,13 +330,3 @@ def _write_timeout_s(response: web.StreamResponse) -> float:
 def _with_vary(response: web.StreamResponse, name: str, value: str) -> str:
     before = response.headers.get(name)
     return f"{before}, {value}" if name == "Vary" and before else value
-
-
-def _problem_response(problem: ProblemError, accept: str | None) -> web.Response:
-    headers: dict[str, Any] = {**problem.headers, "Content-Type": choose_problem(accept)}
-    response = web.Response(
-        status=problem.status, body=dump_json(problem.document()), headers=headers
-    )
-    if problem.closes:
-        response.force_close()
-    return response

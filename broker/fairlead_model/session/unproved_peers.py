@@ -37,6 +37,14 @@ class UnprovedPeers(Generic[Peer]):
         self._by_address.setdefault(address, {})[peer] = None
         return leaving
 
+    def take_oldest(self) -> Peer | None:
+        """Give one for whom there is no room, of the address that has the most; it is forgotten."""
+        if not self._arrivals:
+            return None
+        oldest = self._oldest_of_crowd()
+        self.discard(oldest)
+        return oldest
+
     def discard(self, peer: Peer) -> None:
         """Forget a peer that has proved itself, or is gone."""
         arrival = self._arrivals.pop(peer, None)
@@ -63,6 +71,9 @@ class UnprovedPeers(Generic[Peer]):
         if len(neighbours) >= self._per_address_max:
             return next(iter(neighbours))
         if len(self._arrivals) >= self._total_max:
-            crowded = max(self._by_address, key=lambda each: len(self._by_address[each]))
-            return next(iter(self._by_address[crowded]))
+            return self._oldest_of_crowd()
         return None
+
+    def _oldest_of_crowd(self) -> Peer:
+        crowded = max(self._by_address, key=lambda each: len(self._by_address[each]))
+        return next(iter(self._by_address[crowded]))

@@ -48,3 +48,10 @@ def test_patience_ends_one_by_one() -> None:
     assert peers.take_overdue(15) == ["a"]
     assert peers.take_overdue(15) == []
     assert peers.take_overdue(16) == ["b"]
+
+
+def test_one_goes_for_whom_there_is_no_room() -> None:
+    peers = full()
+    for name, address in (("broker", "b"), ("a", "flood"), ("c", "flood")):
+        peers.add(name, address, 0)
+    assert [peers.take_oldest() for _ in range(4)] == ["a", "broker", "c", None]

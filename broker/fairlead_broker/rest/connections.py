@@ -1,0 +1,210 @@
+"""Connections to the HTTP API: how many, who goes first, and what heads of requests may take.
+
+A connection is a stranger until one of its requests has been let in: by a credential, or where
+nobody is asked for one by naming an operation. A newcomer ends a stranger where there are too many
+of them, of its own address first; where there are too many connections at all it ends the one that
+has been idle for the longest. What is answering a request stays, so 503 is for a newcomer only
+where all do that.
+
+aiohttp bounds one line of a head. Bounded here are the bytes that bring neither a request nor a
+part of a body, and the requests that have come before the one in front of them is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+from aiohttp.http_parser import HttpRequestParser
+from aiohttp.web_protocol import RequestHandler
+
+from fairlead_broker.limits import (
+    REST_CONNECTIONS_MAX,
+    REST_HEAD_BYTES_MAX,
+    REST_HEAD_FIELD_BYTES_MAX,
+    REST_HEAD_FIELDS_MAX,
+    REST_HEAD_LINE_BYTES_MAX,
+    REST_KEEPALIVE_S,
+    REST_PIPELINED_MAX,
+    REST_RECEIVE_BYTES,
+    REST_STRANGERS_MAX,
+    REST_STRANGERS_PER_IP_MAX,
+)
+from fairlead_broker.rest.instances.forwarded_requests import ForwardedConnection
+from fairlead_broker.rest.problem_response import build_problem_response
+from fairlead_broker.rest.problems import ProblemError
+from fairlead_model.host_address import peer_address
+from fairlead_model.session.unproved_peers import UnprovedPeers
+
+if TYPE_CHECKING:
+    from fairlead_broker.measures.rest_metrics import RestMetrics
+
+_BUSY: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
+_HEAD_TOO_LARGE: Final = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
+
+
+class OpenConnections:
+    """Those of one port, without what other brokers pass on: that has no descriptor."""
+
+    def __init__(self, metrics: RestMetrics) -> None:
+        self._metrics = metrics
+        self._open: set[RestConnection] = set()
+        self._strangers: UnprovedPeers[RestConnection] = UnprovedPeers(
+            total_max=REST_STRANGERS_MAX,
+            per_address_max=REST_STRANGERS_PER_IP_MAX,
+            patience_s=REST_KEEPALIVE_S,
+        )
+        self._idle: dict[RestConnection, None] = {}
+        """Those that were let in and answer nothing, the longest idle one first."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def arrived(self, connection: RestConnection, address: str) -> bool:
+        """Count a newcomer, and end whoever has to go for it; False if that is the newcomer."""
+        now_s = asyncio.get_running_loop().time()
+        leaving = self._strangers.add(connection, address, now_s)
+        self._open.add(connection)
+        if leaving is None and len(self._open) > REST_CONNECTIONS_MAX:
+            leaving = next(iter(self._idle), None) or self._strangers.take_oldest()
+        if leaving is None:
+            return True
+        self._metrics.connections_refused += 1
+        self.left(leaving)
+        if leaving is connection:
+            return False
+        leaving.abort()
+        return True
+
+    def let_in(self, protocol: RequestHandler) -> None:
+        """Take a connection for no stranger any more."""
+        if isinstance(protocol, RestConnection):
+            self._strangers.discard(protocol)
+
+    def begin(self, protocol: RequestHandler) -> None:
+        """Keep a connection: it answers a request."""
+        if isinstance(protocol, RestConnection):
+            self._idle.pop(protocol, None)
+
+    def end(self, protocol: RequestHandler) -> None:
+        """Take note that a connection has answered its request."""
+        if (
+            isinstance(protocol, RestConnection)
+            and protocol in self._open
+            and protocol not in self._strangers
+        ):
+            self._idle[protocol] = None
+
+    def left(self, connection: RestConnection) -> None:
+        """Forget a connection that has closed, or is about to."""
+        self._open.discard(connection)
+        self._strangers.discard(connection)
+        self._idle.pop(connection, None)
+
+
+class RestConnection(RequestHandler):
+    """aiohttp's connection; what its parser refuses is answered as everything else is."""
+
+    __slots__ = ("_head_bytes", "_last_payload", "_others", "_progress")
+
+    def __init__(
+        self,
+        others: OpenConnections,
+        manager: web.Server,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        **settings: Any,
+    ) -> None:
+        super().__init__(manager, loop=loop, **settings)
+        # As aiohttp makes it, but for the requests that may wait, 32 there.
+        self._parser = HttpRequestParser(
+            self,
+            loop,
+            self._read_bufsize,
+            max_line_size=REST_HEAD_LINE_BYTES_MAX,
+            max_field_size=REST_HEAD_FIELD_BYTES_MAX,
+            max_headers=REST_HEAD_FIELDS_MAX,
+            payload_exception=web.RequestPayloadError,
+            auto_decompress=False,
+            max_msg_queue_size=REST_PIPELINED_MAX,
+        )
+        self._max_msg_queue_size = REST_PIPELINED_MAX
+        self._msg_queue_resume_size = REST_PIPELINED_MAX // 2
+        self._others = others
+        self._head_bytes = 0
+        self._last_payload: Any = None
+        self._progress = (0, 0)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError("not a stream")
+        if not isinstance(transport, ForwardedConnection):
+            if hasattr(transport, "max_size"):
+                # What asyncio reads at a time: 256 KiB, all of which may be heads.
+                transport.max_size = REST_RECEIVE_BYTES
+            peer = transport.get_extra_info("peername")
+            if not self._others.arrived(self, peer_address(str(peer[0])) if peer else ""):
+                self._force_close = True
+                transport.write(_BUSY)
+                transport.close()
+                return
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._others.left(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._messages:
+            self._last_payload = self._messages[-1][1]
+        body_bytes = 0 if self._last_payload is None else self._last_payload.total_bytes
+        progress = (self._request_count, body_bytes)
+        if progress != self._progress:
+            self._progress = progress
+            self._head_bytes = 0
+            return
+        if not self._reading_paused and not self._buffer_paused:
+            # What comes after a pause waits unread, and is the last for a while.
+            self._head_bytes += len(data)
+        if self._head_bytes > REST_HEAD_BYTES_MAX:
+            if self._waiter is not None and self.transport is not None:
+                self.transport.write(_HEAD_TOO_LARGE)
+            self.force_close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun already")
+        text = (message or "the request cannot be read").partition("\n")[0]
+        response = build_problem_response(ProblemError(status, text, closes=True), None)
+        response.force_close()
+        return response
+
+
+class RestHttp(web.Server):
+    """aiohttp's low-level server, which makes our connections."""
+
+    def __init__(self, handler: Any, others: OpenConnections, **settings: Any) -> None:
+        super().__init__(handler, **settings)
+        self._others = others
+
+    def __call__(self) -> RequestHandler:
+        return RestConnection(self._others, self, loop=self._loop, **self._kwargs)
