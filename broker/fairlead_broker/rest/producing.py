@@ -175,6 +175,9 @@ class Producer:
                 topic_data=[TopicProduceData(self._topic, partition_data=[data])],
             )
 
+        if asyncio.get_running_loop().time() >= deadline_s:
+            # The leader would write it, and have no time left to say so.
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "there was no time left to write it")
         if self._kafka.quotas is not None:
             self._kafka.quotas.charge_produce(len(batch))
         response: ProduceResponse = await self._kafka.ask_leader(

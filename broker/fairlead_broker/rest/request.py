@@ -94,7 +94,8 @@ class RestRequest:
         self._held = held
         self._decorate = decorate
         self.slices = Slices()
-        self.deadline_s = asyncio.get_running_loop().time() + REST_REQUEST_TIMEOUT_MS / 1000
+        self.deadline_s = 0.0
+        self.begin_time()
         self.answer_type = ""
         self.has_begun = False
         """True where the head of a streamed answer has been sent: no other one can follow."""
@@ -108,6 +109,10 @@ class RestRequest:
     def timeout_ms(self) -> int:
         """What is left until the deadline."""
         return max(int((self.deadline_s - asyncio.get_running_loop().time()) * 1000), 0)
+
+    def begin_time(self) -> None:
+        """Let the time of the request begin now: a body has a time of its own, before."""
+        self.deadline_s = asyncio.get_running_loop().time() + REST_REQUEST_TIMEOUT_MS / 1000
 
     def negotiate(self) -> None:
         """Choose what the answer will be written in, before anything is done; ProblemError 406."""

@@ -69,6 +69,7 @@ async def _produce(request: RestRequest, partition: int | None) -> web.StreamRes
         message = f"there is no partition {partition} of {topic}"
         raise ProblemError(404, message, code=UNKNOWN_PARTITION)
     records = await _read(request, data_type, partition)
+    request.begin_time()
     producer = Producer(request.kafka, topic, request.slices)
     offsets: list[bytes] = []
     for at in range(0, len(records), REST_BATCH_RECORDS_MAX):

@@ -34,6 +34,7 @@ async def produce_batch(request: RestRequest) -> web.StreamResponse:
     request.body_type()
     require_topic(request.kafka, topic)
     entries = (await request.document(_BAD_BATCH, has_records=True))["entries"]
+    request.begin_time()
     counts = Counter(entry["id"] for entry in entries)
     repeated = next((entry_id for entry_id, count in counts.items() if count > 1), None)
     if repeated is not None:
