@@ -44,8 +44,12 @@ class BodyMemory:
             )
         self.used_bytes += size
 
+    def count(self, size: int) -> None:
+        """Count bytes that are there already, whether there is room for them or not."""
+        self.used_bytes += size
+
     def release(self, size: int) -> None:
-        """Give back what was reserved."""
+        """Give back what was reserved or counted."""
         self.used_bytes -= size
 
 

@@ -128,6 +128,11 @@ class RestRequest:
         self._memory.reserve(size)
         (self._held if held is None else held).callback(self._memory.release, size)
 
+    def hold_anyway(self, size: int) -> None:
+        """Count bytes until the answer is written, for which there may be no room."""
+        self._memory.count(size)
+        self._held.callback(self._memory.release, size)
+
     def when_answered(self, call: Callable[[], None]) -> None:
         """Have this called when the answer is written, or cannot be."""
         self._held.callback(call)

@@ -8,6 +8,7 @@ it: nobody else can say so, and no credential leaves the broker that has looked 
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ from aiohttp import web
 from fairlead_broker.limits import (
     REST_DOCUMENT_BYTES_MAX,
     REST_PEER_CONNECTIONS_MAX,
+    REST_READ_BYTES_MAX,
     REST_READ_HOP_MS,
 )
 from fairlead_broker.rest.instances.envelopes import (
@@ -61,10 +63,15 @@ class Forwarding:
         self._peers = Peers(broker, secret, connections_max=REST_PEER_CONNECTIONS_MAX)
 
     async def forward(self, request: ForwardableRequest) -> web.StreamResponse:
-        """Return what the broker answers that has the instance; ProblemError 404 or 503.
+        """Return what the broker answers that has the instance; ProblemError 404, 429 or 503.
 
         Each has the time of `request.deadline_s`.
         """
+        # 429 before anybody is asked, and not later: who answers takes its records for read. The
+        # room is not kept meanwhile, because a read may wait for long.
+        with ExitStack() as looking:
+            room = min(request.query.get("max_bytes", 0), REST_READ_BYTES_MAX)
+            request.hold(room, looking)
         name = request.path["instance_name"]
         body = b""
         if request.operation.body is not None and request.http.body_exists:
@@ -78,6 +85,9 @@ class Forwarding:
                 failure = failure or error
                 continue
             if not _is_unknown(response):
+                answered = response.body
+                request.hold_anyway(len(answered) if isinstance(answered, bytes) else 0)
+                request.maybe_compress(response)
                 return response
         raise failure or unknown_instance(name)
 
@@ -140,10 +150,7 @@ class Forwarding:
             answer = unpack_answer(response.response_data)
         except (PeerUnreachableError, RemoteProtocolError) as error:
             raise UnreachableError(str(error)) from error
-        request.hold(len(answer.body))
-        passed_back = web.Response(status=answer.status, body=answer.body, headers=answer.headers)
-        request.maybe_compress(passed_back)
-        return passed_back
+        return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
 
 
 def _is_unknown(response: web.Response) -> bool:

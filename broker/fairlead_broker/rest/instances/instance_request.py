@@ -47,11 +47,16 @@ class ForwardableRequest(InstanceRequest, Protocol):
 
     http: web.BaseRequest
     path: Mapping[str, Any]
+    query: Mapping[str, Any]
     body: BodyReader
     deadline_s: float
 
     @property
     def operation(self) -> Operation[Any]: ...
+    def hold_anyway(self, size: int) -> None:
+        """Count bytes until the answer is written, for which there may be no room."""
+        ...
+
     def maybe_compress(self, response: web.Response) -> None:
         """Have an answer compressed that is large enough, for a client that takes that."""
         ...
