@@ -23,7 +23,7 @@ from fairlead_broker.rest.json_frames import STEP_BYTES
 from fairlead_broker.rest.problems import RETRY_AFTER, ProblemError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
 _GZIP_WINDOW: Final = 31
 _ZLIB_WINDOW: Final = 15
@@ -77,12 +77,13 @@ class BodyReader:
                 yield piece
 
     async def chunks(
-        self, *, bytes_max: int = 0, idle_s: float | None = None
+        self, *, bytes_max: int = 0, deadline_s: Callable[[], float] | None = None
     ) -> AsyncIterator[Iterator[bytes]]:
         """Yield what has arrived, each time as pieces of at most 16 KiB, which must be taken.
 
-        With `idle_s` a chunk may take so long, and the whole any time. Without, the whole has its
-        time and is held in memory. ProblemError 400, 408, 413, 415 or 429.
+        With `deadline_s`, which says until when the next chunk may take, the whole may take any
+        time, and the caller counts what is kept of it. Without, the whole has its time and is held
+        in memory. ProblemError 400, 408, 413, 415 or 429.
         """
         limit = min(bytes_max or self._bytes_max, self._bytes_max or bytes_max)
         packed = self._decompressor()
@@ -94,16 +95,16 @@ class BodyReader:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         while True:
-            if idle_s is None:
-                deadline_s = began_s + FRAME_DEADLINE_S + wire / FRAME_RATE_MIN_BYTES_PER_S
+            if deadline_s is None:
+                until_s = began_s + FRAME_DEADLINE_S + wire / FRAME_RATE_MIN_BYTES_PER_S
             else:
-                deadline_s = loop.time() + idle_s
-            data = await self._receive(deadline_s)
+                until_s = deadline_s()
+            data = await self._receive(until_s)
             if not data:
                 break
             wire += len(data)
             steps = _in_steps(data) if packed is None else packed.unpack(data)
-            yield self._counted(steps, limit, is_kept=idle_s is None)
+            yield self._counted(steps, limit, is_kept=deadline_s is None)
         if packed is not None and not packed.is_whole:
             raise ProblemError(400, "the compressed body is cut off")
 
@@ -116,6 +117,20 @@ class BodyReader:
                 self._memory.reserve(len(piece))
                 self._reserved += len(piece)
             yield piece
+
+    def keep(self, size: int) -> None:
+        """Count what is kept of a stream now, in place of what was; ProblemError 429."""
+        if size > self._reserved:
+            self._memory.reserve(size - self._reserved)
+            self._reserved = size
+        else:
+            self.keep_at_most(size)
+
+    def keep_at_most(self, size: int) -> None:
+        """Give back the memory for what is not kept any more of a stream."""
+        spare = max(self._reserved - size, 0)
+        self._memory.release(spare)
+        self._reserved -= spare
 
     def release(self) -> None:
         """Give back the memory."""

@@ -55,6 +55,11 @@ class _Frames(ABC):
         """Tell whether an object has begun and not ended."""
         return self._start >= 0
 
+    @property
+    def partial_bytes(self) -> int:
+        """What is kept of an object that is not whole yet."""
+        return len(self._buffer)
+
     def feed(self, data: bytes, frames: list[bytes]) -> None:
         """Take the next bytes and add the objects that are whole now to `frames`.
 

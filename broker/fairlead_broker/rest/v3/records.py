@@ -12,6 +12,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.limits import (
+    FRAME_DEADLINE_S,
+    FRAME_RATE_MIN_BYTES_PER_S,
     REST_BATCH_BYTES_MAX,
     REST_BATCH_RECORDS_MAX,
     REST_JSON_DEPTH_MAX,
@@ -22,7 +24,7 @@ from fairlead_broker.limits import (
 )
 from fairlead_broker.rest.embedding import EmbeddingError, format_timestamp, read_v3_record
 from fairlead_broker.rest.http_quotas import TOO_MUCH, throttle_text
-from fairlead_broker.rest.json_frames import OversizedError, StreamFrames
+from fairlead_broker.rest.json_frames import STEP_BYTES, OversizedError, StreamFrames
 from fairlead_broker.rest.json_text import JsonError, dump_json, load_json
 from fairlead_broker.rest.operations import INT32_MAX, JSON, Answer, Body, Operation
 from fairlead_broker.rest.problems import ProblemError, shown
@@ -94,6 +96,9 @@ class _RecordStream:
         self._reports = _Reports(request)
         self._waiting: list[EmbeddedRecord | EmbeddingError] = []
         self._waiting_bytes = 0
+        self._loop = asyncio.get_running_loop()
+        self._began_s = self._loop.time()
+        """When the record began that is not whole yet, without the time of our own writes."""
 
     async def run(self) -> web.StreamResponse:
         """Take records until the body ends."""
@@ -109,7 +114,7 @@ class _RecordStream:
     async def _take_all(self) -> None:
         request = self._request
         content = request.http.content
-        async for chunk in request.body.chunks(idle_s=REST_STREAM_IDLE_S):
+        async for chunk in request.body.chunks(deadline_s=self._deadline_s):
             for piece in chunk:
                 await self._take(piece)
             await self._write()
@@ -123,8 +128,18 @@ class _RecordStream:
         if not self._reports.has_any:
             raise ProblemError(422, "the body has no record")
 
+    def _deadline_s(self) -> float:
+        """Return until when the next part may take: a large one is held in memory."""
+        partial_bytes = self._frames.partial_bytes
+        if partial_bytes <= STEP_BYTES:
+            # It may be what a client's own buffer has let go, and the rest follows one day.
+            return self._loop.time() + REST_STREAM_IDLE_S
+        return self._began_s + FRAME_DEADLINE_S + partial_bytes / FRAME_RATE_MIN_BYTES_PER_S
+
     async def _take(self, piece: bytes) -> None:
         found: list[bytes] = []
+        if not self._frames.partial_bytes:
+            self._began_s = self._loop.time()
         try:
             self._frames.feed(piece, found)
         finally:
@@ -132,6 +147,9 @@ class _RecordStream:
             for frame in found:
                 self._waiting.append(self._read(frame))
                 self._waiting_bytes += len(frame)
+        if found:
+            self._began_s = self._loop.time()
+        self._request.body.keep(self._frames.partial_bytes + self._waiting_bytes)
         if (
             len(self._waiting) >= REST_BATCH_RECORDS_MAX
             or self._waiting_bytes >= REST_BATCH_BYTES_MAX
@@ -153,10 +171,13 @@ class _RecordStream:
         if not waiting:
             return
         records = [each for each in waiting if not isinstance(each, EmbeddingError)]
-        deadline_s = asyncio.get_running_loop().time() + REST_REQUEST_TIMEOUT_MS / 1000
+        now_s = self._loop.time()
+        deadline_s = now_s + REST_REQUEST_TIMEOUT_MS / 1000
         outcomes: Iterator[Written | Refused] | None = self._hold_back(records)
         if outcomes is None:
             outcomes = iter(await self._producer.write(records, deadline_s))
+        self._began_s += self._loop.time() - now_s
+        self._request.body.keep_at_most(self._frames.partial_bytes)
         for each in waiting:
             if isinstance(each, EmbeddingError):
                 self._reports.add(_refusal(each.code, each.message))
