@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from fairlead_broker.rest.calls import KafkaCalls
     from fairlead_broker.rest.embedding import EmbeddedRecord
-    from fairlead_broker.rest.request import Slices
+    from fairlead_broker.rest.slices import Slices
 
 _REASON_IN_A_RECORD: Final = frozenset(
     {

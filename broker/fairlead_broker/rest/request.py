@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiohttp import web
 
@@ -14,7 +13,6 @@ from fairlead_broker.limits import (
     REST_JSON_DEPTH_MAX,
     REST_RECORD_TOKENS_MAX,
     REST_REQUEST_TIMEOUT_MS,
-    REST_SLICE_MS,
     REST_WRITE_STALL_S,
 )
 from fairlead_broker.rest.json_frames import StreamFrames
@@ -38,23 +36,10 @@ if TYPE_CHECKING:
     from fairlead_broker.rest.instances.forwarding import Forwarding
     from fairlead_broker.rest.instances.registry import ConsumerInstances
     from fairlead_broker.rest.operations import Body, Handler, Operation
+    from fairlead_broker.rest.slices import Slices
 
 RestOperation: TypeAlias = "Operation[RestRequest]"
 RestHandler: TypeAlias = "Handler[RestRequest]"
-_SLICE_NS: Final = REST_SLICE_MS * 1_000_000
-
-
-class Slices:
-    """Shares the loop: work that may be long calls `rest` between its parts."""
-
-    def __init__(self) -> None:
-        self._began_ns = perf_counter_ns()
-
-    async def rest(self) -> None:
-        """Let others have their turn if this one was long enough."""
-        if perf_counter_ns() - self._began_ns > _SLICE_NS:
-            await asyncio.sleep(0)
-            self._began_ns = perf_counter_ns()
 
 
 class RestRequest:
@@ -72,12 +57,14 @@ class RestRequest:
         base_url: str,
         stopping: asyncio.Event,
         memory: BodyMemory,
+        slices: Slices,
         held: ExitStack,
         decorate: Callable[[web.StreamResponse], None],
         instances: ConsumerInstances,
         forwarding: Forwarding,
     ) -> None:
         self.http = http
+        self.slices = slices
         self.operation = operation
         self.path = path
         self.query = query
@@ -93,7 +80,6 @@ class RestRequest:
         self._memory = memory
         self._held = held
         self._decorate = decorate
-        self.slices = Slices()
         self.deadline_s = 0.0
         self.begin_time()
         self.answer_type = ""
@@ -201,11 +187,12 @@ class RestRequest:
         )
         found: list[bytes] = []
         async for piece in self.body.pieces(bytes_max=REST_DOCUMENT_BYTES_MAX):
-            frames.feed(piece, found)
             await self.slices.rest()
+            frames.feed(piece, found)
         frames.finish()
         if len(found) > 1:
             raise JsonError("the body is to be one object")
+        await self.slices.rest()
         return found[0] if found else None
 
     def answer(

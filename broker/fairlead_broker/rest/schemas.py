@@ -33,4 +33,5 @@ def object_of(
 
 def array_of(items: Schema, **more: Any) -> dict[str, Any]:
     """Return the schema of an array."""
-    return {"type": "array", "items": items, **more}
+    # In the order in which they are looked at: too many items are refused unseen.
+    return {"type": "array", **more, "items": items}

@@ -44,6 +44,7 @@ from fairlead_broker.rest.problem_response import build_problem_response
 from fairlead_broker.rest.problems import RETRY_AFTER, ProblemError, problem_of
 from fairlead_broker.rest.request import RestOperation, RestRequest
 from fairlead_broker.rest.routing import Router, read_query
+from fairlead_broker.rest.slices import Slices
 from fairlead_broker.rest.table import OPERATIONS
 from fairlead_model.broker import REST_ENDPOINT
 from fairlead_model.host_address import join_address, peer_address
@@ -99,6 +100,7 @@ class RestServer:
         )
         self._forwarding = Forwarding(broker, secret)
         self._memory = BodyMemory()
+        self._slices = Slices()
         self._peer_log = peer_log
         self._authenticator: Authenticator | None = None
         if tls is not None or (logins is not None and REST_ENDPOINT in logins.settings):
@@ -274,6 +276,7 @@ class RestServer:
             base_url=self._base_url,
             stopping=self._stopping,
             memory=self._memory,
+            slices=self._slices,
             held=held,
             decorate=partial(self._decorate, http),
             instances=self._instances,

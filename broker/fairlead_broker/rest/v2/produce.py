@@ -93,6 +93,7 @@ async def _read(
     records: list[EmbeddedRecord] = []
     try:
         async for piece in request.body.pieces():
+            await request.slices.rest()
             found: list[bytes] = []
             frames.feed(piece, found)
             for frame in found:
@@ -102,7 +103,6 @@ async def _read(
                 raise ProblemError(
                     413, f"more than {REST_RECORDS_PER_REQUEST_MAX} records", closes=True
                 )
-            await request.slices.rest()
         document = frames.finish()
     except OversizedError as error:
         raise ProblemError(413, str(error), closes=True) from error

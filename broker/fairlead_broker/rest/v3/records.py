@@ -137,6 +137,7 @@ class _RecordStream:
         return self._began_s + FRAME_DEADLINE_S + partial_bytes / FRAME_RATE_MIN_BYTES_PER_S
 
     async def _take(self, piece: bytes) -> None:
+        await self._request.slices.rest()
         found: list[bytes] = []
         if not self._frames.partial_bytes:
             self._began_s = self._loop.time()
@@ -155,7 +156,6 @@ class _RecordStream:
             or self._waiting_bytes >= REST_BATCH_BYTES_MAX
         ):
             await self._write()
-        await self._request.slices.rest()
 
     def _read(self, frame: bytes) -> EmbeddedRecord | EmbeddingError:
         try:

@@ -15,7 +15,7 @@ from aiohttp import web
 from fairlead_broker.rest import bodies
 from fairlead_broker.rest.bodies import BodyMemory, BodyReader
 from fairlead_broker.rest.problems import ProblemError
-from fairlead_broker.rest.request import Slices
+from fairlead_broker.rest.slices import Slices
 from fairlead_broker.rest.v2.produce import _read
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"

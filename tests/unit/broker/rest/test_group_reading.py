@@ -12,7 +12,7 @@ from fairlead_broker.authorization import ANONYMOUS
 from fairlead_broker.group.consumer_protocol import encode_assignment
 from fairlead_broker.rest.calls import KafkaCalls
 from fairlead_broker.rest.group_reading import committed_offsets, describe_group, list_groups
-from fairlead_broker.rest.request import Slices
+from fairlead_broker.rest.slices import Slices
 from fairlead_broker.security.standard_authorizer import StandardAuthorizer
 from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
 from fairlead_wire.errors import KafkaError
