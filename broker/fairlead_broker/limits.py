@@ -351,10 +351,6 @@ KEPT_CONFIGS_MAX: Final = 1_000
 # HTTP API.
 REST_CONNECTIONS_MAX: Final = 1_000
 """Connections to the HTTP API; one more ends the longest idle one, or is answered 503."""
-REST_STRANGERS_MAX: Final = 500
-REST_STRANGERS_PER_IP_MAX: Final = 250
-"""Such connections of which no request has been let in yet, and of one address; one more, and the
-oldest goes."""
 REST_HEAD_LINE_BYTES_MAX: Final = 16 * KIB
 """The first line of a request: a path, and a query that may name some hundred topics."""
 REST_HEAD_FIELD_BYTES_MAX: Final = 17 * KIB

@@ -3,8 +3,8 @@
 A connection is a stranger until one of its requests has been let in: by a credential, or where
 nobody is asked for one by naming an operation. A newcomer ends a stranger where there are too many
 of them, of its own address first; where there are too many connections at all it ends the one that
-has been idle for the longest. What is answering a request stays, so 503 is for a newcomer only
-where all do that.
+has been idle for the longest, or a stranger if these have more than half of the room. What is
+answering a request stays, so 503 is for a newcomer only where all do that.
 
 aiohttp bounds one line of a head. Bounded here are the bytes that bring neither a request nor a
 part of a body, and the requests that have come before the one in front of them is answered.
@@ -28,8 +28,8 @@ from fairlead_broker.limits import (
     REST_KEEPALIVE_S,
     REST_PIPELINED_MAX,
     REST_RECEIVE_BYTES,
-    REST_STRANGERS_MAX,
-    REST_STRANGERS_PER_IP_MAX,
+    STRANGERS_MAX,
+    STRANGERS_PER_IP_MAX,
 )
 from fairlead_broker.rest.instances.forwarded_requests import ForwardedConnection
 from fairlead_broker.rest.problem_response import build_problem_response
@@ -57,8 +57,8 @@ class OpenConnections:
         self._metrics = metrics
         self._open: set[RestConnection] = set()
         self._strangers: UnprovedPeers[RestConnection] = UnprovedPeers(
-            total_max=REST_STRANGERS_MAX,
-            per_address_max=REST_STRANGERS_PER_IP_MAX,
+            total_max=STRANGERS_MAX,
+            per_address_max=STRANGERS_PER_IP_MAX,
             patience_s=REST_KEEPALIVE_S,
         )
         self._idle: dict[RestConnection, None] = {}
@@ -73,7 +73,7 @@ class OpenConnections:
         leaving = self._strangers.add(connection, address, now_s)
         self._open.add(connection)
         if leaving is None and len(self._open) > REST_CONNECTIONS_MAX:
-            leaving = next(iter(self._idle), None) or self._strangers.take_oldest()
+            leaving = self._choose_leaving()
         if leaving is None:
             return True
         self._metrics.connections_refused += 1
@@ -82,6 +82,12 @@ class OpenConnections:
             return False
         leaving.abort()
         return True
+
+    def _choose_leaving(self) -> RestConnection | None:
+        """Return who goes where there are too many; strangers have half of the room at least."""
+        if len(self._strangers) <= REST_CONNECTIONS_MAX // 2 and self._idle:
+            return next(iter(self._idle))
+        return self._strangers.take_oldest()
 
     def let_in(self, protocol: RequestHandler) -> None:
         """Take a connection for no stranger any more."""

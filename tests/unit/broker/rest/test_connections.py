@@ -44,8 +44,8 @@ class Port:
 @pytest.fixture
 def serve(stage: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     monkeypatch.setattr(connections_module, "REST_CONNECTIONS_MAX", CONNECTIONS_MAX)
-    monkeypatch.setattr(connections_module, "REST_STRANGERS_MAX", 4)
-    monkeypatch.setattr(connections_module, "REST_STRANGERS_PER_IP_MAX", 4)
+    monkeypatch.setattr(connections_module, "STRANGERS_MAX", 4)
+    monkeypatch.setattr(connections_module, "STRANGERS_PER_IP_MAX", 4)
     answers = {200: Answer("A text.", {"type": "string"}, (JSON,))}
 
     def act(check: Callable[[Port], Awaitable[None]]) -> None:
