@@ -10,7 +10,8 @@ a bookmark. A longer silence means that the connection is dead. Before the next 
 of one object proves that the server can still read its store.
 
 A collection of several namespaces is followed in each of them apart. One in which this is
-forbidden, because it is gone or has taken its roles back, does not hold up the others.
+forbidden, because it is gone or has taken its roles back, does not hold up the others. What is not
+known of it must not be taken for absent: `is_hidden` tells.
 """
 
 import asyncio
@@ -52,14 +53,18 @@ class Informer:
         namespaces: Collection[str] = (),
         label_selector: str = "",
         on_change: Callable[[ObjectChange], None] | None = None,
+        on_shown: Callable[[], None] | None = None,
         watch_s: float = WATCH_S,
         silence_grace_s: float = SILENCE_GRACE_S,
     ) -> None:
-        """`namespaces`: none for all of them, or where a kind has none."""
+        """`namespaces`: none for all of them, or where a kind has none.
+
+        `on_shown` is called when a namespace that was hidden has been listed.
+        """
         places: Sequence[str | None] = sorted(set(namespaces)) or [None]
         self._objects: dict[ObjectKey, dict[str, Any]] = {}
-        self._parts = tuple(
-            _Part(
+        self._by_place = {
+            namespace: _Part(
                 client,
                 kind,
                 self._objects,
@@ -69,9 +74,11 @@ class Informer:
                 watch_s=watch_s,
                 silence_s=watch_s + silence_grace_s,
                 on_settled=self._settle,
+                on_shown=on_shown,
             )
             for namespace in places
-        )
+        }
+        self._parts = tuple(self._by_place.values())
         self._synced = asyncio.Event()
         self.objects: Mapping[ObjectKey, dict[str, Any]] = MappingProxyType(self._objects)
         """The known objects, without managedFields, which nobody here reads."""
@@ -99,6 +106,15 @@ class Informer:
     def problem(self) -> str:
         """Why the last watch or list failed; empty while all is well."""
         return "; ".join(part.problem for part in self._parts if part.problem)
+
+    def is_hidden(self, namespace: str) -> bool:
+        """Tell whether the objects of a namespace may not be read, so that more may be there.
+
+        That is so from a refusal to the next list, and of use once everything is `synced`. Of
+        namespaces that are not followed there is nothing to wait for.
+        """
+        part = self._by_place.get(namespace) or self._by_place.get(None)
+        return part is not None and part.is_hidden
 
     async def synced(self) -> None:
         """Wait until everything that may be listed has been listed once."""
@@ -132,6 +148,7 @@ class _Part:
         watch_s: float,
         silence_s: float,
         on_settled: Callable[[], None],
+        on_shown: Callable[[], None] | None,
     ) -> None:
         """`shared`: where the objects of all parts are; each adds and removes its own."""
         self._client = client
@@ -143,12 +160,15 @@ class _Part:
         self._watch_s = watch_s
         self._silence_s = silence_s
         self._on_settled = on_settled
+        self._on_shown = on_shown
         self._objects: dict[ObjectKey, dict[str, Any]] = {}
         self._failures = 0
         self.is_listed = False
         """Whether everything has been listed once."""
         self.is_forbidden = False
         """Whether the server's last answer was that we may not."""
+        self.is_hidden = False
+        """Whether we might not, and have not been able to since."""
         self.fresh_at = -math.inf
         self.relists = 0
         self.problem = ""
@@ -176,8 +196,10 @@ class _Part:
         self.relists += 1
         self._apply(diff_listing(self._objects, listing.items))
         self._prove(started)
-        self.is_listed = True
+        was_hidden, self.is_hidden, self.is_listed = self.is_hidden, False, True
         self._on_settled()
+        if was_hidden and self._on_shown is not None:
+            self._on_shown()
         version = listing.resource_version
         while True:
             version = await self._watch(version)
@@ -217,6 +239,7 @@ class _Part:
         self.problem = str(error)
         self.is_forbidden = isinstance(error, ApiError) and error.is_forbidden
         if self.is_forbidden:
+            self.is_hidden = True
             self._on_settled()
 
     def _prove(self, moment: float) -> None:

@@ -3,6 +3,9 @@
 An informer learns of a write of ours a moment later. Until then the answer to the write replaces
 the object, so that the next pass does not do the same again. It never replaces what the informer
 has heard since the write was sent: that may be a later change, and no other event would follow.
+
+Where a kind may not be read, nothing is known. Whoever would take an object for absent there, and
+delete volumes or make certificates anew for that, gets an error instead.
 """
 
 import asyncio
@@ -10,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from fairlead_kube.client import KubeClient
+from fairlead_kube.errors import ApiUnavailableError
 from fairlead_kube.informer import Informer
 from fairlead_kube.kinds import (
     BROKER_POOL,
@@ -53,6 +57,10 @@ _SELECTORS: Final[dict[ResourceKind, str]] = {
     **dict.fromkeys(CHILD_KINDS, MANAGED_SELECTOR),
     SECRET: f"{MANAGED_SELECTOR},{CERTIFICATES_LABEL}",
 }
+_DECISIVE: Final = frozenset(
+    {LOG_CLUSTER, BROKER_POOL, POD, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, SECRET}
+)
+"""Kinds of which none there means something; what is missing of the others is applied again."""
 
 
 class LiveObjects:
@@ -89,15 +97,19 @@ class LiveObjects:
             await informer.synced()
 
     def get(self, kind: ResourceKind, namespace: str, name: str) -> Manifest | None:
-        """Return an object as far as known; it must not be changed."""
+        """Return an object as far as known; it must not be changed.
+
+        ApiUnavailableError if it is not known whether it is there.
+        """
         seen = self.informers[kind].objects.get((namespace, name))
         own = self._own.get((kind.kind, namespace, name))
-        if own is None:
-            return seen
-        before, written = own
-        if _version(seen) == before:
-            return written
-        del self._own[kind.kind, namespace, name]
+        if own is not None:
+            before, written = own
+            if _version(seen) == before:
+                return written
+            del self._own[kind.kind, namespace, name]
+        if seen is None:
+            self._require_shown(kind, namespace)
         return seen
 
     def find_cluster(
@@ -159,14 +171,24 @@ class LiveObjects:
             self._own[kind.kind, namespace, name] = (before, answer)
 
     def of_cluster(self, kind: ResourceKind, cluster: ClusterKey) -> list[Manifest]:
-        """Return all objects of a kind that belong to a cluster."""
+        """Return all objects of a kind that belong to a cluster.
+
+        ApiUnavailableError if it is not known whether these are all.
+        """
         namespace, name = cluster
+        self._require_shown(kind, namespace)
         keys = {key for key in self.informers[kind].objects if key[0] == namespace}
         keys |= {own[1:] for own in self._own if own[0] == kind.kind and own[1] == namespace}
         found = (self.get(kind, *key) for key in sorted(keys))
         return [
             manifest for manifest in found if manifest is not None and cluster_of(manifest) == name
         ]
+
+    def _require_shown(self, kind: ResourceKind, namespace: str) -> None:
+        if kind in _DECISIVE and self.informers[kind].is_hidden(namespace):
+            raise ApiUnavailableError(
+                f"{kind.plural} of the namespace {namespace} may not be read", may_have_landed=False
+            )
 
     def _on_change(self, change: ObjectChange) -> None:
         for manifest in (change.old, change.new):

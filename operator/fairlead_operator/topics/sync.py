@@ -85,7 +85,14 @@ class TopicSync:
         self._queue: WorkQueue[ResourceKey] = WorkQueue(now)
         self._statuses: WorkQueue[ResourceKey] = WorkQueue(now)
         self._places: WorkQueue[TopicPlace] = WorkQueue(now)
-        self.scope = TopicScope(controller, self._queue)
+        self._topics = Informer(
+            client,
+            TOPIC,
+            namespaces=namespaces,
+            on_change=self._on_topic,
+            on_shown=self._notice_orphans,
+        )
+        self.scope = TopicScope(controller, self._queue, is_hidden=self._topics.is_hidden)
         self._reconciler = TopicReconciler(client, self.scope, self._queue, self._statuses)
         self.statuses = TopicStatusWriter(
             client, self.scope, events, self._statuses, now=now, wall_clock=wall_clock
@@ -96,7 +103,6 @@ class TopicSync:
         self._clusters = Informer(
             client, LOG_CLUSTER, namespaces=namespaces, on_change=self._on_cluster
         )
-        self._topics = Informer(client, TOPIC, namespaces=namespaces, on_change=self._on_topic)
 
     async def run(self) -> None:
         """Work until cancelled, or until the controller is no longer active.
@@ -196,11 +202,15 @@ class TopicSync:
             elif is_off_size(self.scope.resources[owner], entry):
                 self._queue.add(owner)  # somebody has called its replicas back
 
+    def _notice_orphans(self) -> None:
+        """Release what a namespace that may be read again does not declare any more."""
+        for cluster, view in self.scope.views.items():
+            for name in view.entries:
+                self._notice_orphan(cluster, name)
+
     def _notice_orphan(self, cluster: ClusterKey, name: str) -> None:
         """Release a topic that is declared by a resource that does not exist."""
-        entry = self.scope.entry(cluster, name)
-        holder = "" if entry is None else str(entry["resource"] or "")
-        key = read_reference(holder, cluster_namespace=cluster[0])
-        if holder and key not in self.scope.resources:
-            self.scope.note_gone(cluster, holder)
-            self._queue.add(key)
+        orphan = self.scope.find_orphan(cluster, name)
+        if orphan:
+            self.scope.note_gone(cluster, orphan)
+            self._queue.add(read_reference(orphan, cluster_namespace=cluster[0]))

@@ -3,7 +3,7 @@
 `TopicSync` updates it; the reconciler, the status writer and the mirror read it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from fairlead_model.resources.topic_claims import read_reference
@@ -34,7 +34,14 @@ from fairlead_operator.topics.work_queue import WorkQueue
 class TopicScope:
     """State without any input or output of its own."""
 
-    def __init__(self, controller: TopicController, queue: WorkQueue[ResourceKey]) -> None:
+    def __init__(
+        self,
+        controller: TopicController,
+        queue: WorkQueue[ResourceKey],
+        *,
+        is_hidden: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`is_hidden` tells of a namespace whether it may have Topics that are not known."""
         self.controller = controller
         self.manifests: dict[ResourceKey, dict[str, Any]] = {}
         self.resources: dict[ResourceKey, TopicResource] = {}
@@ -48,6 +55,7 @@ class TopicScope:
         """Resources that are gone, by their references, until the controller knows."""
         self._rules: dict[ClusterKey, dict[str, NamespaceRule]] = {}
         self._queue = queue
+        self._is_hidden = is_hidden
         self._over_quota: dict[tuple[ClusterKey, str], dict[ResourceKey, Refusal]] = {}
         """By cluster and namespace, as long as nothing changes there."""
         self._too_many: dict[tuple[ClusterKey, str], frozenset[ResourceKey]] = {}
@@ -231,21 +239,38 @@ class TopicScope:
         holder = "" if entry is None else str(entry["resource"] or "")
         if holder in {"", resource.reference}:
             return ""
-        other = self.resources.get(
-            read_reference(holder, cluster_namespace=resource.cluster_namespace)
-        )
+        key = read_reference(holder, cluster_namespace=resource.cluster_namespace)
+        other = self.resources.get(key)
+        if other is None and self._is_hidden(key[0]):
+            return ""  # it may be there, and be the older one
         if other is not None and other.claim != resource.claim and not other.is_mirror:
             return ""  # it has been made anew, for another topic
         return holder
 
     def complete_request(self, cluster: ClusterKey) -> dict[str, Any]:
-        """Build the request that lets all others release their topics; nothing is applied yet."""
-        keep = [
+        """Build the request that lets all others release their topics; nothing is applied yet.
+
+        What is declared from a namespace that may not be read stays declared.
+        """
+        keep = {
             resource.reference
             for resource in self.claims.of_cluster(cluster)
             if not resource.is_mirror and self.owner(resource) == resource.reference
-        ]
+        }
+        view = self.views.get(cluster)
+        for entry in () if view is None else view.entries.values():
+            holder = str(entry["resource"] or "")
+            key = read_reference(holder, cluster_namespace=cluster[0])
+            if holder and key not in self.resources and self._is_hidden(key[0]):
+                keep.add(holder)
         return {"apply": [], "forget": [], "keep": sorted(keep), "isComplete": True}
+
+    def find_orphan(self, cluster: ClusterKey, topic_name: str) -> str:
+        """Return the resource that declares a topic and does not exist; empty if there is none."""
+        entry = self.entry(cluster, topic_name)
+        holder = "" if entry is None else str(entry["resource"] or "")
+        key = read_reference(holder, cluster_namespace=cluster[0])
+        return "" if key in self.resources or self._is_hidden(key[0]) else holder
 
     def note_gone(self, cluster: ClusterKey, reference: str) -> None:
         """Note that a resource declares nothing any more, unless its cluster is gone as well."""

@@ -109,7 +109,8 @@ class UserSync:
     async def _follow_reigns(self) -> None:
         """Tell each new reign which resources exist, and let all of them be looked at.
 
-        Its tables may be restored ones, with declarations of resources that are gone.
+        Its tables may be restored ones, with declarations of resources that are gone. Where Users
+        may not be read, those that are not known are no such ones: the reign is told afterwards.
         """
         while True:
             try:
@@ -119,7 +120,8 @@ class UserSync:
                 for cluster in list(self.scope.clusters):
                     reign = state.clusters.get("/".join(cluster))
                     epoch = 0 if reign is None else reign.controller_epoch
-                    if epoch and self.scope.epochs.get(cluster) != epoch:
+                    is_told = self.scope.epochs.get(cluster) == epoch
+                    if epoch and not is_told and not self._users.is_hidden(cluster[0]):
                         await self._begin_reign(cluster, epoch)
             except (ControllerUnavailableError, ControllerRefusedError) as error:
                 logger.info("Users wait for the controller: %s", error)

@@ -45,11 +45,14 @@ class World:
         self.proxy = proxy
         self.told: list[str] = []
         self.on_told: Callable[[], None] = lambda: None
+        self.shown: list[int] = []
+        """How many changes had been told each time that a hidden namespace could be read."""
         self.informer = Informer(
             client,
             POD,
             namespaces=namespaces,
             on_change=self._tell,
+            on_shown=lambda: self.shown.append(len(self.told)),
             watch_s=WATCH_S,
             silence_grace_s=GRACE_S,
         )
@@ -272,10 +275,14 @@ def test_a_forbidden_namespace_does_not_hold_up_the_others() -> None:
         assert world.told == ["+a"]
         assert world.informer.age_s < 1
         assert "Forbidden" in world.informer.problem
+        assert world.informer.is_hidden("gone")
+        assert not world.informer.is_hidden("default")
         # It may be followed after all.
         await world.until(lambda: world.told == ["+a", "+b"])
+        await world.until(lambda: world.shown == [2])
         assert world.informer.problem == ""
         assert set(world.informer.objects) == {("default", "a"), ("gone", "b")}
+        assert not world.informer.is_hidden("gone")
 
     play(story, ("default", "gone"))
 
@@ -288,10 +295,12 @@ def test_a_namespace_that_is_forbidden_later_keeps_its_objects_and_ages_nothing(
         assert sorted(world.told) == ["+a", "+b"]
         faults = forbid(world, "other", 6)
         await faults[2].happened.wait()
+        assert world.informer.is_hidden("other")
         assert set(world.informer.objects) == {("default", "a"), ("other", "b")}
         assert world.informer.age_s < WATCH_S + GRACE_S + 1
         await world.server.remove(other, "b")
         await world.until(lambda: world.told[-1] == "-b")
+        await world.until(lambda: not world.informer.is_hidden("other"))
 
     play(story, ("default", "other"))
 

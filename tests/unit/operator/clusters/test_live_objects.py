@@ -6,7 +6,10 @@ import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from fairlead_kube.kinds import LOG_CLUSTER
+import pytest
+
+from fairlead_kube.errors import ApiUnavailableError
+from fairlead_kube.kinds import LOG_CLUSTER, POD, SERVICE
 from fairlead_operator.clusters.api_writer import ApiWriter
 from fairlead_operator.live_objects import LiveObjects
 from fairlead_operator.metrics import OperatorMetrics
@@ -43,7 +46,7 @@ class Sight:
         self.live = LiveObjects(client, (KEY[0],), lambda _: None)
         self.writer = ApiWriter(client, self.live, OperatorMetrics())
         self.heard: dict[tuple[str, str], Manifest] = {}
-        informer: Any = SimpleNamespace(objects=self.heard)
+        informer: Any = SimpleNamespace(objects=self.heard, is_hidden=lambda _: False)
         self.live.informers[LOG_CLUSTER] = informer
         self.hear(log_cluster(100, retention=1))
 
@@ -88,3 +91,15 @@ def test_an_object_that_went_before_the_answer_came_does_not_come_back() -> None
     sight.server.meanwhile = sight.heard.clear
     sight.write_status()
     assert sight.version == ""
+
+
+def test_what_may_not_be_read_is_not_taken_for_absent() -> None:
+    live = LiveObjects(None, ("shop", "team"), lambda _: None)  # type: ignore[arg-type]
+    hidden: Any = SimpleNamespace(objects={}, is_hidden={"shop"}.__contains__)
+    live.informers |= {POD: hidden, SERVICE: hidden}
+    with pytest.raises(ApiUnavailableError, match="pods of the namespace shop may not be read"):
+        live.of_cluster(POD, KEY)
+    with pytest.raises(ApiUnavailableError):
+        live.get(POD, "shop", "demo-main-0")
+    assert live.of_cluster(POD, ("team", "demo")) == []
+    assert live.of_cluster(SERVICE, KEY) == []  # is applied again, and the API server says why not

@@ -1,0 +1,63 @@
+"""Topics of a namespace that may not be read stay declared: their resources may be there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairlead_operator.topics.cluster_topics import ClusterTopics
+from fairlead_operator.topics.topic_scope import TopicScope
+from fairlead_operator.topics.work_queue import WorkQueue
+
+CLUSTER = ("shop", "demo")
+
+
+def topic(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "kind": "Topic",
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": name,
+            "generation": 1,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"clusterName": "demo", "partitions": 1} | spec,
+    }
+
+
+def scope_where(hidden: set[str]) -> TopicScope:
+    """The Topic that is known is `a`; the controller has topics of others, of two namespaces."""
+    scope = TopicScope(None, WorkQueue(lambda: 0.0), is_hidden=hidden.__contains__)  # type: ignore[arg-type]
+    scope.set_cluster(CLUSTER, {"metadata": {"name": "demo"}, "spec": {}})
+    scope.take(("shop", "a"), topic("a"))
+    view = ClusterTopics(
+        CLUSTER, None, **dict.fromkeys(("complete_request", "on_start", "on_change", "on_health"))
+    )  # type: ignore[arg-type]
+    holders = {"a": "a", "b": "gone", "c": "team/c", "d": ""}
+    view.entries = {name: {"name": name, "resource": who} for name, who in holders.items()}
+    scope.views[CLUSTER] = view
+    return scope
+
+
+def orphans(scope: TopicScope) -> list[str]:
+    return [found for name in "abcd" if (found := scope.find_orphan(CLUSTER, name))]
+
+
+def test_what_is_declared_from_a_namespace_that_may_not_be_read_stays_so() -> None:
+    hidden = {"team"}
+    scope = scope_where(hidden)
+    assert scope.complete_request(CLUSTER)["keep"] == ["a", "team/c"]
+    assert orphans(scope) == ["gone"]
+    hidden.clear()
+    assert scope.complete_request(CLUSTER)["keep"] == ["a"]
+    assert orphans(scope) == ["gone", "team/c"]
+
+
+def test_nobody_takes_over_a_topic_of_a_namespace_that_may_not_be_read() -> None:
+    hidden = {"team"}
+    scope = scope_where(hidden)
+    scope.take(("shop", "mine"), topic("mine", topicName="c"))
+    mine = scope.resources["shop", "mine"]
+    assert scope.unentitled_holder(mine) == ""
+    hidden.clear()
+    assert scope.unentitled_holder(mine) == "team/c"
