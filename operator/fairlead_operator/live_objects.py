@@ -3,13 +3,16 @@
 An informer learns of a write of ours a moment later. Until then the answer to the write replaces
 the object, so that the next pass does not do the same again. It never replaces what the informer
 has heard since the write was sent: that may be a later change, and no other event would follow.
+Nor does it last: what has gone between two lists leaves no event, and would stay for ever.
 
 Where a kind may not be read, nothing is known. Whoever would take an object for absent there, and
 delete volumes or make certificates anew for that, gets an error instead.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, Final
 
 from fairlead_kube.client import KubeClient
@@ -61,6 +64,8 @@ _DECISIVE: Final = frozenset(
     {LOG_CLUSTER, BROKER_POOL, POD, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, SECRET}
 )
 """Kinds of which none there means something; what is missing of the others is applied again."""
+OWN_S: Final = 15.0
+"""For how long an answer counts: somewhat longer than an informer takes to notice a dead watch."""
 
 
 class LiveObjects:
@@ -71,16 +76,20 @@ class LiveObjects:
         client: KubeClient,
         namespaces: Collection[str],
         on_cluster: Callable[[ClusterKey], None],
+        *,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._on_cluster = on_cluster
-        self._own: dict[tuple[str, str, str], tuple[str, Manifest]] = {}
+        self._now = now
+        self._own: dict[tuple[str, str, str], tuple[str, Manifest, float]] = {}
+        """Answers to writes: the version before, the object, and until when it counts."""
         self.informers = {
             kind: Informer(
                 client,
                 kind,
                 namespaces=namespaces,
                 label_selector=selector,
-                on_change=self._on_change,
+                on_change=partial(self._on_change, kind),
             )
             for kind, selector in _SELECTORS.items()
         }
@@ -104,8 +113,8 @@ class LiveObjects:
         seen = self.informers[kind].objects.get((namespace, name))
         own = self._own.get((kind.kind, namespace, name))
         if own is not None:
-            before, written = own
-            if _version(seen) == before:
+            before, written, until = own
+            if _version(seen) == before and self._now() < until:
                 return written
             del self._own[kind.kind, namespace, name]
         if seen is None:
@@ -168,7 +177,7 @@ class LiveObjects:
     ) -> None:
         """Remember the answer to a write of ours; `before`: `seen_version` when it was sent."""
         if self.seen_version(kind, namespace, name) == before != _version(answer):
-            self._own[kind.kind, namespace, name] = (before, answer)
+            self._own[kind.kind, namespace, name] = (before, answer, self._now() + OWN_S)
 
     def of_cluster(self, kind: ResourceKind, cluster: ClusterKey) -> list[Manifest]:
         """Return all objects of a kind that belong to a cluster.
@@ -190,7 +199,9 @@ class LiveObjects:
                 f"{kind.plural} of the namespace {namespace} may not be read", may_have_landed=False
             )
 
-    def _on_change(self, change: ObjectChange) -> None:
+    def _on_change(self, kind: ResourceKind, change: ObjectChange) -> None:
+        # Nobody may ask between the event that an object is there and the one that it is gone.
+        self._own.pop((kind.kind, *change.key), None)
         for manifest in (change.old, change.new):
             cluster = manifest and cluster_of(manifest)
             if cluster:

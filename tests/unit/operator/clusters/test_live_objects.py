@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fairlead_kube.errors import ApiUnavailableError
-from fairlead_kube.kinds import LOG_CLUSTER, POD, SERVICE
+from fairlead_kube.kinds import LOG_CLUSTER, POD, SERVICE, STATEFUL_SET
+from fairlead_kube.object_changes import ObjectChange
 from fairlead_operator.clusters.api_writer import ApiWriter
-from fairlead_operator.live_objects import LiveObjects
+from fairlead_operator.live_objects import OWN_S, LiveObjects
 from fairlead_operator.metrics import OperatorMetrics
 
 if TYPE_CHECKING:
@@ -103,3 +104,34 @@ def test_what_may_not_be_read_is_not_taken_for_absent() -> None:
         live.get(POD, "shop", "demo-main-0")
     assert live.of_cluster(POD, ("team", "demo")) == []
     assert live.of_cluster(SERVICE, KEY) == []  # is applied again, and the API server says why not
+
+
+def made(live: LiveObjects) -> Manifest:
+    """A StatefulSet that the operator has just made; the informer has not heard of it."""
+    labels = {"fairlead.io/cluster": KEY[1]}
+    stamps = {"namespace": "shop", "name": "demo-main", "resourceVersion": "7", "labels": labels}
+    manifest = {"kind": "StatefulSet", "metadata": stamps}
+    live.note_written(STATEFUL_SET, "shop", "demo-main", manifest, before="")
+    assert live.of_cluster(STATEFUL_SET, KEY) == [manifest]
+    return manifest
+
+
+def test_what_is_deleted_before_anybody_asks_is_gone() -> None:
+    clusters: list[tuple[str, str]] = []
+    live = LiveObjects(None, ("shop",), clusters.append)  # type: ignore[arg-type]
+    manifest = made(live)
+    for old, new in ((None, manifest), (manifest, None)):
+        on_change: Any = live.informers[STATEFUL_SET]._parts[0]._on_change
+        on_change(ObjectChange(("shop", "demo-main"), old, new))
+    assert clusters == [KEY, KEY]
+    assert live.get(STATEFUL_SET, "shop", "demo-main") is None
+    assert live.of_cluster(STATEFUL_SET, KEY) == []
+
+
+def test_what_is_made_and_deleted_between_two_lists_is_gone_after_a_while() -> None:
+    clock = [100.0]
+    live = LiveObjects(None, ("shop",), lambda _: None, now=lambda: clock[0])  # type: ignore[arg-type]
+    made(live)
+    clock[0] += OWN_S
+    assert live.get(STATEFUL_SET, "shop", "demo-main") is None
+    assert live.of_cluster(STATEFUL_SET, KEY) == []
