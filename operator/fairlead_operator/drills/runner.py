@@ -310,7 +310,10 @@ class DrillRunner:
         await self._events.emit(drill, "DrillRefused", message, "Warning", action="Drill")
 
     async def _ensure_secret(self, drill: dict[str, Any], secret: dict[str, Any]) -> None:
-        """Create the Secret of a drill's pod; TargetError where another one has its name."""
+        """Make the Secret of a drill's pod as it is now; TargetError where its name is taken.
+
+        That of the last round may have expired since, or trust an authority that is gone.
+        """
         metadata = secret["metadata"]
         try:
             await self._client.create(SECRET, metadata["namespace"], secret)
@@ -322,6 +325,13 @@ class DrillRunner:
             if drill["metadata"]["uid"] not in {owner["uid"] for owner in owners}:
                 problem = f"the Secret {metadata['name']} is not this drill's: delete it"
                 raise TargetError(problem) from error
+            version = {"resourceVersion": there["metadata"]["resourceVersion"]}
+            await self._client.replace(
+                SECRET,
+                metadata["namespace"],
+                metadata["name"],
+                {**secret, "metadata": metadata | version},
+            )
 
     async def _prepare(
         self, drill: dict[str, Any], spec: FailoverDrillSpec, status: DrillStatus, sight: Sight
