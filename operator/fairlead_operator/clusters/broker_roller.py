@@ -101,11 +101,24 @@ class BrokerRoller:
                     is_settled(self._live.get(STATEFUL_SET, key[0], pool.stateful_set))
                     for pool in pools
                 ),
+                others_away=self._find_others_away(key, states),
             )
         )
         if controller is not None:
             await self._carry_out(key, action)
         return action
+
+    def _find_others_away(
+        self, key: ClusterKey, states: Mapping[str, Sequence[BrokerState]]
+    ) -> list[str]:
+        """Return the pods that are not those of `states`, and are not ready or about to end."""
+        known = {broker.pod for brokers in states.values() for broker in brokers}
+        pods = {pod["metadata"]["name"]: pod for pod in self._live.of_cluster(POD, key)}
+        return sorted(
+            name
+            for name, pod in pods.items()
+            if name not in known and not is_pod_ready(self._shown(pod))
+        )
 
     async def release(self, key: ClusterKey, controller: Mapping[str, Any]) -> None:
         """Stop draining brokers that an earlier process has drained."""

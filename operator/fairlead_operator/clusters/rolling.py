@@ -2,6 +2,7 @@
 
 One broker restarts at a time, and only while every partition has all its replicas in sync: then no
 partition loses its last in-sync replica, whichever broker stops. Leaders are moved off before.
+Brokers that do not restart count, too, be their pool as it may.
 Whatever is not known stops a restart (`Wait`), because it is always safe to wait and not to
 restart.
 
@@ -60,6 +61,9 @@ class RollObserved:
     """Why no broker that serves may restart now, whatever its template; empty if one may."""
     is_settled: bool = True
     """The StatefulSets' controller has seen the present templates."""
+    others_away: Sequence[str] = ()
+    """Pods of brokers that are none of `brokers` and do not serve: their pool is being deleted,
+    cannot be read, or is left alone, or it gives them up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,8 @@ def find_obstacle(observed: RollObserved) -> Wait | None:
         what = "recovers its logs" if absent.is_recovering else "does not serve"
         what = "is fenced by order" if absent.is_fenced else what
         return Wait("BrokerNotReady", f"broker {absent.broker_id} {what}")
+    if observed.others_away:
+        return Wait("BrokerNotReady", f"the broker of pod {observed.others_away[0]} does not serve")
     if observed.under_replicated or observed.offline:
         return Wait(
             "PartitionsNotInSync",

@@ -54,6 +54,17 @@ def test_leaders_move_before_a_pod_is_deleted() -> None:
     assert (action.pod, action.pod_uid) == ("demo-main-0", "uid-0")
 
 
+def test_a_broker_of_no_known_pool_that_is_away_holds_up_those_that_serve() -> None:
+    away = {"others_away": ["demo-old-0"]}
+    drained = broker(0, **OLD, draining_s=1.0, leaders=0)
+    action = decide_roll_action(observed(drained, broker(1), **away))
+    assert isinstance(action, Wait)
+    assert "demo-old-0" in action.message
+    stuck = broker(2, **OLD, is_ready=False, is_live=False)
+    assert isinstance(decide_roll_action(observed(drained, stuck, **away)), DeletePod)
+    assert decide_roll_action(observed(broker(0), **away)) == NothingToRoll()
+
+
 def test_leaders_without_another_replica_do_not_hold_up_for_ever() -> None:
     stuck = broker(0, **OLD, draining_s=DRAIN_S_MAX)
     assert isinstance(decide_roll_action(observed(stuck)), DeletePod)

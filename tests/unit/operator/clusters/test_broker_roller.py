@@ -1,0 +1,94 @@
+"""What a rolling restart sees of brokers whose pool is not looked after."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from operator_views import pool_view
+
+from fairlead_kube.kinds import POD, STATEFUL_SET
+from fairlead_operator.clusters.broker_roller import BrokerRoller
+from fairlead_operator.clusters.rolling import RollAction, Wait
+from fairlead_operator.live_objects import LiveObjects
+
+KEY = ("shop", "demo")
+READY = [{"type": "Ready", "status": "True"}]
+CONTROLLER: dict[str, Any] = {
+    "brokers": [
+        {"id": broker, "state": "live", "leaders": 0, "host": ""} for broker in (0, 1, 2, 10)
+    ],
+    "partitions": {"underReplicated": 0, "offline": 0},
+}
+
+
+def pod(name: str, *, is_ready: bool = True, **metadata: Any) -> dict[str, Any]:
+    labels = {"fairlead.io/cluster": "demo", "controller-revision-hash": "old"}
+    stamps = {"name": name, "namespace": "shop", "uid": name, "labels": labels}
+    status = {"conditions": READY if is_ready else []}
+    return {"kind": "Pod", "metadata": stamps | metadata, "status": status}
+
+
+class Admin:
+    """Takes every order."""
+
+    def __init__(self) -> None:
+        self.intents: list[str] = []
+
+    async def drain(self, *_: Any, **__: Any) -> None: ...
+
+    async def record_intent(self, *intent: str) -> None:
+        self.intents.append(intent[-1])
+
+
+class Writer:
+    """Notes what is deleted."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+
+    async def delete(self, _kind: Any, manifest: dict[str, Any]) -> None:
+        self.deleted.append(manifest["metadata"]["name"])
+
+
+def roll(other: dict[str, Any]) -> tuple[RollAction, list[str]]:
+    """The pool `main` has to restart and nothing leads; `other` is a pod of no known pool."""
+    nobody: Any = None
+    live, writer, admin = LiveObjects(nobody, (), lambda _: None), Writer(), Admin()
+    pods = [*(pod(f"demo-main-{ordinal}") for ordinal in range(3)), other]
+    live.informers[POD]._objects |= {("shop", each["metadata"]["name"]): each for each in pods}
+    live.informers[STATEFUL_SET]._objects["shop", "demo-main"] = {
+        "kind": "StatefulSet",
+        "metadata": {"name": "demo-main", "namespace": "shop", "generation": 1},
+        "spec": {"replicas": 3},
+        "status": {"observedGeneration": 1, "updateRevision": "new"},
+    }
+    pools = [pool_view(replicas=3)]
+
+    async def step_twice() -> RollAction:
+        roller = BrokerRoller(live, writer, admin)  # type: ignore[arg-type]
+        for _ in range(2):
+            states = await roller.observe(KEY, pools, CONTROLLER)
+            action = await roller.roll(KEY, pools, states, CONTROLLER)
+        return action
+
+    return asyncio.run(step_twice()), writer.deleted
+
+
+@pytest.mark.parametrize(
+    "other",
+    [pod("demo-old-0", deletionTimestamp="now"), pod("demo-old-0", is_ready=False)],
+    ids=["terminating", "not ready"],
+)
+def test_a_broker_of_a_pool_that_goes_must_serve_before_another_restarts(
+    other: dict[str, Any],
+) -> None:
+    action, deleted = roll(other)
+    assert action == Wait("BrokerNotReady", "the broker of pod demo-old-0 does not serve")
+    assert not deleted
+
+
+def test_one_that_serves_holds_up_nobody() -> None:
+    _, deleted = roll(pod("demo-old-0"))
+    assert deleted == ["demo-main-0"]
