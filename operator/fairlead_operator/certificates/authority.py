@@ -115,6 +115,16 @@ def issue_client(
     return issue(authority, name, now, is_client=True, life=life)
 
 
+def reissue(
+    authority: KeyPair, certificate: bytes, now: datetime, *, life: timedelta = LEAF_LIFE
+) -> KeyPair:
+    """Issue what takes the place of a server's certificate: with its subject, hosts and URIs."""
+    leaf = x509.load_pem_x509_certificate(certificate)
+    (subject,) = leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    hosts, uris = sorted(alternative_names(certificate)), _uris(certificate)
+    return issue(authority, str(subject.value), now, hosts=hosts, uris=uris, life=life)
+
+
 def is_due(certificate: bytes, now: datetime, *, authority: bytes, uri: str = "") -> bool:
     """Tell whether a certificate has to be issued anew: soon over, of others, or without `uri`.
 

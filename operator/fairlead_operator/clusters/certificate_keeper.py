@@ -3,6 +3,8 @@
 What to do is decided in `fairlead_operator/certificates`. Each step is one write of a Secret, and
 what follows from it is made in the same pass or the next: an authority first, then what is trusted,
 then what brokers show. Brokers read new files while they serve.
+
+While the spec of a LogCluster is not taken, what its brokers have is renewed as it is (`renew`).
 """
 
 import hashlib
@@ -14,7 +16,14 @@ from typing import Any, Final
 
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import CERTIFICATE, POD, SECRET
-from fairlead_operator.certificates.authority import KeyPair, issue, make_authority
+from fairlead_operator.certificates.authority import (
+    KeyPair,
+    is_due,
+    is_issued_by,
+    issue,
+    make_authority,
+    reissue,
+)
 from fairlead_operator.certificates.keystores import (
     build_keystore,
     keystore_problem,
@@ -57,16 +66,24 @@ from fairlead_operator.specs.certificates import (
     decode_secret,
     inside_hosts,
     outside_hosts,
+    rebuild_secret,
 )
 from fairlead_operator.specs.listener_security import keystore_key, tls_listeners
 from fairlead_operator.specs.names import (
+    CLUSTER_LABEL,
     OPERATOR_LISTENER,
+    POOL_LABEL,
     ROTATE_ANNOTATION,
+    TRUST_KEY,
     authority_secret_name,
     controller_tls_secret_name,
+    issued_secret_name,
+    stateful_set_name,
     tls_secret_name,
+    trust_secret_name,
 )
 from fairlead_operator.specs.peer_security import PEERS_MAX, peer_key, peer_uri
+from fairlead_operator.specs.secret_data import read_data
 from fairlead_operator.specs.session_secret import is_leftover
 from fairlead_operator.specs.views import ClusterView, PoolView
 
@@ -137,6 +154,18 @@ class CertificateSight:
         return sum(each.pool.spec.replicas for each in self.plan.pools)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldSight:
+    """What is known of a cluster whose spec is not taken."""
+
+    log_cluster: Manifest
+    secrets: Sequence[Manifest]
+    """Those with certificates."""
+    pods: Sequence[Manifest]
+    cluster: ClusterView | None
+    """The spec, where it can be read."""
+
+
 class CertificateKeeper:
     """The certificates of all clusters; keys are made here, and nowhere else in the operator."""
 
@@ -180,6 +209,68 @@ class CertificateKeeper:
                 await self._look_after_pool(sight, plan, authorities)
         return report
 
+    async def renew(self, sight: HeldSight, refusals: Refusals) -> None:
+        """Renew what brokers have, for the names that it is for; no authority is replaced.
+
+        What others have issued is taken over if the spec can be read and names it.
+        """
+        if not sight.secrets:
+            return
+        cluster = sight.log_cluster["metadata"]["name"]
+        authorities, name = None, authority_secret_name(cluster)
+        with refusals.noting(SECRET.kind, name):
+            authorities = await self._find_authority(sight, name)
+        if authorities is None:
+            return
+        for secret in sight.secrets:
+            if _is_for_brokers(secret, cluster):
+                with refusals.noting(SECRET.kind, secret["metadata"]["name"]):
+                    await self._renew_secret(sight, secret, authorities)
+
+    async def _find_authority(self, sight: HeldSight, name: str) -> Authorities | None:
+        metadata = sight.log_cluster["metadata"]
+        known = (each for each in sight.secrets if each["metadata"]["name"] == name)
+        secret = next(known, None) or await self._writer.find(
+            SECRET, {"metadata": {"namespace": metadata["namespace"], "name": name}}
+        )
+        if secret is None or is_leftover(secret, metadata["uid"]):
+            return None
+        try:
+            return read_authorities(secret.get("data") or {})
+        except AuthorityError:
+            return None
+
+    async def _renew_secret(
+        self, sight: HeldSight, secret: Manifest, authorities: Authorities
+    ) -> None:
+        """Replace what is due in a Secret, and nothing else."""
+        metadata, before = secret["metadata"], read_data(secret)
+        labels, after, now = metadata.get("labels") or {}, dict(before), self._wall_clock()
+        for key in before:
+            if key.endswith(keystore_key("")):
+                present = KeyPair(before[key], before[key])
+                pair = _renewed(present, authorities, now)
+                after[key] = before[key] if pair is present else build_keystore(pair)
+        if TLS_CERTIFICATE in before and TLS_KEY in before:
+            pair = _renewed(KeyPair(before[TLS_CERTIFICATE], before[TLS_KEY]), authorities, now)
+            after |= {TLS_CERTIFICATE: pair.certificate, TLS_KEY: pair.key}
+        for key, name in _given_secrets(sight.cluster, labels.get(POOL_LABEL, "")).items():
+            if key in before and not _is_own(before[key], authorities):
+                given = await self._read_given(metadata["namespace"], name)
+                pair = KeyPair(decode_secret(given, TLS_CERTIFICATE), decode_secret(given, TLS_KEY))
+                if not keystore_problem(pair, now):
+                    after[key] = build_keystore(pair)
+        if TRUST_KEY in before:
+            after[TRUST_KEY] = authorities.trusted
+        if after == before:
+            return
+        manifest = rebuild_secret(secret, after)
+        child = WantedObject(SECRET, with_hash(manifest))
+        await self._writer.apply(child)
+        if POOL_LABEL in labels:
+            stateful_set = stateful_set_name(labels[CLUSTER_LABEL], labels[POOL_LABEL])
+            await self._renew_mounts(stateful_set, manifest, sight.pods)
+
     async def _ensure_authority(self, sight: CertificateSight) -> Authorities | None:
         """Return the cluster's authority, which is made where there is none; None says why not."""
         cluster, report = sight.cluster, sight.report
@@ -192,7 +283,7 @@ class CertificateKeeper:
             secret = await self._writer.find(SECRET, manifest)
             if secret is None:
                 return made if await self._writer.create(SECRET, manifest) else None
-        if is_leftover(secret, cluster):
+        if is_leftover(secret, cluster.uid):
             report.problems.append(LEFTOVER.format(name))
             return None
         try:
@@ -258,7 +349,7 @@ class CertificateKeeper:
             empty = build_controller_secret(cluster, b"", KeyPair(b"", b""))
             secret = await self._writer.find(SECRET, empty)
         if secret is not None and not _is_ours(secret, cluster):
-            problem = LEFTOVER if is_leftover(secret, cluster) else NOT_OURS
+            problem = LEFTOVER if is_leftover(secret, cluster.uid) else NOT_OURS
             report.problems.append(problem.format(name))
             report.block_all(sight.plan, report.problems[-1])
             return
@@ -298,7 +389,7 @@ class CertificateKeeper:
                 report.blocked[pool.name] = report.problems[-1]
         manifest = build_tls_secret(cluster, pool, authorities.trusted, keystores)
         await self._apply(manifest, sight)
-        await self._renew_mounts(pool, manifest, sight.pods)
+        await self._renew_mounts(pool.stateful_set, manifest, sight.pods)
 
     def _own_keystores(
         self,
@@ -427,12 +518,12 @@ class CertificateKeeper:
             await self._writer.apply(child)
 
     async def _renew_mounts(
-        self, pool: PoolView, manifest: Manifest, pods: Sequence[Manifest]
+        self, stateful_set: str, manifest: Manifest, pods: Sequence[Manifest]
     ) -> None:
         """Tell nodes at once that a mounted Secret has changed; they look every minute or so."""
         texts = "".join(text for _, text in sorted(manifest["data"].items()))
         digest = hashlib.sha256(texts.encode()).hexdigest()[:16]
-        prefix = f"{pool.stateful_set}-"
+        prefix = f"{stateful_set}-"
         for pod in pods:
             metadata = pod["metadata"]
             name, annotations = metadata["name"], metadata.get("annotations") or {}
@@ -462,6 +553,47 @@ def _hosts(sight: CertificateSight, plan: PoolPlan, listener: Listener) -> froze
 def _is_given(listener: Listener) -> bool:
     tls = listener.tls
     return tls is not None and (tls.certificate is not None or tls.issuer_ref is not None)
+
+
+def _is_for_brokers(secret: Manifest, cluster: str) -> bool:
+    """Tell whether a Secret is that of a pool, of the controller, or what clients trust.
+
+    Those of Users are renewed with their Users.
+    """
+    metadata = secret["metadata"]
+    pool = (metadata.get("labels") or {}).get(POOL_LABEL, "")
+    shared = {controller_tls_secret_name(cluster), trust_secret_name(cluster)}
+    own = {tls_secret_name(cluster, pool)} if pool else shared
+    return metadata["name"] in own and "deletionTimestamp" not in metadata
+
+
+def _given_secrets(cluster: ClusterView | None, pool: str) -> dict[str, str]:
+    """Return the Secrets of others that listeners show, by the key in the brokers' Secret."""
+    given: dict[str, str] = {}
+    for listener in () if cluster is None else tls_listeners(cluster):
+        if cluster is None or listener.tls is None or not _is_given(listener):
+            continue
+        named = listener.tls.certificate
+        given[keystore_key(listener.name)] = (
+            issued_secret_name(cluster.name, pool, listener.name)
+            if named is None
+            else named.secret_name
+        )
+    return given
+
+
+def _renewed(present: KeyPair, authorities: Authorities, now: datetime) -> KeyPair:
+    """Return a certificate, or what takes its place if it is of our own and due."""
+    authority = authorities.current
+    is_good = not is_due(present.certificate, now, authority=authority.certificate)
+    if is_good or not present.fits() or not _is_own(present.certificate, authorities):
+        return present
+    return reissue(authority, present.certificate, now, life=LEAF_LIFE)
+
+
+def _is_own(certificate: bytes, authorities: Authorities) -> bool:
+    issuers = (authorities.current.certificate, authorities.former)
+    return any(each and is_issued_by(certificate, each) for each in issuers)
 
 
 def _is_ours(secret: Mapping[str, Any], owner: ClusterView | PoolView) -> bool:

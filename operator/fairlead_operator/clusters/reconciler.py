@@ -4,6 +4,7 @@ It decides nothing itself: what to do is decided in `plan`, `rolling` and `pool_
 report in `status`. A pass may end at any point and begin anew.
 """
 
+import logging
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ from fairlead_operator.clusters.certificate_keeper import (
     CertificateKeeper,
     CertificateReport,
     CertificateSight,
+    HeldSight,
 )
 from fairlead_operator.clusters.disruptions import DisruptionSight, decide_disruptions, read_budget
 from fairlead_operator.clusters.driver_accounts import DriverAccounts
@@ -96,7 +98,9 @@ from fairlead_operator.specs.session_secret import (
     build_session_secret,
     is_leftover,
 )
-from fairlead_operator.specs.views import ClusterView, PoolView, is_going
+from fairlead_operator.specs.views import ClusterView, PoolView, is_cluster_paused, is_going
+
+logger = logging.getLogger(__name__)
 
 SETTLED_LOOK_S: Final = 3.0
 BUSY_LOOK_S: Final = 1.0
@@ -177,24 +181,53 @@ class ClusterReconciler:
         try:
             cluster = ClusterView.from_manifest(manifest)
         except ManifestError as error:
-            facts = ClusterFacts(
-                name=key[1],
-                namespace=key[0],
-                generation=int(manifest["metadata"].get("generation", 1)),
-                problem=("InvalidSpec", str(error)),
-            )
-            is_quiet = await self._statuses.write_cluster(manifest, facts)
-            return None if is_quiet else BUSY_LOOK_S
+            return await self._hold(manifest, ("InvalidSpec", str(error)))
         if self._settings.refuses_plaintext and (problem := plaintext_problem(cluster)):
-            facts = ClusterFacts(
-                name=key[1],
-                namespace=key[0],
-                generation=cluster.generation,
-                problem=("PlaintextRefused", problem),
-            )
-            is_quiet = await self._statuses.write_cluster(manifest, facts)
-            return None if is_quiet else BUSY_LOOK_S
+            return await self._hold(manifest, ("PlaintextRefused", problem), cluster)
         return await self._reconcile_valid(key, manifest, cluster, pools)
+
+    async def _hold(
+        self, manifest: Manifest, problem: tuple[str, str], cluster: ClusterView | None = None
+    ) -> float | None:
+        """Say why a spec is not taken; `cluster` is that spec if it can be read.
+
+        The brokers that run serve on. So what is theirs is still looked after: their certificates
+        end, and how many of them may be evicted changes from one moment to the next.
+        """
+        metadata = manifest["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        facts = ClusterFacts(
+            name=key[1],
+            namespace=key[0],
+            generation=int(metadata.get("generation", 1)),
+            problem=problem,
+        )
+        is_quiet = await self._statuses.write_cluster(manifest, facts)
+        pods = self._live.of_cluster(POD, key)
+        budget = self._live.get(POD_DISRUPTION_BUDGET, *key)
+        refusals = Refusals()
+        if not is_cluster_paused(manifest):
+            if budget is not None:
+                with refusals.noting(POD_DISRUPTION_BUDGET.kind, key[1]):
+                    await self._hold_budget(key, pods, budget)
+            held = self._live.of_cluster(SECRET, key)
+            sight = HeldSight(log_cluster=manifest, secrets=held, pods=pods, cluster=cluster)
+            await self._certificates.renew(sight, refusals)
+        if refusals.text:
+            logger.warning("%s/%s: %s", *key, refusals.text)
+        if not is_quiet:
+            return BUSY_LOOK_S
+        return SETTLED_LOOK_S if pods or budget is not None else None
+
+    async def _hold_budget(
+        self, key: ClusterKey, pods: Sequence[Manifest], budget: Manifest
+    ) -> None:
+        """Let a budget follow what the cluster can spare."""
+        view = await self._ask_controller(key)
+        allowed = self._decide_disruptions(key, pods, view.status, budget)
+        if read_budget(budget) != allowed:
+            patch = {"spec": {"maxUnavailable": allowed}}
+            await self._writer.patch(POD_DISRUPTION_BUDGET, *key, patch)
 
     async def _reconcile_valid(
         self, key: ClusterKey, manifest: Manifest, cluster: ClusterView, pools: list[Manifest]
@@ -508,7 +541,7 @@ class ClusterReconciler:
             return True
         manifest = build_session_secret(cluster, secrets.token_bytes(SECRET_BYTES))
         live = await self._writer.find(SECRET, manifest)
-        if live is not None and is_leftover(live, cluster):
+        if live is not None and is_leftover(live, cluster.uid):
             return False
         if live is None:
             await self._writer.create(SECRET, manifest)

@@ -78,6 +78,19 @@ def build_controller_secret(cluster: ClusterView, trusted: bytes, pair: KeyPair)
     return manifest | {"type": "kubernetes.io/tls", "data": data}
 
 
+def rebuild_secret(live: Mapping[str, Any], texts: Mapping[str, bytes]) -> Manifest:
+    """Return a Secret of ours with other contents, and all else as it is."""
+    metadata = live["metadata"]
+    kept = ("name", "namespace", "labels", "ownerReferences")
+    return {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.kind,
+        "metadata": {field: metadata[field] for field in kept if field in metadata},
+        "type": live["type"],
+        "data": {key: _encode(text) for key, text in texts.items()},
+    }
+
+
 def build_certificate(
     cluster: ClusterView, pool: PoolView, listener: Listener, hosts: Iterable[str]
 ) -> Manifest | None:

@@ -57,7 +57,7 @@ def decide_account_step(
     if live is None:
         return AccountStep.CREATE if is_wanted else AccountStep.KEEP
     owners = {entry["uid"] for entry in live["metadata"].get("ownerReferences") or ()}
-    if is_leftover(live, cluster):
+    if is_leftover(live, cluster.uid):
         return AccountStep.WAIT if is_wanted else AccountStep.LEAVE
     if cluster.uid not in owners:
         return AccountStep.LEAVE

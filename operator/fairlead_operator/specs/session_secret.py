@@ -18,12 +18,15 @@ def build_session_secret(cluster: ClusterView, random_bytes: bytes) -> Manifest:
     return manifest | {"type": "Opaque", "data": {SECRET_KEY: base64.b64encode(text).decode()}}
 
 
-def is_leftover(live: Mapping[str, Any], cluster: ClusterView) -> bool:
-    """Tell whether a Secret is that of an earlier LogCluster of the name, and about to go."""
+def is_leftover(live: Mapping[str, Any], uid: str) -> bool:
+    """Tell whether a Secret is that of an earlier LogCluster of the name, and about to go.
+
+    `uid` is that of the present one.
+    """
     metadata = live["metadata"]
     owners = [
         owner["uid"]
         for owner in metadata.get("ownerReferences") or ()
         if owner.get("kind") == LOG_CLUSTER.kind
     ]
-    return "deletionTimestamp" in metadata or (bool(owners) and cluster.uid not in owners)
+    return "deletionTimestamp" in metadata or (bool(owners) and uid not in owners)

@@ -31,6 +31,7 @@ from fairlead_operator.clusters.certificate_keeper import (
     CertificateKeeper,
     CertificateReport,
     CertificateSight,
+    HeldSight,
 )
 from fairlead_operator.clusters.plan import ClusterObserved, WantedObject, plan_cluster
 from fairlead_operator.refusals import Refusals
@@ -98,6 +99,21 @@ class World:
             pods=self.pods,
         )
         return asyncio.run(self.keeper.look_after(sight, Refusals()))
+
+    def hold(self, *, is_readable: bool = True) -> None:
+        """A pass while the spec is not taken."""
+        metadata = {"name": "demo", "namespace": "shop", "uid": "c-1"}
+        sight = HeldSight(
+            log_cluster={"metadata": metadata},
+            secrets=[
+                each
+                for (kind, _), each in self.objects.items()
+                if kind == "Secret" and "labels" in each["metadata"]
+            ],
+            pods=self.pods,
+            cluster=cluster_view(**self.spec) if is_readable else None,
+        )
+        asyncio.run(self.keeper.renew(sight, Refusals()))
 
     def secret(self, name: str) -> dict[str, Any]:
         return self.objects["Secret", name]
@@ -216,6 +232,68 @@ def test_a_certificate_is_renewed_while_its_authority_stays_and_pods_are_told() 
     assert told != {
         pod["metadata"]["annotations"]["fairlead.io/certificates"] for pod in world.pods
     }
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_while_a_spec_is_not_taken_what_brokers_have_is_renewed_as_it_is(is_readable: bool) -> None:
+    world = World(
+        INSIDE, OUTSIDE | {"tls": {"alternativeNames": ["log.example.com"]}}, interBroker=PEERS
+    )
+    world.look()
+    before = {name: dict(each["data"]) for (_, name), each in world.objects.items()}
+    world.spec = {"listeners": [{"name": "other", "type": "Internal", "port": 9099}]}
+    first, names = world.pem("out.pem"), alternative_names(world.pem("out.pem"))
+    told = dict(world.pods[0]["metadata"]["annotations"])
+    world.hold(is_readable=is_readable)
+    assert {name: each["data"] for (_, name), each in world.objects.items()} == before
+    world.now = START + timedelta(days=61)
+    world.hold(is_readable=is_readable)
+    for name in ("demo-main-tls", controller_tls_secret_name("demo")):
+        renewed, kept = dict(world.secret(name)["data"]), dict(before[name])
+        assert renewed.pop("ca.crt") == kept.pop("ca.crt")
+        assert renewed.keys() == kept.keys()
+        assert not {key for key, text in renewed.items() if text == kept[key]}
+    assert world.secret("demo-ca-key")["data"] == before["demo-ca-key"]
+    second = world.pem("out.pem")
+    assert is_issued_by(second, world.authority)
+    assert alternative_names(second) == names
+    assert KeyPair(second, second).fits()
+    assert peers(world.pem("broker-1.pem")) == [PeerName("shop/demo", 1)]
+    assert world.pods[0]["metadata"]["annotations"] != told
+    assert first != second
+
+
+def test_while_a_spec_is_not_taken_certificates_of_others_are_followed_where_it_names_them() -> (
+    None
+):
+    world, other = World(GIVEN), make_authority("company", START)
+    for days in (0, 40):
+        given = issue(other, "x", START + timedelta(days=days), hosts=["demo-bootstrap"])
+        world.give("given", **{"tls.crt": given.certificate, "tls.key": given.key})
+        world.now = START + timedelta(days=days)
+        if not days:
+            world.look()
+    first = world.pem(TLS)
+    world.hold(is_readable=False)
+    assert world.pem(TLS) == first
+    world.hold()
+    assert world.pem(TLS) == build_keystore(given)
+
+
+def test_while_a_spec_is_not_taken_users_and_other_clusters_are_left_alone() -> None:
+    world = World(INSIDE)
+    world.look()
+    world.now = START + timedelta(days=61)
+    user = {**world.secret("demo-main-tls"), "metadata": {"name": "app", "labels": {}}}
+    world.objects["Secret", "app"] = user
+    world.hold()
+    assert world.secret("app") == user
+    first = world.pem(TLS)
+    world.now = START + timedelta(days=130)
+    owner = {"kind": "LogCluster", "uid": "of an earlier one"}
+    world.secret("demo-ca-key")["metadata"]["ownerReferences"] = [owner]
+    world.hold()
+    assert world.pem(TLS) == first
 
 
 def test_names_outside_follow_the_nodes_that_brokers_are_on() -> None:
