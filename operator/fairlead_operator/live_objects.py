@@ -127,8 +127,9 @@ class LiveObjects:
         """Return the LogCluster that a resource means; LookupError says why there is none.
 
         A resource that names none means the only one of its namespace. One of another namespace has
-        to let this one in.
+        to let this one in. ApiUnavailableError if it is not known which LogClusters there are.
         """
+        self._require_shown(LOG_CLUSTER, cluster_namespace or namespace)
         if cluster_namespace and name is not None and cluster_namespace != namespace:
             key = (cluster_namespace, name)
             if namespace not in (self._spark(key).get("namespaces") or ()):

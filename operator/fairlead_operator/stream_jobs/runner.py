@@ -406,6 +406,7 @@ class StreamJobRunner:
     def _driver(self, key: ObjectKey, job: Manifest) -> DriverPod | None:
         pod = self._pods.objects.get((key[0], driver_name(key[1])))
         if pod is None:
+            _require_shown(self._pods, key[0], POD)
             made, until = self._made.get(key, (None, 0.0))
             return made if time.monotonic() < until else None
         driver = read_driver(pod)
@@ -457,6 +458,8 @@ class StreamJobRunner:
         if is_elsewhere:
             return elsewhere(namespace, cluster[0], user)
         found = self._users.objects.get((namespace, user))
+        if found is None:
+            _require_shown(self._users, namespace, USER)
         return find_user_access(cluster[1], manifest, user, found)
 
     async def _secret_obstacle(self, view: manifests.JobView) -> steps.Obstacle | None:
@@ -508,6 +511,13 @@ def _next_run(job: Manifest, spec: StreamJobSpec, now: datetime) -> datetime | N
         return None
     last = (job.get("status") or {}).get("startedAt") or job["metadata"].get("creationTimestamp")
     return next_time(spec.schedule, steps.read_time(last) or now)
+
+
+def _require_shown(informer: Informer, namespace: str, kind: ResourceKind) -> None:
+    """Take nothing for absent where it may not be read; ApiUnavailableError then."""
+    if informer.is_hidden(namespace):
+        message = f"{kind.plural} of the namespace {namespace} may not be read"
+        raise ApiUnavailableError(message, may_have_landed=False)
 
 
 def _job_of(pod: Mapping[str, Any]) -> str:

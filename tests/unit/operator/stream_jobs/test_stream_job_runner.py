@@ -5,6 +5,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 from waiting import until
 
@@ -286,6 +287,27 @@ def test_an_operator_that_takes_over_stops_no_driver_before_it_knows_the_cluster
 
     asyncio.run(take_over())
     assert [reason for reason, _ in events.told] == ["DriverStarted"]
+
+
+@pytest.mark.parametrize("kind", ["pods", "clusters", "users"])
+def test_what_may_not_be_read_is_not_taken_for_absent(kind: str) -> None:
+    job = job_of({"user": "app"} if kind == "users" else {})
+    client, events, clusters = NotedClient(job), NotedEvents(), clusters_of(True, ())
+
+    async def look() -> None:
+        runner = runner_of(client, events, clusters)
+        runner._jobs._objects[KEY] = job
+        users, pods = runner._users, runner._pods
+        by_kind = {"pods": pods, "users": users, "clusters": clusters.informers[LOG_CLUSTER]}
+        if kind == "clusters":
+            clusters.informers[LOG_CLUSTER]._objects.clear()
+        by_kind[kind]._parts[0].is_hidden = True
+        await runner._attend(KEY)
+
+    asyncio.run(look())
+    assert not client.pods
+    assert not events.told
+    assert not job.get("status")
 
 
 def test_a_pod_that_the_watch_told_of_and_that_is_gone_is_lost() -> None:
