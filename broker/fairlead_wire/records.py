@@ -198,11 +198,11 @@ def iter_records(
     buffer: Buffer,
     position: int = 0,
     *,
-    first_offset: int = 0,
+    first_offset: int | None = None,
     decompressed_max: int = DECOMPRESSED_MAX,
     is_crc_checked: bool = True,
 ) -> Iterator[Record]:
-    """Yield the records of the batch at `position` from `first_offset` on, as `decode_batch` does.
+    """Yield the records of the batch at `position` as `decode_batch` does, or from an offset on.
 
     Each is decoded when it is asked for, so RemoteProtocolError may come behind some of them.
     """
@@ -258,7 +258,7 @@ def _decode_record(
     position: int,
     header: BatchHeader,
     log_append_time: int | None,
-    first_offset: int,
+    first_offset: int | None,
 ) -> tuple[Record | None, int]:
     """Return a record, None for one before `first_offset`, and where the next one begins."""
     size, position = read_varint(body, position)
@@ -269,7 +269,7 @@ def _decode_record(
     delta, position = read_varint(body, position, VARLONG_SIZE_MAX)
     offset_delta, position = read_varint(body, position)
     offset = header.base_offset + offset_delta
-    if offset < first_offset:
+    if first_offset is not None and offset < first_offset:
         return None, end
     key, position = _decode_nullable(body, position)
     value, position = _decode_nullable(body, position)
