@@ -194,7 +194,7 @@ def _offset_in(
             found = _first_record(log, segment, position, header, timestamp_ms)
             if found is not None:
                 return found
-        elif not batches_left:
+        elif batches_left <= 0:
             return _start_of(log, header, timestamp_ms)
         batches_left -= 1
     return None
