@@ -132,19 +132,20 @@ class PartitionMover:
     def _settle(self) -> None:
         """All brokers live now: what is asked for must come to be."""
         deadline = time.monotonic() + SETTLE_TIMEOUT_S
-        asked = False
+        asked, state = False, "nobody answered"
         while time.monotonic() < deadline:
             try:
                 if not asked:
                     refusals = alter_many(
                         self._cluster.bootstrap, dict.fromkeys(self._places(), self._brokers)
                     )
-                    asked = not refusals
-                elif not (left := list_all_reassignments(self._cluster.bootstrap)):
-                    return
+                    asked, state = not refusals, str(refusals)
+                else:
+                    left = list_all_reassignments(self._cluster.bootstrap)
+                    if not left:
+                        return
+                    state = str(left)
             except CliError as error:
-                self._say(f"waiting until everything is everywhere: {error}")
+                state = error.message
             time.sleep(POLL_S)
-        self.errors.append(
-            f"still on its way after {SETTLE_TIMEOUT_S} s: {left}" if asked else f"{refusals}"
-        )
+        self.errors.append(f"not everywhere after {SETTLE_TIMEOUT_S} s: {state}")
