@@ -19,6 +19,7 @@ from fairlead_broker.log.files.file_names import (
     CLEAN_SHUTDOWN,
     CLEANED_SUFFIX,
     CLEANER_CHECKPOINT,
+    CUT_START,
     DELETED_SUFFIX,
     FAILED_FLUSH,
     HIGH_WATERMARK_CHECKPOINT,
@@ -51,6 +52,7 @@ from fairlead_broker.tools.dump_index import (
 )
 from fairlead_broker.tools.dump_log import BATCH_COLUMNS, RECORD_COLUMNS, dump_batches, dump_records
 from fairlead_broker.tools.dump_small_files import (
+    CUT_START_COLUMNS,
     EPOCH_COLUMNS,
     NUMBER_COLUMNS,
     OFFSET_COLUMNS,
@@ -91,6 +93,7 @@ class FileKind(Enum):
     START = "start record"
     FAILED_FLUSH = "mark of a failed flush"
     HOLES_MARK = "mark of a compacted log"
+    CUT_START = "mark of a log that may lack its beginning"
 
 
 @dataclass(slots=True)
@@ -131,6 +134,7 @@ _BY_NAME: Final[dict[str, tuple[FileKind, tuple[str, ...], _Reader]]] = {
     METADATA_RECORD: (FileKind.START, PROPERTY_COLUMNS, dump_json),
     FAILED_FLUSH: (FileKind.FAILED_FLUSH, NUMBER_COLUMNS, dump_number),
     HOLES_MARK: (FileKind.HOLES_MARK, PROPERTY_COLUMNS, dump_holes_mark),
+    CUT_START: (FileKind.CUT_START, CUT_START_COLUMNS, dump_number),
 }
 
 

@@ -32,6 +32,7 @@ EPOCH_COLUMNS: Final = ("leader_epoch", "start_offset")
 OFFSET_COLUMNS: Final = ("topic", "partition", "offset")
 PROPERTY_COLUMNS: Final = ("name", "value")
 NUMBER_COLUMNS: Final = ("recovery_point",)
+CUT_START_COLUMNS: Final = ("known_start",)
 
 
 def dump_snapshot(path: Path, problems: list[str]) -> Iterator[tuple[object, ...]]:

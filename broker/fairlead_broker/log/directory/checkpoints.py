@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from fairlead_broker.disk import Disk, read_file, replace_file
 from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
+from fairlead_broker.log.files.cut_start import forget_cut_start
 from fairlead_broker.log.files.file_names import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -32,15 +33,19 @@ logger = logging.getLogger(__name__)
 class TruncatedLog:
     """A cut that a checkpoint job makes durable, as of one truncation of one log."""
 
-    __slots__ = ("_flush", "_log")
+    __slots__ = ("_flush", "_is_start_known", "_log")
 
     def __init__(self, log: SegmentedLog) -> None:
         self._log = log
         self._flush = FlushJob(log)
+        self._is_start_known = log.start_before_cut is None
 
     def run(self) -> None:
-        """In a thread."""
+        """In a thread. OSError."""
         self._flush.run()
+        if self._flush.error is None and self._is_start_known:
+            # Not before: a power cut could bring back the log as it was before it began anew.
+            forget_cut_start(self._log.disk, self._log.path)
 
     def complete(self, now_ms: int, *, is_written: bool) -> None:
         """Let the log take appends again, unless it was truncated once more meanwhile."""

@@ -33,6 +33,7 @@ from fairlead_broker.log.directory.lock import DirectoryLock
 from fairlead_broker.log.directory.log_loader import LogLoader, UncleanLogError
 from fairlead_broker.log.directory.scan import scan_directory
 from fairlead_broker.log.files import reserve
+from fairlead_broker.log.files.cut_start import note_cut_start, read_cut_start
 from fairlead_broker.log.files.deferred_files import DeferredFiles, SyncJob
 from fairlead_broker.log.files.deletions import DeletionJob, Deletions, remove_tree_if_present
 from fairlead_broker.log.files.file_names import (
@@ -277,9 +278,11 @@ class LogDirectory:
         log.last_horizon_ms = checkpointed.last_horizons_ms.get(key, NEVER)
         known_start = checkpointed.log_start_offsets.get(key, 0)
         durable_end = max(known_start, checkpointed.recovery_points.get(key, 0))
+        log.start_before_cut = read_cut_start(self.disk, log.path)
         if not self.start.is_same_boot and log.log_start_offset > durable_end:
             # Names of the first segments were lost, or retention was faster than checkpoints.
             log.start_before_cut = known_start
+            note_cut_start(self.disk, log.path, known_start)
         log.refusal = AWAITS_START
         self._logs[key] = log
 
