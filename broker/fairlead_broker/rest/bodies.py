@@ -19,7 +19,7 @@ from fairlead_broker.limits import (
     FRAME_RATE_MIN_BYTES_PER_S,
     REST_MEMORY_BYTES,
 )
-from fairlead_broker.rest.json_frames import STEP_BYTES
+from fairlead_broker.rest.documents.json_frames import STEP_BYTES
 from fairlead_broker.rest.problems import RETRY_AFTER, ProblemError, shown
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from fairlead_broker.listener import Listener
     from fairlead_broker.local_replicas import PartitionKey
     from fairlead_broker.peer_check import PeerCheck
-    from fairlead_broker.rest.fetching import Fetches
     from fairlead_broker.rest.peers import Peers
+    from fairlead_broker.rest.records.fetching import Fetches
     from fairlead_wire.message import Message
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from fairlead_broker.rest.json_text import dump_json
+from fairlead_broker.rest.documents.json_text import dump_json
 from fairlead_broker.rest.negotiation import choose_problem
 
 if TYPE_CHECKING:

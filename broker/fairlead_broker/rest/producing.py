@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fairlead_broker.authorization import Operation, ResourceType
 from fairlead_broker.limits import REST_BATCH_BYTES_MAX, REST_BATCH_RECORDS_MAX
 from fairlead_broker.replication.acks import ALL_IN_SYNC
-from fairlead_broker.rest.partitioner import Partitioner
 from fairlead_broker.rest.problems import UNKNOWN_PARTITION, error_code, refusal_of, unknown_topic
+from fairlead_broker.rest.records.partitioner import Partitioner
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.produce import (
     PartitionProduceData,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairlead_broker.rest.calls import KafkaCalls
-    from fairlead_broker.rest.embedding import EmbeddedRecord
+    from fairlead_broker.rest.records.embedding import EmbeddedRecord
     from fairlead_broker.rest.slices import Slices
 
 _REASON_IN_A_RECORD: Final = frozenset(

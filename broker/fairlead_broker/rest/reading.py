@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from fairlead_broker.authorization import Operation, ResourceType
 from fairlead_broker.limits import REST_READ_HOP_MS
 from fairlead_broker.net.read_ahead import SliceLostError
-from fairlead_broker.rest.fetching import Position, fetch_request, partition_data
 from fairlead_broker.rest.offset_lookup import EARLIEST, LATEST
 from fairlead_broker.rest.problems import KAFKA_ERROR, KAFKA_REFUSED, ProblemError, raise_code
+from fairlead_broker.rest.records.fetching import Position, fetch_request, partition_data
 from fairlead_broker.rest.topic_reading import find_offset
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
 
-    from fairlead_broker.rest.rendering import RecordShape, Rendered, RenderedRecord
+    from fairlead_broker.rest.records.rendering import RecordShape, Rendered, RenderedRecord
     from fairlead_broker.rest.request import RestRequest
     from fairlead_wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 

@@ -15,8 +15,9 @@ from fairlead_broker.limits import (
     REST_REQUEST_TIMEOUT_MS,
     REST_WRITE_STALL_S,
 )
-from fairlead_broker.rest.json_frames import StreamFrames
-from fairlead_broker.rest.json_text import JsonError, dump_json, load_json
+from fairlead_broker.rest.documents.json_frames import StreamFrames
+from fairlead_broker.rest.documents.json_text import JsonError, dump_json, load_json
+from fairlead_broker.rest.documents.schema_validation import first_problem
 from fairlead_broker.rest.negotiation import (
     accept_of,
     accepts_gzip,
@@ -24,7 +25,6 @@ from fairlead_broker.rest.negotiation import (
     require_answer,
 )
 from fairlead_broker.rest.problems import ProblemError
-from fairlead_broker.rest.schema_validation import first_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

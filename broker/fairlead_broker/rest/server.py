@@ -29,7 +29,6 @@ from fairlead_broker.limits import (
 from fairlead_broker.rest.bodies import BodyMemory, BodyReader
 from fairlead_broker.rest.calls import CallHost, KafkaCalls
 from fairlead_broker.rest.connections import OpenConnections, RestHttp
-from fairlead_broker.rest.fetching import Fetches
 from fairlead_broker.rest.gate import Gate
 from fairlead_broker.rest.instances.forwarded_requests import (
     ForwardedConnection,
@@ -42,6 +41,7 @@ from fairlead_broker.rest.negotiation import accept_of
 from fairlead_broker.rest.peers import Peers
 from fairlead_broker.rest.problem_response import build_problem_response
 from fairlead_broker.rest.problems import RETRY_AFTER, ProblemError, problem_of
+from fairlead_broker.rest.records.fetching import Fetches
 from fairlead_broker.rest.request import RestOperation, RestRequest
 from fairlead_broker.rest.routing import Router, read_query
 from fairlead_broker.rest.slices import Slices

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.rest.json_text import dump_json
-from fairlead_broker.rest.openapi import build_document
+from fairlead_broker.rest.documents.json_text import dump_json
+from fairlead_broker.rest.documents.openapi import build_document
 from fairlead_broker.rest.operations import JSON, Answer, Operation
 from fairlead_broker.rest.v2 import consumers, metadata, partition_records, produce
 from fairlead_broker.rest.v3 import clusters, configs, groups, record_batch, records, topics

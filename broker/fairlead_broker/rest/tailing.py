@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.limits import REST_HEARTBEAT_S, REST_READ_HOP_MS, REST_TAIL_BYTES
-from fairlead_broker.rest.json_text import dump_json
+from fairlead_broker.rest.documents.json_text import dump_json
 from fairlead_broker.rest.operations import EVENT_STREAM, INT64_MAX
 from fairlead_broker.rest.problems import ProblemError, problem_of, shown
 from fairlead_wire.errors import KafkaError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from fairlead_broker.rest.reading import PartitionReader
-    from fairlead_broker.rest.rendering import RenderedRecord
+    from fairlead_broker.rest.records.rendering import RenderedRecord
     from fairlead_broker.rest.request import RestRequest
 
 RETRY_MS: Final = 1_000

@@ -20,6 +20,7 @@ from fairlead_broker.limits import (
     REST_READ_BYTES_MAX,
     REST_READ_HOP_MS,
 )
+from fairlead_broker.rest.documents.json_text import JsonError, load_json
 from fairlead_broker.rest.instances.envelopes import (
     ForwardedRequest,
     pack_request,
@@ -28,7 +29,6 @@ from fairlead_broker.rest.instances.envelopes import (
 from fairlead_broker.rest.instances.forwarded_requests import sender_of
 from fairlead_broker.rest.instances.instance import unknown_instance
 from fairlead_broker.rest.instances.registry import broker_of
-from fairlead_broker.rest.json_text import JsonError, load_json
 from fairlead_broker.rest.peers import Peers, PeerUnreachableError
 from fairlead_broker.rest.problems import RETRIABLE, RETRY_AFTER, UNKNOWN_INSTANCE, ProblemError
 from fairlead_wire.errors import RemoteProtocolError

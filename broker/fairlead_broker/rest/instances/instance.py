@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fairlead_broker.rest.calls import KafkaCalls
     from fairlead_broker.rest.instances.instance_request import InstanceRequest
     from fairlead_broker.rest.instances.positions import TopicPartition
-    from fairlead_broker.rest.rendering import Form
+    from fairlead_broker.rest.records.rendering import Form
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from fairlead_broker.net.read_ahead import SliceLostError
 from fairlead_broker.rest.calls import RETRY_S, SPOKEN_VERSIONS
 from fairlead_broker.rest.peers import PeerUnreachableError
 from fairlead_broker.rest.problems import KAFKA_ERROR, ProblemError, error_code, raise_code
-from fairlead_broker.rest.rendering import Form, RecordShape
+from fairlead_broker.rest.records.rendering import Form, RecordShape
 from fairlead_model.ids import NO_LEADER
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError

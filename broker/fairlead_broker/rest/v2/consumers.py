@@ -27,6 +27,7 @@ from fairlead_broker.limits import (
     TOPIC_PATTERN_LENGTH_MAX,
 )
 from fairlead_broker.patterns import compile_pattern
+from fairlead_broker.rest.documents.schemas import ID, OFFSET, TEXT, array_of, object_of
 from fairlead_broker.rest.instances.group_member import Subscription
 from fairlead_broker.rest.instances.group_offsets import Committed
 from fairlead_broker.rest.instances.instance import RESETS, InstanceConfig
@@ -57,8 +58,7 @@ from fairlead_broker.rest.problems import (
     shown,
     unknown_topic,
 )
-from fairlead_broker.rest.rendering import Form
-from fairlead_broker.rest.schemas import ID, OFFSET, TEXT, array_of, object_of
+from fairlead_broker.rest.records.rendering import Form
 from fairlead_broker.rest.v2.partition_records import (
     ANY_FORM,
     ISOLATION_LEVELS,

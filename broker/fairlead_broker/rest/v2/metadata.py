@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fairlead_broker.rest.documents.schemas import FLAG, ID, INT, OFFSET, TEXT, array_of, object_of
 from fairlead_broker.rest.offset_lookup import EARLIEST, LATEST
 from fairlead_broker.rest.operations import V2_ANSWERS, Answer, Operation
 from fairlead_broker.rest.problems import raise_code
-from fairlead_broker.rest.schemas import FLAG, ID, INT, OFFSET, TEXT, array_of, object_of
 from fairlead_broker.rest.topic_reading import (
     describe_partition,
     describe_topic,

@@ -21,7 +21,15 @@ from fairlead_broker.limits import (
     REST_READ_TIMEOUT_MAX_MS,
     REST_READ_TIMEOUT_MS,
 )
-from fairlead_broker.rest.embedding import EmbeddingError, read_timestamp
+from fairlead_broker.rest.documents.schemas import (
+    ID,
+    INT,
+    OFFSET,
+    TEXT,
+    TEXT_OR_NULL,
+    array_of,
+    object_of,
+)
 from fairlead_broker.rest.negotiation import accept_of, require_answer
 from fairlead_broker.rest.offset_lookup import EARLIEST, LATEST
 from fairlead_broker.rest.operations import (
@@ -40,8 +48,8 @@ from fairlead_broker.rest.operations import (
 )
 from fairlead_broker.rest.problems import UNKNOWN_PARTITION, ProblemError, shown, unknown_topic
 from fairlead_broker.rest.reading import PartitionReader
-from fairlead_broker.rest.rendering import Form, RecordShape
-from fairlead_broker.rest.schemas import ID, INT, OFFSET, TEXT, TEXT_OR_NULL, array_of, object_of
+from fairlead_broker.rest.records.embedding import EmbeddingError, read_timestamp
+from fairlead_broker.rest.records.rendering import Form, RecordShape
 from fairlead_broker.rest.tailing import follow, last_event_offset
 from fairlead_broker.rest.topic_reading import find_offset
 

@@ -16,15 +16,9 @@ from fairlead_broker.limits import (
     REST_RECORD_TOKENS_MAX,
     REST_RECORDS_PER_REQUEST_MAX,
 )
-from fairlead_broker.rest.embedding import (
-    BINARY_DATA,
-    JSON_DATA,
-    EmbeddedRecord,
-    EmbeddingError,
-    read_v2_record,
-)
-from fairlead_broker.rest.json_frames import OversizedError, RecordsFrames
-from fairlead_broker.rest.json_text import JsonError, dump_json, load_json
+from fairlead_broker.rest.documents.json_frames import OversizedError, RecordsFrames
+from fairlead_broker.rest.documents.json_text import JsonError, dump_json, load_json
+from fairlead_broker.rest.documents.schemas import TEXT, TEXT_OR_NULL, array_of, object_of
 from fairlead_broker.rest.operations import (
     INT32_MAX,
     V2_ANSWERS,
@@ -36,7 +30,13 @@ from fairlead_broker.rest.operations import (
 )
 from fairlead_broker.rest.problems import UNKNOWN_PARTITION, ProblemError, shown
 from fairlead_broker.rest.producing import Producer, Refused, Written, require_topic
-from fairlead_broker.rest.schemas import TEXT, TEXT_OR_NULL, array_of, object_of
+from fairlead_broker.rest.records.embedding import (
+    BINARY_DATA,
+    JSON_DATA,
+    EmbeddedRecord,
+    EmbeddingError,
+    read_v2_record,
+)
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fairlead_broker.rest.documents.schemas import ID, TEXT, TEXT_OR_NULL
 from fairlead_broker.rest.operations import Answer, Operation
 from fairlead_broker.rest.problems import ProblemError, raise_code
-from fairlead_broker.rest.schemas import ID, TEXT, TEXT_OR_NULL
 from fairlead_broker.rest.v3.resources import LINK, LINK_OR_NULL, Place, list_of, resource
 from fairlead_wire.messages.describe_cluster import (
     DescribeClusterBroker,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.authorization import CLUSTER_NAME, ResourceType
 from fairlead_broker.authorization import Operation as Act
+from fairlead_broker.rest.documents.schemas import FLAG, ID, TEXT, TEXT_OR_NULL, array_of, object_of
 from fairlead_broker.rest.operations import JSON, Answer, Body, Operation
 from fairlead_broker.rest.problems import ProblemError, raise_code, unknown_topic
-from fairlead_broker.rest.schemas import FLAG, ID, TEXT, TEXT_OR_NULL, array_of, object_of
 from fairlead_broker.rest.v3.resources import Place, list_of, resource
 from fairlead_model.configs.config_values import ConfigSource
 from fairlead_model.session.calls import ResourceType as ConfigResourceType

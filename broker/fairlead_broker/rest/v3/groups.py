@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
+from fairlead_broker.rest.documents.schemas import FLAG, ID, OFFSET, TEXT, TEXT_OR_NULL
 from fairlead_broker.rest.group_reading import (
     Group,
     GroupMember,
@@ -17,7 +18,6 @@ from fairlead_broker.rest.group_reading import (
 from fairlead_broker.rest.offset_lookup import LATEST
 from fairlead_broker.rest.operations import Answer, Operation
 from fairlead_broker.rest.problems import ProblemError
-from fairlead_broker.rest.schemas import FLAG, ID, OFFSET, TEXT, TEXT_OR_NULL
 from fairlead_broker.rest.topic_reading import find_offset
 from fairlead_broker.rest.v3.resources import LINK, LINK_OR_NULL, Place, list_of, resource
 from fairlead_model.ids import CONSUMER_OFFSETS

@@ -10,18 +10,18 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.limits import REST_BATCH_RECORDS_MAX
-from fairlead_broker.rest.embedding import EmbeddingError, read_v3_record
+from fairlead_broker.rest.documents.schemas import INT, TEXT, array_of, object_of
 from fairlead_broker.rest.operations import JSON, Answer, Body, Operation
 from fairlead_broker.rest.problems import ProblemError, shown
 from fairlead_broker.rest.producing import Producer, Refused, require_topic
-from fairlead_broker.rest.schemas import INT, TEXT, array_of, object_of
+from fairlead_broker.rest.records.embedding import EmbeddingError, read_v3_record
 from fairlead_broker.rest.v3.records import PLACE, place_of
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from fairlead_broker.rest.embedding import EmbeddedRecord
     from fairlead_broker.rest.operations import Schema
+    from fairlead_broker.rest.records.embedding import EmbeddedRecord
     from fairlead_broker.rest.request import RestRequest
 
 _BAD_BATCH: Final = 42208

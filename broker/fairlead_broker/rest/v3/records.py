@@ -22,22 +22,22 @@ from fairlead_broker.limits import (
     REST_REQUEST_TIMEOUT_MS,
     REST_STREAM_IDLE_S,
 )
-from fairlead_broker.rest.embedding import EmbeddingError, format_timestamp, read_v3_record
+from fairlead_broker.rest.documents.json_frames import STEP_BYTES, OversizedError, StreamFrames
+from fairlead_broker.rest.documents.json_text import JsonError, dump_json, load_json
+from fairlead_broker.rest.documents.schemas import INT, OFFSET, TEXT, TEXT_OR_NULL, object_of
 from fairlead_broker.rest.http_quotas import TOO_MUCH, throttle_text
-from fairlead_broker.rest.json_frames import STEP_BYTES, OversizedError, StreamFrames
-from fairlead_broker.rest.json_text import JsonError, dump_json, load_json
 from fairlead_broker.rest.operations import INT32_MAX, JSON, Answer, Body, Operation
 from fairlead_broker.rest.problems import ProblemError, shown
 from fairlead_broker.rest.producing import Producer, Refused, Written, require_topic
-from fairlead_broker.rest.schemas import INT, OFFSET, TEXT, TEXT_OR_NULL, object_of
+from fairlead_broker.rest.records.embedding import EmbeddingError, format_timestamp, read_v3_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aiohttp import web
 
-    from fairlead_broker.rest.embedding import EmbeddedRecord
     from fairlead_broker.rest.operations import Schema
+    from fairlead_broker.rest.records.embedding import EmbeddedRecord
     from fairlead_broker.rest.request import RestRequest
 
 OK: Final = 200

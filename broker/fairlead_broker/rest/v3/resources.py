@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from fairlead_broker.rest.schemas import TEXT, TEXT_OR_NULL, array_of, object_of
+from fairlead_broker.rest.documents.schemas import TEXT, TEXT_OR_NULL, array_of, object_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

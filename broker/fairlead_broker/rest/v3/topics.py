@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from fairlead_broker.rest.documents.schemas import (
+    FLAG,
+    ID,
+    OFFSET,
+    TEXT,
+    TEXT_OR_NULL,
+    array_of,
+    object_of,
+)
 from fairlead_broker.rest.offset_lookup import EARLIEST, LATEST
 from fairlead_broker.rest.operations import INT32_MAX, JSON, Answer, Body, Operation
 from fairlead_broker.rest.problems import UNKNOWN_PARTITION, ProblemError, raise_code, unknown_topic
-from fairlead_broker.rest.schemas import FLAG, ID, OFFSET, TEXT, TEXT_OR_NULL, array_of, object_of
 from fairlead_broker.rest.topic_reading import (
     describe_partition,
     describe_topic,

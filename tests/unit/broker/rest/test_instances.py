@@ -12,7 +12,7 @@ from fairlead_broker.rest.instances.instance import InstanceConfig
 from fairlead_broker.rest.instances.positions import Positions
 from fairlead_broker.rest.instances.registry import ConsumerInstances, broker_of
 from fairlead_broker.rest.problems import ProblemError
-from fairlead_broker.rest.rendering import Form
+from fairlead_broker.rest.records.rendering import Form
 
 A, B = ("t", 0), ("t", 1)
 CONFIG = InstanceConfig(Form.JSON, "latest", True, 0, 1, None)

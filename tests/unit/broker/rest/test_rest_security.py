@@ -21,7 +21,7 @@ from fairlead_broker.net.peer_log import PeerLog
 from fairlead_broker.net.tls_listeners import TlsListeners
 from fairlead_broker.rest import server as server_module
 from fairlead_broker.rest import tls_door
-from fairlead_broker.rest.openapi import build_document
+from fairlead_broker.rest.documents.openapi import build_document
 from fairlead_broker.rest.operations import JSON, Answer, Operation
 from fairlead_broker.rest.request import RestRequest
 from fairlead_broker.rest.server import RestServer

@@ -3,8 +3,8 @@
 import asyncio
 from time import thread_time
 
-from fairlead_broker.rest.schema_validation import first_problem
-from fairlead_broker.rest.schemas import TEXT, array_of
+from fairlead_broker.rest.documents.schema_validation import first_problem
+from fairlead_broker.rest.documents.schemas import TEXT, array_of
 from fairlead_broker.rest.slices import Slices
 
 PART_S = 0.001

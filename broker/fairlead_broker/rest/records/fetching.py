@@ -20,7 +20,7 @@ from fairlead_broker.limits import (
 from fairlead_broker.log.files.file_slice import FileSlice
 from fairlead_broker.net.read_ahead import read_exactly
 from fairlead_broker.rest.peers import Peers
-from fairlead_broker.rest.rendering import RecordShape, Rendered, render_batches
+from fairlead_broker.rest.records.rendering import RecordShape, Rendered, render_batches
 from fairlead_wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,

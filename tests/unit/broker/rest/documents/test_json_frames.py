@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_broker.rest.json_frames import (
+from fairlead_broker.rest.documents.json_frames import (
     OversizedError,
     RecordsFrames,
     StreamFrames,
     require_few_parts,
 )
-from fairlead_broker.rest.json_text import JsonError
+from fairlead_broker.rest.documents.json_text import JsonError
 
 LIMITS: dict[str, Any] = {"bytes_max": 100_000, "tokens_max": 10_000, "depth_max": 50}
 JSON_VALUES = st.recursive(

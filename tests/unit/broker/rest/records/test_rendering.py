@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fairlead_broker.limits import WALKED_RECORDS_MAX
-from fairlead_broker.rest.rendering import (
+from fairlead_broker.rest.records.rendering import (
     UNPRESENTABLE,
     Form,
     RecordShape,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_broker.rest.schema_validation import first_problem
+from fairlead_broker.rest.documents.schema_validation import first_problem
 
 SCHEMA = {
     "type": "object",

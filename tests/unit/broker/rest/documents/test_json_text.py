@@ -4,7 +4,7 @@ from time import thread_time
 
 import pytest
 
-from fairlead_broker.rest.json_text import JsonError, load_json
+from fairlead_broker.rest.documents.json_text import JsonError, load_json
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_broker.limits import REST_KEY_BYTES_MAX
-from fairlead_broker.rest.json_text import JsonError, dump_json
+from fairlead_broker.rest.documents.json_text import JsonError, dump_json
 from fairlead_broker.rest.operations import INT32_MAX, INT64_MAX
 from fairlead_broker.rest.problems import UNKNOWN_PARTITION, shown
 

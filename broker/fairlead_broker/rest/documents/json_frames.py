@@ -12,7 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import Any, Final
 
-from fairlead_broker.rest.json_text import JsonError, load_json
+from fairlead_broker.rest.documents.json_text import JsonError, load_json
 
 STEP_BYTES: Final = 16 * 1024
 """What `feed` should be given at once: some 5 ms at worst, if every byte is a bracket."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from fairlead_broker.rest.embedding import EmbeddedRecord
+    from fairlead_broker.rest.records.embedding import EmbeddedRecord
     from fairlead_model.partition import PartitionRegistration
 
 

@@ -16,8 +16,8 @@ from fairlead_broker.limits import (
     REST_RECORD_TOKENS_MAX,
     WALKED_RECORDS_MAX,
 )
-from fairlead_broker.rest.json_frames import require_few_parts
-from fairlead_broker.rest.json_text import JsonError, dump_json, load_json
+from fairlead_broker.rest.documents.json_frames import require_few_parts
+from fairlead_broker.rest.documents.json_text import JsonError, dump_json, load_json
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.records import (
     ControlType,
