@@ -75,7 +75,7 @@ def _read_key(entry: Mapping[str, Any]) -> TokenKey | None:
     else:
         fitting = frozenset({"EdDSA"})
     if algorithm is not None:
-        fitting &= {algorithm}
+        fitting = frozenset(each for each in fitting if each == algorithm)
     return TokenKey(key, fitting) if fitting else None
 
 

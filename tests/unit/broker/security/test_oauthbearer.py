@@ -57,6 +57,13 @@ def test_keys_that_are_for_signatures() -> None:
             read_keys(bad)
 
 
+def test_one_odd_key_does_not_hide_the_others() -> None:
+    """The reader would end over anything but a ValueError, and keys would never be read again."""
+    document = ISSUERS.document()
+    odd = [dict(document["keys"][0], kid="k3", alg=bad) for bad in (["RS256"], {}, 3, "none")]
+    assert set(read_keys({"keys": [*odd, None, *document["keys"]]})) == {"k1", "k2"}
+
+
 @pytest.mark.parametrize(
     "make",
     [
