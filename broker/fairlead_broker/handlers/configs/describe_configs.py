@@ -73,7 +73,7 @@ def describe_configs(
     if len(request.resources) > TOPICS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"DescribeConfigs names {len(request.resources)} resources")
     results = []
-    known: dict[Hashable, list[DescribeConfigsResourceResult]] = {}
+    known = _Known()
     for resource in _once(request.resources, context.broker):
         result = DescribeConfigsResult(
             resource_type=resource.resource_type,
@@ -130,16 +130,25 @@ def _listener_names(values: BrokerValues) -> list[str]:
     return [name for name in values.static if name.startswith(LISTENER_PREFIX)]
 
 
+class _Known:
+    """What the request has come to already: whole resources, and configs one by one.
+
+    Whoever asks for thousands of topics asks for few different sets of overrides; and where all
+    sets differ, most of the configs in them do not.
+    """
+
+    def __init__(self) -> None:
+        self.resources: dict[Hashable, list[DescribeConfigsResourceResult]] = {}
+        self.configs: dict[tuple[int, str, str | None], DescribeConfigsResourceResult] = {}
+
+
 def _describe(
     resource: DescribeConfigsResource,
     request: DescribeConfigsRequest,
     broker: Broker,
-    known: dict[Hashable, list[DescribeConfigsResourceResult]],
+    known: _Known,
 ) -> list[DescribeConfigsResourceResult]:
-    """Return the configs of one resource; `known` are those that the request has come to already.
-
-    Whoever asks for thousands of topics asks for few different sets of overrides.
-    """
+    """Return the configs of one resource."""
     kind, name = resource.resource_type, resource.resource_name
     overrides: Mapping[str, str] = {}
     if kind == ResourceType.TOPIC:
@@ -169,11 +178,17 @@ def _describe(
             if not wanted or each in wanted
         ]
     identity = (kind, frozenset(overrides.items()), wanted)
-    results = known.get(identity)
+    results = known.resources.get(identity)
     if results is None:
-        results = known[identity] = [
-            _result(config, request) for config in _configs(kind, overrides, wanted, broker)
-        ]
+        results = known.resources[identity] = []
+        values = broker.running_values()
+        for each in _config_names(kind, wanted, values):
+            of_config = kind, each, overrides.get(each)
+            result = known.configs.get(of_config)
+            if result is None:
+                result = _result(_config(kind, each, overrides, values), request)
+                known.configs[of_config] = result
+            results.append(result)
         if kind == ResourceType.BROKER and (wanted is None or PROTOCOL_VERSION_CONFIG in wanted):
             results.append(_protocol_version())
     return results
@@ -189,22 +204,22 @@ def _overrides(topic_name: str, broker: Broker) -> Mapping[str, str]:
     return topic.configs
 
 
-def _configs(
-    kind: int, overrides: Mapping[str, str], wanted: frozenset[str] | None, broker: Broker
-) -> Iterator[DescribedConfig]:
-    values = broker.running_values()
+def _config_names(kind: int, wanted: frozenset[str] | None, values: BrokerValues) -> Iterator[str]:
     names = list(_TABLES[kind])
     if kind == ResourceType.BROKER:
         names += _listener_names(values)
-    for name in names:
-        if wanted is not None and name not in wanted:
-            continue
-        if kind == ResourceType.TOPIC:
-            yield describe_topic_config(name, overrides, values)
-        elif kind == ResourceType.GROUP:
-            yield describe_group_config(name, overrides, values)
-        else:
-            yield describe_broker_config(name, values)
+    return (name for name in names if wanted is None or name in wanted)
+
+
+def _config(
+    kind: int, name: str, overrides: Mapping[str, str], values: BrokerValues
+) -> DescribedConfig:
+    """Describe one config. Of a resource's overrides only that of this name matters."""
+    if kind == ResourceType.TOPIC:
+        return describe_topic_config(name, overrides, values)
+    if kind == ResourceType.GROUP:
+        return describe_group_config(name, overrides, values)
+    return describe_broker_config(name, values)
 
 
 def _result(
