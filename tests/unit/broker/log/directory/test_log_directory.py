@@ -172,50 +172,45 @@ def test_an_unclean_log_is_cut_at_the_first_bad_batch(tmp_path):
     directory.close(clean=False)
 
 
-@pytest.mark.parametrize(("boot", "told"), [("a", None), ("b", 0)])
-def test_first_segments_that_a_power_cut_has_taken_are_missed(tmp_path, boot, told):
-    def opened(boot_id):
-        directory = LogDirectory(str(tmp_path), node_id=0, cluster_id="c", boot_id=boot_id)
-        directory.load(0, config_for=lambda topic, partition: CONFIG)
-        directory.confirm_start(1)
-        return directory
+def start_on_boot(path, boot_id):
+    directory = LogDirectory(str(path), node_id=0, cluster_id="c", boot_id=boot_id)
+    directory.load(0, config_for=lambda topic, partition: CONFIG)
+    directory.confirm_start(1)
+    return directory
 
-    directory = opened("a")
+
+def take_first_segment(path):
+    """Have a log in four segments after a crash on boot "a", and lose the names of the first."""
+    directory = start_on_boot(path, "a")
     append(directory.create_log("t", 0, TOPIC_ID, CONFIG, 0), *(batch() for _ in range(40)))
     directory.close(clean=False)
-    for file in (tmp_path / "t-0").glob(f"{0:020}.*"):
+    for file in (path / "t-0").glob(f"{0:020}.*"):
         file.unlink()
-    log = opened(boot).log("t", 0)
+
+
+@pytest.mark.parametrize(("boot", "told"), [("a", None), ("b", 0)])
+def test_first_segments_that_a_power_cut_has_taken_are_missed(tmp_path, boot, told):
+    take_first_segment(tmp_path)
+    log = start_on_boot(tmp_path, boot).log("t", 0)
     assert (log.log_start_offset, log.log_end_offset) == (11, 40)
     assert log.start_before_cut == told
 
 
 def test_segments_that_are_missed_are_so_until_the_log_has_begun_anew(tmp_path):
     """The process may be killed before it could, and the next one is of the same boot (I4)."""
-
-    def opened(boot_id):
-        directory = LogDirectory(str(tmp_path), node_id=0, cluster_id="c", boot_id=boot_id)
-        directory.load(0, config_for=lambda topic, partition: CONFIG)
-        directory.confirm_start(1)
-        return directory
-
-    directory = opened("a")
-    append(directory.create_log("t", 0, TOPIC_ID, CONFIG, 0), *(batch() for _ in range(40)))
-    directory.close(clean=False)
-    for file in (tmp_path / "t-0").glob(f"{0:020}.*"):
-        file.unlink()
+    take_first_segment(tmp_path)
     for _ in range(2):
-        directory = opened("b")
+        directory = start_on_boot(tmp_path, "b")
         assert directory.log("t", 0).start_before_cut == 0
         directory.write_checkpoints()
         directory.close(clean=False)
-    directory = opened("b")
+    directory = start_on_boot(tmp_path, "b")
     log = directory.log("t", 0)
     log.restart_at(0)
     assert log.start_before_cut is None
     directory.write_checkpoints()
     directory.close(clean=True)
-    assert opened("b").log("t", 0).start_before_cut is None
+    assert start_on_boot(tmp_path, "b").log("t", 0).start_before_cut is None
 
 
 @pytest.mark.parametrize("workers", [1, 2])
