@@ -137,9 +137,10 @@ def _alter_broker(draft: Draft, resource: AlterableResource, *, is_incremental: 
     change = BrokerConfigsChanged(name, configs)
     _check_orders(draft.state, change)
     was_ordered = name != CLUSTER_WIDE and int(name) in draft.state.ordered_out
+    was_drained = name != CLUSTER_WIDE and int(name) in draft.state.cordoned
     draft.add(change)
     if name != CLUSTER_WIDE:
-        follow_drain(draft, int(name), was_drained=present.get(BROKER_DRAIN) == "true")
+        follow_drain(draft, int(name), was_drained=was_drained)
         follow_fence(draft, int(name), was_ordered=was_ordered)
     if name == CLUSTER_WIDE:
         follow_change(draft)
@@ -179,7 +180,8 @@ def _check_scope(name: str, config: str) -> None:
 def _check_broker_name(state: ControllerState, name: str) -> None:
     if name == CLUSTER_WIDE:
         return
-    if not name.isascii() or not name.isdigit() or int(name) not in state.image.brokers:
+    # Compared as texts: what was set for "02" nobody would find under the name of broker 2.
+    if all(name != str(broker_id) for broker_id in state.image.brokers):
         raise RefusedError(RefusalCode.INVALID_REQUEST, f"there is no broker {name!r}")
 
 

@@ -172,6 +172,17 @@ def test_broker_configs_hold_for_one_or_for_all(configured) -> None:
     assert configured.state.image.configs_of_broker(1) == {}
 
 
+@pytest.mark.parametrize("name", ["01", "+1", "7", "one", "9" * 5000])
+def test_a_broker_has_one_name(configured, name: str) -> None:
+    """Configs under another spelling of its id would reach no broker, and outlive it."""
+    configured.start_broker(1)
+    event = alter(resource(BROKER, name, ("fairlead.broker.drain", SET, "true")))
+    (answer,) = configured.do(event)["resources"]
+    assert answer["error_code"] == RefusalCode.INVALID_REQUEST
+    assert not configured.state.image.broker_configs
+    assert not configured.state.cordoned
+
+
 def test_a_group_has_configs_before_it_exists(configured) -> None:
     configured.do(alter(resource(GROUP, "g", (SESSION, SET, "50000"))))
     name = "consumer.heartbeat.interval.ms"

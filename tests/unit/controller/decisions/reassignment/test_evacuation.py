@@ -120,6 +120,17 @@ def test_the_last_one_cannot_be_drained(make_mover: Callable[[int], Any]) -> Non
     assert why.endswith("no other broker is in service, and neither being drained nor cordoned")
 
 
+def test_an_order_in_capitals_is_taken_back_as_any(four: Any) -> None:
+    """Kafka reads booleans whatever their case, and so does the order itself."""
+    before = [set(each.replicas) for each in four.world.partitions("t")]
+    assert four.drain(2, "TRUE")[0] is NONE
+    four.tick()
+    assert four.world.state.moves.running
+    assert four.undrain(2)[0] is NONE
+    assert not four.world.state.moves.running
+    assert [set(each.replicas) for each in four.world.partitions("t")] == before
+
+
 def test_undraining_calls_back_what_is_under_way(four: Any) -> None:
     four.drain(2)
     four.tick()
