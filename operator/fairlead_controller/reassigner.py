@@ -31,6 +31,7 @@ class Reassigner:
         self._controller = controller
         self._has_work = asyncio.Event()
         self._missed_since: dict[BrokerId, float] = {}
+        self._turn = 0
         controller.subscribe(self._on_changes)
 
     async def run(self) -> None:
@@ -45,8 +46,9 @@ class Reassigner:
             state = self._controller.committed
             given_up = self._given_up(state, time.monotonic())
             if state.moves or state.cordoned:
+                self._turn += 1
                 try:
-                    await self._controller.submit(AdvanceReassignments(given_up))
+                    await self._controller.submit(AdvanceReassignments(given_up, self._turn))
                 except RefusedError as refusal:
                     logger.warning("reassignments stand still for now: %s", refusal.message)
             await asyncio.sleep(PAUSE_S)

@@ -273,6 +273,8 @@ class AdvanceReassignments:
 
     given_up: frozenset[BrokerId] = frozenset()
     """Brokers that have been out of service for so long that nothing moves there any more."""
+    turn: int = 0
+    """Counts these events: in large clusters each plans for other partitions first."""
 
 
 @dataclass(frozen=True, slots=True)

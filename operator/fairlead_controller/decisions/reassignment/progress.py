@@ -34,6 +34,10 @@ MOVES_PER_BROKER_MAX: Final = 10
 """Replicas that a broker takes in, or that a leader's broker sends, at the same time."""
 STARTS_PER_DECISION_MAX: Final = 200
 """Bound on the lines that one decision writes."""
+PLANS_PER_DECISION_MAX: Final = 500
+"""Plans of one decision that nothing comes of now, because the broker that would take or send the
+copy is busy. Each looks at all brokers: those of ten thousands of partitions would keep the
+controller from its brokers for longer than their sessions last."""
 
 
 def finishing(state: ControllerState, topic: TopicImage, index: int, outcome: Outcome) -> Outcome:
@@ -100,6 +104,10 @@ class Slots:
                 self._arriving[each] += 1
                 self._sending[partition.leader] += int(self._state.image.is_live(each))
 
+    def may_send(self, broker_id: BrokerId) -> bool:
+        """Tell whether a broker may send one more copy."""
+        return self._sending[broker_id] < MOVES_PER_BROKER_MAX
+
     def has_room_for(
         self, partition: PartitionRegistration, additions: Collection[BrokerId]
     ) -> bool:
@@ -120,7 +128,7 @@ def decide_progress(
     steps.finish()
     steps.start_queued()
     for broker_id in sorted(state.cordoned):
-        steps.empty(broker_id)
+        steps.empty(broker_id, event.turn)
     return draft.decision({"waiting": steps.waiting})
 
 
@@ -181,9 +189,15 @@ class _Steps:
             if is_up and self._may_begin(topic, index, additions):
                 self._begin(topic, index, target, "its reassignment begins")
 
-    def empty(self, broker_id: BrokerId) -> None:
-        """Move leaders and replicas off a cordoned broker."""
-        for topic, index in self._state.image.replicas_of(broker_id):
+    def empty(self, broker_id: BrokerId, turn: int = 0) -> None:
+        """Move leaders and replicas off a cordoned broker.
+
+        Each turn begins with the partitions behind those that the one before has planned for.
+        """
+        held = list(self._state.image.replicas_of(broker_id))
+        plans_left = max(1, PLANS_PER_DECISION_MAX // len(self._state.cordoned))
+        first = turn * plans_left % len(held) if len(held) > plans_left else 0
+        for topic, index in (*held[first:], *held[:first]):
             partition = topic.partitions[index]
             if (topic.topic_id, index) in self._touched:
                 continue
@@ -193,23 +207,39 @@ class _Steps:
                 continue
             if self._starts >= STARTS_PER_DECISION_MAX:
                 return
-            if self._holdings is None:
-                self._holdings = Holdings(self._state, self._given_up)
-            base = partition.queued_target or partition.target_replicas
-            leaving = {broker_id, *lost, *self._state.cordoned}
-            target = self._holdings.replaced(base, leaving)
-            if target is None:
-                self.waiting[broker_id] = self.waiting.get(broker_id, 0) + 1
-            else:
-                additions = [each for each in target if each not in partition.replicas]
-                if self._may_begin(topic, index, additions):
-                    self._holdings.note(base, target)
-                    cause = f"broker {broker_id} is being drained"
-                    self._begin(topic, index, target, cause)
+            if plans_left and not self._must_wait(partition):
+                if self._move_off(broker_id, topic, index, lost):
                     continue
+                plans_left -= 1
             if partition.leader == broker_id:
                 outcome = elect_in(self._state, topic, index)
                 self._take(moved(topic, index, outcome, f"broker {broker_id} is being drained"))
+
+    def _must_wait(self, partition: PartitionRegistration) -> bool:
+        """Tell whether no copy of a partition can begin, whoever took it."""
+        is_moving = partition.is_being_reassigned or partition.queued_target
+        return not is_moving and not (
+            partition.has_leader and self._slots.may_send(partition.leader)
+        )
+
+    def _move_off(
+        self, broker_id: BrokerId, topic: TopicImage, index: int, lost: Collection[BrokerId]
+    ) -> bool:
+        """Begin to move a partition off a cordoned broker; False if it is not its turn."""
+        partition = topic.partitions[index]
+        if self._holdings is None:
+            self._holdings = Holdings(self._state, self._given_up)
+        base = partition.queued_target or partition.target_replicas
+        target = self._holdings.replaced(base, {broker_id, *lost, *self._state.cordoned})
+        if target is None:
+            self.waiting[broker_id] = self.waiting.get(broker_id, 0) + 1
+            return False
+        additions = [each for each in target if each not in partition.replicas]
+        if not self._may_begin(topic, index, additions):
+            return False
+        self._holdings.note(base, target)
+        self._begin(topic, index, target, f"broker {broker_id} is being drained")
+        return True
 
     def _is_lost(self, broker_id: BrokerId) -> bool:
         """Tell whether a new replica does not come any more, or shall not."""
@@ -235,6 +265,8 @@ class _Steps:
         return self._take(moved(topic, index, outcome, cause))
 
     def _take(self, moves: list[PartitionMove]) -> bool:
+        if not moves:
+            return True
         self._touched.update((move.topic_id, move.index) for move in moves)
         try:
             self._draft.move(moves)

@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from fairlead_controller.decisions.events import AlterConfigs, BalanceLeaders, CreatePartitions
+from fairlead_controller.decisions.events import (
+    AdvanceReassignments,
+    AlterConfigs,
+    BalanceLeaders,
+    CreatePartitions,
+)
+from fairlead_controller.decisions.reassignment.planning import Holdings
+from fairlead_controller.decisions.reassignment.progress import (
+    PLANS_PER_DECISION_MAX,
+    STARTS_PER_DECISION_MAX,
+    _Steps,
+)
 from fairlead_controller.decisions.state import initial_state
 from fairlead_model.session.calls import AlterConfigsCall, ResourceType
 from fairlead_model.session.refusals import RefusalCode
@@ -44,6 +55,48 @@ def test_few_are_in_flight_at_a_time(four: Any) -> None:
     assert 0 < len(four.world.state.moves.running) <= 30
     arriving = [each for part in four.world.partitions("t") for each in part.adding_replicas]
     assert max(map(arriving.count, arriving)) <= 10
+
+
+def test_thousands_that_wait_are_not_planned_at_once(
+    make_mover: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan looks at all brokers, and those of all that wait would hold up the controller."""
+    planned: list[tuple[int, ...]] = []
+    replaced = Holdings.replaced
+
+    def note(holdings: Holdings, replicas: Any, leaving: Any) -> Any:
+        planned.append(replicas)
+        return replaced(holdings, replicas, leaving)
+
+    monkeypatch.setattr(Holdings, "replaced", note)
+    mover = make_mover(6)
+    mover.world.create("t", partitions=3000, replication_factor=3)
+    for broker_id in (0, 1):
+        mover.drain(broker_id)
+    for _ in range(3):
+        mover.tick()
+        assert len(planned) <= PLANS_PER_DECISION_MAX + STARTS_PER_DECISION_MAX
+        planned.clear()
+
+
+def test_each_turn_plans_for_others(four: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So nobody waits for ever behind those whose receiver is busy, or away."""
+    monkeypatch.setattr(
+        "fairlead_controller.decisions.reassignment.progress.PLANS_PER_DECISION_MAX", 2
+    )
+    four.drain(2)
+    four.settle()
+    assert replicas(four, 2) == 0
+    asked: list[int] = []
+    four.undrain(2)
+    four.world.create("u", partitions=24, replication_factor=3)
+    four.drain(2)
+    monkeypatch.setattr(_Steps, "_move_off", lambda *args: asked.append(args[3]))
+    for turn in range(12):
+        four.world.do(AdvanceReassignments(turn=turn))
+    held = [index for index, each in enumerate(four.world.partitions("u")) if 2 in each.replicas]
+    assert set(asked) == set(held)
+    assert len(asked) == 24
 
 
 def test_nothing_new_is_placed_on_it(four: Any) -> None:
