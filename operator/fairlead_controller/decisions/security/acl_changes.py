@@ -1,5 +1,8 @@
 """Adding and removing access rules (Kafka's `AclControlManager`)."""
 
+from collections import defaultdict
+from collections.abc import Collection
+from itertools import chain
 from typing import Final
 
 from fairlead_controller.decisions.draft import Draft
@@ -9,7 +12,7 @@ from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.table_room import TableRoom
 from fairlead_model.cluster import AclChanged
 from fairlead_model.codec import encode_acl
-from fairlead_model.security.acl import AclBinding, binding_problem
+from fairlead_model.security.acl import AclBinding, AclFilter, PatternType, binding_problem
 from fairlead_model.session.calls import CreateAclsReply, CreatedAcl, DeleteAclsReply, KeptAcl
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
@@ -63,29 +66,59 @@ def _explain(draft: Draft, what: str, rules: list[AclBinding]) -> None:
         draft.explain(f"… and {len(rules) - RULES_LOGGED_MAX} more access rules")
 
 
+class _Rules:
+    """All rules, and by name and principal those that a filter can select.
+
+    Tools remove rules by a filter for each: a thousand walks over all rules would keep the
+    controller from its brokers for longer than their sessions last.
+    """
+
+    def __init__(self, rules: Collection[AclBinding]) -> None:
+        self._all = rules
+        self._by_name: defaultdict[str, list[AclBinding]] = defaultdict(list)
+        self._by_principal: defaultdict[str, list[AclBinding]] = defaultdict(list)
+        for rule in rules:
+            self._by_name[rule.name].append(rule)
+            self._by_principal[rule.principal].append(rule)
+
+    def selected(self, wanted: AclFilter) -> list[AclBinding]:
+        """Return the rules that a filter selects."""
+        return [rule for rule in self._candidates(wanted) if wanted.matches(rule)]
+
+    def _candidates(self, wanted: AclFilter) -> Collection[AclBinding]:
+        found: list[Collection[AclBinding]] = [self._all]
+        if wanted.principal is not None:
+            found.append(self._by_principal.get(wanted.principal, ()))
+        # A rule for a prefix covers names that it does not have.
+        if wanted.name is not None and wanted.pattern_type is not PatternType.MATCH:
+            found.append(self._by_name.get(wanted.name, ()))
+        return min(found, key=len)
+
+
 def decide_acl_deletion(state: ControllerState, event: DeleteAcls) -> Decision:
     """Remove the rules that any filter selects, all in one decision.
 
     Each filter is told what it selects, also what another one selects, too. Rules of principals
     that User resources declare stay, and the reason is told with each.
     """
-    selected: list[list[AclBinding]] = [[] for _ in event.filters]
+    selected: list[list[AclBinding]] = []
+    rules, count = _Rules(state.image.acls), 0
+    for wanted in event.filters:
+        selected.append(rules.selected(wanted))
+        count += len(selected[-1])
+        if count > ACLS_REMOVED_MAX:
+            refusal = RefusedError(
+                RefusalCode.POLICY_VIOLATION,
+                f"one request may remove {ACLS_REMOVED_MAX} access rules; narrow the filter",
+            )
+            return Decision(reply=refusal)
     removed: dict[AclBinding, None] = {}
     kept: dict[AclBinding, RefusedError] = {}
-    for rule in state.image.acls:
-        for wanted, chosen in zip(event.filters, selected, strict=True):
-            if wanted.matches(rule):
-                chosen.append(rule)
-                if refusal := declared_refusal(state, rule.principal):
-                    kept[rule] = refusal
-                else:
-                    removed[rule] = None
-    if sum(map(len, selected)) > ACLS_REMOVED_MAX:
-        refusal = RefusedError(
-            RefusalCode.POLICY_VIOLATION,
-            f"one request may remove {ACLS_REMOVED_MAX} access rules; narrow the filter",
-        )
-        return Decision(reply=refusal)
+    for rule in chain.from_iterable(selected):
+        if refused := declared_refusal(state, rule.principal):
+            kept[rule] = refused
+        else:
+            removed[rule] = None
     draft = Draft(state)
     draft.add(*(AclChanged(rule, is_removed=True) for rule in removed))
     _explain(draft, f"{event.asked_by} removes", list(removed))

@@ -89,6 +89,36 @@ def test_each_filter_is_told_what_it_removed_and_all_go_at_once(world) -> None:
     assert set(world.state.image.acls) == {other}
 
 
+def test_filters_for_one_rule_each_do_not_walk_over_all_rules(world, monkeypatch) -> None:
+    """A thousand of them took the controller for longer than sessions last."""
+    rules = [ALICE._replace(name=f"t{n}", principal=f"User:{n % 50}") for n in range(2_000)]
+    world.do(create(*rules))
+    compared = []
+    matches = AclFilter.matches
+    monkeypatch.setattr(AclFilter, "matches", lambda *both: compared.append(1) or matches(*both))
+    reply = world.do(delete(*(AclFilter(*rule) for rule in rules[:1_000])))
+    assert [len(each) for each in reply["removed"]] == [1] * 1_000
+    assert set(world.state.image.acls) == set(rules[1_000:])
+    assert len(compared) == 1_000
+
+
+@pytest.mark.parametrize("pattern_type", [*PatternType][1:])
+@pytest.mark.parametrize("name", [None, "a", "ab", "*"])
+@pytest.mark.parametrize("principal", [None, "User:alice", "User:nobody"])
+def test_what_is_found_by_name_or_principal_is_what_matches(
+    world, pattern_type: PatternType, name: str | None, principal: str | None
+) -> None:
+    for pattern in (PatternType.LITERAL, PatternType.PREFIXED):
+        for resource in ("a", "ab", "*"):
+            for who in ("User:alice", "User:bob"):
+                rule = ALICE._replace(pattern_type=pattern, name=resource, principal=who)
+                world.do(create(rule))
+    wanted = ANYTHING._replace(pattern_type=pattern_type, name=name, principal=principal)
+    matching = {rule for rule in world.state.image.acls if wanted.matches(rule)}
+    (removed,) = world.decide(delete(wanted)).reply["removed"]
+    assert removed == [encode_acl(rule) for rule in sorted(matching)]
+
+
 def test_more_than_a_request_may_remove_removes_nothing(world) -> None:
     rules = [ALICE._replace(name=f"t{number}") for number in range(ACLS_REMOVED_MAX + 1)]
     world.do(create(*rules))
