@@ -4,6 +4,8 @@ A topic that is placed while a cluster starts would get the brokers that happen 
 it waits until every broker of the cluster's pools has registered once, or until no new broker has
 come for a while. In a cluster whose brokers have all registered before, nothing waits, whichever of
 them are down.
+
+Where pools may not be read it is not known who is expected; then only the time tells.
 """
 
 import time
@@ -35,13 +37,21 @@ def expected_brokers(pools: Iterable[Manifest], cluster: str) -> frozenset[Broke
     return frozenset(ids)
 
 
-def describe_wait(expected: Set[BrokerId], registered: Set[BrokerId], quiet_s: float) -> str:
+def describe_wait(expected: Set[BrokerId] | None, registered: Set[BrokerId], quiet_s: float) -> str:
     """Say what new topics wait for; empty if they need not.
 
-    `registered` are the brokers that ever have, `quiet_s` is the time since the last new one came.
+    `registered` are the brokers that ever have, `quiet_s` is the time since the last new one came,
+    `expected` is None while that is not known.
     """
+    if quiet_s >= QUIET_S:
+        return ""
+    if expected is None:
+        return (
+            "which brokers the cluster has is not known, because its BrokerPools cannot be read; "
+            f"it goes on {QUIET_S:.0f} s after the last new one that came"
+        )
     missing = sorted(expected - registered)
-    if not missing or quiet_s >= QUIET_S:
+    if not missing:
         return ""
     named = ", ".join(map(str, missing[:NAMED_MAX]))
     more = ", …" if len(missing) > NAMED_MAX else ""
@@ -58,7 +68,7 @@ class BrokerArrivals:
     def __init__(
         self,
         controller: Controller,
-        find_expected: Callable[[], Set[BrokerId]],
+        find_expected: Callable[[], Set[BrokerId] | None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._controller = controller

@@ -56,8 +56,8 @@ class Surroundings:
     find_secret: Callable[[ClusterKey], bytes | None]
     locate: Locate
     plan_drains: Callable[[ClusterKey], PlanDrains]
-    expected_brokers: Callable[[ClusterKey], Set[BrokerId]]
-    """Ids of the brokers that a cluster's pools ask for."""
+    expected_brokers: Callable[[ClusterKey], Set[BrokerId] | None]
+    """Ids of the brokers that a cluster's pools ask for; None while that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

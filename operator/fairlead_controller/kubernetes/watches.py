@@ -105,8 +105,13 @@ class Watches:
         """Add the zone of its node to a registration."""
         return located(asking, self.nodes.objects.get(("", asking.host_name)))
 
-    def expected_brokers(self, key: ClusterKey) -> frozenset[BrokerId]:
-        """Return the ids of the brokers that a cluster's pools ask for."""
+    def expected_brokers(self, key: ClusterKey) -> frozenset[BrokerId] | None:
+        """Return the ids of the brokers that a cluster's pools ask for; None if that is not known.
+
+        A pool that has not been listed, or may not be, is not one that is not there.
+        """
+        if not self.pools.is_synced or self.pools.is_hidden(key[0]):
+            return None
         pools = [pool for (namespace, _), pool in self.pools.objects.items() if namespace == key[0]]
         return expected_brokers(pools, key[1])
 

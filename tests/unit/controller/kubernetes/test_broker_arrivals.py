@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from fairlead_controller.kubernetes.broker_arrivals import (
     describe_wait,
     expected_brokers,
 )
+from fairlead_controller.kubernetes.watches import Watches
 from fairlead_controller.stores.file import open_file_store
 
 
@@ -42,12 +44,27 @@ def test_brokers_of_all_pools_are_expected() -> None:
         ({0, 1, 2}, {0, 1, 2}, 0.0, False),
         ({0, 1, 2}, {0, 1, 5}, 0.1, True),
         (set(), {0}, 0.0, False),
+        (None, {0}, 0.1, True),
+        (None, {0}, QUIET_S, False),
     ],
 )
 def test_waiting_ends_with_the_last_broker_or_after_a_quiet_time(
-    expected: set[int], registered: set[int], quiet_s: float, is_waiting: bool
+    expected: set[int] | None, registered: set[int], quiet_s: float, is_waiting: bool
 ) -> None:
     assert bool(describe_wait(expected, registered, quiet_s)) is is_waiting
+
+
+def test_pools_that_may_not_be_read_are_not_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else new topics would all go to the brokers that happen to be up first."""
+    client: Any = None  # nothing is asked
+    watches = Watches(client, (), on_clusters=lambda: None, on_machines=lambda: None)
+    assert watches.expected_brokers(("shop", "demo")) is None, "nothing was listed yet"
+    pools = {("shop", "p"): pool("demo", replicas=2)}
+    hidden = {"bank"}.__contains__
+    listed = SimpleNamespace(objects=pools, is_synced=True, is_hidden=hidden)
+    monkeypatch.setattr(watches, "pools", listed)
+    assert watches.expected_brokers(("shop", "demo")) == {0, 1}
+    assert watches.expected_brokers(("bank", "demo")) is None
 
 
 def test_who_is_missing_is_said() -> None:
