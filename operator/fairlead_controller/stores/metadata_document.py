@@ -10,7 +10,7 @@ had one, so that they can be given another after a restore.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from fairlead_controller.decisions.state import CountersChanged, DeclaredUser, UserDeclared
@@ -40,6 +40,7 @@ from fairlead_controller.decisions.tables.stored_table import (
     newer_format,
 )
 from fairlead_model.cluster import (
+    CLUSTER_WIDE,
     AclChanged,
     BrokerChanged,
     BrokerConfigsChanged,
@@ -55,8 +56,10 @@ from fairlead_model.cluster import (
     empty_image,
 )
 from fairlead_model.codec import CodecError, decode_quotas
+from fairlead_model.configs.config_key import ConfigError, ConfigKey
+from fairlead_model.configs.config_values import broker_config_key, topic_config_key
 from fairlead_model.features import FinalizedFeatures, unsupported_levels, who_reads
-from fairlead_model.ids import ControllerEpoch, parse_topic_id, topic_id_text
+from fairlead_model.ids import ControllerEpoch, parse_topic_id, topic_id_text, topic_name_problem
 from fairlead_model.release import RELEASE
 
 T = TypeVar("T")
@@ -181,10 +184,11 @@ def _changes(root: Mapping[str, Any], seen: HighestSeen) -> Iterator[Change]:
         yield BrokerChanged(forgotten_start(broker))
     configs = _part("brokerConfigs", root.get("brokerConfigs"), dict)
     for broker_name, values in configs.items():
-        checked = _part(f"brokerConfigs.{broker_name}", values, dict)
-        yield BrokerConfigsChanged(
-            str(broker_name), {str(name): str(value) for name, value in checked.items()}
-        )
+        place, name = f"brokerConfigs.{broker_name}", str(broker_name)
+        if name != CLUSTER_WIDE and not (name.isascii() and name.isdecimal()):
+            raise DocumentError(f"{place}: {name[:40]!r} is no id of a broker")
+        checked = _part(place, values, dict)
+        yield BrokerConfigsChanged(name, _configs(place, checked, broker_config_key))
     # Exports of releases before there were configs of groups have no such part.
     for group_id, values in _part("groupConfigs", root.get("groupConfigs", {}), dict).items():
         checked = _part(f"groupConfigs.{group_id}", values, dict)
@@ -254,7 +258,10 @@ def _topic_changes(place: str, topic: Mapping[str, Any], seen: HighestSeen) -> I
     except ValueError as error:
         raise DocumentError(f"{place}.topicId: {error}") from error
     header = _built(f"{place}.header", topic.get("header"), lines.header_builder(topic_id))
-    yield TopicChanged(header)
+    if problem := topic_name_problem(str(_part(f"{place}.header.name", header.name, str))):
+        raise DocumentError(f"{place}.header.name: {problem}")
+    configs = _configs(f"{place}.header.configs", header.configs, topic_config_key)
+    yield TopicChanged(replace(header, configs=configs))
     records = _part(f"{place}.partitions", topic.get("partitions"), list)
     for index, record in enumerate(records):
         where = f"{place}.partitions[{index}]"
@@ -263,6 +270,30 @@ def _topic_changes(place: str, topic: Mapping[str, Any], seen: HighestSeen) -> I
         except NoRoomError as error:
             raise DocumentError(f"{where}.leader_epoch: {error}") from error
         yield PartitionChanged(topic_id, index, jumped)
+
+
+def _configs(
+    place: str, values: Mapping[Any, Any], key_of: Callable[[str], ConfigKey]
+) -> dict[str, str]:
+    """Read configs; DocumentError for a value that whoever reads it could make nothing of.
+
+    What this release does not know is kept, as it is in the tables.
+    """
+    # Unquoted numbers and booleans are meant as what they look like.
+    configs = {
+        str(name): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in values.items()
+    }
+    for name, value in configs.items():
+        try:
+            key = key_of(name)
+        except ConfigError:
+            continue
+        try:
+            key.parse(value)
+        except ConfigError as error:
+            raise DocumentError(f"{place}: {error.message}") from error
+    return configs
 
 
 def _check(image: ClusterImage) -> None:

@@ -20,6 +20,7 @@ from fairlead_controller.decisions.tables.stored_table import StoreError
 from fairlead_controller.stores.file import open_file_store
 from fairlead_controller.stores.metadata_document import DocumentError, read_document
 from fairlead_controller.stores.metadata_transfer import export_metadata, restore_metadata
+from fairlead_model.cluster import TopicChanged
 from fairlead_model.features import NO_FEATURES_SET
 from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
 from fairlead_model.security.scram import ScramMechanism, derive
@@ -99,6 +100,16 @@ WRONG = [
     (lambda root: root | {"counters": {}}, "counters"),
     (lambda root: root | {"brokers": [{}]}, r"brokers\[0\]"),
     (lambda root: root | {"brokerConfigs": {"": 1}}, r"brokerConfigs\."),
+    (lambda root: root | {"brokerConfigs": {"b1": {}}}, "brokerConfigs.b1: 'b1' is no id"),
+    (
+        lambda root: root | {"brokerConfigs": {"": {"min.insync.replicas": "x"}}},
+        r"brokerConfigs\.: min\.insync\.replicas: 'x' is not a whole number",
+    ),
+    (
+        lambda root: root | {"topics": [configured(root, {"min.insync.replicas": 0})]},
+        r"topics\[0\]\.header\.configs: min\.insync\.replicas: 0 is below",
+    ),
+    (lambda root: root | {"topics": [configured(root, {}, name="a b")]}, "may only hold"),
     (lambda root: root | {"groupConfigs": {"g": 1}}, r"groupConfigs\.g"),
     (lambda root: root | {"version": 2, "release": "9.1"}, r"run release 9\.1, or a later one"),
     (
@@ -126,6 +137,24 @@ def changed(root, *, partitions=None, header=None, **fields):
     for name, value in fields.items():
         topic["partitions"][0][name] = value
     return topic
+
+
+def configured(root, configs, **fields):
+    (topic,) = (each for each in root["topics"] if each["header"]["name"] == "t")
+    return topic | {"header": topic["header"] | {"configs": configs} | fields}
+
+
+def test_configs_that_lost_their_quotes_are_read_as_meant(cluster) -> None:
+    path, _ = cluster
+    document = export_metadata(path / "old")
+    wanted = {"retention.ms": 5, "preallocate": True, "of.another.release": "x"}
+    document["topics"] = [configured(document, wanted)]
+    headers = [
+        each.header for each in read_document(document).changes if isinstance(each, TopicChanged)
+    ]
+    assert [each.configs for each in headers] == [
+        {"retention.ms": "5", "preallocate": "true", "of.another.release": "x"}
+    ]
 
 
 @pytest.mark.parametrize(("change", "message"), WRONG)
