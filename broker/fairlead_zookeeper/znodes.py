@@ -123,7 +123,7 @@ def read_candidate(data: bytes) -> CandidateRecord | None:
             int(record["session_port"]),
             int(record["http_port"]),
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 

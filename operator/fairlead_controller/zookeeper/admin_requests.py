@@ -235,7 +235,7 @@ def _read_partitions(data: bytes) -> list[ElectablePartition] | None:
             ElectablePartition(topic=str(each["topic"]), index=int(each["partition"]))
             for each in record["partitions"]
         ]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 
@@ -251,5 +251,5 @@ def _read_targets(data: bytes) -> list[ReassignablePartition] | None:
             )
             for each in record["partitions"]
         ]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
