@@ -82,6 +82,9 @@ EVENTS_WAITING_MAX: Final = 10_000
 """Decisions that may wait for the store. Beyond this number events are refused, except the death of
 a broker: nobody would report it again, and there are never more deaths than brokers."""
 
+LINES_LOADED_AT_ONCE_MAX: Final = 5_000
+"""Lines of tables that are loaded on the event loop: that takes 0.1 s or so."""
+
 MOVES_LOGGED_MAX: Final = 20
 """Partitions of one decision that the log names; `/explain` shows the others."""
 
@@ -372,7 +375,7 @@ async def open_controller(
     sealed = await store.seal(epoch, tables, first=CLUSTER_TABLE)
     committer = Committer(store, sealed, epoch)
     try:
-        loaded = load_state(sealed, controller_epoch=epoch)
+        loaded = await _load(sealed, epoch)
     except StoreRolledBackError as error:
         await committer.note_rollback(error)
         raise
@@ -386,6 +389,17 @@ async def open_controller(
         random_source=source,
         metrics=metrics,
     )
+
+
+async def _load(tables: Mapping[str, StoredTable], epoch: ControllerEpoch) -> Loaded:
+    """Load tables; many of them in a thread.
+
+    100,000 partitions take seconds, in which the loop has to keep what made this process the
+    controller: a Lease, or the beats that other candidates listen to.
+    """
+    if sum(len(table.lines) for table in tables.values()) <= LINES_LOADED_AT_ONCE_MAX:
+        return load_state(tables, controller_epoch=epoch)
+    return await asyncio.to_thread(load_state, tables, controller_epoch=epoch)
 
 
 def _first_stages(loaded: Loaded, epoch: ControllerEpoch, history: MetadataHistory) -> list[Stage]:

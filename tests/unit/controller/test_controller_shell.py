@@ -1,11 +1,13 @@
 """The shell around the decisions: order, durability, what is told when."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from fairlead_controller import controller as controller_module
 from fairlead_controller.controller import Controller, open_controller
 from fairlead_controller.decisions.events import (
     AllocateProducerIds,
@@ -16,6 +18,7 @@ from fairlead_controller.decisions.events import (
     RegisterBroker,
     UnfenceBroker,
 )
+from fairlead_controller.decisions.tables.loading import Loaded, load_state
 from fairlead_controller.decisions.tables.stored_table import StoredTable
 from fairlead_controller.stores.file import open_file_store
 from fairlead_controller.stores.metadata_store import (
@@ -187,6 +190,31 @@ def test_a_deposed_controller_ends_and_lets_nobody_wait(tmp_path: Path, make_reg
         assert refused.value.code is RefusalCode.NOT_CONTROLLER
         with pytest.raises(SealedError):
             await running
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_many_tables_are_loaded_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Meanwhile a Lease is renewed: loading 100,000 partitions takes longer than it lasts."""
+    ticked = threading.Event()
+
+    def wait_for_the_loop(tables: Mapping[str, StoredTable], *, controller_epoch: int) -> Loaded:
+        assert ticked.wait(10), "the loop stands still"
+        return load_state(tables, controller_epoch=controller_epoch)
+
+    async def run() -> None:
+        store = await open_file_store(tmp_path)
+        await open_controller(store, now_ms=lambda: 0)
+        monkeypatch.setattr(controller_module, "LINES_LOADED_AT_ONCE_MAX", 1)
+        monkeypatch.setattr(controller_module, "load_state", wait_for_the_loop)
+        opening = asyncio.create_task(open_controller(store, now_ms=lambda: 0))
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        ticked.set()
+        assert (await opening).committed.controller_epoch == 2
         await store.close()
 
     asyncio.run(run())
