@@ -48,7 +48,7 @@ class RandomSource(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Candidate:
     """A broker while one topic is being placed; the counts include what is placed so far."""
 
