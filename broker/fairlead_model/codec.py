@@ -74,6 +74,8 @@ _CLIENT_QUOTA: Final = f"{OPTIONAL_MARK}client-quota"
 USER_LENGTH_MAX: Final = 1_000
 KIND_LENGTH_MAX: Final = 40
 FEATURE_LEVEL_MAX: Final = (1 << 15) - 1
+INT_32_MAX: Final = (1 << 31) - 1
+"""The highest id of a broker: Kafka's protocol carries it in four bytes."""
 """Kafka's protocol carries levels in two bytes."""
 
 _REGISTRATION_REQUIRED: Final = 3
@@ -249,7 +251,7 @@ def decode_registration(value: object) -> BrokerRegistration:
     """Read a broker's registration; CodecError if anything in it is wrong."""
     fields = _filled("a registration", _list(value), _REGISTRATION_REQUIRED, _REGISTRATION_DEFAULTS)
     return BrokerRegistration(
-        broker_id=whole(fields[0]),
+        broker_id=whole(fields[0], maximum=INT_32_MAX),
         broker_epoch=whole(fields[1], minimum=-1),
         endpoints=tuple(_decode_endpoint(endpoint) for endpoint in _list(fields[2])),
         host_name=text(fields[3]),
@@ -263,7 +265,7 @@ def decode_registration(value: object) -> BrokerRegistration:
         is_clean=flag(fields[11]),
         previous_broker_epoch=whole(fields[12], minimum=-1),
         is_recovered_whole=flag(fields[13]),
-        min_insync_replicas=whole(fields[14], minimum=1),
+        min_insync_replicas=whole(fields[14], minimum=1, maximum=INT_32_MAX),
         features=tuple(_decode_range(each) for each in _list(fields[15])),
         directory_ids=tuple(text(each) for each in _list(fields[16])),
         is_cordoned=flag(fields[17]),

@@ -73,6 +73,8 @@ _log = RareLog(logger)
 TICK_S: Final = 0.02
 PROBE_INTERVAL_S: Final = 0.01
 PROBE_INTERVAL_MAX_S: Final = 1.0
+REFUSED_MAX: Final = 1000
+"""Brokers that are remembered as refused; of more, the one that asked first is forgotten."""
 SLEPT_MS: Final = 300
 """A tick that is so late means that the controller itself did not run."""
 
@@ -231,7 +233,7 @@ class SessionServer:
         try:
             answer = await self._controller.submit(event)
         except RefusedError as refusal:
-            self.refused[asking.broker_id] = refusal.message
+            self._note_refused(asking.broker_id, refusal.message)
             raise
         self.refused.pop(asking.broker_id, None)
         if socket.closed:
@@ -239,6 +241,13 @@ class SessionServer:
         if asking.broker_id not in self._controller.committed.image.brokers:
             raise SessionProtocolError("it was unregistered while it registered; it asks again")
         return self._admit(socket, request, asking.broker_id, answer["broker_epoch"], position)
+
+    def _note_refused(self, broker_id: BrokerId, why: str) -> None:
+        """Remember why a broker was refused; who knows the secret may ask under any id."""
+        self.refused.pop(broker_id, None)
+        if len(self.refused) >= REFUSED_MAX:
+            del self.refused[next(iter(self.refused))]
+        self.refused[broker_id] = why
 
     def _admit(
         self,

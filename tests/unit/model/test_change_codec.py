@@ -23,7 +23,14 @@ from fairlead_model.cluster import (
     TopicRemoved,
     TopicState,
 )
-from fairlead_model.codec import CodecError, decode_changes, encode_change, encode_changes
+from fairlead_model.codec import (
+    CodecError,
+    decode_changes,
+    decode_registration,
+    encode_change,
+    encode_changes,
+    encode_registration,
+)
 from fairlead_model.features import UNSAID_FEATURES, FeatureRange, FinalizedFeatures
 from fairlead_model.ids import TopicId
 from fairlead_model.partition import LeaderRecoveryState, PartitionRegistration
@@ -184,6 +191,15 @@ WRONG: list[Any] = [
 def test_other_values_are_refused(value: object) -> None:
     with pytest.raises(CodecError):
         decode_changes(value)
+
+
+def test_a_broker_whose_id_the_protocol_cannot_carry_is_refused() -> None:
+    """Once registered it would be in every answer to Metadata, and none could be encoded."""
+    highest = BrokerRegistration(2**31 - 1, min_insync_replicas=2**31 - 1)
+    assert decode_registration(encode_registration(highest)) == highest
+    for wrong in (replace(highest, broker_id=2**31), replace(highest, min_insync_replicas=2**31)):
+        with pytest.raises(CodecError, match="2147483648"):
+            decode_registration(encode_registration(wrong))
 
 
 @pytest.mark.parametrize("number", range(len(CHANGES)))

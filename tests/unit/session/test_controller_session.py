@@ -93,6 +93,23 @@ def test_a_broker_of_another_cluster_is_refused(play) -> None:
     play(story)
 
 
+def test_few_refusals_are_remembered(play, monkeypatch) -> None:
+    """Who knows the secret may ask under any id."""
+    monkeypatch.setattr("fairlead_controller.sessions.server.REFUSED_MAX", 2)
+
+    async def story(stage) -> None:
+        await stage.start_controller()
+        for broker_id in (5, 6, 5, 7):
+            node = stage.node(broker_id, cluster_id="AnotherClusterAltogether")
+            await node.session.start()
+            with pytest.raises(SessionRefusedError, match="cluster"):
+                await node.session.wait_registered(30)
+            await node.session.stop()
+        assert sorted(stage.server.sessions.refused) == [5, 7]
+
+    play(story)
+
+
 def test_what_a_broker_of_another_cluster_has_seen_is_no_word_on_this_one(play) -> None:
     async def story(stage) -> None:
         await stage.start_controller()
