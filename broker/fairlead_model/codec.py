@@ -74,9 +74,9 @@ _CLIENT_QUOTA: Final = f"{OPTIONAL_MARK}client-quota"
 USER_LENGTH_MAX: Final = 1_000
 KIND_LENGTH_MAX: Final = 40
 FEATURE_LEVEL_MAX: Final = (1 << 15) - 1
-INT_32_MAX: Final = (1 << 31) - 1
-"""The highest id of a broker: Kafka's protocol carries it in four bytes."""
 """Kafka's protocol carries levels in two bytes."""
+INT_32_MAX: Final = (1 << 31) - 1
+"""Kafka's protocol carries ids of brokers in four bytes."""
 
 _REGISTRATION_REQUIRED: Final = 3
 _REGISTRATION_DEFAULTS: Final = (
