@@ -128,6 +128,20 @@ def test_so_many_batches_are_gone_through_and_no_more(tmp_path, monkeypatch):
     assert log.offset_for_timestamp(2_000, end_offset=100) is None
 
 
+def test_it_ends_after_its_batches_also_where_the_last_of_them_was_deleted(tmp_path, monkeypatch):
+    """By its header that one fits, and none of its records is left: the count must not pass by."""
+    monkeypatch.setattr("fairlead_broker.log.lookup.LOOKUP_BATCHES_MAX", 3)
+    log = LogBench(f"{tmp_path}/t-0").create(message_timestamp_after_max_ms=10**6)
+    append(log, *(record_batch(Record(0, 1_000, None, b"v")) for _ in range(3)))
+    records = [Record(0, 3_000, None, b"v"), Record(1, 1_000, None, b"v")]
+    append(log, record_batch(*records))
+    append(log, *(record_batch(Record(0, 1_000, None, b"v")) for _ in range(5)))
+    append(log, record_batch(Record(0, 2_000, None, b"v")))
+    log.advance_log_start_offset(4)
+    # Three batches before the start, then the cut one: the next is as far as the lookup goes.
+    assert log.offset_for_timestamp(2_000, end_offset=11) == (2_000, 5, 0)
+
+
 def test_who_is_in_a_hurry_unpacks_nothing(log, monkeypatch):
     walks = unpacked(monkeypatch)
     for target in range(302):
