@@ -160,7 +160,7 @@ def offset_for_timestamp(
     What would take too long is answered by an earlier record, as all is that `is_hurried`: a
     consumer that starts there reads too early, never too late.
     """
-    for segment in log.segments:
+    for segment in _segments_from_start(log):
         if segment.base_offset >= end_offset:
             return None
         if segment.largest_timestamp() >= timestamp_ms:
@@ -172,14 +172,52 @@ def offset_for_timestamp(
 
 def offset_of_max_timestamp(log: SegmentedLog, *, is_hurried: bool) -> TimestampOffset | None:
     """Return the first record that carries the log's largest timestamp, or an earlier one."""
-    largest, owner = NO_TIMESTAMP, None
-    for segment in log.segments:
+    first, *others = _segments_from_start(log)
+    largest, owner = first.largest_timestamp(), first
+    for segment in others:
         timestamp = segment.largest_timestamp()
         if timestamp > largest:
             largest, owner = timestamp, segment
-    if owner is None:
+    if largest == NO_TIMESTAMP:
         return None
-    return _offset_in(log, owner, largest, is_hurried=is_hurried)
+    found = _offset_in(log, owner, largest, is_hurried=is_hurried)
+    if found is None and owner is first:
+        # Where the log starts in a segment, its largest timestamp may be of a deleted record.
+        return _newest_above_start(log, first, others, is_hurried=is_hurried)
+    return found
+
+
+def _segments_from_start(log: SegmentedLog) -> list[Segment]:
+    """Return the segments that may hold a record: those below go with the next retention check."""
+    return log.segments[max(bisect_right(log.bases, log.log_start_offset) - 1, 0) :]
+
+
+def _newest_above_start(
+    log: SegmentedLog, first: Segment, others: list[Segment], *, is_hurried: bool
+) -> TimestampOffset | None:
+    """As `offset_of_max_timestamp`, where the log's first segment is not told by its index.
+
+    Of a batch that the log's start cuts the header says nothing: it counts where nothing follows.
+    """
+    cut: tuple[int, BatchHeader] | None = None
+    newest: tuple[int, BatchHeader] | None = None
+    largest = NO_TIMESTAMP
+    batches_left = HURRIED_LOOKUP_BATCHES_MAX if is_hurried else LOOKUP_BATCHES_MAX
+    found = first.find_batch(log.log_start_offset)
+    for position, header in first.headers(first.size if found is None else found[0]):
+        if header.base_offset < log.log_start_offset:
+            cut = position, header
+        elif header.max_timestamp > largest:
+            newest, largest = (position, header), header.max_timestamp
+        batches_left -= 1
+        if batches_left <= 0:
+            break
+    later = max(others, key=Segment.largest_timestamp, default=None)
+    if later is not None and later.largest_timestamp() > largest:
+        return _offset_in(log, later, later.largest_timestamp(), is_hurried=is_hurried)
+    if newest is not None:
+        return _first_record(log, first, *newest, largest)
+    return None if cut is None else _first_record(log, first, *cut, 0)
 
 
 def _offset_in(

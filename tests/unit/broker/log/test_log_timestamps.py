@@ -5,6 +5,7 @@ from log_batches import LogBench, append, batch, patched, record_batch
 
 from fairlead_broker.limits import WALKED_RECORDS_MAX
 from fairlead_broker.log.batches.record_walk import walk_records
+from fairlead_broker.log.segment import Segment
 from fairlead_wire.compression import Codec
 from fairlead_wire.records import Record
 
@@ -140,6 +141,46 @@ def test_it_ends_after_its_batches_also_where_the_last_of_them_was_deleted(tmp_p
     log.advance_log_start_offset(4)
     # Three batches before the start, then the cut one: the next is as far as the lookup goes.
     assert log.offset_for_timestamp(2_000, end_offset=11) == (2_000, 5, 0)
+
+
+def test_segments_that_retention_has_yet_to_take_are_not_looked_at(tmp_path, monkeypatch):
+    """All of thousands that DeleteRecords has left were walked through, while everybody waits."""
+    log = LogBench(f"{tmp_path}/t-0").create(segment_bytes=100)
+    append(log, *(record_batch(Record(0, 1_000, None, b"v")) for _ in range(10)))
+    log.advance_log_start_offset(9)
+    looked_at = []
+    monkeypatch.setattr(
+        Segment, "largest_timestamp", lambda self: looked_at.append(self.base_offset) or 1_000
+    )
+    assert log.offset_for_timestamp(1_000, end_offset=10).offset == 9
+    assert looked_at == [9]
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [(1, (119, 20)), (3, (119, 20)), (5, (119, 20)), (20, (119, 20)), (21, None)],
+)
+def test_the_largest_timestamp_of_a_deleted_record_hides_no_other(tmp_path, start, expected):
+    """Who asked for it was told that the log has no record."""
+    log = LogBench(f"{tmp_path}/t-0").create(
+        segment_bytes=400, message_timestamp_after_max_ms=10**6
+    )
+    for time in (5_000, *range(100, 120)):
+        append(log, record_batch(Record(0, time, b"k", b"v" * 20)))
+    log.advance_log_start_offset(start)
+    for is_hurried in (False, True):
+        found = log.offset_of_max_timestamp(is_hurried=is_hurried)
+        assert (None if found is None else found[:2]) == expected
+
+
+def test_the_largest_timestamp_behind_a_start_within_the_only_segment(tmp_path):
+    log = LogBench(f"{tmp_path}/t-0").create(message_timestamp_after_max_ms=10**6)
+    records = [Record(at, time, None, b"v") for at, time in enumerate((5_000, 100, 300))]
+    append(log, record_batch(*records))
+    log.advance_log_start_offset(1)
+    assert log.offset_of_max_timestamp()[:2] == (100, 1)
+    append(log, *(record_batch(Record(0, time, None, b"v")) for time in (90, 250, 200)))
+    assert log.offset_of_max_timestamp()[:2] == (250, 4)
 
 
 def test_who_is_in_a_hurry_unpacks_nothing(log, monkeypatch):
