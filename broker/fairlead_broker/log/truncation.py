@@ -68,6 +68,9 @@ def truncate_to(log: SegmentedLog, offset: int) -> None:
             restart_at(log, log.log_start_offset)
             return
         _end_at(log, end_offset)
+        # Header by header through a segment takes seconds, while everybody waits: not for nothing.
+        if not log.producers.lies_below(end_offset):
+            _take_back_producers(log, end_offset)
     except OSError as error:
         raise log.go_offline(error) from error
 
@@ -101,6 +104,7 @@ def restart_at(log: SegmentedLog, offset: int) -> None:
         log.epochs.truncate_from_end(0)
         log.add_segment(_new_segment(log, offset))
         _end_at(log, offset)
+        _take_back_producers(log, offset)
     except OSError as error:
         raise log.go_offline(error) from error
 
@@ -153,6 +157,12 @@ def _end_at(log: SegmentedLog, end_offset: int) -> None:
     if log.epochs.is_dirty:
         _write_epochs(log)
     _forget_above(log, end_offset)
+    log.deferred.note_directory(log.path)
+    log.check_offsets()
+
+
+def _take_back_producers(log: SegmentedLog, end_offset: int) -> None:
+    """Let producers be as they were at the new end; to find that out may take a whole segment."""
     # A snapshot does not tell of these. Whose marker was cut off is open again.
     ended = [each for each in log.producers.unreplicated if each.marker_offset < end_offset]
     # There is no clock here: silence counts from when any of them was last heard. From zero, the
@@ -160,5 +170,3 @@ def _end_at(log: SegmentedLog, end_offset: int) -> None:
     active_ms = max((entry.last_active_ms for entry in log.producers), default=0)
     load_producers(log.disk, log.path, log.producers, log.segments, end_offset, now_ms=active_ms)
     log.producers.add_unreplicated(ended)
-    log.deferred.note_directory(log.path)
-    log.check_offsets()

@@ -259,6 +259,20 @@ class ProducerState:
         entry = self._open.get(producer_id)
         return None if entry is None else entry.transaction_first_offset
 
+    def lies_below(self, offset: int) -> bool:
+        """Tell whether all that is known comes from below an offset: so it was known there, too.
+
+        Of markers nobody knows where they are, so there must have been none.
+        """
+        if self._open or self._unreplicated:
+            return False
+        return all(
+            entry.coordinator_epoch == NO_COORDINATOR_EPOCH
+            and entry.batches
+            and entry.batches[-1].last_offset < offset
+            for entry in self._idle.values()
+        )
+
     def first_open_beside(self, producer_id: int) -> int | None:
         """Return the lowest first offset of the open transactions of others."""
         for entry in self._open.values():

@@ -12,6 +12,7 @@ from log_batches import (
 )
 
 from fairlead_broker.log.directory.clean_stop import stop_log
+from fairlead_broker.log.producer_loading import load_producers
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_model.invariants import InvariantViolation
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -222,3 +223,39 @@ def test_who_leads_before_its_truncation_is_durable_asks_to_be_asked_again(bench
     with pytest.raises(InvariantViolation):
         log.append_as_follower(as_leader_sent(1), now_ms=0)
     assert log.log_end_offset == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "is_read"),
+    [
+        ({}, {}, False),
+        ({"producer": (7, 0, 0)}, {}, False),
+        ({"producer": (7, 0, 0)}, {"producer": (7, 0, 1)}, True),
+        ({"producer": (7, 0, 0)}, {"producer": (8, 0, 0)}, True),
+    ],
+)
+def test_a_cut_that_took_nothing_of_producers_does_not_read_the_segment_for_them(
+    bench, monkeypatch, first, then, is_read
+):
+    """Header by header that took seconds for a segment of small batches, while everybody waited."""
+    log = bench.create()
+    append(log, batch(**first), batch(), batch(**then))
+    reads = []
+
+    def noted(*arguments, **options):
+        reads.append(1)
+        load_producers(*arguments, **options)
+
+    monkeypatch.setattr("fairlead_broker.log.truncation.load_producers", noted)
+    log.truncate_to(2)
+    assert bool(reads) == is_read
+    known = {entry.producer_id: entry.batches for entry in log.producers}
+    assert set(known) == ({7} if first else set())
+    assert all(len(batches) == 1 for batches in known.values())
+
+
+def test_a_log_that_begins_anew_forgets_producers_below_its_start(bench):
+    log = bench.create()
+    append(log, batch(producer=(7, 0, 0)))
+    log.restart_at(100)
+    assert len(log.producers) == 0
