@@ -353,9 +353,13 @@ class Segment:
                 self.max_timestamp = header.max_timestamp
                 self.max_timestamp_offset = header.last_offset
         self.first_timestamp = NO_TIMESTAMP
-        for _, header in self.headers(0):
-            self.first_timestamp = header.max_timestamp
-            break
+        try:
+            for _, header in self.headers(0):
+                self.first_timestamp = header.max_timestamp
+                break
+        except CorruptSegmentError as error:
+            # It only tells when to roll, which is then by the clock: what is appended lies behind.
+            logger.warning("%s: the age of its records is not known: %s", self.path, error)
 
     def largest_timestamp(self) -> int:
         """Largest timestamp of the segment, -1 if none; of a sealed one by its last time entry."""

@@ -9,9 +9,11 @@ appends until the directory's next checkpoint job has fsynced the cut and the lo
 many logs at once, in a thread.
 """
 
+import errno
 from bisect import bisect_left
 
 from fairlead_broker.log import full_disk
+from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
 from fairlead_broker.log.files.file_names import (
     LOG_SUFFIX,
     RETENTION_SUFFIX,
@@ -73,6 +75,9 @@ def truncate_to(log: SegmentedLog, offset: int) -> None:
             _take_back_producers(log, end_offset)
     except OSError as error:
         raise log.go_offline(error) from error
+    except CorruptSegmentError as error:
+        # Where to cut cannot be told, and later segments may be gone already.
+        raise log.go_offline(OSError(errno.EIO, str(error))) from error
 
 
 def _forget_empty_epochs(log: SegmentedLog) -> None:

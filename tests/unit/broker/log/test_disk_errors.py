@@ -6,7 +6,7 @@ A full one only keeps it from taking records: `test_full_disk.py`.
 import errno
 
 import pytest
-from log_batches import TOPIC_ID, LogBench, all_headers, append, batch, flush
+from log_batches import TOPIC_ID, LogBench, all_headers, append, as_leader_sent, batch, flush
 from simulated_disk import SimulatedDisk
 from simulated_logs import CONFIG, start, started_log
 
@@ -174,6 +174,42 @@ def test_a_log_refuses_appends_until_a_truncation_is_durable(disk):
     assert log.refusal is not None, "that job began before the truncation"
     directory.write_checkpoints()
     assert append(log, batch()) == [5]
+
+
+def damage(disk, log, number):
+    """Spoil the header of a batch in the active segment."""
+    headers = list(log.active.headers())
+    disk.names[log.active.path].content[headers[number][0] + 16] ^= 7
+
+
+def test_a_log_whose_active_segment_begins_with_damage_goes_on_after_a_restart(disk):
+    """Only the batch itself is not read. Appends failed, retention of all logs, and truncation."""
+    bench = LogBench("/x/t-0", disk)
+    config = {"index_interval_bytes": 200, "retention_ms": 1_000}
+    log = bench.create(**config)
+    append(log, *(batch(timestamp=1_000) for _ in range(40)))
+    flush(log)
+    damage(disk, log, 0)
+    log.close()
+    log = bench.load(**config)
+    log.append_as_follower(as_leader_sent(40), now_ms=1_000)
+    assert append(log, batch()) == [41]
+    log.close()
+    log = bench.load(**config)
+    log.truncate_to(30)
+    assert log.log_end_offset == 30
+    log = bench.load(**config)
+    log.delete_expired_segments(10_000, log.log_end_offset)
+    assert log.log_start_offset == log.log_end_offset == 30
+
+
+def test_a_log_that_cannot_be_cut_for_damage_goes_offline(disk):
+    """It stayed half cut, and no partition was fetched from that leader any more."""
+    log = LogBench("/x/t-0", disk).create()
+    append(log, *(batch() for _ in range(20)))
+    flush(log)
+    damage(disk, log, 5)
+    expect_offline(log, lambda: log.truncate_to(10))
 
 
 def test_bench_on_the_simulated_disk_agrees_with_itself(disk):
