@@ -91,6 +91,10 @@ class Disk(Protocol):
         """Return time of the last modification, milliseconds since the epoch."""
         ...
 
+    def set_modified_ms(self, path: str, time_ms: int, /) -> None:
+        """Let a file have been modified at another time."""
+        ...
+
     def fsync_directory(self, path: str, /) -> None:
         """Make creates, renames and unlinks in a directory durable."""
         ...
@@ -181,6 +185,9 @@ class RealDisk:
 
     def modified_ms(self, path: str, /) -> int:
         return Path(path).stat().st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, time_ms: int, /) -> None:
+        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def fsync_directory(self, path: str, /) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

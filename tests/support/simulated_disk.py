@@ -180,6 +180,9 @@ class SimulatedDisk:
         self._inode(path)
         return 0
 
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        self._inode(path)
+
     @mutating
     def fsync_directory(self, path: str) -> None:
         if path not in self.directories:

@@ -295,6 +295,9 @@ class LogCleaning:
                 return None
             builder.finish()
             output.finish()
+            # The age of records without timestamps, by which retention goes: not of this moment.
+            newest = self._disk.modified_ms(self._path(last.base_offset, LOG_SUFFIX))
+            output.set_modified_ms(newest)
         finally:
             output.close()
         bases = {segment.base_offset for segment in group}
@@ -304,6 +307,18 @@ class LogCleaning:
             for each in self._read_aborted(own)
             if each.last_offset >= end_offset
         )
+        self._write_indexes(base_offset, builder, aborts)
+        return CleanedGroup(
+            [segment.base_offset for segment in group],
+            output.size,
+            len(builder.offset_index),
+            len(builder.time_index),
+            len(aborts),
+            last_marker_removed,
+        )
+
+    def _write_indexes(self, base_offset: int, builder: IndexBuilder, aborts: bytes) -> None:
+        """Write the indexes of new files, durably; that of aborts only where there are any."""
         for suffix, content in (
             (INDEX_SUFFIX, builder.offset_index),
             (TIME_INDEX_SUFFIX, builder.time_index),
@@ -318,14 +333,6 @@ class LogCleaning:
                 self._disk.fsync(fd)
             finally:
                 self._disk.close(fd)
-        return CleanedGroup(
-            [segment.base_offset for segment in group],
-            output.size,
-            len(builder.offset_index),
-            len(builder.time_index),
-            len(aborts),
-            last_marker_removed,
-        )
 
     def _batches(self, segment: SegmentFacts) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Yield the batches of a segment, each checked; progress is told on the way."""
@@ -395,6 +402,9 @@ class _Output:
         if self._pending:
             self._write()
         self._disk.fsync(self._fd)
+
+    def set_modified_ms(self, time_ms: int) -> None:
+        self._disk.set_modified_ms(self._path, time_ms)
 
     def discard(self) -> None:
         self._disk.unlink(self._path)

@@ -252,3 +252,24 @@ def test_deleted_records_are_gone_though_a_crash_takes_the_start_back():
     log = directory.log("t", 0)
     assert log.log_start_offset == 0
     assert values(log) == {b"other": b"1", b"more": b"x"}
+
+
+def test_records_without_timestamps_do_not_become_younger_by_compaction(tmp_path):
+    """Retention takes the age of their file, which each compaction wrote anew: nothing expired."""
+    log = LogBench(f"{tmp_path}/t-0").create(
+        segment_bytes=1_000,
+        cleanup_policy=frozenset({"compact", "delete"}),
+        retention_ms=1_000,
+        min_cleanable_dirty_ratio=0.0,
+    )
+    for number in range(40):
+        append(log, record_batch(Record(0, -1, b"%d" % number, b"v" * 20)))
+    put(log, b"0", b"newer")
+    log.roll(1_000)
+    flush(log)
+    for segment in log.segments:
+        log.disk.set_modified_ms(segment.path, 5_000)
+    put(log, b"1", b"newer", 10_000)
+    compact(log, 10_000)
+    assert log.segments[0].modified_ms() == 5_000
+    assert log.delete_expired_segments(10_000, log.log_end_offset) > 0
