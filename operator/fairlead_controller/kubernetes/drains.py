@@ -14,7 +14,7 @@ from fairlead_controller.controller import Controller
 from fairlead_controller.decisions.events import DrainBrokers
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.broker import BrokerRegistration
-from fairlead_model.cluster import BrokerChanged, Change
+from fairlead_model.cluster import BrokerChanged, BrokerRemoved, Change
 from fairlead_model.ids import BrokerId
 from fairlead_model.session.refusals import RefusedError
 
@@ -81,5 +81,9 @@ class Drains:
         self._remaining = dict(reply["remaining_leaders"])
 
     def _on_changes(self, changes: tuple[Change, ...], state: ControllerState) -> None:
+        for change in changes:
+            if isinstance(change, BrokerRemoved):
+                # Whoever comes under its id is another broker, and nobody has asked for that one.
+                self._by_hand.discard(change.broker_id)
         if any(isinstance(change, BrokerChanged) for change in changes):
             self._wake.set()

@@ -11,8 +11,11 @@ from fairlead_controller.controller import Controller, open_controller
 from fairlead_controller.decisions.events import (
     DeleteTopics,
     DrainBrokers,
+    FenceBroker,
+    FenceReason,
     RegisterBroker,
     UnfenceBroker,
+    UnregisterBroker,
 )
 from fairlead_controller.kubernetes import topic_feed
 from fairlead_controller.kubernetes.drains import Drains
@@ -154,6 +157,29 @@ def test_drains_follow_the_wish(play: Any, make_create: Any, make_topic: Any) ->
         await drains.set_by_hand(2, is_draining=False)
         assert controller.committed.draining == set()
         assert not following.done()
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    play(story)
+
+
+def test_a_broker_that_is_forgotten_takes_its_drain_with_it(
+    play: Any, make_registration: Any
+) -> None:
+    """Else the next broker of its id would lead nothing until the controller changes."""
+
+    async def story(controller: Controller, feed: TopicFeed) -> None:
+        drains = Drains(controller, lambda brokers: {})
+        following = asyncio.create_task(drains.run())
+        await drains.set_by_hand(2, is_draining=True)
+        epoch = controller.committed.image.brokers[2].broker_epoch
+        await controller.submit(FenceBroker(2, epoch, FenceReason.STOPPED))
+        await controller.submit(UnregisterBroker(2))
+        again = RegisterBroker(make_registration(2, start_id="another"), "")
+        epoch = (await controller.submit(again))["broker_epoch"]
+        await controller.submit(UnfenceBroker(2, epoch))
+        await drains.set_by_hand(1, is_draining=True)
+        assert controller.committed.draining == {1}
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
 
