@@ -17,7 +17,13 @@ from typing import Any, Final, NamedTuple
 
 from fairlead_controller.counters import ControllerMetrics
 from fairlead_controller.decisions.decide import decide
-from fairlead_controller.decisions.events import Decision, Event, FenceBroker, PartitionMove
+from fairlead_controller.decisions.events import (
+    Decision,
+    Event,
+    FenceBroker,
+    PartitionMove,
+    SpreadMinimum,
+)
 from fairlead_controller.decisions.placement import RandomSource
 from fairlead_controller.decisions.record_rules import BrokenDecisionError, next_state
 from fairlead_controller.decisions.security.mutation_quota import MutationQuotas
@@ -82,6 +88,8 @@ EVENTS_WAITING_MAX: Final = 10_000
 """Decisions that may wait for the store. Beyond this number events are refused, except the death of
 a broker: nobody would report it again, and there are never more deaths than brokers."""
 
+SPREAD_RETRY_S: Final = 1.0
+
 LINES_LOADED_AT_ONCE_MAX: Final = 5_000
 """Lines of tables that are loaded on the event loop: that takes 0.1 s or so."""
 
@@ -143,6 +151,7 @@ class Controller:
         self._wake = asyncio.Event()
         self._subscribers: list[Subscriber] = []
         self._waiting = 0
+        self._spreading: asyncio.Task[None] | None = None
         self.journal = DecisionJournal()
         self.metrics = metrics
         self._loaded: ControllerState | None = state
@@ -222,6 +231,13 @@ class Controller:
 
     async def run(self) -> None:
         """Commit groups until the reign ends; then raise StoreError."""
+        try:
+            await self._commit_groups()
+        finally:
+            if self._spreading is not None:
+                self._spreading.cancel()
+
+    async def _commit_groups(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -232,12 +248,27 @@ class Controller:
                         raise self._end
                     await self._commit(*self._full[0])
                     self._full.popleft()
+                self._maybe_spread()
             except BaseException as error:
                 self._end = self._end or StoreError("the controller is stopping")
                 self._refuse()
                 if isinstance(error, StoreRolledBackError):
                     await self._committer.note_rollback(error)
                 raise
+
+    def _maybe_spread(self) -> None:
+        """Go on with a change of min.insync.replicas that concerns very many partitions."""
+        is_at_it = self._spreading is not None and not self._spreading.done()
+        if not self.committed.is_minimum_spread and not is_at_it:
+            self._spreading = asyncio.create_task(self._spread())
+
+    async def _spread(self) -> None:
+        while not self.committed.is_minimum_spread:
+            try:
+                await self.submit(SpreadMinimum())
+            except RefusedError as refusal:
+                logger.warning("partitions keep their min.insync.replicas: %s", refusal.message)
+                await asyncio.sleep(SPREAD_RETRY_S)
 
     def _decide(self, event: Event) -> tuple[Decision, ControllerState]:
         """Give what an event changes, and the state after it.

@@ -49,6 +49,7 @@ from fairlead_controller.decisions.events import (
     ReportOffline,
     ScaleDownPool,
     ShutDownBroker,
+    SpreadMinimum,
     UnfenceBroker,
     UnregisterBroker,
     UpdateFeatures,
@@ -56,6 +57,7 @@ from fairlead_controller.decisions.events import (
 from fairlead_controller.decisions.feature_updates import decide_feature_update
 from fairlead_controller.decisions.intents import decide_intent, decide_intent_cleared
 from fairlead_controller.decisions.isr_changes import decide_isr_changes
+from fairlead_controller.decisions.minimum_in_sync import decide_spread
 from fairlead_controller.decisions.placement import RandomSource
 from fairlead_controller.decisions.reassignment.progress import decide_progress
 from fairlead_controller.decisions.reassignment.requests import (
@@ -135,6 +137,8 @@ def decide(  # noqa: PLR0911, PLR0912
             return decide_topic_resources(state, event, random, room)
         case ElectLeaders():
             return decide_elections(state)
+        case SpreadMinimum():
+            return decide_spread(state)
         case AlterPartition():
             return decide_isr_changes(state, event)
         case ElectOnRequest():

@@ -230,6 +230,11 @@ class ElectLeaders:
 
 
 @dataclass(frozen=True, slots=True)
+class SpreadMinimum:
+    """Go on to renew records after a change of min.insync.replicas that concerns very many."""
+
+
+@dataclass(frozen=True, slots=True)
 class AlterPartition:
     """A leader proposes in-sync replicas for its partitions (Kafka's AlterPartition)."""
 
@@ -383,6 +388,7 @@ Event: TypeAlias = (
     | ApplyTopicResources
     | ApplyUserResources
     | ElectLeaders
+    | SpreadMinimum
     | AlterPartition
     | ElectOnRequest
     | BalanceLeaders

@@ -68,6 +68,16 @@ class BrokerDraining:
 
 
 @dataclass(frozen=True, slots=True)
+class MinimumSpread:
+    """Whether every partition has the effective `min.insync.replicas`.
+
+    Not durable: the first decision of the next controller looks at all of them.
+    """
+
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Intent:
     """An act that no compare-and-swap fences, announced before it is done."""
 
@@ -109,7 +119,7 @@ class UserDeclared:
 
 
 Observation: TypeAlias = (
-    BrokerConfirmed | BrokerDraining | ReplicasOffline | ReplicasFull | LogsReported
+    BrokerConfirmed | BrokerDraining | ReplicasOffline | ReplicasFull | LogsReported | MinimumSpread
 )
 """What brokers report to the controller; not durable, the next controller is told again."""
 
@@ -126,6 +136,7 @@ NOT_PUBLISHED: Final = (
     ReplicasOffline,
     ReplicasFull,
     LogsReported,
+    MinimumSpread,
     ClusterLimits,
 )
 """Changes that only the controller sees; brokers are sent all others."""
@@ -171,6 +182,8 @@ class ControllerState:
     limits: ClusterLimits = field(default_factory=ClusterLimits)
     partition_count: int = 0
     """Of all topics, also those being deleted."""
+    is_minimum_spread: bool = True
+    """Whether every partition has the effective `min.insync.replicas`; else some are left."""
 
     def check_room(self, *, new_topics: int = 0, new_partitions: int = 0) -> None:
         """Raise RefusedError, which names the limit, if so many more are too many."""
@@ -232,6 +245,7 @@ class ControllerState:
         users, principals = self._apply_to_users(changes)
         counters, unconfirmed, departed = self.counters, self.unconfirmed, self.departed
         draining, intents, limits = self.draining, self.intents, self.limits
+        is_minimum_spread = self.is_minimum_spread
         for change in changes:
             if isinstance(change, CountersChanged):
                 counters = change
@@ -246,6 +260,8 @@ class ControllerState:
                     intents[change.intent_id] = change.intent
             elif isinstance(change, ClusterLimits):
                 limits = change
+            elif isinstance(change, MinimumSpread):
+                is_minimum_spread = change.is_complete
             elif isinstance(change, ReplicasOffline | ReplicasFull | LogsReported):
                 observed.append(change)
             elif not isinstance(change, UserDeclared):
@@ -270,6 +286,7 @@ class ControllerState:
             moves=self.moves.updated(image, cluster_changes),
             intents=intents,
             limits=limits,
+            is_minimum_spread=is_minimum_spread,
             partition_count=self.partition_count + _growth(self.image, image, cluster_changes),
             loads=update_loads(self.loads, self.image, image, cluster_changes),
             collisions=self._apply_to_collisions(cluster_changes),

@@ -4,11 +4,14 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from config_alterations import BROKER, SET, alter, resource
 
 from fairlead_controller import controller as controller_module
 from fairlead_controller.controller import Controller, open_controller
+from fairlead_controller.decisions import minimum_in_sync
 from fairlead_controller.decisions.events import (
     AllocateProducerIds,
     CreateTopics,
@@ -218,3 +221,28 @@ def test_many_tables_are_loaded_beside_the_loop(
         await store.close()
 
     asyncio.run(run())
+
+
+def test_the_shell_goes_on_with_a_minimum_until_all_have_it(
+    tmp_path: Path,
+    make_create: Any,
+    make_topic: Any,
+    make_registration: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(minimum_in_sync, "SPREAD_PER_DECISION_MAX", 1)
+
+    async def story(controller: Controller, store: GatedStore) -> None:
+        epoch = (await controller.submit(RegisterBroker(make_registration(0), "")))["broker_epoch"]
+        await controller.submit(UnfenceBroker(0, epoch))
+        for name in "abcde":
+            await controller.submit(make_create(make_topic(name)))
+        wanted = ("min.insync.replicas", SET, "2")
+        await controller.submit(alter(resource(BROKER, "", wanted)))
+        async with asyncio.timeout(10):
+            while not controller.committed.is_minimum_spread:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        topics = controller.committed.image.topics()
+        assert {topic.partitions[0].min_insync_replicas for topic in topics} == {2}
+
+    play(tmp_path, story)

@@ -27,6 +27,7 @@ from fairlead_controller.decisions.state import (
     ControllerChange,
     CountersChanged,
     IntentChanged,
+    MinimumSpread,
     UserDeclared,
 )
 from fairlead_controller.decisions.tables import lines
@@ -288,6 +289,7 @@ class WritePlan:
                     | ReplicasOffline()
                     | ReplicasFull()
                     | LogsReported()
+                    | MinimumSpread()
                     | ClusterLimits()
                 ):
                     pass  # Not durable.

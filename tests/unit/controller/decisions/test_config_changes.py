@@ -13,6 +13,9 @@ from config_alterations import (
     resource,
 )
 
+from fairlead_controller.decisions import minimum_in_sync
+from fairlead_controller.decisions.events import ElectLeaders, SpreadMinimum
+from fairlead_controller.decisions.state import initial_state
 from fairlead_model.session.refusals import RefusalCode
 
 SESSION = "consumer.session.timeout.ms"
@@ -217,3 +220,40 @@ def test_the_effective_minimum_of_in_sync_replicas_is_in_the_partitions(configur
     assert minima() == [(3, 2), (3, 2)]
     configured.do(alter(resource(BROKER, "", ("min.insync.replicas", SET, "4"))))
     assert minima() == [(3, 2), (3, 2)], "the topic's own value is stronger"
+
+
+def test_very_many_partitions_get_another_minimum_one_after_another(world, monkeypatch) -> None:
+    """All at once would keep the controller from its brokers, and from its Lease."""
+    monkeypatch.setattr(minimum_in_sync, "SPREAD_PER_DECISION_MAX", 3)
+    for name in "abc":
+        world.create(name, partitions=2)
+    world.create("own", configs={"min.insync.replicas": "1"})
+    world.do(alter(resource(BROKER, "", ("min.insync.replicas", SET, "2"))))
+    lengths = [len(world.decide(SpreadMinimum()).changes)]
+    assert not world.state.is_minimum_spread
+    world.create("late")
+    while not world.state.is_minimum_spread:
+        lengths.append(len(world.decide(SpreadMinimum()).changes))
+        world.do(SpreadMinimum())
+    assert max(lengths) <= 5, "partitions of two topics, and the note"
+    minima = {
+        topic.name: {each.min_insync_replicas for each in topic.partitions}
+        for topic in world.state.image.topics()
+    }
+    assert minima == {"a": {2}, "b": {2}, "c": {2}, "late": {2}, "own": {1}}
+    assert world.decide(SpreadMinimum()).changes == ()
+
+
+def test_the_next_controller_goes_on_with_a_minimum(world, monkeypatch) -> None:
+    monkeypatch.setattr(minimum_in_sync, "SPREAD_PER_DECISION_MAX", 1)
+    for name in "abc":
+        world.create(name)
+    world.do(alter(resource(BROKER, "", ("min.insync.replicas", SET, "2"))))
+    state = world.state
+    world.state = initial_state(state.image, controller_epoch=2, counters=state.counters)
+    world.do(ElectLeaders())
+    assert not world.state.is_minimum_spread
+    world.do(SpreadMinimum())
+    assert world.state.is_minimum_spread
+    partitions = [each for topic in world.state.image.topics() for each in topic.partitions]
+    assert [each.min_insync_replicas for each in partitions] == [2, 2, 2]
