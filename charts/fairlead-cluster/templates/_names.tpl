@@ -7,13 +7,13 @@
 {{- end -}}
 
 {{- define "cluster.metadata" -}}
-namespace: {{ .Release.Namespace }}
+namespace: {{ .Release.Namespace | quote }}
 labels:
-  app.kubernetes.io/instance: {{ include "cluster.name" . }}
+  app.kubernetes.io/instance: {{ include "cluster.name" . | quote }}
   app.kubernetes.io/managed-by: {{ .Release.Service }}
   app.kubernetes.io/name: fairlead
   app.kubernetes.io/part-of: fairlead
-  fairlead.io/cluster: {{ include "cluster.name" . }}
+  fairlead.io/cluster: {{ include "cluster.name" . | quote }}
   helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- with .Values.commonLabels }}
   {{- toYaml . | nindent 2 }}

@@ -43,7 +43,7 @@
 
 {{- define "fairlead.selectorLabels" -}}
 app.kubernetes.io/component: operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/name: fairlead
 {{- end -}}
 
@@ -122,7 +122,7 @@ securityContext:
 apiVersion: {{ $object.apiVersion }}
 kind: {{ $object.kind }}
 metadata:
-  name: {{ $object.metadata.name }}
+  name: {{ $object.metadata.name | quote }}
   labels:
     {{- include "fairlead.labels" $root | nindent 4 }}
     {{- with $object.metadata.labels }}

@@ -25,6 +25,10 @@ def objects(text: str) -> list[dict]:
     return [manifest for manifest in yaml.safe_load_all(text) if manifest]
 
 
+def pools(manifests: list[dict]) -> list[dict]:
+    return [each for each in manifests if each["kind"] == "BrokerPool"]
+
+
 def without_definitions(text: str) -> str:
     """Rendered manifests less the definitions, which have a golden file already: crds/."""
     parts = text.split("\n---\n")
@@ -66,6 +70,26 @@ def test_every_object_is_labelled_and_says_its_namespace(render) -> None:
         labels = each["metadata"]["labels"]
         assert labels["team"] == "logs", each["metadata"]["name"]
         assert labels["app.kubernetes.io/part-of"] == "fairlead"
+
+
+def test_names_that_yaml_takes_for_something_else_stay_names(render, tmp_path: Path) -> None:
+    """A namespace may be called 123, and a topic `no`: no number and no boolean is a name."""
+    cluster, operator = tmp_path / "cluster.yaml", tmp_path / "operator.yaml"
+    pool = {"replicas": 1, "idBase": 1_000_000, "storage": {"size": "1Gi"}}
+    users = {"0x1f": {}, "off": {}}
+    names = {"topics": {"no": {}, "123": {"partitions": 3}}, "pools": {"on": pool}, "users": users}
+    cluster.write_text(yaml.safe_dump(names))
+    operator.write_text(yaml.safe_dump({"watchNamespaces": ["123", "no"]}))
+    rendered = objects(render("cluster", "-n", "456", "-f", cluster))
+    rendered += objects(render("operator", "-n", "456", "-f", operator))
+    for each in rendered:
+        metadata, subjects = each["metadata"], each.get("subjects", [])
+        texts = [metadata["name"], metadata.get("namespace", ""), *metadata["labels"].values()]
+        texts += [text for subject in subjects for text in subject.values()]
+        assert all(isinstance(text, str) for text in texts), each
+    assert {"no", "123", "on", "0x1f", "off"} <= {each["metadata"]["name"] for each in rendered}
+    bases = {each["metadata"]["name"]: each["spec"]["idBase"] for each in pools(rendered)}
+    assert repr(bases["on"]) == "1000000", "1e+06 is no integer"
 
 
 def test_the_operator_pod_needs_no_privilege(render) -> None:
