@@ -21,8 +21,21 @@ _WEBHOOK: Final = "webhook"
 _LASTING_WORDS: Final = (_UNDECLARED, "typed patch object", _WEBHOOK)
 """Words in answers with status 500 that will be the same next time."""
 
+ALREADY_EXISTS: Final = 409
 PartKey = tuple[str, str]
 """Kind and name of a part of a cluster."""
+
+
+class OtherOwnerError(ApiError):
+    """An object has the name of a part of a cluster, and is somebody else's: it is left alone."""
+
+    def __init__(self, kind: str, name: str, cluster: str) -> None:
+        super().__init__(
+            ALREADY_EXISTS,
+            "AlreadyExists",
+            f"{kind} {name} was there before LogCluster {cluster}, which needs one of that name, "
+            "and is left as it is: delete it or give it another name",
+        )
 
 
 @dataclass(slots=True)
@@ -53,13 +66,15 @@ class Refusals:
 
 def is_refusal(error: ApiError) -> bool:
     """Tell whether the same request gets the same answer until somebody changes something."""
-    if error.status in _LASTING:
+    if error.status in _LASTING or isinstance(error, OtherOwnerError):
         return True
     return error.status >= 500 and any(word in error.message for word in _LASTING_WORDS)
 
 
 def describe_refusal(kind: str, name: str, error: ApiError) -> str:
     """Say which part of a cluster the API server refuses, why, and what to do."""
+    if isinstance(error, OtherOwnerError):
+        return error.message
     return f"the API server refuses {kind} {name}: {error.message}{_advice(error)}"
 
 
