@@ -8,12 +8,26 @@ however much the API server and others have added to it.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from fairlead_operator.resources.quantity import quantity_value
 from fairlead_operator.specs.names import APPLIED_ANNOTATION
 
 Manifest = dict[str, Any]
+FAMILIES: Final = "ipFamilies"
+_MERGED_BY: Final[Mapping[str, Mapping[str, str | None]]] = {
+    "containers": {"name": None},
+    "env": {"name": None},
+    "imagePullSecrets": {"name": None},
+    "initContainers": {"name": None},
+    "ownerReferences": {"uid": None},
+    "ports": {"containerPort": None, "protocol": "TCP"},
+    "volumeMounts": {"mountPath": None},
+    "volumes": {"name": None},
+}
+"""The keys (`x-kubernetes-list-map-keys`) of lists in pods and metadata, and what an absent one is.
+
+Of the lists called ports only those of containers: a NetworkPolicy's are replaced as a whole."""
 
 
 def with_hash(desired: Manifest) -> Manifest:
@@ -30,24 +44,43 @@ def needs_apply(desired: Manifest, live: Mapping[str, Any] | None) -> bool:
     return live is None or not is_covered(desired, live)
 
 
-def is_covered(desired: object, live: object) -> bool:
-    """Tell whether everything in `desired` is in `live`; lists correspond item by item."""
+def is_covered(desired: object, live: object, field: str = "") -> bool:
+    """Tell whether everything in `desired`, the value of a field, is in `live`.
+
+    Lists correspond item by item, but for those that the API server merges by a key: entries of
+    others stay there whatever is applied.
+    """
     if isinstance(desired, Mapping):
         if not isinstance(live, Mapping):
             return not desired and live is None
-        return all(is_covered(value, live.get(name)) for name, value in desired.items())
+        return all(is_covered(value, live.get(name), name) for name, value in desired.items())
     if isinstance(desired, Sequence) and not isinstance(desired, str):
         if not isinstance(live, Sequence) or isinstance(live, str):
             return not desired and live is None
-        return len(desired) == len(live) and all(
-            is_covered(wanted, present) for wanted, present in zip(desired, live, strict=True)
-        )
+        present = _without_others(field, desired, live)
+        return len(desired) == len(present) and all(map(is_covered, desired, present))
     if desired == live:
         return True
     if isinstance(desired, str) and isinstance(live, str):
         return _is_same_amount(desired, live)
     # Empty and absent are the same to the API server.
     return live is None and desired in ("", 0, False)
+
+
+def _without_others(field: str, desired: Sequence[Any], live: Sequence[Any]) -> Sequence[Any]:
+    """Leave out what others have added to a list and an apply would not remove."""
+    if field == FAMILIES:
+        # With PreferDualStack the server adds the second one, behind ours.
+        return live[: max(1, len(desired))]
+    keys = _MERGED_BY.get(field, {})
+    if not all(isinstance(item, Mapping) and next(iter(keys), "") in item for item in desired):
+        return live
+
+    def key_of(item: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(item.get(name, default) for name, default in keys.items())
+
+    ours = {key_of(item) for item in desired}
+    return [item for item in live if key_of(item) in ours] if ours else live
 
 
 def _is_same_amount(one: str, other: str) -> bool:

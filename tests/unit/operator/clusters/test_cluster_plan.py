@@ -12,6 +12,8 @@ from fairlead_operator.clusters.plan import ClusterObserved, ClusterPlan, plan_c
 from fairlead_operator.clusters.pool_decisions import decide_ids, decide_scale
 from fairlead_operator.specs.apply_decision import is_covered, needs_apply, with_hash
 
+TCP = {"protocol": "TCP"}
+
 
 def observed(**changes: Any) -> ClusterObserved:
     nothing = ClusterObserved(
@@ -211,6 +213,32 @@ def test_what_others_add_to_an_object_does_not_matter() -> None:
     assert is_covered(wanted, live)
     assert not is_covered({"spec": {"ports": []}}, live)
     assert not is_covered({"spec": {"type": "NodePort"}}, live)
+
+
+def test_what_others_add_to_merged_lists_does_not_count() -> None:
+    """An apply would not remove it, and was sent again once a second (`kubectl set env`)."""
+    own = {"name": "broker", "env": [{"name": "A", "value": "1"}]}
+    ours = {"containers": [own, {"name": "relay"}]}
+    theirs = {"name": "B", "value": "2"}
+    live = {"containers": [own | {"env": [theirs, *own["env"]]}, {"name": "x"}, {"name": "relay"}]}
+    assert is_covered(ours, live)
+    changed = own | {"env": [{"name": "A", "value": "3"}, theirs]}
+    assert not is_covered(ours, {"containers": [changed, {"name": "relay"}]})
+    assert not is_covered(ours, {"containers": [own]})
+    assert not is_covered(ours, {"containers": [{"name": "relay"}, own]}), "order may matter"
+    assert is_covered({"ipFamilies": ["IPv6"]}, {"ipFamilies": ["IPv6", "IPv4"]})
+    assert not is_covered({"ipFamilies": ["IPv6"]}, {"ipFamilies": ["IPv4", "IPv6"]})
+    ports = {"ports": [{"containerPort": 9092, "protocol": "TCP"}]}
+    assert is_covered(ports, {"ports": [{"containerPort": 1}, {"containerPort": 9092} | TCP]})
+
+
+def test_what_others_add_to_lists_that_are_replaced_is_taken_out_again() -> None:
+    rule = {"ports": [{"port": 9092} | TCP]}
+    for field in ("ingress", "args", "tolerations"):
+        assert not is_covered({field: [rule]}, {field: [rule, {}]})
+    open_rule = {"ports": [{"port": 22} | TCP, *rule["ports"]]}
+    assert not is_covered({"ingress": [rule]}, {"ingress": [open_rule]})
+    assert not is_covered({"env": []}, {"env": [{"name": "B"}]})
 
 
 def test_a_field_that_is_no_longer_set_is_noticed() -> None:
