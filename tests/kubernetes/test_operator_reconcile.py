@@ -11,6 +11,7 @@ import pytest
 from fake_admin import broker
 from operator_bench import QUIET_S, cluster_manifest, pool_manifest
 
+from fairlead_kube.client import JSON_PATCH
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import (
     BROKER_POOL,
@@ -54,6 +55,27 @@ def test_objects_appear_and_then_nothing_is_written(
         await bench.until(lambda: bench.get(SERVICE, "demo-bootstrap"), "the Service comes back")
         again = await bench.get(SECRET, "demo-session")
         assert again["metadata"]["resourceVersion"] == secret["metadata"]["resourceVersion"]
+
+    run(scenario())
+
+
+def test_what_somebody_adds_to_a_merged_list_is_not_applied_against(
+    bench: Bench, run: Any, operator: Operator
+) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(), pool_manifest(1))
+        await bench.start(1)
+        await bench.until_may_go(1, "calm")
+        uid = (await bench.get(BROKER_POOL, "main"))["metadata"]["uid"]
+        owner = {"apiVersion": BROKER_POOL.api_version, "kind": "BrokerPool", "name": "main"}
+        place = "/metadata/ownerReferences/-"
+        patch: Any = [{"op": "add", "path": place, "value": owner | {"uid": uid}}]
+        before = operator.writes()
+        names = (SERVICE, bench.namespace, "demo-bootstrap")
+        await bench.kube.patch(*names, patch, content_type=JSON_PATCH)
+        await asyncio.sleep(QUIET_S)
+        assert operator.writes() == before
+        assert len((await bench.kube.get(*names))["metadata"]["ownerReferences"]) == 2
 
     run(scenario())
 

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from operator_bench import cluster_manifest, pool_manifest
 
-from fairlead_kube.kinds import BROKER_POOL, LOG_CLUSTER, SECRET, STATEFUL_SET
+from fairlead_kube.kinds import (
+    BROKER_POOL,
+    LOG_CLUSTER,
+    POD_DISRUPTION_BUDGET,
+    SECRET,
+    STATEFUL_SET,
+)
 
 if TYPE_CHECKING:
     from operator_bench import Bench
@@ -78,5 +84,27 @@ def test_brokers_wait_until_the_secret_of_an_earlier_cluster_is_gone(
         uid = (await bench.get(LOG_CLUSTER, "demo"))["metadata"]["uid"]
         metadata = (await bench.get(SECRET, "demo-session"))["metadata"]
         assert [each["uid"] for each in metadata["ownerReferences"]] == [uid]
+
+    run(scenario())
+
+
+def test_an_object_of_somebody_else_is_left_as_it_is_and_named(bench: Bench, run: Any) -> None:
+    async def scenario() -> None:
+        theirs = {"minAvailable": 1, "selector": {"matchLabels": {"app": "shop"}}}
+        budget = {"metadata": {"name": "demo"}, "spec": theirs}
+        await bench.kube.create(POD_DISRUPTION_BUDGET, bench.namespace, budget)
+        await bench.create(cluster_manifest(), pool_manifest(1))
+        said = await bench.until(lambda: refusal(bench, LOG_CLUSTER, "demo"), "it is said")
+        assert "PodDisruptionBudget demo was there before LogCluster demo" in said["message"]
+        there = await bench.get(POD_DISRUPTION_BUDGET, "demo")
+        assert there["spec"]["selector"] == theirs["selector"]
+        assert "ownerReferences" not in there["metadata"]
+        await bench.kube.delete(POD_DISRUPTION_BUDGET, bench.namespace, "demo")
+
+        async def has_its_own() -> bool:
+            there = await bench.get(POD_DISRUPTION_BUDGET, "demo")
+            return bool(there and there["metadata"].get("ownerReferences"))
+
+        await bench.until(has_its_own, "the cluster has a budget of its own")
 
     run(scenario())
