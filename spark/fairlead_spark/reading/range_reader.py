@@ -66,7 +66,8 @@ class RangeReader:
         )
         self._leader = "none known"
         self._empty_replies = 0
-        self._missing_since = time.monotonic()
+        self._missing_since: float | None = None
+        """When the topic was said to be missing, if nothing has shown since that it is there."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Arrow batches of the range. SourceError, DataLossError when they cannot be had."""
@@ -163,6 +164,7 @@ class RangeReader:
             self._leave_gap()
             return None
         self._raise_for(partition.error_code)
+        self._missing_since = None
         fetched = find_batches(
             f"{self._where} (leader {self._leader})",
             asked.connection.frame,
@@ -285,6 +287,8 @@ class RangeReader:
         if now > deadline:
             raise self._timed_out(error) from error
         if not isinstance(error, MissingTopicError):
+            self._missing_since = None
+        elif self._missing_since is None:
             self._missing_since = now
         elif now - self._missing_since > limits.MISSING_TOPIC_S:
             self._lose(

@@ -1,12 +1,13 @@
 """Reading one range from a broker that answers from a script."""
 
+import time
 from typing import Any
 
 import pytest
 
 from fairlead_spark import limits
 from fairlead_spark.client_settings import ClientSettings
-from fairlead_spark.cluster import PassingError, Topic
+from fairlead_spark.cluster import MissingTopicError, PassingError, Topic
 from fairlead_spark.errors import DataLossError, SourceError
 from fairlead_spark.offsets import EARLIEST, TopicPartition
 from fairlead_spark.reading.planning import OffsetRange
@@ -248,3 +249,33 @@ def test_a_connection_that_takes_no_request_is_not_used_again() -> None:
     broker.send = send  # type: ignore[method-assign]
     assert read(broker, 0, 1) == [0]
     assert broker.dropped == 1
+
+
+def test_a_broker_that_does_not_know_the_topic_yet_is_asked_again_however_long_all_went_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that has just restarted says so; the rest of the range was given up for lost."""
+    monkeypatch.setattr(limits, "MISSING_TOPIC_S", 0.05)
+    broker = ScriptedBroker(records(0, 1), records(2, 3))
+    sent, received, found = broker.send, broker.receive, broker.leader_of
+    missing: list[Exception] = []
+
+    def send(request: Any, version: int) -> int:
+        if len(broker.asked) == 1 and not missing:
+            missing.append(MissingTopicError("t is not there"))
+            raise BrokenPipeError("gone")
+        return sent(request, version)
+
+    def receive(*asked: Any, **options: Any) -> FetchResponse:
+        time.sleep(0.1)
+        return received(*asked, **options)
+
+    def leader_of(topic: str, partition: int) -> tuple[int, Topic]:
+        if len(missing) == 1:
+            missing.append(missing[0])
+            raise missing[0]
+        return found(topic, partition)
+
+    broker.send, broker.receive, broker.leader_of = send, receive, leader_of  # type: ignore[method-assign]
+    assert read(broker, 0, 4) == [0, 1, 2, 3]
+    assert len(missing) == 2
