@@ -151,8 +151,8 @@ def _read_token_login(path: str, settings: dict[str, str]) -> Login:
     url = settings[_TOKEN_URL]
     if not _is_https(url):
         raise OptionError(
-            f"clientConfig: {path}: {_TOKEN_URL} is {url}: it has to begin with https://HOST, "
-            "because the client's secret goes there"
+            f"clientConfig: {path}: {_TOKEN_URL}: it has to begin with https://HOST, because the "
+            "client's secret goes there, and may have no name and password before the host"
         )
     tokens = TokenEndpoint(
         url,

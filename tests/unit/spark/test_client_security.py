@@ -110,3 +110,4 @@ def test_what_is_wrong_with_a_file_is_said_before_anything_runs(tmp_path, text, 
         parse_sink_options({"clientConfig": path, "topic": "t", "kafka.bootstrap.servers": "a:1"})
     assert said in str(refused.value)
     assert path in str(refused.value)
+    assert "user:pw" not in str(refused.value), "errors go to logs"
