@@ -94,18 +94,24 @@ def test_every_config_of_this_broker_and_the_made_up_one(stage: Any) -> None:
     assert only.name == "inter.broker.protocol.version"
 
 
-def test_many_topics_are_described_by_their_few_sets_of_overrides(
-    stage: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(20):
-        stage.topic(f"t{number}", configs={"retention.ms": str(number % 2)})
-    described = []
+@pytest.fixture
+def described(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the topics' configs that were described, each time."""
+    names: list[str] = []
 
     def describe_one(name: str, overrides: Any, values: Any) -> Any:
-        described.append(name)
+        names.append(name)
         return describe_topic_config(name, overrides, values)
 
     monkeypatch.setattr(describe_configs, "describe_topic_config", describe_one)
+    return names
+
+
+def test_many_topics_are_described_by_their_few_sets_of_overrides(
+    stage: Any, described: list[str]
+) -> None:
+    for number in range(20):
+        stage.topic(f"t{number}", configs={"retention.ms": str(number % 2)})
     names = [f"t{number}" for number in range(20)]
     asked = [DescribeConfigsResource(TOPIC, name, ["retention.ms"]) for name in names]
     results = stage.ask(DescribeConfigsRequest(resources=asked), 4).results
@@ -116,16 +122,9 @@ def test_many_topics_are_described_by_their_few_sets_of_overrides(
 
 
 def test_what_topics_have_in_common_is_described_once_where_their_sets_differ(
-    stage: Any, monkeypatch: pytest.MonkeyPatch
+    stage: Any, described: list[str]
 ) -> None:
     """5,000 topics, each with a retention of its own, took most of a second of the loop."""
-    described = []
-
-    def describe_one(name: str, overrides: Any, values: Any) -> Any:
-        described.append(name)
-        return describe_topic_config(name, overrides, values)
-
-    monkeypatch.setattr(describe_configs, "describe_topic_config", describe_one)
     names = [f"t{number}" for number in range(20)]
     for number, name in enumerate(names):
         stage.topic(name, configs={"retention.ms": str(number)})
