@@ -20,7 +20,7 @@ import socket
 import subprocess
 import uuid
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.client import KazooClient
 from needed_tools import missing, need
@@ -170,6 +170,28 @@ class ZooKeeperServer:
         self._process.send_signal(number)
 
 
+class CurrentClient(KazooClient):
+    """Asks its server to catch up before it reads, for another session's write was acknowledged.
+
+    A server may answer from before a write that the majority has taken through other servers.
+    """
+
+    def get(self, path: str, watch: Any = None) -> Any:
+        """Return the value and the statistics of a znode."""
+        self.sync(path)
+        return super().get(path, watch)
+
+    def exists(self, path: str, watch: Any = None) -> Any:
+        """Return the statistics of a znode, None if there is none."""
+        self.sync(path)
+        return super().exists(path, watch)
+
+    def get_children(self, path: str, watch: Any = None, include_data: bool = False) -> Any:
+        """Return the names below a znode."""
+        self.sync(path)
+        return super().get_children(path, watch, include_data)
+
+
 class ZooKeeperEnsemble:
     """Three servers, or as many as asked for, in one folder."""
 
@@ -251,8 +273,8 @@ class ZooKeeperEnsemble:
 
     @contextmanager
     def client(self, chroot: str = "") -> Iterator[KazooClient]:
-        """A client of kazoo's own kind, connected."""
-        client = KazooClient(self.connect_string(chroot), timeout=10.0)
+        """A client of kazoo's own kind, connected, whose reads see every write before them."""
+        client = CurrentClient(self.connect_string(chroot), timeout=10.0)
         client.start(timeout=30)
         try:
             yield client

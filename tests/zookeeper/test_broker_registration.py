@@ -54,6 +54,7 @@ def test_a_broker_announces_itself_as_kafka_does_and_leaves_nothing_behind(
             mine = ZooKeeperRegistration(access, registration(), on_controllers=lambda urls: None)
             mine.start()
             await mine.announced
+            await client.sync(PATH)
             znode = await client.get(PATH)
             assert znode is not None
             record = decode(znode.data)
@@ -117,6 +118,7 @@ def test_an_id_of_another_broker_that_is_alive_is_refused(access: ZooKeeperAcces
             mine.start()
             with pytest.raises(BrokerIdTakenError, match=f"{PATH} belongs to another broker"):
                 await mine.announced
+            await client.sync(PATH)
             znode = await client.get(PATH)
             assert znode is not None
             assert broker_directory(znode.data) == "theirs"
