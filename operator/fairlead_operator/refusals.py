@@ -27,13 +27,16 @@ PartKey = tuple[str, str]
 
 
 class OtherOwnerError(ApiError):
-    """An object has the name of a part of a cluster, and is somebody else's: it is left alone."""
+    """An object has the name of one that `owner` needs, and is somebody else's: it is left alone.
 
-    def __init__(self, kind: str, name: str, cluster: str) -> None:
+    `owner` is a kind and a name, such as `LogCluster demo`.
+    """
+
+    def __init__(self, kind: str, name: str, owner: str) -> None:
         super().__init__(
             ALREADY_EXISTS,
             "AlreadyExists",
-            f"{kind} {name} was there before LogCluster {cluster}, which needs one of that name, "
+            f"{kind} {name} was there before {owner}, which needs one of that name, "
             "and is left as it is: delete it or give it another name",
         )
 

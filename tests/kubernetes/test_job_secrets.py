@@ -1,4 +1,5 @@
-"""Jobs of another namespace than their LogCluster, on an API server: by whose Secret they log in.
+"""Jobs of another namespace than their LogCluster, on an API server: by whose Secret they log in,
+and what of others there they leave alone.
 
 The User, its Secret and the job are carried out by the operator's own code in this process. No node
 takes the drivers: what counts is whether they are made, and of what.
@@ -19,7 +20,15 @@ from topic_bench import eventually
 from user_bench import Bench, bench
 
 from fairlead_kube.errors import ApiError
-from fairlead_kube.kinds import CONFIG_MAP, NAMESPACE, POD, SECRET, SERVICE_ACCOUNT, STREAM_JOB
+from fairlead_kube.kinds import (
+    CONFIG_MAP,
+    NAMESPACE,
+    NETWORK_POLICY,
+    POD,
+    SECRET,
+    SERVICE_ACCOUNT,
+    STREAM_JOB,
+)
 from fairlead_operator.events import EventWriter
 from fairlead_operator.live_objects import LiveObjects
 from fairlead_operator.stream_jobs import steps
@@ -193,8 +202,29 @@ async def refused_at_once(jobs: Jobs) -> None:
         await jobs.create(authentication=LOGIN | {"type": "oauth"})
 
 
+async def beside_parts_of_others(jobs: Jobs) -> None:
+    def named(name: str) -> dict[str, Any]:
+        return {"metadata": {"name": name, "labels": {"app": "somebody-else"}}}
+
+    policy = named(f"{JOB}-spark") | {"spec": {"podSelector": {}}}
+    config = named(f"{JOB}-driver") | {"data": {"theirs": "kept"}}
+    await jobs.kube.create(NETWORK_POLICY, jobs.namespace, policy)
+    await jobs.kube.create(CONFIG_MAP, jobs.namespace, config)
+    await jobs.copy()
+    await jobs.create(authentication=LOGIN, networkPolicy={"enabled": False})
+    said = await jobs.until("BackingOff")
+    assert f"ConfigMap {JOB}-driver was there before StreamJob {JOB}" in said
+    there = await jobs.kube.get(CONFIG_MAP, jobs.namespace, f"{JOB}-driver")
+    assert there["data"] == {"theirs": "kept"}
+    await jobs.kube.delete(CONFIG_MAP, jobs.namespace, f"{JOB}-driver")
+    await jobs.until("Starting")
+    await jobs.kube.get(NETWORK_POLICY, jobs.namespace, f"{JOB}-spark")
+
+
 @pytest.mark.parametrize(
-    "story", [from_refusal_to_rotation, refused_at_once], ids=lambda each: each.__name__
+    "story",
+    [from_refusal_to_rotation, refused_at_once, beside_parts_of_others],
+    ids=lambda each: each.__name__,
 )
 def test_stories(run, kube, namespace, elsewhere, tmp_path, monkeypatch, story) -> None:
     monkeypatch.setattr(steps, "SECRET_LOOK", timedelta(seconds=0.2))

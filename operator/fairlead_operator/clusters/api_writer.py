@@ -9,8 +9,9 @@ from fairlead_kube.kinds import CLUSTER_STATE, CONFIG_MAP, ResourceKind
 from fairlead_operator.clusters.plan import WantedObject
 from fairlead_operator.live_objects import LiveObjects, Manifest
 from fairlead_operator.metrics import OperatorMetrics
+from fairlead_operator.ownership import is_same_owner
 from fairlead_operator.refusals import OtherOwnerError
-from fairlead_operator.specs.names import CLUSTER_LABEL, FIELD_MANAGER, MANAGED_BY_LABEL
+from fairlead_operator.specs.names import CLUSTER_LABEL, FIELD_MANAGER
 
 STATUS: Final = "status"
 
@@ -26,17 +27,16 @@ class ApiWriter:
     async def apply(self, child: WantedObject) -> None:
         """Apply a child's manifest on the server; OtherOwnerError if it is another's object.
 
-        An apply takes fields from whoever had set them. So the server is asked first where nothing
-        is seen: informers show only what has our labels.
+        The server is asked first where nothing is seen.
         """
         metadata = child.manifest["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         before = self._live.seen_version(child.kind, namespace, name)
         if not before:
             there = await self.find(child.kind, child.manifest)
-            if there is not None and not is_same_owner(there, child.manifest):
+            if there is not None and not is_same_owner(there, child.manifest, CLUSTER_LABEL):
                 cluster = metadata["labels"][CLUSTER_LABEL]
-                raise OtherOwnerError(child.kind.kind, name, cluster)
+                raise OtherOwnerError(child.kind.kind, name, f"LogCluster {cluster}")
         answer = await self._client.apply(
             child.kind, namespace, name, child.manifest, field_manager=FIELD_MANAGER
         )
@@ -155,17 +155,3 @@ class ApiWriter:
         self._metrics.writes.labels(kind.kind, verb).inc()
         answer["metadata"].pop("managedFields", None)
         self._live.note_written(kind, namespace, name, answer, before=before)
-
-
-def is_same_owner(there: Manifest, wanted: Manifest) -> bool:
-    """Tell whether an object is of the cluster that wants it, by its labels or by its owner."""
-    labels = there["metadata"].get("labels") or {}
-    ours = wanted["metadata"]["labels"]
-    if all(labels.get(each) == ours[each] for each in (MANAGED_BY_LABEL, CLUSTER_LABEL)):
-        return True
-    # Somebody may have taken a label off.
-    return not _owners(there).isdisjoint(_owners(wanted))
-
-
-def _owners(manifest: Manifest) -> set[str]:
-    return {each["uid"] for each in manifest["metadata"].get("ownerReferences") or ()}

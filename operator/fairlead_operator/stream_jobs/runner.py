@@ -31,6 +31,8 @@ from fairlead_model.resources.stream_job import StreamJobSpec
 from fairlead_model.resources.topic_manifest import ManifestError
 from fairlead_operator.conditions import is_asleep
 from fairlead_operator.events import EventWriter
+from fairlead_operator.ownership import is_same_owner
+from fairlead_operator.refusals import OtherOwnerError
 from fairlead_operator.schedule import ScheduleError, next_time
 from fairlead_operator.specs.client_access import find_access
 from fairlead_operator.specs.names import FIELD_MANAGER
@@ -360,14 +362,16 @@ class StreamJobRunner:
             (SERVICE, manifests.build_service(view)),
             (CONFIG_MAP, manifests.build_config_map(view, run=run)),
         ]
-        name = network_policy_name(view.name)
         if view.spec.network_policy.enabled:
             policy = build_network_policy(view, self._operator_namespace)
             children.append((NETWORK_POLICY, policy))
         else:
-            await self._delete(NETWORK_POLICY, view.namespace, name)
+            await self._remove_network_policy(view)
         for kind, manifest in children:
             name = manifest["metadata"]["name"]
+            there = await self._find(kind, view.namespace, name)
+            if there is not None:
+                _require_ours(kind, there, manifest)
             await self._client.apply(
                 kind, view.namespace, name, manifest, field_manager=FIELD_MANAGER
             )
@@ -383,6 +387,26 @@ class StreamJobRunner:
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
+            there = await self._find(kind, namespace, manifest["metadata"]["name"])
+            # A claim of this name may have been restored from a copy, on purpose.
+            if there is not None and kind is not PERSISTENT_VOLUME_CLAIM:
+                _require_ours(kind, there, manifest)
+
+    async def _remove_network_policy(self, view: manifests.JobView) -> None:
+        """Delete what an earlier form of the job has left, and nobody else's of that name."""
+        name = network_policy_name(view.name)
+        there = await self._find(NETWORK_POLICY, view.namespace, name)
+        ours = manifests.build_object(view, NETWORK_POLICY, name)
+        if there is not None and is_same_owner(there, ours, JOB_LABEL):
+            await self._delete(NETWORK_POLICY, view.namespace, name)
+
+    async def _find(self, kind: ResourceKind, namespace: str, name: str) -> Manifest | None:
+        try:
+            return await self._client.get(kind, namespace, name)
+        except ApiError as error:
+            if error.is_not_found:
+                return None
+            raise
 
     async def _delete_executors(self, key: ObjectKey) -> None:
         """Delete the executors of a job that is over.
@@ -518,6 +542,14 @@ def _require_shown(informer: Informer, namespace: str, kind: ResourceKind) -> No
     if informer.is_hidden(namespace):
         message = f"{kind.plural} of the namespace {namespace} may not be read"
         raise ApiUnavailableError(message, may_have_landed=False)
+
+
+def _require_ours(kind: ResourceKind, there: Manifest, wanted: Manifest) -> None:
+    """Raise OtherOwnerError where an object of the wanted name is not of the job."""
+    if not is_same_owner(there, wanted, JOB_LABEL):
+        metadata = wanted["metadata"]
+        owner = f"StreamJob {metadata['labels'][JOB_LABEL]}"
+        raise OtherOwnerError(kind.kind, metadata["name"], owner)
 
 
 def _job_of(pod: Mapping[str, Any]) -> str:

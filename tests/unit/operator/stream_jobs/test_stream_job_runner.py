@@ -14,6 +14,7 @@ from fairlead_kube.kinds import LOG_CLUSTER, POD, SECRET
 from fairlead_kube.object_changes import ObjectChange
 from fairlead_operator.live_objects import LiveObjects
 from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
+from fairlead_operator.stream_jobs.names import job_labels
 from fairlead_operator.stream_jobs.runner import StreamJobRunner
 
 KEY = ("ns", "job")
@@ -23,6 +24,7 @@ class NotedClient:
     """Takes every write; `refusal` is what making a pod fails with.
 
     `secrets` is what is answered for Secrets, one after the other; what was asked for is noted.
+    `there` are objects that exist before the job.
     """
 
     def __init__(
@@ -30,28 +32,37 @@ class NotedClient:
         job: dict[str, Any],
         refusal: ApiError | None = None,
         secrets: Sequence[Mapping[str, Any] | ApiError] = (),
+        there: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._job = job
+        self._there = {(each["kind"], each["metadata"]["name"]): each for each in there}
         self._refusal = refusal
         self._secrets = list(secrets)
         self.asked: list[tuple[str, str]] = []
         self.pods: list[dict[str, Any]] = []
+        self.applied: list[str] = []
+        self.deleted: list[str] = []
 
     async def get(self, kind: Any, namespace: str, name: str) -> Mapping[str, Any]:
-        assert kind is SECRET
+        if kind is not SECRET:
+            if (kind.kind, name) in self._there:
+                return self._there[kind.kind, name]
+            raise ApiError(404, "NotFound", "not found")
         self.asked.append((namespace, name))
         answer = self._secrets.pop(0)
         if isinstance(answer, ApiError):
             raise answer
         return answer
 
-    async def apply(self, *_: Any, **__: Any) -> None:
-        return None
+    async def apply(self, kind: Any, *_: Any, **__: Any) -> None:
+        self.applied.append(kind.kind)
 
-    async def delete(self, *_: Any, **__: Any) -> None:
-        return None
+    async def delete(self, kind: Any, *_: Any, **__: Any) -> None:
+        self.deleted.append(kind.kind)
 
     async def create(self, kind: Any, _namespace: str, manifest: dict[str, Any]) -> None:
+        if (kind.kind, manifest["metadata"]["name"]) in self._there:
+            raise ApiError(409, "AlreadyExists", "already exists")
         if kind is POD and self._refusal is not None:
             raise self._refusal
         if kind is POD:
@@ -367,3 +378,61 @@ def test_a_job_of_another_namespace_is_let_in_by_the_cluster() -> None:
     assert "its spec.spark.namespaces has to name it" in ready["message"]
     job, told = looks(2, clusterName="shared", clusterNamespace="data", serviceAccountName="mine")
     assert [reason for reason, _ in told] == ["DriverStarted"]
+
+
+def object_of(kind: str, name: str, job: str = "") -> dict[str, Any]:
+    """An object that exists: a job's, or nobody's."""
+    labels = job_labels(job) if job else {"app": "somebody-else"}
+    return {"kind": kind, "metadata": {"name": name, "namespace": "ns", "labels": labels}}
+
+
+def attend_beside(there: Mapping[str, Any], **spec: Any) -> tuple[NotedClient, dict[str, Any]]:
+    """Look at a job twice in a namespace where an object exists."""
+    job = job_of(spec)
+    client = NotedClient(job, there=[there])
+
+    async def attend() -> None:
+        runner = runner_of(client, NotedEvents(), clusters_of(True, ()))
+        runner._jobs._objects[KEY] = job
+        for _ in range(2):
+            await runner._attend(KEY)
+
+    asyncio.run(attend())
+    return client, job
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("Service", "job-driver"),
+        ("ConfigMap", "job-driver"),
+        ("NetworkPolicy", "job-spark"),
+        ("Pod", "job-driver"),
+    ],
+)
+def test_an_object_of_somebody_else_with_a_name_of_the_jobs_is_left_alone(
+    kind: str, name: str
+) -> None:
+    policy = {"networkPolicy": {"enabled": True}}
+    client, job = attend_beside(object_of(kind, name), **policy)
+    assert kind not in client.applied
+    assert not client.pods
+    said = f"{kind} {name} was there before StreamJob job, which needs one of that name"
+    assert said in job["status"]["lastError"]
+    client, job = attend_beside(object_of(kind, name, "job"), **policy)
+    assert kind == "Pod" or (kind in client.applied and client.pods)
+    assert "lastError" not in job["status"]
+
+
+def test_a_network_policy_is_taken_away_with_its_job_alone() -> None:
+    for job, deleted in (("job", ["NetworkPolicy"]), ("", []), ("other", [])):
+        policy = object_of("NetworkPolicy", "job-spark", job)
+        client, _ = attend_beside(policy, networkPolicy={"enabled": False})
+        assert client.deleted == deleted
+        assert client.pods
+
+
+def test_a_claim_for_the_checkpoint_may_be_there_before_its_job() -> None:
+    claim = object_of("PersistentVolumeClaim", "job-checkpoint")
+    client, _ = attend_beside(claim, checkpoint={"claim": {"size": "1Gi"}})
+    assert client.pods
