@@ -212,7 +212,7 @@ def test_java_producers_have_an_epoch_for_each_transaction(
     tools = make_tools(ledger.cluster)
     output = tools.run(
         "kafka-producer-perf-test",
-        *("--topic", "t", "--num-records", "5000", "--record-size", "100", "--throughput", "5000"),
+        *("--topic", "t", "--num-records", "5000", "--record-size", "100", "--throughput", "2000"),
         *("--transactional-id", "java", "--transaction-duration-ms", "20"),
         *("--command-property", "acks=all"),
     )
