@@ -253,8 +253,13 @@ def test_topics_made_over_kafka_have_resources_that_follow(run, kube, namespace,
         resource = {"resource_type": 2, "name": "My_Topic", "alterations": []}
         alter = {"resources": [resource], "validate_only": False, "incremental": False}
         await submit(AlterConfigs(alter))  # type: ignore[arg-type]
-        followed = await world.until(name, "Ready", partitions=5)
-        assert (followed["spec"]["partitions"], followed["spec"]["config"]) == (5, {})
+        await world.until(name, "Ready", partitions=5)
+
+        async def are_followed() -> bool:
+            spec = (await world.get(name))["spec"]
+            return (spec["partitions"], spec["config"]) == (5, {})
+
+        await eventually(are_followed, lambda: "both changes in the spec")
 
         await world.create("mine", topicName="My_Topic", partitions=5)
         mine = await world.until("mine", "Ready")

@@ -42,6 +42,20 @@ class GroupScope:
             return
         self.groups[key] = Followed(read_group_resource(manifest), manifest)
 
+    def version(self, key: ResourceKey) -> str:
+        """Return the version of a resource as it is known; empty for none."""
+        known = self.groups.get(key)
+        return "" if known is None else str(known.manifest["metadata"]["resourceVersion"])
+
+    def take_answer(self, key: ResourceKey, answer: dict[str, Any], *, before: str) -> None:
+        """Note a resource as a request of ours was answered; `before`: `version` when it was sent.
+
+        An answer may be late. What the informer has told since is this answer, or what somebody
+        else has written after it, or that the resource is gone: that counts.
+        """
+        if before and self.version(key) == before:
+            self.take(key, answer)
+
     def cluster_of(self, resource: GroupResource) -> ClusterKey | None:
         """Return the LogCluster that a resource names, or implies; None if there is none."""
         if resource.cluster:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from fairlead_kube.client import KubeClient
 from fairlead_kube.kinds import CONSUMER_GROUP
+from fairlead_operator.consumer_groups.group_resource import read_group_resource
 from fairlead_operator.consumer_groups.group_scope import Followed, GroupScope
 from fairlead_operator.consumer_groups.reset_record import ResetRecord, build_reset_status
 from fairlead_operator.events import EventType, EventWriter
@@ -51,7 +52,7 @@ class GroupStatusWriter:
         key = followed.resource.key
         answer = await self._client.patch(CONSUMER_GROUP, *key, body, subresource="status")
         self.written += 1
-        self._scope.take(key, answer)
+        self._scope.take_answer(key, answer, before=str(metadata["resourceVersion"]))
         await self._tell_reset(answer, before.get("lastReset"), after.get("lastReset"))
         return Followed(followed.resource, answer)
 
@@ -65,9 +66,11 @@ class GroupStatusWriter:
 
         ApiError if it is gone.
         """
-        manifest = await self._client.get(CONSUMER_GROUP, *followed.resource.key)
-        self._scope.take(followed.resource.key, manifest)
-        now = self._scope.groups[followed.resource.key]
+        key = followed.resource.key
+        before = self._scope.version(key)
+        manifest = await self._client.get(CONSUMER_GROUP, *key)
+        self._scope.take_answer(key, manifest, before=before)
+        now = Followed(read_group_resource(manifest), manifest)
         is_same = now.resource.uid == followed.resource.uid and now.resource.is_ours
         return now if is_same else None
 

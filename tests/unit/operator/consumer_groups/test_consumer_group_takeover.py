@@ -43,6 +43,8 @@ class World:
     """A store and a cluster that outlive operators."""
 
     def __init__(self) -> None:
+        self.scope = GroupScope()
+        """What the operator knows that runs now."""
         self.store = FakeStore()
         self.cluster = FakeGroups({A0: 2, A1: 0}, {A0: 10, A1: 10})
         self.group = self.cluster.group("billing")
@@ -60,6 +62,7 @@ class World:
     async def operate(self, until: Callable[[], bool]) -> None:
         """Run an operator until something holds; a crash ends it and shows."""
         now, scope = 0.0, GroupScope()
+        self.scope = scope
         scope.clusters["ns", "demo"] = {}
         scope.take(KEY, await self.store.get(None, *KEY))
         writer = GroupStatusWriter(self.store, scope, self.store)  # type: ignore[arg-type]
@@ -245,5 +248,40 @@ def test_silence_in_the_middle_of_a_commit_is_settled_later() -> None:
         world.cluster.is_reachable = True
         await world.operate(finished(world))
         assert (world.phase, len(world.cluster.commits)) == ("Done", 1)
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_is_late_does_not_hide_what_was_written_after_it() -> None:
+    """Found with answers of the API server up to 0.4 s late: the next reset never began."""
+
+    async def story() -> None:
+        world = World()
+
+        def ask_again(name: str) -> None:
+            if name == "patch" and world.phase == "Done":
+                world.store.after_call = lambda _name: None
+                stored = world.store.objects[KEY]
+                again = stored["spec"] | {"offsetReset": {"id": "two", "to": "Latest"}}
+                world.scope.take(KEY, world.store.put(stored | {"spec": again}))
+
+        world.store.after_call = ask_again
+        await world.operate(lambda: world.status.get("pastResets") == ["one", "two"])
+        assert world.group.committed == {A0: 10, A1: 10}
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_is_late_brings_no_deleted_resource_back() -> None:
+    async def story() -> None:
+        world = World()
+
+        def delete(name: str) -> None:
+            if name == "patch":
+                world.scope.take(KEY, None)
+
+        world.store.after_call = delete
+        await world.operate(lambda: bool(world.phase))
+        assert KEY not in world.scope.groups
 
     asyncio.run(story())
