@@ -365,8 +365,23 @@ def test_a_batch_write_is_there_once_however_often_it_is_run(
     for _ in range(2):
         source.write(rows, topic=name, exactlyOnce="true", txnAppId="nightly", txnVersion=20)
     assert set(count(broker.bootstrap, name).values()) == {2}
-    with pytest.raises(Exception, match="FencedError: batch 19 of nightly was decided long ago"):
+    over = f"FencedError: batch 19 of nightly/{name} was decided long ago"
+    with pytest.raises(Exception, match=over):
         source.write(rows, topic=name, exactlyOnce="true", txnAppId="nightly", txnVersion=19)
+
+
+def test_a_batch_that_goes_to_two_topics_by_one_name_is_there_once_in_both(
+    spark: SparkSession, broker: FairleadPeer | KafkaPeer, topics: Topics
+) -> None:
+    """So Delta's own example does it in foreachBatch. The second topic remained empty."""
+    source = Source(spark, broker.bootstrap, "fairlead")
+    rows = spark.range(50).selectExpr("concat('row ', id) AS value")
+    names = [topics.create(f"both-{number}", PARTITIONS) for number in range(2)]
+    for _ in range(2):
+        for name in names:
+            source.write(rows, topic=name, exactlyOnce="true", txnAppId="both", txnVersion=1)
+    once = Counter(f"row {number}" for number in range(50))
+    assert [count(broker.bootstrap, name) for name in names] == [once, once]
 
 
 def test_what_is_prepared_waits_for_a_driver_as_long_as_a_setting_says_and_is_lost_by_name(
@@ -397,7 +412,7 @@ def test_what_is_prepared_waits_for_a_driver_as_long_as_a_setting_says_and_is_lo
     wait_until(lambda: not client._list_open(), "it waits for ever", deadline_s=DEADLINE_S)
     cluster.close()
     for _ in range(2):
-        lost = f"LostTransactionError: batch {version} of prepared was decided"
+        lost = f"LostTransactionError: batch {version} of prepared/prepared was decided"
         with pytest.raises(Exception, match=lost):
             source.write(rows, **short)
     source.write(rows, **short, failOnDataLoss="false")

@@ -51,7 +51,8 @@ _NAMES_SHOWN: Final = 3
 class BatchWriter(NamedTuple):
     """Who writes which batch.
 
-    `name` is the query's id or the user's `txnAppId`, `batch` the number of Spark or `txnVersion`.
+    `name` is the query's id, or the user's `txnAppId` and the topic; `batch` is the number of Spark
+    or `txnVersion`.
     `run` is one start of the query, `since_ms` when its Spark application began, and `execution`
     counts what that application runs. `write` is a batch write's own, empty in a stream: in
     `foreachBatch` many have one run.

@@ -59,7 +59,7 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
         self._options = options
         self._columns = columns
-        self._name = name_write(options.txn_app_id, options.txn_version)
+        self._name = name_write(options.txn_app_id, options.txn_version, options.topic)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task; Spark calls this in a task."""

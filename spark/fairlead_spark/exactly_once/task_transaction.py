@@ -39,17 +39,22 @@ _replays: dict[tuple[str, str], DecisionReplay] = {}
 
 
 class WriteName(NamedTuple):
-    """What a batch write is called: `txnAppId` and `txnVersion`, or a name of its own."""
+    """What a batch write is called: by `txnAppId`, topic and `txnVersion`, or a name of its own."""
 
     name: str
     batch: int
     run: str
 
 
-def name_write(name: str | None, version: int | None) -> WriteName:
-    """Return the name of a batch write: one without `txnAppId` is never run again by name."""
+def name_write(app_id: str | None, version: int | None, topic: str | None) -> WriteName:
+    """Return the name of a batch write: one without `txnAppId` is never run again by name.
+
+    Delta counts versions of an application for each table: a batch that goes to two topics is
+    written twice with one `txnAppId` and one `txnVersion`. No topic has a slash or a star in its
+    name; the star stands for a column topic.
+    """
     run = uuid.uuid4().hex
-    return WriteName(run if name is None else name, version or 0, run)
+    return WriteName(run if app_id is None else f"{app_id}/{topic or '*'}", version or 0, run)
 
 
 def read_batch_writer(write: WriteName | None, context: Any = None) -> BatchWriter:

@@ -46,20 +46,25 @@ def test_a_stream_has_the_names_that_spark_gives_it() -> None:
 
 
 def test_a_batch_write_has_the_users_name_and_in_foreach_batch_the_ids_of_the_run() -> None:
-    write = name_write("nightly", 20)
+    write = name_write("nightly", 20, "rows")
     alone = Context(spark_app_startTime="1000", spark_jobGroup_id="unrelated")
     assert read_batch_writer(write, alone) == BatchWriter(
-        "nightly", 20, write.run, 1000, 0, write.run
+        "nightly/rows", 20, write.run, 1000, 0, write.run
     )
     assert read_batch_writer(write, Context(**STREAM)) == BatchWriter(
-        "nightly", 20, "r", 1000, 12, write.run
+        "nightly/rows", 20, "r", 1000, 12, write.run
     )
 
 
 def test_a_batch_write_without_a_name_has_one_of_its_own() -> None:
-    first, second = name_write(None, None), name_write(None, None)
+    first, second = name_write(None, None, "rows"), name_write(None, None, "rows")
     assert first.name != second.name
     assert first.batch == 0
+
+
+def test_versions_are_counted_for_each_topic() -> None:
+    written = [("a", "b"), ("a", "c"), ("a", None), ("a/b", None), ("a/b", "b")]
+    assert len({name_write(app_id, 1, topic).name for app_id, topic in written}) == len(written)
 
 
 def test_attempts_of_a_partition_are_told_apart() -> None:
