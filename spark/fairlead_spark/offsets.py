@@ -2,13 +2,15 @@
 
 The JSON is that of Spark's Kafka source, `{"orders": {"0": 23, "1": -2}}`. A stream's offset has
 one more entry, `"@topicIds": {"orders": "…"}` (no topic can have that name), so that a topic that
-was deleted and made again is told from the one that was read.
+was deleted and made again is told from the one that was read. The end of a query's first batch has
+`"@begun": {"orders": {"0": 20}}`, too: Spark keeps the ends of batches, and not where the first one
+began.
 """
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from fairlead_spark.errors import OptionError, SourceError
@@ -16,6 +18,7 @@ from fairlead_spark.errors import OptionError, SourceError
 EARLIEST: Final = -2
 LATEST: Final = -1
 TOPIC_IDS: Final = "@topicIds"
+BEGUN: Final = "@begun"
 NO_TOPIC_ID: Final = bytes(16)
 
 
@@ -34,18 +37,22 @@ PartitionValues = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """Where a stream stands: the next offset of each partition, and the id of each topic."""
+    """Where a stream stands: the next offset of each partition, and the id of each topic.
+
+    `begun`: where the query began, if its first batch ends here.
+    """
 
     positions: PartitionValues
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    begun: PartitionValues = field(default_factory=dict)
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         """As Spark stores it; equal offsets give equal text."""
-        nested: dict[str, dict[str, Any]] = {}
-        for (topic, partition), position in sorted(self.positions.items()):
-            nested.setdefault(topic, {})[str(partition)] = position
+        nested: dict[str, dict[str, Any]] = _nest(self.positions)
         known = {topic: self.topic_ids.get(topic, NO_TOPIC_ID) for topic in nested}
         ids = {topic: _id_text(each) for topic, each in known.items() if each != NO_TOPIC_ID}
+        if self.begun:
+            nested = {BEGUN: _nest(self.begun), **nested}
         return {TOPIC_IDS: ids, **nested} if ids else nested
 
     @classmethod
@@ -53,18 +60,20 @@ class StreamOffset:
         """Read what `to_json` wrote, or Spark's Kafka source; SourceError for anything else."""
         try:
             ids = {topic: _id_bytes(text) for topic, text in nested.get(TOPIC_IDS, {}).items()}
-            positions = {
-                TopicPartition(topic, int(partition)): _whole(position)
-                for topic, partitions in nested.items()
-                if topic != TOPIC_IDS
-                for partition, position in partitions.items()
-            }
+            positions = _flatten(
+                {name: each for name, each in nested.items() if name not in (TOPIC_IDS, BEGUN)}
+            )
+            begun = _flatten(nested.get(BEGUN, {}))
         except (AttributeError, TypeError, ValueError) as error:
             raise SourceError(
                 f"the checkpoint's offset cannot be read ({error}): {json.dumps(nested)[:500]}; "
                 "start the query with another checkpointLocation"
             ) from error
-        return cls(positions, ids)
+        return cls(positions, ids, begun)
+
+    def is_at(self, other: "StreamOffset") -> bool:
+        """Tell whether there is nothing between the two, wherever they began."""
+        return replace(self, begun={}).to_json() == replace(other, begun={}).to_json()
 
 
 def parse_offsets(text: str, *, option: str) -> PartitionValues:
@@ -128,6 +137,21 @@ def _parse(text: str, option: str, *, least: int) -> PartitionValues:
     if wrong:
         raise OptionError(f"{option}: {wrong[0]} has {values[wrong[0]]}, the least is {least}")
     return values
+
+
+def _nest(positions: PartitionValues) -> dict[str, dict[str, int]]:
+    nested: dict[str, dict[str, int]] = {}
+    for (topic, partition), position in sorted(positions.items()):
+        nested.setdefault(topic, {})[str(partition)] = position
+    return nested
+
+
+def _flatten(nested: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(partition)): _whole(position)
+        for topic, partitions in nested.items()
+        for partition, position in partitions.items()
+    }
 
 
 def _whole(value: object) -> int:

@@ -4,9 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 from spark_source import Source, Topics, finish, numbers
 from waiting import wait_until
+
+from fairlead_spark.reading.stream_reader import FairleadStreamReader
+from fairlead_spark.source import FairleadDataSource
 
 Collect = Callable[..., tuple[list[int], list[dict[str, Any]]]]
 
@@ -119,3 +123,71 @@ def test_a_leader_dies_in_the_middle_of_a_batch(
     finish(query.option("checkpointLocation", str(checkpoint)).start())
     assert killed
     assert sorted(seen) == list(range(6000))
+
+
+def busy_source() -> type[FairleadDataSource]:
+    """A source whose topic gets its first record as soon as a query knows where it begins.
+
+    Local, so that Spark's workers get its code.
+    """
+
+    class BusyReader(FairleadStreamReader):
+        def initialOffset(self) -> dict[str, Any]:
+            # A class that cannot be sent to a worker.
+            from confluent_kafka import Producer
+
+            is_first = self._initial is None
+            found = super().initialOffset()
+            servers = self._options.client.bootstrap_servers
+            (topic,) = self._options.subscription.topics
+            if is_first and found[topic] == {"0": 0}:
+                producer = Producer({"bootstrap.servers": servers})
+                producer.produce(topic, b"value 0")
+                assert producer.flush(20) == 0
+            return found
+
+    class BusySource(FairleadDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "busy"
+
+        def streamReader(self, schema: Any) -> Any:
+            reader = super().streamReader(schema)
+            reader.__class__ = BusyReader
+            return reader
+
+    return BusySource
+
+
+def test_a_query_from_the_latest_record_on_that_dies_in_its_first_batch_loses_no_record(
+    spark: Any, topics: Topics, tmp_path: Path
+) -> None:
+    """The batch is planned, and ends where its offsets say. It began where the log ended by then.
+
+    That is further on when it is run again: the batch was empty.
+    """
+    spark.dataSource.register(busy_source())
+    name = topics.create("from-latest", 1)
+    rows = Source(spark, topics.bootstrap, "busy").stream(subscribe=name, startingOffsets="latest")
+    seen: list[int] = []
+    deaths = ["the driver dies"]
+
+    def work(batch: Any, _number: int) -> None:
+        if deaths:
+            raise RuntimeError(deaths.pop())
+        seen.extend(numbers(batch))
+
+    def run() -> None:
+        query = rows.writeStream.foreachBatch(work)
+        started = query.option("checkpointLocation", str(tmp_path)).start()
+        try:
+            started.processAllAvailable()
+        finally:
+            started.stop()
+
+    with pytest.raises(Exception, match="the driver dies"):
+        run()
+    topics.fill(name, 1, 1, partitions=1)
+    run()
+    run()
+    assert seen == [0, 1]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fairlead_spark.offsets import TOPIC_IDS
+from fairlead_spark.offsets import BEGUN, TOPIC_IDS
 
 
 def describe_query(progress: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _positions(offset: Any) -> dict[tuple[str, str], int] | None:
         return None
     positions = {}
     for topic, partitions in offset.items():
-        if topic == TOPIC_IDS:
+        if topic in (TOPIC_IDS, BEGUN):
             continue
         if not isinstance(partitions, Mapping):
             return None

@@ -11,6 +11,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +31,11 @@ from fairlead_spark.group.group_membership import Instance
 from fairlead_spark.group.group_progress import GroupProgress
 from fairlead_spark.offsets import NO_TOPIC_ID, StreamOffset, TopicPartition
 from fairlead_spark.options import SourceOptions
-from fairlead_spark.reading.batch_reader import RangePartition, read_partition
+from fairlead_spark.reading.batch_reader import (
+    RangePartition,
+    begins_earliest,
+    read_partition,
+)
 from fairlead_spark.reading.boundaries import (
     check_start,
     find_partitions,
@@ -107,11 +112,15 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._apply_limit(positions, latest, limit)
         if ends is None:
             return start
-        # A query that had nothing new has exactly the offset it had, or Spark makes a batch of it.
-        offset = StreamOffset(ends, _ids(topics)).to_json()
-        if offset != start:
-            self._batch_at = time.monotonic()
-        return offset
+        end = StreamOffset(ends, _ids(topics))
+        if end.is_at(done):
+            # Exactly the offset that it had, or Spark makes a batch of it.
+            return start
+        self._batch_at = time.monotonic()
+        # A driver that runs the first batch again is asked anew where the query begins, and the log
+        # goes on meanwhile: records in between would be in no batch.
+        is_first = self._initial is not None and done.is_at(self._initial)
+        return replace(end, begun=done.positions if is_first else {}).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return what the topics hold, for the progress report."""
@@ -120,12 +129,14 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a batch: the same for the same offsets, while the log keeps them."""
         begin, until = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        if until.begun:
+            begin = StreamOffset(until.begun, until.topic_ids)
         cluster = keep_cluster(self._options.client)
-        new = {
+        new = frozenset(
             each
             for each in until.positions
             if each not in begin.positions or _is_other_topic(each.topic, begin, until.topic_ids)
-        }
+        )
         earliest = read_earliest(cluster, self._options, new)
         positions = {
             each: earliest[each] if each in new else begin.positions[each]
@@ -135,7 +146,7 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             positions,
             until.positions,
             topic_ids=until.topic_ids,
-            from_earliest=frozenset(new),
+            from_earliest=new | begins_earliest(self._options.starting, frozenset(until.begun)),
         )
         pieces = split_ranges(
             ranges,

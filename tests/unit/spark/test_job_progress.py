@@ -20,7 +20,11 @@ def progress(**more: Any) -> dict[str, Any]:
         "processedRowsPerSecond": 49.6,
         "sources": [
             {
-                "endOffset": {"flights": {"0": 5, "1": 7}, "@topicIds": {"flights": "x"}},
+                "endOffset": {
+                    "@topicIds": {"flights": "x"},
+                    "@begun": {"flights": {"0": 2}},
+                    "flights": {"0": 5, "1": 7},
+                },
                 "latestOffset": {"flights": {"0": 9, "1": 7, "2": 3}},
             },
             {

@@ -30,6 +30,14 @@ def test_equal_offsets_give_equal_text() -> None:
     assert json.dumps(one.to_json()) == json.dumps(other.to_json())
 
 
+def test_the_end_of_a_first_batch_says_where_that_began() -> None:
+    end = StreamOffset({A0: 7}, {"a": b"0123456789abcdef"}, {A0: 5, A1: 2})
+    read = StreamOffset.from_json(json.loads(json.dumps(end.to_json())))
+    assert read == end
+    assert read.is_at(StreamOffset({A0: 7}, {"a": b"0123456789abcdef"}))
+    assert not read.is_at(StreamOffset({A0: 5}, {"a": b"0123456789abcdef"}))
+
+
 def test_a_checkpoint_of_sparks_kafka_source_is_understood() -> None:
     assert StreamOffset.from_json({"a": {"0": 7}}) == StreamOffset({A0: 7})
 
