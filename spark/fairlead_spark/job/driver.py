@@ -102,6 +102,8 @@ class Driver:
             for query in queries:
                 query.awaitTermination(LOOK_S)
             self._raise_problem()
+            # One that has failed while another was waited for is not active any more.
+            self._raise_failed()
         self._raise_failed()
 
     def _look_on(self) -> None:
