@@ -230,7 +230,10 @@ def test_a_topic_that_was_made_again(topics: Topics) -> None:
     assert sorted(query.values) == [*range(20), *range(100, 130)]
 
 
-def test_a_topic_made_again_between_plan_and_read(topics: Topics) -> None:
+def test_a_topic_made_again_between_plan_and_read(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MISSING_TOPIC_S", 0.5)
     topics.fill(topics.create("swapped"), 0, 20)
     query = Query(topics.bootstrap, "swapped", **{"kafkaConsumer.pollTimeoutMs": "20000"})
     start, end = query.plan()

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -32,6 +32,10 @@ FETCH_VERSION: Final = 13
 """Since 13 a topic is named by its id: one that was made again is not taken for the old one."""
 _WHOLE_LOG_SEEN: Final = 2
 """Replies without a batch, though the log goes on, until that is believed."""
+
+
+class _OtherTopicError(MissingTopicError):
+    """Another topic has the name of the one that is wanted."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class RangeReader:
         self._leader = "none known"
         self._empty_replies = 0
         self._missing_since: float | None = None
-        """When the topic was said to be missing, if nothing has shown since that it is there."""
+        """When the topic was said to be missing, or another one, and nothing has shown it since."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Arrow batches of the range. SourceError, DataLossError when they cannot be had."""
@@ -254,18 +258,15 @@ class RangeReader:
             self._cluster.forget_leaders()
             leader, topic = self._cluster.leader_of(wanted.topic, wanted.partition)
         if not self._is_wanted(topic):
-            self._skip_other_topic(topic)
+            # A broker may not have heard yet of the one that is wanted, which is the newer one.
+            raise _OtherTopicError(
+                f"topic {topic.name} was deleted and made again while {wanted} was read"
+            )
         return leader, topic
 
     def _is_wanted(self, topic: Topic) -> bool:
         wanted = self._wanted.topic_id
         return NO_TOPIC_ID in (wanted, topic.topic_id) or topic.topic_id == wanted
-
-    def _skip_other_topic(self, topic: Topic) -> NoReturn:
-        what = f"topic {topic.name} was deleted and made again while {self._wanted} was read"
-        self._lose(what, "Start the query with another checkpointLocation")
-        self._position = self._wanted.until
-        raise PassingError(what)
 
     def _raise_for(self, code: int) -> None:
         if code == ErrorCode.NONE:
@@ -291,15 +292,21 @@ class RangeReader:
         elif self._missing_since is None:
             self._missing_since = now
         elif now - self._missing_since > limits.MISSING_TOPIC_S:
-            self._lose(
-                f"{error}: it was deleted while {self._wanted} was read",
-                "Create it again and start the query with another checkpointLocation",
-            )
+            self._lose_topic(error)
             self._position = self._wanted.until
             return
         logger.info("%s at offset %d: %s", self._where, self._position, error)
         self._cluster.forget_leaders()
         time.sleep(limits.RETRY_BACKOFF_S)
+
+    def _lose_topic(self, error: MissingTopicError) -> None:
+        if isinstance(error, _OtherTopicError):
+            self._lose(str(error), "Start the query with another checkpointLocation")
+        else:
+            self._lose(
+                f"{error}: it was deleted while {self._wanted} was read",
+                "Create it again and start the query with another checkpointLocation",
+            )
 
     def _timed_out(self, error: Exception) -> SourceError:
         return SourceError(

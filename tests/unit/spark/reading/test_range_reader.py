@@ -200,12 +200,26 @@ def test_a_log_that_lost_its_end() -> None:
     )
 
 
-def test_another_topic_of_the_name() -> None:
+def test_another_topic_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MISSING_TOPIC_S", 0.01)
     broker = ScriptedBroker(records(0))
     broker.topic_id = TOPIC_ID[::-1]
     with pytest.raises(DataLossError, match=r"t was deleted and made again while t-0 \[0, 1\)"):
         read(broker, 0, 1)
     assert read(broker, 0, 1, fails=False) == []
+
+
+def test_a_broker_that_knows_only_the_topic_before_loses_no_record() -> None:
+    """The topic was made again before the query began, and this broker hears of it last."""
+    broker = ScriptedBroker(records(0, 1))
+    found, older = broker.leader_of, [TOPIC_ID[::-1]] * 5
+
+    def leader_of(topic: str, partition: int) -> tuple[int, Topic]:
+        broker.topic_id = older.pop() if older else TOPIC_ID
+        return found(topic, partition)
+
+    broker.leader_of = leader_of  # type: ignore[method-assign]
+    assert read(broker, 0, 2, fails=False) == [0, 1]
 
 
 def test_a_reader_that_is_left_early_takes_its_request_along() -> None:
