@@ -285,16 +285,18 @@ class RangeReader:
     def _recover(self, error: Exception, deadline: float) -> None:
         """Look for the leader anew, after a moment; fails when the time for that is over."""
         now = time.monotonic()
-        if now > deadline:
-            raise self._timed_out(error) from error
+        # A topic that is gone is no time-out, however short that is.
+        patience_s = min(limits.MISSING_TOPIC_S, self._settings.poll_timeout_s / 2)
         if not isinstance(error, MissingTopicError):
             self._missing_since = None
         elif self._missing_since is None:
             self._missing_since = now
-        elif now - self._missing_since > limits.MISSING_TOPIC_S:
+        elif now - self._missing_since > patience_s:
             self._lose_topic(error)
             self._position = self._wanted.until
             return
+        if now > deadline:
+            raise self._timed_out(error) from error
         logger.info("%s at offset %d: %s", self._where, self._position, error)
         self._cluster.forget_leaders()
         time.sleep(limits.RETRY_BACKOFF_S)

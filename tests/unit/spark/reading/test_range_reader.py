@@ -209,6 +209,19 @@ def test_another_topic_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(broker, 0, 1, fails=False) == []
 
 
+def test_a_topic_that_is_gone_is_lost_however_short_the_time_out_is() -> None:
+    """It was an error for ever, with failOnDataLoss=false, too."""
+    broker = ScriptedBroker()
+
+    def leader_of(topic: str, partition: int) -> tuple[int, Topic]:
+        raise MissingTopicError("topic t does not exist")
+
+    broker.leader_of = leader_of  # type: ignore[method-assign]
+    assert read(broker, 0, 2, timeout_s=0.2, fails=False) == []
+    with pytest.raises(DataLossError, match="topic t does not exist: it was deleted while"):
+        read(broker, 0, 2, timeout_s=0.2)
+
+
 def test_a_broker_that_knows_only_the_topic_before_loses_no_record() -> None:
     """The topic was made again before the query began, and this broker hears of it last."""
     broker = ScriptedBroker(records(0, 1))
