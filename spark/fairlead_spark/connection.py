@@ -97,7 +97,7 @@ class Connection:
     def send(self, message: Any, version: int) -> int:
         """Send a request; return its id, which `receive` asks for.
 
-        SourceError if the broker does not let us in again.
+        ConnectionError, too, if the broker does not let us in again.
         """
         if not self._waiting and time.monotonic() >= self._due:
             self._log_in_again()
@@ -145,11 +145,16 @@ class Connection:
         login = self._login
         if login is None:
             return
-        token = _read_token(login)
-        self._due = math.inf
-        kept, self._buffer = self._buffer, bytearray(_LOGIN_BUFFER_BYTES)
+        kept = self._buffer
         try:
+            token = _read_token(login)
+            self._due = math.inf
+            self._buffer = bytearray(_LOGIN_BUFFER_BYTES)
             self._log_in(login, token)
+        except SourceError as refused:
+            # A password may have been changed since. Who connects anew reads the file anew, and
+            # finds out whether that was the reason.
+            raise ConnectionError(str(refused)) from refused
         finally:
             self._buffer = kept
 
@@ -180,8 +185,9 @@ class Connection:
             if login.tokens is not None:
                 forget_token(login.tokens)
                 whose = f"client {login.user} with a token of {login.tokens.url}"
+            reason = str(refused).rstrip(".")
             raise SourceError(
-                f"broker {self.address} does not let {whose} in: {refused}. Check the file that "
+                f"broker {self.address} does not let {whose} in: {reason}. Check the file that "
                 "clientConfig names"
             ) from refused
         if lifetime_ms > 0:

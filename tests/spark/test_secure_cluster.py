@@ -174,6 +174,29 @@ def test_a_connection_logs_in_again_before_its_token_ends(
     cluster.close()
 
 
+def test_a_login_that_is_refused_the_second_time_is_tried_on_a_new_connection(
+    cli: Cli, tokens: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it logged in with may have been changed since; a new connection reads the file anew."""
+    answered: list[str] = []
+
+    def answer() -> tuple[int, dict[str, Any]]:
+        issuer = TokenIssuer() if len(answered) == 1 else ISSUER
+        answered.append(issuer.sign(sub="service", exp=int(time.time()) + LIFE_S + 1))
+        return 200, {"access_token": answered[-1], "expires_in": LIFE_S}
+
+    monkeypatch.setattr(tokens, "answer", answer)
+    file = token_file(cli, tokens, tmp_path, **{"sasl.oauthbearer.scope": "changing"})
+    bootstrap = read_client_file(file)["bootstrap.servers"]
+    cluster = Cluster(ClientSettings(bootstrap, config_file=str(file)))
+    until = time.monotonic() + 1.5 * LIFE_S
+    while time.monotonic() < until:
+        assert cluster.read_node_ids()
+        time.sleep(0.1)
+    assert len(answered) > 2
+    cluster.close()
+
+
 def test_a_token_that_the_broker_refuses_is_an_error_that_shows_none(
     cli: Cli, tokens: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
