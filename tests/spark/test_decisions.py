@@ -328,6 +328,18 @@ def test_a_task_of_a_batch_write_finds_that_it_was_given_up_though_none_was_hear
         task.begin()
 
 
+def test_a_write_of_foreach_batch_of_which_no_task_was_heard_leaves_nothing_open(
+    query: Query,
+) -> None:
+    """Its tasks' ids have the run of the query: those of an unnamed write were never aborted."""
+    write = f"w-{query.name}"
+    writer = BatchWriter(write, 0, "run-of-the-query", 1, write=write)
+    begun, other = query.prepare(writer, "a"), query.prepare(query.writer(0), "b")
+    abort_leftovers(query.cluster, WriteName(write, 0, write))
+    assert query.client.find_lost([begun, other]) == [begun]
+    query.client.end([other], is_commit=False)
+
+
 def test_a_task_that_wakes_up_behind_a_decision_takes_no_id(
     query: Query, task: TaskTransaction
 ) -> None:

@@ -21,7 +21,7 @@ from fairlead_spark.exactly_once.batch_decision import (
     Steps,
     TakeOver,
     WriteDecision,
-    is_of_run,
+    is_of_write,
 )
 from fairlead_spark.exactly_once.decision_log import DecisionLog
 from fairlead_spark.exactly_once.decision_records import DecisionReplay
@@ -126,7 +126,7 @@ def abort_leftovers(cluster: Cluster, write: WriteName) -> None:
     For a write of which no task was heard: what is decided must not be aborted.
     """
     DecisionLog(cluster, DecisionReplay(write.name)).note_given_up(write.run)
-    _abort_open(TransactionClient(cluster), write.name, lambda name: is_of_run(name, write.run))
+    _abort_open(TransactionClient(cluster), write.name, lambda name: is_of_write(name, write.run))
 
 
 def _abort_open(client: TransactionClient, name: str, is_meant: Callable[[str], bool]) -> None:

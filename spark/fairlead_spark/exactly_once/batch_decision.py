@@ -102,10 +102,13 @@ def name_attempt(last: "Decision | None", attempt_id: int, *, is_first: bool) ->
     return f"{turn % TURNS}-{zlib.crc32(str(attempt_id).encode()) % DRAWS}"
 
 
-def is_of_run(transactional_id: str, run: str) -> bool:
-    """Tell whether a transactional id is that of a task of a run, whose name no other run has."""
+def is_of_write(transactional_id: str, run: str) -> bool:
+    """Tell whether an id is that of a task of a batch write, whose `run` no other write has.
+
+    In `foreachBatch` the run in the id is the query's; a write without `txnAppId` has the name.
+    """
     match = _TASK_ID.fullmatch(transactional_id)
-    return match is not None and match[3] == run
+    return match is not None and run in (match[1], match[3])
 
 
 @dataclass(frozen=True)

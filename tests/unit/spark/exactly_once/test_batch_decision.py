@@ -18,7 +18,7 @@ from fairlead_spark.exactly_once.batch_decision import (
     WriteDecision,
     abort_batch,
     commit_batch,
-    is_of_run,
+    is_of_write,
     must_write,
     name_attempt,
 )
@@ -98,7 +98,7 @@ def test_ids_of_a_partition_stay_few_and_those_of_a_stage_that_is_run_again_diff
 def test_each_name_of_an_attempt_makes_an_id_that_is_known_again(name: str) -> None:
     made = WRITER.task_transactional_id(3, name)
     assert WRITER.may_abort(made, ())
-    assert is_of_run(made, "run-b")
+    assert is_of_write(made, "run-b")
 
 
 def test_each_decision_and_each_batch_given_up_begins_a_turn() -> None:
