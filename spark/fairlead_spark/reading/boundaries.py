@@ -84,11 +84,13 @@ def resolve_end(
     if options.ending.everywhere == LATEST:
         return dict(latest)
     found = _resolve(cluster, options, options.ending, partitions)
-    beyond = sorted(each for each, offset in found.items() if offset > latest[each])
+    # Only what was asked for may not exist yet: what was looked up may have come since `latest`.
+    asked = options.ending.offsets
+    beyond = sorted(each for each, offset in asked.items() if offset > latest[each])
     if beyond and options.fail_on_data_loss:
         where = beyond[0]
         raise OptionError(
-            f"{options.ending.option} asks for {where} up to offset {found[where]}, its log ends "
+            f"{options.ending.option} asks for {where} up to offset {asked[where]}, its log ends "
             f"at {latest[where]}: correct it, or set failOnDataLoss to false to read what is there"
         )
     return {

@@ -27,10 +27,12 @@ PARTITIONS = (A0, A1)
 class LogsOfTwo:
     """Offsets 10 to 99 in both partitions; the record at offset n is of the time n."""
 
+    end = 100
+
     def list_offsets(
         self, times: Mapping[TopicPartition, int], *, is_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        end = 90 if is_committed else 100
+        end = 90 if is_committed else self.end
         known = {EARLIEST: 10, LATEST: end}
         return {
             each: known.get(time, -1 if time >= end else max(time, 10))
@@ -67,6 +69,23 @@ def test_times() -> None:
         start(startingTimestamp="500")
     late = {"startingTimestamp": "500", "startingOffsetsByTimestampStrategy": "latest"}
     assert start(**late) == {A0: 100, A1: 100}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"endingOffsets": '{"a": {"0": -1, "1": -1}}'},
+        {"endingTimestamp": "101"},
+        {"endingOffsetsByTimestamp": '{"a": {"0": 101, "1": 500}}'},
+    ],
+)
+def test_records_that_come_while_the_end_is_settled_are_no_error(given: dict[str, str]) -> None:
+    """They lie behind the end that was looked up first: that one was called behind the log's."""
+    logs: Any = LogsOfTwo()
+    chosen = options(**given)
+    latest = read_latest(logs, chosen, PARTITIONS)
+    logs.end = 103
+    assert resolve_end(logs, chosen, PARTITIONS, latest) == {A0: 100, A1: 100}
 
 
 def test_nothing_is_asked_for_beyond_the_end() -> None:
