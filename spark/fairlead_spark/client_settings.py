@@ -78,6 +78,10 @@ PROTECTED: Final = {
     "value.deserializer": "values are binary: cast them in the query",
     "value.serializer": "values are binary or strings: cast them in the query",
 }
+_WHOLE: Final = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
+NUMBER_MAX: Final = 2**31 - 1
+"""Of Kafka's settings that are an int."""
+COUNT_MAX: Final = 2**63 - 1
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
 
@@ -139,18 +143,18 @@ def read_client_settings(
         )
     given = {
         "client_id": values.get("client.id"),
-        "group_id": values.get("group.id"),
+        "group_id": _group_id(values),
         "fetch_bytes": _fetch_bytes(values),
         "fetch_min_bytes": _number(values, "fetch.min.bytes"),
         "fetch_wait_ms": _number(values, "fetch.max.wait.ms"),
         "receive_buffer_bytes": _receive_buffer(values),
-        "request_timeout_s": _seconds(_number(values, "request.timeout.ms")),
+        "request_timeout_s": _seconds(_number(values, "request.timeout.ms", least=1)),
     }
     return ClientSettings(
         bootstrap_servers=servers,
         config_file=config_file,
         is_read_committed=isolation == "read_committed",
-        is_crc_checked=values.get("check.crcs", "true").lower() != "false",
+        is_crc_checked=_flag(values, "check.crcs", "true"),
         producer=_producer_settings(values) if is_sink else (),
         **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
     )
@@ -200,10 +204,35 @@ def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def _number(values: Mapping[str, str], name: str) -> int | None:
+def _group_id(values: Mapping[str, str]) -> str | None:
+    group = values.get("group.id")
+    if group is not None and not group.strip():
+        raise OptionError("kafka.group.id is empty: name a group, or leave it out")
+    return group
+
+
+def _flag(values: Mapping[str, str], name: str, default: str) -> bool:
+    text = values.get(name, default).strip().lower()
+    if text not in ("true", "false"):
+        raise OptionError(f"kafka.{name} is '{values[name]}'; it can be true or false")
+    return text == "true"
+
+
+def _number(values: Mapping[str, str], name: str, *, least: int = 0) -> int | None:
     text = values.get(name)
-    if text is None:
-        return None
-    if not text.strip().isdecimal():
-        raise OptionError(f"kafka.{name} is '{text}', which is no whole number from 0")
-    return int(text)
+    return None if text is None else read_whole(f"kafka.{name}", text, least=least)
+
+
+def read_whole(name: str, text: str, *, least: int, most: int = NUMBER_MAX) -> int:
+    """Return the number that an option is; OptionError for anything else.
+
+    Digits alone: Python takes more for a number than Spark and Java do.
+    """
+    if _WHOLE.fullmatch(text) is None:
+        raise OptionError(f"{name} is '{text}', which is no whole number")
+    number = int(text)
+    if number < least:
+        raise OptionError(f"{name} is {number}; it must be {least} or more")
+    if number > most:
+        raise OptionError(f"{name} is {number}; it must be {most} or less")
+    return number

@@ -123,7 +123,7 @@ def _parse(text: str, option: str, *, least: int) -> PartitionValues:
     try:
         nested = json.loads(text)
         values = {
-            TopicPartition(str(topic), int(partition)): _whole(value)
+            TopicPartition(str(topic), _index(partition)): _whole(value)
             for topic, partitions in nested.items()
             for partition, value in partitions.items()
         }
@@ -137,6 +137,12 @@ def _parse(text: str, option: str, *, least: int) -> PartitionValues:
     if wrong:
         raise OptionError(f"{option}: {wrong[0]} has {values[wrong[0]]}, the least is {least}")
     return values
+
+
+def _index(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"{text!r} is no partition")
+    return int(text)
 
 
 def _nest(positions: PartitionValues) -> dict[str, dict[str, int]]:

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
 
-from fairlead_spark.client_settings import ClientSettings, is_client_option, read_client_settings
+from fairlead_spark.client_settings import (
+    COUNT_MAX,
+    ClientSettings,
+    is_client_option,
+    read_client_settings,
+    read_whole,
+)
 from fairlead_spark.errors import OptionError
 from fairlead_spark.offsets import (
     EARLIEST,
@@ -199,12 +205,15 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool = False) -
             raise OptionError("txnAppId means nothing without exactlyOnce: set that to true")
         if not name.strip():
             raise OptionError("txnAppId is empty: give the application's name")
+    topic = given.text("topic")
+    if topic is not None and not topic.strip():
+        raise OptionError("topic is empty: name a topic, or leave it out and write a column topic")
     client = read_client_settings(options, is_sink=True, config_file=given.text("clientConfig"))
     if not is_exactly_once and "transaction.timeout.ms" in dict(client.producer):
         raise OptionError("kafka.transaction.timeout.ms means nothing without exactlyOnce")
     return SinkOptions(
         client,
-        given.text("topic"),
+        topic,
         is_exactly_once=is_exactly_once,
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         txn_app_id=name,
@@ -222,6 +231,8 @@ def _subscription(given: "_Given") -> Subscription:
     if chosen[0] == "assign":
         return Subscription(assigned=parse_assignment(text))
     if chosen[0] == "subscribePattern":
+        if not text.strip():
+            raise OptionError("subscribePattern is empty: give it as a regular expression")
         try:
             re.compile(text)
         except re.error as error:
@@ -279,9 +290,10 @@ class _Given:
                 raise OptionError(f"{name} bounds a batch read; a stream has no end: leave it out")
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        value = (self.text(name) or default).strip().lower()
+        text = self.text(name)
+        value = default if text is None else text.strip().lower()
         if value not in choices:
-            raise OptionError(f"{name} is '{value}'; it can be {' or '.join(choices)}")
+            raise OptionError(f"{name} is '{text}'; it can be {' or '.join(choices)}")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
@@ -289,15 +301,7 @@ class _Given:
 
     def count(self, name: str, *, least: int = 1) -> int | None:
         value = self.text(name)
-        if value is None:
-            return None
-        try:
-            number = int(value)
-        except ValueError:
-            raise OptionError(f"{name} is '{value}', which is no whole number") from None
-        if number < least:
-            raise OptionError(f"{name} is {number}; it must be {least} or more")
-        return number
+        return None if value is None else read_whole(name, value, least=least, most=COUNT_MAX)
 
     def count_or(self, name: str, default: int) -> int:
         found = self.count(name, least=0)

@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from fairlead_spark import limits
-from fairlead_spark.client_settings import ClientSettings
+from fairlead_spark.client_settings import (
+    COUNT_MAX,
+    NUMBER_MAX,
+    ClientSettings,
+    read_whole,
+)
 from fairlead_spark.errors import OptionError
 from fairlead_wire.compression import Codec
 from fairlead_wire.record_batch import BATCH_HEADER_SIZE
@@ -42,7 +47,7 @@ def read_producer_settings(client: ClientSettings) -> ProducerSettings:
         codec=_CODECS[codec],
         record_bytes_max=request,
         batch_bytes_max=min(request, _number(given, "batch.size", limits.SINK_BATCH_BYTES)),
-        queue_bytes=_number(given, "buffer.memory", limits.SINK_QUEUE_BYTES),
+        queue_bytes=_number(given, "buffer.memory", limits.SINK_QUEUE_BYTES, most=COUNT_MAX),
         delivery_timeout_s=_number(
             given, "delivery.timeout.ms", round(limits.DELIVERY_TIMEOUT_S * 1000), least=1
         )
@@ -54,8 +59,7 @@ def read_producer_settings(client: ClientSettings) -> ProducerSettings:
     )
 
 
-def _number(given: Mapping[str, str], name: str, default: int, *, least: int = 0) -> int:
-    text = given.get(name, str(default)).strip()
-    if not text.isdecimal() or int(text) < least:
-        raise OptionError(f"kafka.{name} is '{text}', which is no whole number from {least}")
-    return int(text)
+def _number(
+    given: Mapping[str, str], name: str, default: int, *, least: int = 0, most: int = NUMBER_MAX
+) -> int:
+    return read_whole(f"kafka.{name}", given.get(name, str(default)), least=least, most=most)

@@ -64,6 +64,15 @@ def test_names_do_not_depend_on_case() -> None:
         ({"maxTriggerDelay": "5 moons"}, "'15m'"),
         ({"startingOffsets": "latest"}, "cannot be 'latest' (-1) in a batch read"),
         ({"startingOffsets": '{"orders": {"0": -1}}'}, "cannot be 'latest' (-1) in a batch read"),
+        ({"startingOffsets": '{"orders": {"1_0": 5}}'}, '{"orders": {"0": 23}}'),
+        ({"kafka.check.crcs": "flase"}, "kafka.check.crcs is 'flase'; it can be true or false"),
+        ({"failOnDataLoss": ""}, "failOnDataLoss is ''; it can be true or false"),
+        ({"minPartitions": "1_000"}, "minPartitions is '1_000', which is no whole number"),
+        ({"startingTimestamp": "9" * 19}, "it must be 9223372036854775807 or less"),
+        ({"kafka.fetch.max.bytes": "٣"}, "kafka.fetch.max.bytes is '٣', which is no whole number"),
+        ({"kafka.fetch.max.bytes": "3000000000"}, "it must be 2147483647 or less"),
+        ({"kafka.request.timeout.ms": "0"}, "kafka.request.timeout.ms is 0; it must be 1 or more"),
+        ({"kafka.group.id": " "}, "kafka.group.id is empty"),
     ],
 )
 def test_what_is_wrong_is_named_with_what_would_be_right(wrong: dict[str, str], said: str) -> None:
@@ -85,6 +94,8 @@ def test_a_stream_has_no_end() -> None:
 def test_a_pattern_must_be_an_expression() -> None:
     wrong = {"kafka.bootstrap.servers": "a:1", "subscribePattern": "orders-("}
     assert "no regular expression" in refusal(wrong)
+    # Of no topic at all a query would read nothing, and say so to nobody.
+    assert "subscribePattern is empty" in refusal(wrong | {"subscribePattern": ""})
 
 
 def test_one_time_wins_over_times_and_those_over_offsets() -> None:
@@ -148,6 +159,7 @@ def test_a_sink_does_not_read() -> None:
         ({"txnAppId": " ", "txnVersion": "1", "exactlyOnce": "true"}, "txnAppId is empty"),
         ({"txnAppId": "a", "txnVersion": "-1", "exactlyOnce": "true"}, "must be 0 or more"),
         ({"exactlyOnce": "yes"}, "exactlyOnce is 'yes'"),
+        ({"topic": ""}, "topic is empty"),
         ({"kafka.transaction.timeout.ms": "5"}, "means nothing without exactlyOnce"),
         ({"kafka.transactional.id": "mine"}, "exactlyOnce names each task's transaction"),
     ],

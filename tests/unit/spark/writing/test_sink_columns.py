@@ -50,7 +50,7 @@ def test_settings_have_javas_names() -> None:
         "kafka.bootstrap.servers": "127.0.0.1:1",
         "kafka.max.request.size": "5000",
         "kafka.batch.size": "9000",
-        "kafka.buffer.memory": "2048",
+        "kafka.buffer.memory": "4294967296",
         "kafka.compression.type": "LZ4",
         "kafka.delivery.timeout.ms": "1500",
         "kafka.max.block.ms": "5",
@@ -64,7 +64,7 @@ def test_settings_have_javas_names() -> None:
         codec=Codec.LZ4,
         record_bytes_max=5000,
         batch_bytes_max=5000,
-        queue_bytes=2048,
+        queue_bytes=4294967296,
         delivery_timeout_s=1.5,
         transaction_timeout_s=2.5,
     )
@@ -74,10 +74,11 @@ def test_settings_have_javas_names() -> None:
     ("name", "value", "said"),
     [
         ("acks", "1", "acks must be all"),
-        ("buffer.memory", "8m", "kafka.buffer.memory is '8m', which is no whole number from 0"),
+        ("buffer.memory", "8m", "kafka.buffer.memory is '8m', which is no whole number"),
         ("compression.type", "brotli", "it can be none, gzip, snappy, lz4, zstd"),
-        ("max.request.size", "3", "no whole number from 61"),
-        ("delivery.timeout.ms", "0", "no whole number from 1"),
+        ("max.request.size", "3", "kafka.max.request.size is 3; it must be 61 or more"),
+        ("delivery.timeout.ms", "0", "it must be 1 or more"),
+        ("transaction.timeout.ms", "2147483648", "it must be 2147483647 or less"),
     ],
 )
 def test_settings_that_cannot_be(name: str, value: str, said: str) -> None:
