@@ -32,7 +32,8 @@ logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 METADATA_VERSION: Final = 12
-LIST_OFFSETS_VERSION: Final = 7
+LIST_OFFSETS_VERSION: Final = 8
+"""Since 8 with EARLIEST_LOCAL; a broker without it has all of its log on its disks."""
 # What a connection that went bad looks like.
 CONNECTION_ERRORS: Final = (OSError, EOFError, RemoteProtocolError)
 _MISSING: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

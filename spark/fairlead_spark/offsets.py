@@ -17,6 +17,8 @@ from fairlead_spark.errors import OptionError, SourceError
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+EARLIEST_LOCAL: Final = -4
+"""Where what a broker has on its own disks begins; before lies remote storage (KIP-405)."""
 TOPIC_IDS: Final = "@topicIds"
 BEGUN: Final = "@begun"
 NO_TOPIC_ID: Final = bytes(16)

@@ -17,8 +17,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from spark_source import Topics
 
 from fairlead_spark import limits
+from fairlead_spark.client_settings import ClientSettings
 from fairlead_spark.cluster import Cluster, Topic
 from fairlead_spark.errors import DataLossError, FencedError, OptionError, SourceError
+from fairlead_spark.offsets import EARLIEST_LOCAL
+from fairlead_spark.offsets import TopicPartition as Where
 from fairlead_spark.options import parse_sink_options, parse_source_options
 from fairlead_spark.reading import stream_reader
 from fairlead_spark.reading.stream_reader import FairleadStreamReader
@@ -284,6 +287,15 @@ def test_records_that_went_before_they_were_read(topics: Topics) -> None:
     query.start_run(failOnDataLoss="false")
     query.run()
     assert query.values == [*range(20), *range(35, 50)]
+
+
+def test_a_broker_says_where_its_own_disks_begin(topics: Topics) -> None:
+    topics.fill(topics.create("local", 1), 0, 20, partitions=1)
+    delete_before(topics, "local", 7)
+    cluster = Cluster(ClientSettings(topics.bootstrap))
+    where = Where("local", 0)
+    assert cluster.list_offsets({where: EARLIEST_LOCAL}) == {where: 7}
+    cluster.close()
 
 
 def test_a_log_that_ends_before_what_was_read(topics: Topics) -> None:

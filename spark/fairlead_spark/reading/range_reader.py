@@ -18,7 +18,7 @@ from fairlead_spark.cluster import (
 )
 from fairlead_spark.connection import Connection
 from fairlead_spark.errors import DataLossError, SourceError, error_of
-from fairlead_spark.offsets import EARLIEST, LATEST, NO_TOPIC_ID, TopicPartition
+from fairlead_spark.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, NO_TOPIC_ID, TopicPartition
 from fairlead_spark.reading.fetched_batches import FetchedRecords, find_batches
 from fairlead_spark.reading.planning import OffsetRange
 from fairlead_spark.reading.record_columns import decode_records
@@ -213,8 +213,16 @@ class RangeReader:
             self._empty_replies = 0
             return
         self._empty_replies += 1
-        if self._empty_replies >= _WHOLE_LOG_SEEN:
+        if self._empty_replies >= _WHOLE_LOG_SEEN and not self._is_elsewhere():
             self._position = self._wanted.until
+
+    def _is_elsewhere(self) -> bool:
+        """Tell whether what comes next is in remote storage (KIP-405).
+
+        A broker that waits for that in vain answers without records, too, as often as it does.
+        """
+        found = self._cluster.list_offsets({self._where: EARLIEST_LOCAL})
+        return self._position < found[self._where]
 
     def _leave_gap(self) -> None:
         """Go on where the log begins if it does not have the wanted offset, or fail."""

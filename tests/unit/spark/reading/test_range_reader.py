@@ -9,7 +9,7 @@ from fairlead_spark import limits
 from fairlead_spark.client_settings import ClientSettings
 from fairlead_spark.cluster import MissingTopicError, PassingError, Topic
 from fairlead_spark.errors import DataLossError, SourceError
-from fairlead_spark.offsets import EARLIEST, TopicPartition
+from fairlead_spark.offsets import EARLIEST, EARLIEST_LOCAL, TopicPartition
 from fairlead_spark.reading.planning import OffsetRange
 from fairlead_spark.reading.range_reader import RangeReader, ReadSettings
 from fairlead_wire.errors import ErrorCode
@@ -36,7 +36,7 @@ class ScriptedBroker:
         self.replies = list(replies)
         self.asked: list[int] = []
         self.high_watermark = high_watermark
-        self.log_start = 0
+        self.log_start = self.local_start = 0
         self.dropped = 0
         self.topic_id = TOPIC_ID
         self.frame = bytearray()
@@ -57,8 +57,8 @@ class ScriptedBroker:
         pass
 
     def list_offsets(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        known = self.log_start if times[WHERE] == EARLIEST else self.high_watermark
-        return {WHERE: known}
+        known = {EARLIEST: self.log_start, EARLIEST_LOCAL: self.local_start}
+        return {WHERE: known.get(times[WHERE], self.high_watermark)}
 
     def send(self, request: Any, version: int) -> int:
         self.asked.append(request.topics[0].partitions[0].fetch_offset)
@@ -158,6 +158,13 @@ def test_a_reader_that_is_throttled_neither_fails_nor_leaves_records_out() -> No
 def test_offsets_without_records_at_the_end_of_a_log() -> None:
     broker = ScriptedBroker(records(0, 1), high_watermark=9)
     assert read(broker, 0, 9) == [0, 1]
+
+
+def test_records_that_a_broker_waits_for_in_vain_are_not_the_end_of_a_log() -> None:
+    """Kafka answers so where they lie in remote storage, which is slow (KIP-405)."""
+    broker = ScriptedBroker(records(0, 1), *[b""] * 5, records(2, 3), high_watermark=9)
+    broker.local_start = 4
+    assert read(broker, 0, 9) == [0, 1, 2, 3]
 
 
 def test_gaps_are_no_loss() -> None:
