@@ -37,7 +37,7 @@ from fairlead_spark.exactly_once.batch_decision import (
     commit_batch,
 )
 from fairlead_spark.exactly_once.decision_log import DecisionLog
-from fairlead_spark.exactly_once.decision_records import DecisionReplay
+from fairlead_spark.exactly_once.decision_records import DECISIONS_TOPIC, DecisionReplay
 from fairlead_spark.exactly_once.task_transaction import (
     Attempt,
     OverError,
@@ -226,6 +226,23 @@ def test_a_decision_is_refused_where_another_one_was_the_last(query: Query) -> N
             Decision(0, "other", 1), None, client=query.client, owner=owner, sequence=0
         )
     assert query.log().read() == Decision(0, "run", 1, is_ended=True)
+
+
+def test_a_topic_of_decisions_that_was_made_again_is_read_anew(query: Query) -> None:
+    """Who had read the one before went on behind as many records of the new one."""
+    decide_only(query, Decision(3, "run", 1, is_ended=True))
+    reader = query.log()
+    assert reader.read() == Decision(3, "run", 1, is_ended=True)
+    topics = Topics(query.bootstrap)
+    topics.delete(DECISIONS_TOPIC)
+    wait_until(
+        lambda: DECISIONS_TOPIC not in topics.admin.list_topics(timeout=10).topics,
+        "the decisions are still there",
+    )
+    decide_only(query, Decision(4, "run", 1, is_ended=True))
+    for number in range(reader.replay.next_offset + 1):
+        query.log().note_given_up(f"another-{number}")
+    assert reader.read() == Decision(4, "run", 1, is_ended=True)
 
 
 def test_the_open_decision_of_another_query_hides_none(query: Query) -> None:

@@ -9,7 +9,7 @@ import time
 from typing import Any, Final
 
 from fairlead_spark import limits
-from fairlead_spark.cluster import CONNECTION_ERRORS, Cluster, PassingError
+from fairlead_spark.cluster import CONNECTION_ERRORS, Cluster, PassingError, Topic
 from fairlead_spark.errors import FENCED_IN_PRODUCE, SinkError, TakenOverError, error_of
 from fairlead_spark.exactly_once.batch_decision import Decision
 from fairlead_spark.exactly_once.decision_records import (
@@ -59,11 +59,11 @@ class DecisionLog:
 
     def read(self) -> Decision | None:
         """Read to the end of the log, and return the last decision that is committed."""
-        self._ensure_topic()
+        topic_id = self._ensure_topic()
         end = self._cluster.list_offsets({_WHERE: LATEST})[_WHERE]
-        if self.replay.next_offset > end:
-            # The topic was made again.
-            self.replay = DecisionReplay(self.replay.name)
+        if self.replay.topic_id != topic_id or self.replay.next_offset > end:
+            # The topic was made again: its offsets mean other records.
+            self.replay = DecisionReplay(self.replay.name, topic_id=topic_id)
         self._read_until(end)
         return self.replay.decision
 
@@ -157,7 +157,9 @@ class DecisionLog:
         found = reply.responses[0].partitions[0]
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             first = self._cluster.list_offsets({_WHERE: EARLIEST})[_WHERE]
-            self.replay = DecisionReplay(self.replay.name, next_offset=first)
+            self.replay = DecisionReplay(
+                self.replay.name, next_offset=first, topic_id=self.replay.topic_id
+            )
             return
         self._check(found.error_code)
         data = memoryview(found.records or b"")
@@ -174,7 +176,7 @@ class DecisionLog:
         leader, _ = self._leader()
         return self._call(leader, request, version)
 
-    def _leader(self) -> tuple[int, Any]:
+    def _leader(self) -> tuple[int, Topic]:
         try:
             return self._cluster.leader_of(*_WHERE)
         except PassingError:
@@ -196,12 +198,11 @@ class DecisionLog:
         text = f"topic {DECISIONS_TOPIC}: {error.name}: {error.description}"
         raise PassingError(text) if error.retriable else SinkError(text)
 
-    def _exists(self) -> bool:
-        return DECISIONS_TOPIC in self._cluster.read_topics([DECISIONS_TOPIC])
-
-    def _ensure_topic(self) -> None:
-        if self._exists():
-            return
+    def _ensure_topic(self) -> bytes:
+        """Return the topic's id; make the topic if it does not exist."""
+        found = self._cluster.read_topics([DECISIONS_TOPIC]).get(DECISIONS_TOPIC)
+        if found is not None:
+            return found.topic_id
         topic = CreatableTopic(
             name=DECISIONS_TOPIC,
             num_partitions=1,
@@ -216,4 +217,5 @@ class DecisionLog:
                 self._check(made.error_code)
 
         self._cluster.retry(ask, f"topic {DECISIONS_TOPIC}")
-        self._cluster.retry(self._leader, f"topic {DECISIONS_TOPIC}")
+        _, made = self._cluster.retry(self._leader, f"topic {DECISIONS_TOPIC}")
+        return made.topic_id

@@ -14,6 +14,7 @@ from typing import Final
 
 from fairlead_spark.errors import SinkError
 from fairlead_spark.exactly_once.batch_decision import Decision
+from fairlead_spark.offsets import NO_TOPIC_ID
 from fairlead_spark.prepared_transaction import PreparedTransaction
 from fairlead_wire.record_batch import BatchHeader
 from fairlead_wire.records import ControlType, Record, decode_end_of_transaction
@@ -38,6 +39,7 @@ class DecisionReplay:
     decision: Decision | None = None
     ended: tuple[str, ...] = ()
     unsettled: dict[int, tuple[int, Decision | None]] = field(default_factory=dict)
+    topic_id: bytes = NO_TOPIC_ID
 
     def apply(self, header: BatchHeader, records: Iterable[Record]) -> "DecisionReplay":
         """Return what it is behind one more batch of the log."""
