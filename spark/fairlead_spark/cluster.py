@@ -8,6 +8,7 @@ import logging
 import os
 import random
 import re
+import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -251,6 +252,13 @@ class Cluster:
                 return self._call_at(address, message, version)
             except CONNECTION_ERRORS as error:
                 reason = error
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            # It stays so, and has nothing to do with leaders.
+            raise SourceError(
+                f"{self.settings.bootstrap_servers}: the certificate of a broker is not trusted: "
+                f"{reason}. Check ssl.ca.location in the file that clientConfig names, and that "
+                "certificates have the names of kafka.bootstrap.servers"
+            ) from reason
         raise PassingError(f"no broker answers: {reason}")
 
     def _call_at(

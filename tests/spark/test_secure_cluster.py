@@ -211,6 +211,19 @@ def test_a_token_that_the_broker_refuses_is_an_error_that_shows_none(
     assert foreign not in str(refused.value)
 
 
+def test_a_certificate_that_is_not_trusted_is_an_error_at_once_that_says_what_to_check(
+    cli: Cli, tokens: TokenServer, tmp_path: Path
+) -> None:
+    """It was one after a minute, and spoke of addresses and leaders."""
+    changed = tokens.client_settings()["https.ca.location"]
+    settings = read_client_file(client_file(cli, "admin")) | {"ssl.ca.location": changed}
+    file = tmp_path / "stranger.librdkafka"
+    file.write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
+    cluster = Cluster(ClientSettings(settings["bootstrap.servers"], config_file=str(file)))
+    with pytest.raises(SourceError, match=r"certificate.*Check ssl\.ca\.location"):
+        cluster.read_node_ids()
+
+
 def test_what_the_user_may_not_read_is_not_read(spark: SparkSession, cli: Cli) -> None:
     with pytest.raises(Exception, match="TOPIC_AUTHORIZATION_FAILED"):
         read(spark, client_file(cli, "copier"), "closed")
