@@ -228,6 +228,17 @@ def test_a_decision_is_refused_where_another_one_was_the_last(query: Query) -> N
     assert query.log().read() == Decision(0, "run", 1, is_ended=True)
 
 
+def test_a_version_that_failed_does_not_stand_for_those_below_it(query: Query) -> None:
+    """Nothing was written under the name yet, and 19 counted as decided."""
+    failed = query.writer(20)
+    query.abort(failed, query.prepare(failed, "a"))
+    lower = query.writer(10)
+    query.commit(lower, query.prepare(lower, "b", attempt="1-0"))
+    again = query.writer(20)
+    query.commit(again, query.prepare(again, "c", attempt="2-0"))
+    assert query.committed() == ["b", "c"]
+
+
 def test_a_topic_of_decisions_that_was_made_again_is_read_anew(query: Query) -> None:
     """Who had read the one before went on behind as many records of the new one."""
     decide_only(query, Decision(3, "run", 1, is_ended=True))

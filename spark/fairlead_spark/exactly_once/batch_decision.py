@@ -28,6 +28,8 @@ from typing import Any, Final, NamedTuple
 from fairlead_spark.errors import FencedError, LostTransactionError, SinkError, TakenOverError
 from fairlead_spark.prepared_transaction import PREFIX, PreparedTransaction
 
+NO_BATCH: Final = -1
+"""Of a record by which its writer decides nothing, where nothing was decided before."""
 TAKE_OVERS_MAX: Final = 5
 """Other drivers, each of which took over while this one was about to decide."""
 TURNS: Final = 11
@@ -271,7 +273,7 @@ def abort_batch(writer: BatchWriter, prepared: Sequence[PreparedTransaction]) ->
     def abort(decided: Decision | None) -> Generator[Step, Any, Decision | None]:
         if decided is not None and decided.batch >= writer.batch:
             return None
-        nothing = Decision(writer.batch - 1, writer.run, writer.since_ms, is_ended=True)
+        nothing = Decision(NO_BATCH, writer.run, writer.since_ms, is_ended=True)
         own = replace(_owned_by(writer, decided or nothing), turn=_next_turn(decided))
         yield WriteDecision(own, decided)
         yield NoteGivenUp()
