@@ -19,7 +19,7 @@
 
 import json
 import os
-import string
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,6 +28,7 @@ from typing import Any, Final
 
 VERSION: Final = 1
 DOCUMENT_VARIABLE: Final = "FAIRLEAD_JOB"
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class JobDocumentError(Exception):
@@ -165,7 +166,7 @@ def _read(document: Mapping[str, Any]) -> Job:
         checkpoint_folder=document.get("checkpoint") or _temporary_folder(),
         is_checkpoint_shared=bool(document.get("isCheckpointShared")),
         conf={
-            name: string.Template(value).safe_substitute(os.environ)
+            name: _VARIABLE.sub(lambda found: os.environ.get(found[1], found[0]), value)
             for name, value in (document.get("conf") or {}).items()
         },
         progress_port=int(document.get("progressPort") or 0),

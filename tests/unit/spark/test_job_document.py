@@ -51,6 +51,19 @@ def test_what_is_written_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert job.is_checkpoint_shared
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["pa$$word", "$POD_IP", "a-$", "${POD", "${spark.app.name}", "${NOPE}", "(secret$|x$$)"],
+)
+def test_a_setting_with_dollars_is_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    """Only a name in braces stands for a variable: two dollars of a password became one."""
+    monkeypatch.setenv("POD_IP", "10.0.0.7")
+    monkeypatch.delenv("NOPE", raising=False)
+    assert read_job(write(tmp_path, password=value)).conf == {"password": value}
+
+
 def test_options_of_a_declared_source_come_on_top() -> None:
     path_options = {
         "kafka.bootstrap.servers": "demo:9092",
