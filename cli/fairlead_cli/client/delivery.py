@@ -94,7 +94,8 @@ def send_all(
         if not destination.is_transactional:
             done = deliveries.sent - deliveries.failed
             click.echo(
-                f"Stopped early: {done:,} records were written to {destination.topic}.", err=True
+                f"Stopped early: {format_count(done, 'record')} written to {destination.topic}.",
+                err=True,
             )
         raise
 

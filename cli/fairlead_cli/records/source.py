@@ -9,18 +9,26 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from fairlead_cli.errors import CliError
+from fairlead_cli.output import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # One encoder for all rows: `json.dumps` with options would build one for each.
 COMPACT_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+# A record's timestamp is a signed number of 64 bits.
+TIMESTAMP_MS_MAX = 2**63 - 1
+# Python's own limit is 128 KiB; how large a record may be is for the brokers to say.
+CELL_CHARACTERS_MAX = 100_000_000
+# Excel and others put it in front of what they save as UTF-8.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # The cells of real tables repeat themselves.
 CELLS_REMEMBERED = 1 << 16
 
@@ -59,6 +67,14 @@ class SourceOptions:
         return tuple(field for field in named if field is not None)
 
 
+def refuse_constant(name: str) -> None:
+    """Refuse what Python reads besides JSON: NaN, Infinity and -Infinity."""
+    raise ValueError(f"{name} is no number of JSON")
+
+
+PARSE_JSON = json.JSONDecoder(parse_constant=refuse_constant).decode
+
+
 def read_lines(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceRecord]:
     """Yield one record a line; with a key separator, `key<separator>value`."""
     separator = options.key_separator.encode() if options.key_separator else None
@@ -85,7 +101,7 @@ def read_json_lines(stream: IO[bytes], options: SourceOptions) -> Iterator[Sourc
     """Yield one JSON object a line; the line is the value, byte for byte."""
     needs_fields = bool(options.fields)
     for number, line in enumerate(stream, start=1):
-        text = line.strip()
+        text = line.removeprefix(BYTE_ORDER_MARK).strip() if number == 1 else line.strip()
         if not text:
             continue
         place = f"{options.name}, line {number}"
@@ -99,9 +115,11 @@ def read_json_lines(stream: IO[bytes], options: SourceOptions) -> Iterator[Sourc
 def parse_object(text: bytes, place: str) -> dict[str, Any]:
     """Return a JSON object, or an error that says where it stops being one."""
     try:
-        row = json.loads(text)
+        row = PARSE_JSON(text.decode())
     except ValueError as error:
         raise CliError(f"{place}: not JSON: {error}") from error
+    except RecursionError as error:
+        raise CliError(f"{place}: nested too deep") from error
     if not isinstance(row, dict):
         raise CliError(f"{place}: a JSON object was expected, not {type(row).__name__}")
     return row
@@ -109,7 +127,8 @@ def parse_object(text: bytes, place: str) -> dict[str, Any]:
 
 def read_csv_rows(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceRecord]:
     """One record a row, as a JSON object by the names in the first line; an empty cell is null."""
-    counted = CountingLines(stream)
+    counted = CountingLines(stream, options.name)
+    csv.field_size_limit(CELL_CHARACTERS_MAX)
     reader = csv.reader(counted)
     try:
         names = next(reader, None)
@@ -123,7 +142,7 @@ def read_csv_rows(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceR
             if len(row) != len(names):
                 raise CliError(f"{place}: {len(row)} fields, but the first line names {len(names)}")
             yield build_csv_record(dict(zip(names, row, strict=True)), options, counted, place)
-    except (csv.Error, UnicodeDecodeError) as error:
+    except csv.Error as error:
         raise CliError(f"{options.name}, line {reader.line_num}: {error}") from error
 
 
@@ -163,15 +182,16 @@ def parse_timestamp(text: bytes | None, place: str) -> int | None:
     """Return milliseconds since 1970, or ISO 8601 (UTC unless it has a zone); null stays null."""
     if text is None:
         return None
-    if text.isdigit():
-        return int(text)
     try:
-        return parse_moment(text.decode())
+        timestamp_ms = int(text) if text.isdigit() else parse_moment(text.decode())
+        if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
+            raise ValueError("no record can have that timestamp")
     except ValueError as error:
         raise CliError(
-            f"{place}: '{text.decode(errors='replace')}' is not a time",
+            f"{place}: '{text.decode(errors='replace')}' is not a time of a record",
             hint="Times are ISO 8601 (2013-01-01T10:00:00Z) or milliseconds since 1970.",
         ) from error
+    return timestamp_ms
 
 
 @lru_cache(maxsize=CELLS_REMEMBERED)
@@ -191,7 +211,13 @@ def parse_cell(cell: str, null_marker: str | None, numbers: bool) -> str | int |
 
 
 def check_header_line(names: list[str], options: SourceOptions) -> None:
-    """Check that the first line names every field that the options use."""
+    """Check that the first line names every field that the options use, and none twice."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise CliError(
+                f"{options.name}, line 1: {format_count(count, 'column')} have the name '{name}'",
+                hint="A row becomes a JSON object, in which each name stands once.",
+            )
     for field in options.fields:
         if field not in names:
             raise CliError(
@@ -210,16 +236,25 @@ def take_field(row: dict[str, Any], field: str, place: str) -> bytes | None:
         ) from error
     if value is None:
         return None
-    if isinstance(value, str):
-        return value.encode()
-    return COMPACT_JSON(value).encode()
+    try:
+        return (value if isinstance(value, str) else COMPACT_JSON(value)).encode()
+    except UnicodeEncodeError as error:
+        raise CliError(
+            f"{place}: field '{field}' holds half of a surrogate pair (\\ud800 to \\udfff), which "
+            "is no text"
+        ) from error
 
 
 class CountingLines:
     """Decodes lines for the CSV reader and counts their bytes; a row may span several lines."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.lines = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    def __init__(self, stream: IO[bytes], name: str) -> None:
+        # What is no UTF-8 passes, so that it is noticed in its line and not some lines before.
+        self.lines = io.TextIOWrapper(
+            stream, encoding="utf-8-sig", errors="surrogateescape", newline=""
+        )
+        self.name = name
+        self.number = 0
         self.size = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -227,7 +262,11 @@ class CountingLines:
 
     def __next__(self) -> str:
         line = next(self.lines)
-        self.size += len(line) if line.isascii() else len(line.encode())
+        self.number += 1
+        try:
+            self.size += len(line) if line.isascii() else len(line.encode())
+        except UnicodeEncodeError as error:
+            raise CliError(f"{self.name}, line {self.number}: it is not UTF-8 text") from error
         return line
 
     def take_size(self) -> int:

@@ -83,12 +83,26 @@ def test_a_quoted_csv_cell_may_hold_line_breaks() -> None:
     ("text", "message"),
     [
         (b"a,b\n1\n", "in, line 2: 1 fields, but the first line names 2"),
-        (b"a,b\n1,2\n\xff,2\n", "in, line"),
+        (b"a,b\n1,2\n\xff,2\n", "in, line 3: it is not UTF-8 text"),
+        (b"a,b,a\n1,2,3\n", "in, line 1: 2 columns have the name 'a'"),
     ],
 )
 def test_a_wrong_csv_row_is_named(text: bytes, message: str) -> None:
     with pytest.raises(CliError, match=message):
         rows(text)
+
+
+def test_rows_before_one_that_is_no_text_are_read() -> None:
+    stream = io.BytesIO(b"a,b\n1,2\n\xff,2\n")
+    records = read_csv_rows(stream, SourceOptions("in"))
+    assert next(records).value == b'{"a":"1","b":"2"}'
+    with pytest.raises(CliError):
+        next(records)
+
+
+def test_a_csv_cell_may_be_as_long_as_a_record() -> None:
+    (record,) = rows(b"a\n" + b"x" * 200_000 + b"\n")
+    assert len(record.value or b"") == 200_000 + len('{"a":""}')
 
 
 def test_a_field_that_csv_lacks_lists_those_it_has() -> None:
@@ -123,11 +137,20 @@ def test_a_key_field_may_be_any_json(value: str, key: bytes | None) -> None:
         (b"[1]\n", "in, line 1: a JSON object was expected, not list"),
         (b"{}\n", "in, line 1: no field 'id'"),
         (b"\xff\n", "in, line 1: not JSON"),
+        (b'{"id": NaN}\n', "in, line 1: not JSON: NaN is no number of JSON"),
+        (b'{"id": 1}\n{"id": "\\ud800"}\n', "in, line 2: field 'id' holds half of a surrogate"),
+        (b'{"id": ["\\ud800"]}\n', "in, line 1: field 'id' holds half of a surrogate"),
+        (b'{"id": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", "in, line 1: nested too deep"),
     ],
 )
 def test_a_wrong_json_line_is_named(text: bytes, message: str) -> None:
     with pytest.raises(CliError, match=message):
         documents(text, key_field="id")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_json_line() -> None:
+    (record,) = documents(b'\xef\xbb\xbf{"id": 1}\n')
+    assert record.value == b'{"id": 1}'
 
 
 def test_headers_come_from_options_and_fields() -> None:
@@ -151,6 +174,7 @@ def test_a_timestamp_field_sets_the_time(text: str, timestamp_ms: int) -> None:
     assert record.timestamp_ms == timestamp_ms
 
 
-def test_a_timestamp_that_is_none_is_named() -> None:
-    with pytest.raises(CliError, match="in, line 2: 'soon' is not a time"):
-        rows(b"at\nsoon\n", timestamp_field="at")
+@pytest.mark.parametrize("text", ["soon", "-5", "9223372036854775808", "1969-12-31T23:59:59Z"])
+def test_a_timestamp_that_is_none_is_named(text: str) -> None:
+    with pytest.raises(CliError, match=f"in, line 2: '{text}' is not a time"):
+        rows(f"at\n{text}\n".encode(), timestamp_field="at")
