@@ -11,7 +11,7 @@ import click
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, read_cluster_file
 from fairlead_cli.local.layout import Layout
-from fairlead_cli.options import data_option
+from fairlead_cli.options import FiniteRange, data_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ Examples:
 @data_option
 @click.option(
     "--timeout-s",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=60.0,
     show_default=True,
     help="How long a process may take; then it is killed and will recover at the next start.",

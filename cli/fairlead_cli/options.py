@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +11,13 @@ import click
 
 from fairlead_cli.data_directory import DATA_DEFAULT
 
+# Numbers of the Kafka protocol.
+INT16_MAX = 2**15 - 1
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+# librdkafka refuses more by itself; how many a topic may have is for the cluster to say.
+PARTITIONS_MAX = 100_000
+REPLICAS_MAX = 10_000
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -76,6 +84,17 @@ def parse_assignments(texts: tuple[str, ...], option: str) -> dict[str, str]:
             raise click.BadParameter(f"'{text}' is not KEY=VALUE", param_hint=option)
         assignments[key.strip()] = value.strip()
     return assignments
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range; not `nan`, which is in every range of click's, and not `inf`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number (a type of click's)."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a number of this kind.", param, ctx)
+        return number
 
 
 def require_name(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:

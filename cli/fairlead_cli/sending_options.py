@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlead_cli.client.connection import RECORD_BYTES_MAX
-from fairlead_cli.options import require_name
+from fairlead_cli.options import FiniteRange, require_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,7 @@ def sending_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--rate",
-            type=click.FloatRange(min=0, min_open=True),
+            type=FiniteRange(min=0, min_open=True),
             metavar="N",
             help="At most N records a second.  [default: as fast as it goes]",
         ),

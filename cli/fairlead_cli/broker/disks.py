@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.broker.log_dir_requests import describe, find_broker, try_moves
 from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.name_completion import complete_brokers
-from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+from fairlead_cli.options import (
+    INT32_MAX,
+    FiniteRange,
+    bootstrap_option,
+    data_option,
+    table_or_json,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +60,7 @@ broker. --undrain takes that back, and lets a folder be forgotten that was taken
 @click.option(
     "--timeout",
     "timeout_s",
-    type=float,
+    type=FiniteRange(min=0),
     default=600.0,
     show_default=True,
     help="Seconds that --wait waits, restarts of the broker included.",
@@ -79,7 +86,7 @@ def command(
     from fairlead_cli.output import print_json
 
     if bool(moved) != (target is not None):
-        raise CliError("--move and --to go together")
+        raise InputError("--move and --to go together")
     if sum(each is not None for each in (target, drained, undrained)) > 1:
         raise InputError("--move, --drain and --undrain are done one after the other")
     replicas = [parse_replica(text) for text in moved]
@@ -95,7 +102,7 @@ def command(
             said = disk_drain.undrain(disks, undrained)
     at = find_broker(addresses, broker_id)
     if target is not None:
-        ask_for_moves(at, replicas, target)
+        ask_for_moves(at, broker_id, replicas, target)
         deadline = time.monotonic() + timeout_s
         while is_waiting and (missing := not_there(describe(at), replicas, target)):
             if time.monotonic() > deadline:
@@ -111,19 +118,23 @@ def command(
 
 
 def parse_replica(text: str) -> tuple[str, int]:
-    """Return topic and partition of `TOPIC:PARTITION`. CliError."""
+    """Return topic and partition of `TOPIC:PARTITION`. InputError."""
     topic, _, index = text.rpartition(":")
-    if not topic or not (index.isascii() and index.isdigit()):
-        raise CliError(f"{text!r} is not TOPIC:PARTITION, such as orders:0")
+    if not topic or not (index.isascii() and index.isdigit() and int(index) <= INT32_MAX):
+        raise InputError(f"{text!r} is not TOPIC:PARTITION, such as orders:0")
     return topic, int(index)
 
 
-def ask_for_moves(at: Address, replicas: list[tuple[str, int]], target: str) -> None:
+def ask_for_moves(
+    at: Address, broker_id: int, replicas: list[tuple[str, int]], target: str
+) -> None:
     """Ask for all; CliError with each that is refused."""
     refused = try_moves(at, dict.fromkeys(replicas, target))
     if refused:
         why = "; ".join(f"{topic}:{index}: {code}" for (topic, index), code in refused.items())
-        raise CliError(why, hint="Its folders:  fairlead broker disks ID")
+        raise CliError(
+            why, hint=f"Its folders:  fairlead broker disks {broker_id}{cluster_arguments()}"
+        )
 
 
 def not_there(

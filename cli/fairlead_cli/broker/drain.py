@@ -10,7 +10,7 @@ import click
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError, NoAnswerError
 from fairlead_cli.name_completion import complete_brokers
-from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+from fairlead_cli.options import FiniteRange, bootstrap_option, data_option, table_or_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ What is on its way from the broker is called back; what has left it stays where 
 @click.option("--wait", "is_waiting", is_flag=True, help="Return when the broker is empty.")
 @click.option(
     "--timeout-s",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=TIMEOUT_S,
     show_default=True,
     help="How long --wait waits.",

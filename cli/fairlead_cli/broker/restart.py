@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead_cli.name_completion import complete_brokers
-from fairlead_cli.options import data_option
+from fairlead_cli.options import FiniteRange, data_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ def timeout_option(command: Callable[..., None]) -> Callable[..., None]:
     """`--timeout-s` of both verbs."""
     return click.option(
         "--timeout-s",
-        type=click.FloatRange(min=0.1),
+        type=FiniteRange(min=0.1),
         default=TIMEOUT_S,
         show_default=True,
         help="How long to wait until it serves again.",

@@ -8,7 +8,7 @@ import click
 
 from fairlead_cli.errors import CliError
 from fairlead_cli.name_completion import complete_brokers
-from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+from fairlead_cli.options import INT32_MAX, bootstrap_option, data_option, table_or_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ as a new broker.
 
 @click.command("unregister", epilog=EPILOG)
 @click.argument(
-    "broker_id", metavar="ID", type=click.IntRange(min=0), shell_complete=complete_brokers
+    "broker_id", metavar="ID", type=click.IntRange(0, INT32_MAX), shell_complete=complete_brokers
 )
 @data_option
 @bootstrap_option

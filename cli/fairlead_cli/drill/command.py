@@ -11,7 +11,7 @@ from fairlead_cli.drill.faults import FaultKind
 from fairlead_cli.drill.stalls import Stalls
 from fairlead_cli.drill.targets import FORMS, TargetKind, parse_target
 from fairlead_cli.errors import ExitCode
-from fairlead_cli.options import data_option, table_or_json
+from fairlead_cli.options import FiniteRange, data_option, table_or_json
 
 if TYPE_CHECKING:
     from typing import Any
@@ -83,7 +83,7 @@ async def run_until_signalled(drill: Drill) -> DrillOutcome:
 )
 @click.option(
     "--hold-s",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=10.0,
     show_default=True,
     help="How long pause, isolate, slow and disk-full last.",

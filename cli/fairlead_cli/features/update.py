@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead_cli.errors import CliError
-from fairlead_cli.options import bootstrap_option, data_option, parse_assignments
+from fairlead_cli.options import INT16_MAX, bootstrap_option, data_option, parse_assignments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,8 +80,8 @@ def parse_levels(texts: tuple[str, ...]) -> dict[str, int]:
     """Read NAME=LEVEL words; click.BadParameter for others."""
     levels = {}
     for name, text in parse_assignments(texts, "NAME=LEVEL").items():
-        if not (text.isascii() and text.isdigit() and len(text) < 6):
-            raise click.BadParameter(f"{name}={text}: a level is a number from 0 on")
+        if not (text.isascii() and text.isdigit() and int(text) <= INT16_MAX):
+            raise click.BadParameter(f"{name}={text}: a level is a number from 0 to {INT16_MAX}")
         levels[name] = int(text)
     return levels
 

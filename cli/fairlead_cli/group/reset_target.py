@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from fairlead_cli.output import format_count
-from fairlead_cli.records.start import AGO, UNIT_MS
+from fairlead_cli.records.start import AGO, UNIT_MS, within_timestamps
 
 # ISO 8601, as Kafka's own tool takes it: P1DT2H30M. Months and years have no fixed length.
 DURATION = re.compile(
@@ -64,18 +64,19 @@ def parse_datetime(text: str) -> ToTime:
             f"'{text}' is not a time such as 2026-03-01T03:00, 2026-03-01T03:00:00.250Z or "
             "2026-03-01T03:00+02:00 (local unless it has a zone)"
         ) from None
-    return ToTime(int(moment.timestamp() * 1000))
+    return ToTime(within_timestamps(int(moment.timestamp() * 1000)))
 
 
 def parse_duration(text: str, *, now_ms: int) -> ToTime:
     """Return an age, `15m` or ISO 8601 `PT15M`; ValueError says what is understood."""
     if ago := AGO.match(text):
-        return ToTime(now_ms - int(ago[1]) * UNIT_MS[ago[2]])
+        return ToTime(within_timestamps(now_ms - int(ago[1]) * UNIT_MS[ago[2]]))
     found = DURATION.match(text.upper())
     parts = {} if found is None else {k: int(v) for k, v in found.groupdict().items() if v}
     if not parts:
         raise ValueError(f"'{text}' is not an age such as 30s, 15m, 2h, 7d, PT15M or P1DT2H")
-    return ToTime(now_ms - sum(count * DURATION_MS[unit] for unit, count in parts.items()))
+    age_ms = sum(count * DURATION_MS[unit] for unit, count in parts.items())
+    return ToTime(within_timestamps(now_ms - age_ms))
 
 
 def describe_target(target: Target) -> str:

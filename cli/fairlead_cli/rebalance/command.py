@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fairlead_cli.errors import CliError, ExitCode
-from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+from fairlead_cli.options import FiniteRange, bootstrap_option, data_option, table_or_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +54,7 @@ def complete_plan(_ctx: click.Context, _parameter: click.Parameter, incomplete: 
 )
 @click.option(
     "--timeout-s",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=TIMEOUT_S,
     show_default=True,
     help="How long --wait waits.",

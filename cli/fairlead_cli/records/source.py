@@ -17,14 +17,13 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from fairlead_cli.errors import CliError
 from fairlead_cli.output import format_count
+from fairlead_cli.records.start import TIMESTAMP_MS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # One encoder for all rows: `json.dumps` with options would build one for each.
 COMPACT_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-# A record's timestamp is a signed number of 64 bits.
-TIMESTAMP_MS_MAX = 2**63 - 1
 # Python's own limit is 128 KiB; how large a record may be is for the brokers to say.
 CELL_CHARACTERS_MAX = 100_000_000
 # Excel and others put it in front of what they save as UTF-8.

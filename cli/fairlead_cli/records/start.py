@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+# A timestamp is a signed number of 64 bits.
+TIMESTAMP_MS_MAX = 2**63 - 1
 AGO = re.compile(r"^(\d+)(s|m|h|d)$")
 
 
@@ -37,6 +39,11 @@ class FromTime:
 Start = FromBeginning | FromEnd | FromOffset | FromTime
 
 
+def within_timestamps(timestamp_ms: int) -> int:
+    """Return the nearest time that a record can have; -1 and -2 would ask for the log's ends."""
+    return min(max(timestamp_ms, 0), TIMESTAMP_MS_MAX)
+
+
 def parse_start(text: str, *, now_ms: int) -> Start:
     """ValueError says what is understood."""
     match text:
@@ -47,9 +54,9 @@ def parse_start(text: str, *, now_ms: int) -> Start:
     if text.isdecimal():
         return FromOffset(int(text))
     if text.startswith("@") and text[1:].isdecimal():
-        return FromTime(int(text[1:]))
+        return FromTime(within_timestamps(int(text[1:])))
     if ago := AGO.match(text):
-        return FromTime(now_ms - int(ago[1]) * UNIT_MS[ago[2]])
+        return FromTime(within_timestamps(now_ms - int(ago[1]) * UNIT_MS[ago[2]]))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -57,4 +64,4 @@ def parse_start(text: str, *, now_ms: int) -> Start:
             f"'{text}' is not beginning, end, an offset, a time (2013-06-01T12:00, local unless "
             "it has a zone), @MILLISECONDS since 1970, or an age (30s, 15m, 2h, 7d)"
         ) from None
-    return FromTime(int(moment.timestamp() * 1000))
+    return FromTime(within_timestamps(int(moment.timestamp() * 1000)))

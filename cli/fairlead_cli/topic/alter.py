@@ -9,7 +9,13 @@ import click
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError
 from fairlead_cli.name_completion import complete_topic_settings, complete_topics
-from fairlead_cli.options import bootstrap_option, data_option, parse_assignments
+from fairlead_cli.options import (
+    PARTITIONS_MAX,
+    REPLICAS_MAX,
+    bootstrap_option,
+    data_option,
+    parse_assignments,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,10 +37,12 @@ there stay where they are.
 
 @click.command("alter", epilog=EPILOG)
 @click.argument("name", shell_complete=complete_topics)
-@click.option("--partitions", type=click.IntRange(min=1), help="New number; it can only grow.")
+@click.option(
+    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="New number; it can only grow."
+)
 @click.option(
     "--replication-factor",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, REPLICAS_MAX),
     help="New number of replicas of each partition.",
 )
 @click.option(

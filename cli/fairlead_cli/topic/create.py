@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead_cli.name_completion import complete_topic_settings
-from fairlead_cli.options import bootstrap_option, data_option, parse_assignments
+from fairlead_cli.options import (
+    PARTITIONS_MAX,
+    REPLICAS_MAX,
+    bootstrap_option,
+    data_option,
+    parse_assignments,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,11 +37,13 @@ Examples:
 @click.command("create", epilog=EPILOG)
 @click.argument("name")
 @click.option(
-    "--partitions", type=click.IntRange(min=1), help="Default: the cluster's num.partitions."
+    "--partitions",
+    type=click.IntRange(1, PARTITIONS_MAX),
+    help="Default: the cluster's num.partitions.",
 )
 @click.option(
     "--replication-factor",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, REPLICAS_MAX),
     help="Default: the cluster's default.replication.factor.",
 )
 @click.option(

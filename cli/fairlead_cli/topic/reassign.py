@@ -11,7 +11,7 @@ import click
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError, ExitCode
 from fairlead_cli.name_completion import complete_brokers, complete_topics
-from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+from fairlead_cli.options import FiniteRange, bootstrap_option, data_option, table_or_json
 from fairlead_cli.topic.assignment import Assigner, Place, TooFewBrokersError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ ends before all has moved.
 @click.option("--wait", "is_waiting", is_flag=True, help="Return when nothing moves any more.")
 @click.option(
     "--timeout-s",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=TIMEOUT_S,
     show_default=True,
     help="How long --wait waits.",

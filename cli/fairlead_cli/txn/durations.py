@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from fairlead_cli.options import INT64_MAX
 from fairlead_cli.records.start import UNIT_MS
 
 _DURATION = re.compile(r"^(\d+)(ms|s|m|h|d)$")
@@ -23,7 +24,10 @@ class Duration(click.ParamType["int"]):
         found = _DURATION.match(value)
         if found is None:
             self.fail(f"'{value}' is not like 500ms, 30s, 15m, 2h or 7d", param, ctx)
-        return int(found[1]) * (UNIT_MS | {"ms": 1})[found[2]]
+        duration_ms = int(found[1]) * (UNIT_MS | {"ms": 1})[found[2]]
+        if duration_ms > INT64_MAX:
+            self.fail(f"'{value}' is longer than any transaction", param, ctx)
+        return duration_ms
 
 
 def format_duration(duration_ms: int) -> str:

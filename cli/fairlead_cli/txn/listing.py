@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead_cli.errors import ExitCode
-from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+from fairlead_cli.options import INT64_MAX, bootstrap_option, data_option, table_or_json
 from fairlead_cli.txn.durations import Duration
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def check_pattern(
     "--producer-id",
     "producer_ids",
     multiple=True,
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, INT64_MAX),
     help="Only the id that has this producer id; may be repeated.",
 )
 @click.option(

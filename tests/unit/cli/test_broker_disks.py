@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairlead_cli.broker.disks import directory_rows, not_there, parse_replica, show
-from fairlead_cli.errors import CliError
+from fairlead_cli.errors import CliError, InputError
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -36,8 +36,8 @@ def answer(*directories: tuple[str, list[DescribeLogDirsPartition]]) -> Describe
 
 def test_a_replica_is_named_by_topic_and_partition() -> None:
     assert parse_replica("orders:12") == ("orders", 12)
-    for text in ("orders", "orders:", ":1", "orders:-1", "orders:x"):
-        with pytest.raises(CliError, match="TOPIC:PARTITION"):
+    for text in ("orders", "orders:", ":1", "orders:-1", "orders:x", "orders:2147483648"):
+        with pytest.raises(InputError, match="TOPIC:PARTITION"):
             parse_replica(text)
 
 

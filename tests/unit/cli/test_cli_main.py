@@ -156,6 +156,32 @@ def test_an_address_that_is_none_is_wrong_usage(
     assert "--bootstrap" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic", "create", "t", "--partitions", "100001"],
+        ["topic", "create", "t", "--replication-factor", "70000"],
+        ["topic", "alter", "t", "--partitions", "99999999999"],
+        ["broker", "unregister", "99999999999"],
+        ["broker", "disks", "1", "--to", "/disk"],
+        ["broker", "disks", "1", "--move", "t:99999999999", "--to", "/disk"],
+        ["broker", "disks", "1", "--drain", "/disk", "--wait", "--timeout", "-1"],
+        ["broker", "drain", "1", "--wait", "--timeout-s", "nan"],
+        ["broker", "restart", "1", "--timeout-s", "inf"],
+        ["produce", "t", "--rate", "nan"],
+        ["features", "downgrade", "group.version=70000"],
+        ["txn", "list", "--producer-id", "99999999999999999999"],
+        ["txn", "list", "--longer-than", "99999999999999d"],
+    ],
+    ids=" ".join,
+)
+def test_a_number_that_nobody_can_send_is_wrong_usage(
+    arguments: list[str], tmp_path: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*arguments, "--data", f"{tmp_path}/none"]) == ExitCode.USAGE
+    assert capsys.readouterr().out == ""
+
+
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == ExitCode.OK
     assert capsys.readouterr().out.startswith("fairlead ")

@@ -114,6 +114,11 @@ def test_an_age_is_short_or_iso_8601(text: str, ago_ms: int) -> None:
     assert parse_duration(text, now_ms=NOW_MS) == ToTime(NOW_MS - ago_ms)
 
 
+@pytest.mark.parametrize("text", ["99999999999999999999d", "P99999999999999999999D"])
+def test_an_age_before_1970_is_the_oldest_time_there_is(text: str) -> None:
+    assert parse_duration(text, now_ms=NOW_MS) == ToTime(0)
+
+
 @pytest.mark.parametrize("text", ["", "P", "PT", "1", "-1h", "P1M", "P1Y", "1.5h", "soon"])
 def test_an_age_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not an age"):

@@ -26,6 +26,10 @@ NOW_MS = 1_700_000_000_000
         ("2013-01-01T10:00+00:00", FromTime(1_357_034_400_000)),
         ("15m", FromTime(NOW_MS - 900_000)),
         ("7d", FromTime(NOW_MS - 604_800_000)),
+        # What no timestamp can be is moved to the nearest; -1 would ask for the end of the log.
+        ("99999999999999999999d", FromTime(0)),
+        ("1969-12-31T23:59:59.999Z", FromTime(0)),
+        ("@99999999999999999999", FromTime(2**63 - 1)),
     ],
 )
 def test_a_start_is_understood(text: str, start: Start) -> None:

@@ -16,6 +16,11 @@ def test_a_unit_is_needed(text: str, duration_ms: int) -> None:
         Duration().convert(text.rstrip("smhd"), None, None)
 
 
+def test_what_the_protocol_cannot_say_is_refused() -> None:
+    with pytest.raises(click.BadParameter, match="is longer than any transaction"):
+        Duration().convert("99999999999999d", None, None)
+
+
 @pytest.mark.parametrize(
     ("duration_ms", "text"),
     [
