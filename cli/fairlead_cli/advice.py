@@ -16,23 +16,29 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+# Where the context of a command line keeps the file of --client-config.
+CLIENT_CONFIG = "fairlead_cli.client_config"
+
+
 def data_arguments(data: Path) -> str:
     """` --data DIR` for the end of a command, empty for the default."""
     return "" if data == DATA_DEFAULT else f" --data {shlex.quote(str(data))}"
 
 
 def cluster_arguments() -> str:
-    """` --bootstrap …` or ` --data DIR` as the command line that runs now found its cluster.
+    """` --bootstrap …` or ` --data DIR`, and ` --client-config FILE`, as of this command line.
 
     Empty outside of a command line: in another thread, and in verbs that have neither option.
     """
     context = click.get_current_context(silent=True)
     if context is None:
         return ""
+    client_config = context.meta.get(CLIENT_CONFIG)
+    login = "" if client_config is None else f" --client-config {shlex.quote(client_config)}"
     bootstrap = context.params.get("bootstrap")
     if bootstrap is not None:
-        return f" --bootstrap {shlex.quote(bootstrap)}"
-    return data_arguments(context.params.get("data") or DATA_DEFAULT)
+        return f" --bootstrap {shlex.quote(bootstrap)}{login}"
+    return data_arguments(context.params.get("data") or DATA_DEFAULT) + login
 
 
 def data_directory() -> str:

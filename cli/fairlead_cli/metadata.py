@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairlead_cli.advice import data_arguments
 from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.exports.files import describe, read_document, write_document
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.store import FORM, open_access, read_store
 from fairlead_cli.local.up_command import up_command
-from fairlead_cli.options import data_option
+from fairlead_cli.options import data_option, require_name
 from fairlead_cli.verb_group import VerbGroup
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def metadata() -> None:
 
 
 @metadata.command("export", epilog=EXPORT_EPILOG)
-@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), callback=require_name)
 @data_option
 @store_option
 def export(file: str, data: Path, store: str | None) -> None:
@@ -114,7 +115,7 @@ def read_metadata(layout: Layout, store: str | None) -> dict[str, Any]:
 
 
 @metadata.command("restore", epilog=RESTORE_EPILOG)
-@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), callback=require_name)
 @data_option
 @store_option
 def restore(file: str, data: Path, store: str | None) -> None:
@@ -167,6 +168,7 @@ def confirm_in_place(layout: Layout, store: str | None, *, force: bool) -> Confi
     from fairlead_controller.stores.zookeeper_transfer import confirm_in_zookeeper
 
     where = store or str(layout.controller_directory)
+    place = f" --store {shlex.quote(store)}" if store else data_arguments(layout.root)
     try:
         if store is not None:
             return asyncio.run(confirm_in_zookeeper(open_access(store), force=force))
@@ -181,7 +183,7 @@ def confirm_in_place(layout: Layout, store: str | None, *, force: bool) -> Confi
         raise CliError(
             f"there is nothing to confirm: {error}",
             hint="Start the cluster: a controller and its brokers find out. If you know better:\n"
-            "  fairlead metadata confirm --force",
+            f"  fairlead metadata confirm --force{place}",
         ) from error
     except (StoreError, OSError) as error:
         raise CliError(

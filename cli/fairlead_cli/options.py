@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from fairlead_cli.advice import CLIENT_CONFIG
 from fairlead_cli.data_directory import DATA_DEFAULT
 
 # Numbers of the Kafka protocol.
@@ -55,6 +56,7 @@ def _read_client_config(context: click.Context, parameter: click.Parameter, valu
     """Note how clients log in (an option's callback)."""
     from fairlead_cli.client.access import read_client_config
 
+    context.meta[CLIENT_CONFIG] = value
     read_client_config(context, parameter, value)
 
 

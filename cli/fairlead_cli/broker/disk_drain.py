@@ -233,7 +233,7 @@ def plan(found: Contents) -> dict[Replica, str]:
         raise CliError(
             "this broker has no other folder that takes replicas",
             hint="Name another one in its log.dirs and restart it, --undrain one, or move all that "
-            "the broker holds to others:  fairlead broker drain ID",
+            "the broker holds to others:  fairlead broker drain --help",
         )
     targets = {}
     for replica, size in sorted(found.unasked.items(), key=lambda item: (-item[1], item[0])):

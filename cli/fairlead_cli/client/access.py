@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 BOOTSTRAP: Final = "bootstrap.servers"
 _JAVA_ONLY: Final = ("sasl.jaas.config", "ssl.truststore.location", "ssl.keystore.location")
+# librdkafka takes "probe" for the CA's place, and finds it by itself.
+_NAMED_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 
 _settings: dict[str, str] = {}
 _files: list[Path] = []
@@ -41,6 +43,10 @@ def note_client_file(path: Path) -> None:
                 f"{path} is for Java's clients: {name} is not librdkafka's",
                 hint="Name the file with librdkafka's settings, such as admin.librdkafka.",
             )
+    for name in _NAMED_FILES:
+        named = settings.get(name, "probe")
+        if named != "probe" and not Path(named).exists():
+            raise InputError(f"{path}: there is no {named}, which {name} names")
     _settings.clear()
     _settings.update(settings)
     _files[:] = [path]

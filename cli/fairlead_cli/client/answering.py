@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairlead_cli.client.access import wrap
+from fairlead_cli.client.access import is_tls, wrap
 from fairlead_model.host_address import join_address
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ NOT_KAFKA = (
     "does not speak Kafka's protocol there, or only over TLS, for which --client-config FILE says "
     "how to log in"
 )
+NO_TLS = "does not speak TLS there, as security.protocol of the client's settings has it"
 
 
 class Address(NamedTuple):
@@ -180,6 +182,11 @@ def ask_host(address: Address, host: str, port: int, timeout_s: float) -> Failur
         return Failure(f"{address} did not answer within {timeout_s:.0f} s")
     except ConnectionRefusedError as error:
         return Failure(f"{address}: {error.strerror}", may_pass=may_be_a_proxy(host))
+    except ssl.SSLCertVerificationError as error:
+        return Failure(f"{address} has a certificate that is refused: {error.verify_message}")
+    except (ssl.SSLError, ConnectionResetError) as error:
+        reason = error.strerror or str(error)
+        return Failure(f"{address} {NO_TLS}" if is_tls() else f"{address}: {reason}")
     except OSError as error:
         return Failure(f"{address}: {error.strerror or error}")
     _, correlation_id = REPLY_HEAD.unpack(head)

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairlead_cli.advice import cluster_arguments, data_directory
-from fairlead_cli.client.access import client_settings
+from fairlead_cli.client.access import client_settings, configured_file
 from fairlead_cli.client.answering import look_up
 from fairlead_cli.client.target import parse_addresses
 from fairlead_cli.client_id import CLIENT_ID
-from fairlead_cli.errors import CliError, NoAnswerError
+from fairlead_cli.errors import CliError, InputError, NoAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +75,8 @@ def build_admin(bootstrap: str) -> AdminClient:
     """For topics and settings."""
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient(base_settings(bootstrap), logger=quiet_logger())
+    with refused_settings():
+        return AdminClient(base_settings(bootstrap), logger=quiet_logger())
 
 
 def build_producer(bootstrap: str, settings: dict[str, Any]) -> Producer:
@@ -88,7 +89,8 @@ def build_producer(bootstrap: str, settings: dict[str, Any]) -> Producer:
         # The topic decides how large a record may be, not the client.
         "message.max.bytes": RECORD_BYTES_MAX,
     }
-    return Producer(base_settings(bootstrap) | defaults | settings, logger=quiet_logger())
+    with refused_settings():
+        return Producer(base_settings(bootstrap) | defaults | settings, logger=quiet_logger())
 
 
 def build_consumer(bootstrap: str, *, isolation: str = READ_COMMITTED) -> Consumer:
@@ -100,14 +102,34 @@ def build_consumer(bootstrap: str, *, isolation: str = READ_COMMITTED) -> Consum
         "auto.offset.reset": "error",
         "isolation.level": isolation,
     }
-    return Consumer(base_settings(bootstrap) | READING | own, logger=quiet_logger())
+    with refused_settings():
+        return Consumer(base_settings(bootstrap) | READING | own, logger=quiet_logger())
 
 
 def build_group_consumer(bootstrap: str, settings: dict[str, Any]) -> Consumer:
     """For `consume --group`: `settings` name the group and how it is joined."""
     from confluent_kafka import Consumer
 
-    return Consumer(base_settings(bootstrap) | READING | settings, logger=quiet_logger())
+    with refused_settings():
+        return Consumer(base_settings(bootstrap) | READING | settings, logger=quiet_logger())
+
+
+@contextmanager
+def refused_settings() -> Iterator[None]:
+    """Turn librdkafka's refusal of a setting into InputError: those of a file are the user's."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as exception:
+        file = configured_file()
+        if file is None:
+            raise
+        raise InputError(
+            f"{file}: librdkafka refuses its settings: {exception.args[0].str()}",
+            hint="Which there are:  "
+            "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md",
+        ) from exception
 
 
 def base_settings(bootstrap: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError
 from fairlead_cli.options import INT16_MAX, bootstrap_option, data_option, parse_assignments
 
@@ -109,6 +110,6 @@ def update(
     if why_not := update_levels(admin, levels, kind, validate_only=dry_run):
         raise CliError(
             f"the levels stay as they are: {why_not}",
-            hint="See who supports what:  fairlead features describe",
+            hint=f"See who supports what:  fairlead features describe{cluster_arguments()}",
         )
     click.echo(f"{'It would be' if dry_run else 'In force'}: {text}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.options import bootstrap_option, data_option
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def command(
     if any(user.name == name for user in fetch_users(admin)):
         raise CliError(
             f"there is a user '{name}' already",
-            hint=f"Remove it first:  fairlead user delete {name} --yes",
+            hint=f"Remove it first:  fairlead user delete {name} --yes{cluster_arguments()}",
         )
     # Rights first: once the password holds, the user may do all that was asked for.
     if rules:

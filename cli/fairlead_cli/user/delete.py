@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.options import bootstrap_option, data_option
 from fairlead_cli.user.create import check_name
 
@@ -45,7 +46,7 @@ def command(name: str, yes: bool, data: Path, bootstrap: str | None) -> None:
         raise InputError(
             f"user {name} has {format_count(len(found), 'password')} and "
             f"{format_count(len(rules), 'access rule')}",
-            hint=f"To remove all of it:  fairlead user delete {name} --yes",
+            hint=f"To remove all of it:  fairlead user delete {name} --yes{cluster_arguments()}",
         )
     for user in found:
         remove_passwords(admin, user)
@@ -53,5 +54,8 @@ def command(name: str, yes: bool, data: Path, bootstrap: str | None) -> None:
         delete_rules(admin, rules)
     removed = remove_client_files(Layout(data).clients_directory, name)
     if not (found or rules or removed):
-        raise CliError(f"there is no user '{name}'", hint="See who there is:  fairlead user list")
+        raise CliError(
+            f"there is no user '{name}'",
+            hint=f"See who there is:  fairlead user list{cluster_arguments()}",
+        )
     click.echo(f"Deleted user {name}, and {format_count(len(rules), 'access rule')}.")

@@ -10,6 +10,7 @@ import click
 import pytest
 
 from fairlead_cli.advice import cluster_arguments, data_arguments
+from fairlead_cli.client import access
 from fairlead_cli.client.connection import build_error, build_unknown_topic_error
 from fairlead_cli.data_directory import DATA_DEFAULT
 from fairlead_cli.drill.run import in_context_of
@@ -47,6 +48,17 @@ def test_the_cluster_of_the_command_line_is_named_again(monkeypatch: pytest.Monk
     assert find_arguments("--data", "/tmp/a b") == " --data '/tmp/a b'"
     assert find_arguments("--bootstrap", "host:1", "--data", "x") == " --bootstrap host:1"
     assert cluster_arguments() == ""
+
+
+def test_the_file_to_log_in_with_is_named_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(access, "_settings", {})
+    monkeypatch.setattr(access, "_files", [])
+    file = tmp_path / "my settings"
+    file.write_text("security.protocol=plaintext\n")
+    answer = find_arguments("--bootstrap", "host:1", "--client-config", str(file))
+    assert shlex.split(answer) == ["--bootstrap", "host:1", "--client-config", str(file)]
 
 
 def test_a_path_with_spaces_can_be_pasted() -> None:

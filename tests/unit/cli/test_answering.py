@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fairlead_cli import status
-from fairlead_cli.client import answering, connection
+from fairlead_cli.client import access, answering, connection
 from fairlead_cli.client.answering import REPLY_HEAD, REQUEST, Address, find_answering
 from fairlead_cli.client.target import resolve_bootstrap
 from fairlead_cli.errors import CliError
@@ -135,6 +135,17 @@ def test_silence_has_an_end() -> None:
 def test_what_is_no_broker_is_said(reply: bytes, tmp_path: Path) -> None:
     with listener(reply) as other, pytest.raises(CliError, match="does not speak Kafka's protocol"):
         resolve_bootstrap(str(other), tmp_path)
+
+
+def test_a_broker_without_tls_is_said_where_the_settings_ask_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(access, "_settings", {"security.protocol": "ssl"})
+    with listener(b"HTTP/1.1 400 Bad Request\r\n\r\n") as broker:
+        found = find_answering([broker], patience_s=30)
+    assert found.reason == (
+        f"{broker} does not speak TLS there, as security.protocol of the client's settings has it"
+    )
 
 
 def test_clients_get_the_addresses_that_answer(gone: Address, tmp_path: Path) -> None:

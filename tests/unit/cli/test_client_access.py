@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fairlead_cli.client import access
+from fairlead_cli.client.connection import build_admin, build_consumer, build_producer
 from fairlead_cli.errors import InputError
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.secure_files import admin_file
@@ -51,3 +52,21 @@ def test_a_file_that_cannot_be_taken_is_not_noted(tmp_path) -> None:
     with pytest.raises(InputError):
         access.note_client_file(java)
     assert access.configured_file() is None
+
+
+def test_a_file_that_it_names_has_to_be_there(tmp_path) -> None:
+    file = tmp_path / "mine.librdkafka"
+    file.write_text(f"security.protocol=ssl\nssl.ca.location={tmp_path}/ca.pem\n")
+    with pytest.raises(InputError, match=r"there is no .*/ca.pem, which ssl.ca.location names"):
+        access.note_client_file(file)
+    (tmp_path / "ca.pem").touch()
+    access.note_client_file(file)
+
+
+def test_a_setting_that_librdkafka_does_not_know_is_wrong_usage(tmp_path) -> None:
+    file = tmp_path / "mine.librdkafka"
+    file.write_text("securty.protocol=ssl\n")
+    access.note_client_file(file)
+    for build in (build_admin, build_consumer, lambda at: build_producer(at, {})):
+        with pytest.raises(InputError, match=r'mine.librdkafka: .*"securty.protocol"'):
+            build("127.0.0.1:1")
