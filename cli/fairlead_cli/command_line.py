@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead_cli.errors import CliError, ExitCode, ReaderGoneError
+from fairlead_cli.errors import CliError, ExitCode, InputError, ReaderGoneError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,7 @@ def run_command_line(command: click.Command, arguments: Sequence[str] | None, pr
     """`arguments` without the program's name; None takes those of this process."""
     open_closed_streams()
     try:
+        refuse_undecodable(sys.argv[1:] if arguments is None else arguments)
         # https://no-color.org: rich knows the variable by itself, click does not.
         color = False if os.environ.get("NO_COLOR") else None
         outcome = command.main(arguments, program, standalone_mode=False, color=color)
@@ -53,6 +54,27 @@ def run_command_line(command: click.Command, arguments: Sequence[str] | None, pr
         if isinstance(error.__cause__, KeyboardInterrupt):
             return ExitCode.INTERRUPTED
         raise
+
+
+def refuse_undecodable(arguments: Sequence[str]) -> None:
+    """InputError for an argument that is not text in this locale, unless it is a file's name.
+
+    Names and texts go out as UTF-8, and would fail there with an error of an encoder.
+    """
+    for argument in arguments:
+        path = argument.partition("=")[2] if argument.startswith("--") else argument
+        if not is_text(argument) and not os.path.lexists(path):
+            shown = argument.encode(errors="surrogateescape").decode(errors="backslashreplace")
+            raise InputError(f"the argument '{shown}' is not UTF-8 text")
+
+
+def is_text(argument: str) -> bool:
+    """Tell whether Python could decode an argument; bytes that it could not are surrogates."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def open_closed_streams() -> None:

@@ -12,7 +12,13 @@ import click
 
 from fairlead_cli.errors import InputError
 from fairlead_cli.name_completion import complete_topics
-from fairlead_cli.options import bootstrap_option, data_option, output_option, parse_assignments
+from fairlead_cli.options import (
+    bootstrap_option,
+    data_option,
+    output_option,
+    parse_assignments,
+    require_name,
+)
 from fairlead_cli.sending_options import (
     SendingOptions,
     sending_options,
@@ -57,7 +63,9 @@ says otherwise: a function of yours is called with (key, value, partitions) and 
     show_default=True,
     help="How to cut the input into records.",
 )
-@click.option("--key-separator", metavar="TEXT", help="Lines are KEY<TEXT>VALUE.")
+@click.option(
+    "--key-separator", metavar="TEXT", callback=require_name, help="Lines are KEY<TEXT>VALUE."
+)
 @click.option("--key-field", metavar="NAME", help="CSV or JSON field that is the key.")
 @click.option(
     "-H",
@@ -114,6 +122,8 @@ def produce(
 
     if input_format == "lines" and (key_field or header_fields or timestamp_field):
         raise click.UsageError("lines have no fields: use --input csv or --input jsonl")
+    if input_format != "csv" and numbers:
+        raise click.UsageError("--numbers is for cells of --input csv")
     if input_format != "lines" and key_separator:
         raise click.UsageError("--key-separator is for lines; name a field with --key-field")
     sending = SendingOptions(**sending_values)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -9,7 +10,8 @@ from click.testing import CliRunner
 
 from fairlead_cli.acl import VERBS as ACL_VERBS
 from fairlead_cli.broker import VERBS as BROKER_VERBS
-from fairlead_cli.errors import ExitCode
+from fairlead_cli.command_line import refuse_undecodable
+from fairlead_cli.errors import ExitCode, InputError
 from fairlead_cli.group import VERBS as GROUP_VERBS
 from fairlead_cli.main import VERBS, fairlead, run
 from fairlead_cli.quota import VERBS as QUOTA_VERBS
@@ -180,6 +182,37 @@ def test_a_number_that_nobody_can_send_is_wrong_usage(
 ) -> None:
     assert run([*arguments, "--data", f"{tmp_path}/none"]) == ExitCode.USAGE
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["topic", "create", "a\udcff"], ["group", "describe", "a\udcff"], ["log", "dump", "a\udcff"]],
+)
+def test_an_argument_that_is_no_text_is_wrong_usage(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == ExitCode.USAGE
+    assert r"the argument 'a\xff' is not UTF-8 text" in capsys.readouterr().err
+
+
+def test_a_file_may_have_a_name_that_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "a\udcff"
+    with pytest.raises(InputError):
+        refuse_undecodable(["log", "dump", str(file)])
+    file.touch()
+    refuse_undecodable(["log", "dump", str(file), f"--data={file}"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--key-separator", ""], ["--numbers"], ["--input", "jsonl", "--numbers"]],
+    ids=" ".join,
+)
+def test_an_option_of_produce_that_would_do_nothing_is_refused(
+    options: list[str], tmp_path: Path
+) -> None:
+    arguments = ["produce", "t", *options, "--data", f"{tmp_path}/none"]
+    assert run(arguments) == ExitCode.USAGE
 
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
