@@ -116,6 +116,7 @@ def produce(
     """Write records to TOPIC from FILE or stdin: lines, CSV rows or JSON lines."""
     from fairlead_cli.client.connection import build_producer, require_topic
     from fairlead_cli.client.delivery import Deliveries, send_all
+    from fairlead_cli.client.stop_signals import ends_as_interrupts
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.client.transaction import in_transactions
     from fairlead_cli.records.source import SourceOptions
@@ -139,7 +140,7 @@ def produce(
         null_marker=null_marker,
         numbers=numbers,
     )
-    with open_input(file) as stream:
+    with open_input(file) as stream, ends_as_interrupts():
         producer = build_producer(resolve_bootstrap(bootstrap, data), sending.settings)
         destination = choose_destination(require_topic(producer, topic), topic, sending)
         if stream.isatty():

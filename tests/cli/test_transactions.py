@@ -110,8 +110,16 @@ def test_a_bad_line_aborts_what_is_open_and_leaves_what_was_committed(
     assert found["state"] == "CompleteAbort"
 
 
-def test_ctrl_c_aborts_what_is_open(
-    remote: Remote, topic: str, transactional_id: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)]
+)
+def test_a_signal_aborts_what_is_open(
+    remote: Remote,
+    topic: str,
+    transactional_id: str,
+    tmp_path: Path,
+    number: signal.Signals,
+    code: int,
 ) -> None:
     slow = tmp_path / "lines"
     slow.write_text("a\n" * 1000)
@@ -121,7 +129,7 @@ def test_ctrl_c_aborts_what_is_open(
         )
     )
     wait_until(lambda: transactional_id in listed(remote, "--state", "Ongoing"))
-    running.end(signal.SIGINT)
+    assert running.end(number) == code
     assert running.has("0 records of")
     assert read(remote, topic, "read_committed") == []
     assert transactional_id not in listed(remote, "--state", "Ongoing")

@@ -1,18 +1,54 @@
-"""Ctrl-C and SIGTERM as a question to ask between records, so that nothing ends in the middle."""
+"""Ctrl-C and SIGTERM as something to act upon, so that nothing ends in the middle."""
 
 from __future__ import annotations
 
 import os
 import signal
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fairlead_cli.output import note
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
     from typing import Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# What systemd, `docker stop` and `timeout` send, and a terminal that is closed.
+ENDS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def ends_as_interrupts() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP leave the block by KeyboardInterrupt, as Ctrl-C does.
+
+    Behind the block they end the process, as they would have. A second one ends it at once, and
+    one that this process was started to ignore (`nohup`) is ignored.
+    """
+    received: list[int] = []
+    previous: dict[int, Any] = {}
+
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        restore()
+        raise KeyboardInterrupt
+
+    for number in ENDS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            previous[number] = signal.signal(number, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        for which in received:
+            os.kill(os.getpid(), which)
+        raise
+    finally:
+        restore()
 
 
 class StopSignals:

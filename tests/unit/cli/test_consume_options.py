@@ -102,6 +102,38 @@ def test_sigterm_ends_the_process_as_a_signal_would() -> None:
     assert (result.returncode, result.stdout) == (-signal.SIGTERM, "finished True\n")
 
 
+def run_code(code: str) -> tuple[int, str]:
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    return result.returncode, result.stdout
+
+
+def test_what_is_open_is_ended_before_sigterm_ends_the_process() -> None:
+    code = (
+        "import os, signal\n"
+        "from fairlead_cli.client.stop_signals import ends_as_interrupts\n"
+        "with ends_as_interrupts():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    finally:\n"
+        "        print('aborted', flush=True)\n"
+    )
+    assert run_code(code) == (-signal.SIGTERM, "aborted\n")
+
+
+def test_a_signal_that_is_ignored_interrupts_nothing() -> None:
+    code = (
+        "import os, signal\n"
+        "from fairlead_cli.client.stop_signals import ends_as_interrupts\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "with ends_as_interrupts():\n"
+        "    os.kill(os.getpid(), signal.SIGHUP)\n"
+        "    print('goes on', flush=True)\n"
+    )
+    assert run_code(code) == (0, "goes on\n")
+
+
 def test_an_error_in_the_block_is_not_hidden_by_a_signal() -> None:
     with pytest.raises(ValueError, match="first"), StopSignals():
         os.kill(os.getpid(), signal.SIGINT)
