@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from fairlead_cli.client.answering import Address
     from fairlead_cli.topic.health import TopicHealth
 
 # Longer than a healthy broker ever takes, and short enough to wait for one that hangs.
@@ -41,8 +42,10 @@ Exits with 1 when the cluster is not running.
 @table_or_json
 def status(data: Path, bootstrap: str | None, output: str) -> int:
     """Show brokers, controller and topics of a cluster."""
+    from fairlead_cli.client.access import configured_bootstrap
     from fairlead_cli.output import note, print_json
 
+    bootstrap = bootstrap or configured_bootstrap()
     document = describe_remote(bootstrap) if bootstrap is not None else describe_local(data)
     if output == "json":
         print_json(document)
@@ -65,7 +68,7 @@ def advise_start(data: Path, *, is_stopped: bool) -> str:
 
 
 def describe_remote(bootstrap: str) -> dict[str, Any]:
-    """Describe a cluster of which only the address is known: no pids.
+    """Describe a cluster of which only the address is known: null is what a client cannot tell.
 
     Each broker is asked itself, because others name one that is gone for a while longer.
     """
@@ -85,19 +88,21 @@ def describe_remote(bootstrap: str) -> dict[str, Any]:
         "bootstrap": bootstrap,
         "data": None,
         "supervisor": {"pid": None},
-        "controller": {"pid": None, "state": None},
+        "controller": dict.fromkeys(("pid", "host", "port", "httpPort", "state", "restarts")),
         "brokers": [
             {
                 "id": broker.id,
                 "pid": None,
                 "host": broker.host,
                 "port": broker.port,
-                "state": "no answer"
-                if Address(broker.host, broker.port) in found.reasons
-                else "running",
+                "httpPort": None,
+                "rest": None,
+                "state": "running" if address in found.answering else "no answer",
+                "restarts": None,
                 **{name: counts[name].get(broker.id, 0) for name in COUNTS},
+                **tell_orders(address, broker.id if address in found.answering else None),
             }
-            for broker in brokers
+            for broker, address in zip(brokers, addresses, strict=True)
         ],
         "topics": summarize_topics(metadata),
     }
@@ -113,6 +118,7 @@ def describe_local(data: Path) -> dict[str, Any]:
             "or name another with --data DIR or --bootstrap HOST:PORT.",
         )
     from fairlead_cli.broker.listing import COUNTS, count_partitions
+    from fairlead_cli.client.answering import Address
 
     counts = count_partitions(cluster)
     return {
@@ -139,7 +145,10 @@ def describe_local(data: Path) -> dict[str, Any]:
                 "state": state_of_entry(broker),
                 "restarts": broker.restarts,
                 **{name: counts and counts[name].get(broker.id, 0) for name in COUNTS},
-                **tell_orders(broker),
+                **tell_orders(
+                    Address(broker.host, broker.port),
+                    broker.id if state_of_entry(broker) == "running" else None,
+                ),
             }
             for broker in cluster.brokers
         ],
@@ -147,13 +156,13 @@ def describe_local(data: Path) -> dict[str, Any]:
     }
 
 
-def tell_orders(broker: ProcessEntry) -> dict[str, Any]:
-    """Return what is ordered of a broker; of one that does not serve nothing is known."""
+def tell_orders(address: Address, broker_id: int | None) -> dict[str, Any]:
+    """Return what is ordered of a broker; None is one that does not serve: nothing is known."""
     from fairlead_cli.client.broker_configs import BrokerOrders, read_orders
 
     orders = BrokerOrders()
-    if broker.id is not None and state_of_entry(broker) == "running":
-        orders = read_orders(broker.host, broker.port, broker.id)
+    if broker_id is not None:
+        orders = read_orders(address.host, address.port, broker_id)
     return {
         "drained": orders.drained,
         "fencedBy": orders.fenced_by,
@@ -209,7 +218,7 @@ def print_status(document: dict[str, Any]) -> None:
             broker["state"],
             pid(broker),
             join_address(broker["host"], broker["port"]),
-            str(broker.get("restarts", "-")),
+            count(broker, "restarts"),
             count(broker, "leaders"),
             count(broker, "inSync"),
             count(broker, "replicas"),

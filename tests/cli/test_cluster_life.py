@@ -14,7 +14,7 @@ def broker_pid(cli: Cli, broker_id: int) -> int:
     return pid
 
 
-def test_up_is_ready_with_the_declared_topics_and_status_tells(cli: Cli) -> None:
+def test_up_is_ready_with_the_declared_topics_and_status_tells(cli: Cli, tmp_path: Path) -> None:
     started = cli.up("-f", str(TOPICS))
     assert started.code == 0, started
     assert "Fairlead is up: 3 brokers and a controller" in started.out
@@ -39,6 +39,15 @@ def test_up_is_ready_with_the_declared_topics_and_status_tells(cli: Cli) -> None
     table = cli.ok("status").out
     assert "broker 2" in table
     assert "orders" in table
+    remote = cli.ok("status", "-o", "json", "--bootstrap", f"127.0.0.1:{cli.port}").json
+    assert remote.keys() == status.keys()
+    assert remote["controller"].keys() == status["controller"].keys()
+    assert remote["brokers"][0].keys() == status["brokers"][0].keys()
+    assert remote["brokers"][0]["drained"] is False
+    settings = tmp_path / "settings"
+    settings.write_text(f"bootstrap.servers=127.0.0.1:{cli.port}\n")
+    named = cli.ok("status", "-o", "json", "--client-config", str(settings)).json
+    assert named["bootstrap"] == f"127.0.0.1:{cli.port}"
 
 
 def test_a_second_up_says_who_holds_the_directory_and_the_port(cli: Cli, tmp_path: Path) -> None:

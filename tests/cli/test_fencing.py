@@ -27,6 +27,8 @@ def test_a_fenced_broker_is_out_of_service_until_it_is_unfenced(cli: Cli) -> Non
     assert is_out(), "the answer comes after the decision"
     assert cli.status()["brokers"][1]["fencedBy"] == "its disk is odd"
     assert "broker 1: fenced by order (its disk is odd)" in cli.ok("status").out
+    remote = cli.ok("status", "--bootstrap", f"127.0.0.1:{cli.port}").out
+    assert "broker 1: fenced by order (its disk is odd)" in remote
     refused = cli("broker", "fence", "2")
     assert refused.code == 1
     assert "t-0 would have 1 in sync, and needs 2 (min.insync.replicas)" in refused.err
