@@ -18,6 +18,7 @@ from fairlead_cli.local.cluster_file import read_cluster_file
 from fairlead_cli.local.layout import PORT_MAX, Layout, Ports
 from fairlead_cli.local.process_table import (
     find_port_holder,
+    is_own_address,
     is_port_free,
     read_command_line,
 )
@@ -136,6 +137,11 @@ def refuse_taken_ports(plan: LaunchPlan) -> None:
                 + advise_ports(plan),
             )
         purposes[port] = purpose
+    if not is_own_address(plan.ports.host):
+        raise CliError(
+            f"this machine has no address {plan.ports.host}",
+            hint="Name one that it has with --host:  ip address",
+        )
     for port, purpose in purposes.items():
         if not is_port_free(plan.ports.host, port):
             raise build_port_error(plan, port, purpose)

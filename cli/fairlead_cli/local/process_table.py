@@ -5,6 +5,7 @@ A pid alone proves nothing, because pids are reused: a process is known by pid *
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from contextlib import suppress
@@ -122,6 +123,20 @@ def is_port_free(host: str, port: int) -> bool:
             probe.bind((host, port))
         except OSError:
             return False
+    return True
+
+
+def is_own_address(host: str) -> bool:
+    """Whether a server of this machine can be at an address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((host, 0))
+    except OSError as error:
+        # No such address, or a family that this machine does without.
+        if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            return False
+        raise
     return True
 
 

@@ -85,3 +85,11 @@ def test_up_says_it_with_the_data_directory(
     told = capsys.readouterr().err
     assert f"port {taken_port} (Kafka, broker 0) is taken by pid" in told
     assert f"  fairlead up --brokers 1 --data '{data}'" in told
+
+
+def test_an_address_of_another_machine_is_not_called_a_taken_port(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # TEST-NET-1 (RFC 5737): no machine has it.
+    assert run(["up", "--host", "192.0.2.1", "--data", str(tmp_path / "data")]) == 1
+    assert "this machine has no address 192.0.2.1" in capsys.readouterr().err
