@@ -146,7 +146,7 @@ def test_a_wrong_line_stops_the_rest_and_is_named(cluster: Cli, tmp_path: Path) 
     failed = cluster("produce", topic, "--input", "jsonl", str(rows))
     assert failed.code == 1
     assert f"{rows}, line 2: not JSON" in failed.err
-    assert "1 records were written" in failed.err
+    assert "Stopped early: 1 record written to wrong." in failed.err
 
 
 def test_offsets_partitions_and_limits_pick_records(cluster: Cli) -> None:
