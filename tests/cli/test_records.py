@@ -26,6 +26,11 @@ def test_a_topic_is_created_altered_described_and_deleted(cluster: Cli) -> None:
         *("topic", "alter", "life", "--partitions", "4"),
         *("--config", "max.message.bytes=2000000", "--delete-config", "retention.ms"),
     )
+    mistyped = cluster("topic", "alter", "life", "--delete-config", "max.mesage.bytes")
+    assert (mistyped.code, mistyped.out) == (1, "")
+    assert "topics have no setting max.mesage.bytes" in mistyped.err
+    both = ("--config", "retention.ms=1", "--delete-config", "retention.ms")
+    assert cluster("topic", "alter", "life", *both).code == 2
     shrunk = cluster("topic", "alter", "life", "--partitions", "2")
     assert (shrunk.code, "can only grow" in shrunk.err) == (1, True)
     (topic,) = cluster.ok("topic", "describe", "life", "-o", "json").json

@@ -83,9 +83,12 @@ def command(
         raise click.UsageError(
             "nothing to alter: --partitions, --replication-factor, --config or --delete-config"
         )
+    if twice := sorted(configs.keys() & set(removals)):
+        raise click.UsageError(f"--config and --delete-config of {', '.join(twice)}")
     addresses = resolve_bootstrap(bootstrap, data)
     admin = build_admin(addresses)
     require_topic(admin, name)
+    require_settings(admin, name, removals)
     if configs or removals:
         alter_configs(admin, name, configs, removals)
         count = format_count(len(configs) + len(removals), "setting")
@@ -100,6 +103,19 @@ def command(
             f"{format_count(changed, 'partition')} of topic {name} will have {replicas}."
             if changed
             else f"Topic {name} has {replicas} already."
+        )
+
+
+def require_settings(admin: AdminClient, name: str, keys: tuple[str, ...]) -> None:
+    """CliError for what is no setting: brokers delete what is not there without a word."""
+    from fairlead_cli.topic.describe import describe_configs
+
+    known = describe_configs(admin, name, all_configs=True) if keys else {}
+    unknown = [key for key in keys if key not in known]
+    if unknown:
+        raise CliError(
+            f"topics have no setting {', '.join(unknown)}; nothing was changed",
+            hint="See what there is:  fairlead config list --scope topic",
         )
 
 
